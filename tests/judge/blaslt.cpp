@@ -1,0 +1,359 @@
+// CPU bodies of the cublasLt functions that emitted code may call: one algorithm, plain and ReLU,
+// GELU and bias epilogues.
+#include <math.h>
+#include <stdio.h>
+
+#include <cublasLt.h>
+
+#include <algorithm>
+
+#include "gemm.h"
+
+struct cublasLtContext {
+    int unused;
+};
+
+namespace {
+
+// What lies inside the library's opaque structures.
+struct operation {
+    cublasComputeType_t compute;
+    cudaDataType scale;
+    cublasOperation_t transpose_a, transpose_b;
+    cublasLtEpilogue_t epilogue;
+    const void *bias;
+    int64_t bias_stride;
+    cudaDataType bias_type; // (cudaDataType)-1: that of D
+};
+
+struct matrix {
+    cudaDataType type;
+    int32_t order;
+    uint64_t rows, columns;
+    int64_t ld;
+    int32_t batch;
+    int64_t stride;
+};
+
+struct preference {
+    uint64_t workspace;
+};
+
+static_assert(sizeof(operation) <= sizeof(cublasLtMatmulDescOpaque_t), "fits the opaque structure");
+static_assert(sizeof(matrix) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits the opaque structure");
+
+operation *of(cublasLtMatmulDesc_t desc) { return reinterpret_cast<operation *>(desc); }
+matrix *of(cublasLtMatrixLayout_t layout) { return reinterpret_cast<matrix *>(layout); }
+preference *of(cublasLtMatmulPreference_t p) { return reinterpret_cast<preference *>(p); }
+
+template <class T> cublasStatus_t set(T *field, const void *value, size_t bytes) {
+    if (!value || bytes < sizeof(T)) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    memcpy(field, value, sizeof(T));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+const size_t workspace_bytes = 8192;
+
+} // namespace
+
+#define LT_CALL(error)                                                              \
+    do {                                                                            \
+        if (judge_entry(__func__)) {                                                \
+            return judge_env().no_device ? CUBLAS_STATUS_NOT_INITIALIZED : (error); \
+        }                                                                           \
+    } while (0)
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+    *handle = nullptr;
+    LT_CALL(CUBLAS_STATUS_ALLOC_FAILED);
+    *handle = new cublasLtContext;
+    judge_ledger("cublasLt handle", 1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    bool fails = judge_entry(__func__);
+    delete handle;
+    judge_ledger("cublasLt handle", handle ? -1 : 0);
+    return fails ? CUBLAS_STATUS_NOT_INITIALIZED : CUBLAS_STATUS_SUCCESS;
+}
+
+// ---- descriptors
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+    *desc = nullptr;
+    LT_CALL(CUBLAS_STATUS_ALLOC_FAILED);
+    *desc = new cublasLtMatmulDescOpaque_t();
+    *of(*desc) = {compute, scale, CUBLAS_OP_N,     CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
+                  nullptr, 0,     (cudaDataType)-1};
+    judge_ledger("matmul descriptor", 1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+    bool fails = judge_entry(__func__);
+    delete desc;
+    judge_ledger("matmul descriptor", desc ? -1 : 0);
+    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes) {
+    LT_CALL(CUBLAS_STATUS_INVALID_VALUE);
+    operation *o = of(desc);
+    switch ((int)attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: return set(&o->transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return set(&o->transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(&o->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(&o->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE: return set(&o->bias_stride, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return set(&o->bias_type, value, bytes);
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t ld) {
+    *layout = nullptr;
+    LT_CALL(CUBLAS_STATUS_ALLOC_FAILED);
+    *layout = new cublasLtMatrixLayoutOpaque_t();
+    *of(*layout) = {type, CUBLASLT_ORDER_COL, rows, columns, ld, 1, 0};
+    judge_ledger("matrix layout", 1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+    bool fails = judge_entry(__func__);
+    delete layout;
+    judge_ledger("matrix layout", layout ? -1 : 0);
+    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t bytes) {
+    LT_CALL(CUBLAS_STATUS_INVALID_VALUE);
+    matrix *m = of(layout);
+    switch ((int)attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE: return set(&m->type, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ORDER: return set(&m->order, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS: return set(&m->rows, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_COLS: return set(&m->columns, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_LD: return set(&m->ld, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return set(&m->batch, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return set(&m->stride, value, bytes);
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p) {
+    *p = nullptr;
+    LT_CALL(CUBLAS_STATUS_ALLOC_FAILED);
+    *p = new cublasLtMatmulPreferenceOpaque_t();
+    judge_ledger("matmul preference", 1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+    bool fails = judge_entry(__func__);
+    delete p;
+    judge_ledger("matmul preference", p ? -1 : 0);
+    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t bytes) {
+    LT_CALL(CUBLAS_STATUS_INVALID_VALUE);
+    return attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+               ? set(&of(p)->workspace, value, bytes)
+               : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+// ---- multiplication
+
+namespace {
+
+bool epilogue_known(cublasLtEpilogue_t e) {
+    return e == CUBLASLT_EPILOGUE_DEFAULT || e == CUBLASLT_EPILOGUE_RELU ||
+           e == CUBLASLT_EPILOGUE_BIAS || e == CUBLASLT_EPILOGUE_RELU_BIAS ||
+           e == CUBLASLT_EPILOGUE_GELU || e == CUBLASLT_EPILOGUE_GELU_BIAS;
+}
+
+bool layout_ok(const matrix &m) {
+    uint64_t leading = m.order == CUBLASLT_ORDER_ROW ? m.columns : m.rows;
+    return m.rows > 0 && m.columns > 0 && m.batch > 0 && m.ld >= (int64_t)leading &&
+           m.rows < 1u << 31 && m.columns < 1u << 31 && m.ld < (int64_t)1 << 31 &&
+           (m.order == CUBLASLT_ORDER_COL || m.order == CUBLASLT_ORDER_ROW);
+}
+
+// A row-major matrix is its transpose in column-major order; C and D have to agree on the order, or
+// both operands swap.
+cublasStatus_t check_product(const operation &o, const matrix &a, const matrix &b, const matrix &c,
+                             const matrix &d, judge_gemm *g) {
+    if (!layout_ok(a) || !layout_ok(b) || !layout_ok(c) || !layout_ok(d)) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    bool ta = o.transpose_a != CUBLAS_OP_N, tb = o.transpose_b != CUBLAS_OP_N;
+    uint64_t m = ta ? a.columns : a.rows, k = ta ? a.rows : a.columns, n = tb ? b.rows : b.columns;
+    if (k != (tb ? b.columns : b.rows) || d.rows != m || d.columns != n || c.rows != m ||
+        c.columns != n || a.batch != d.batch || b.batch != d.batch || c.batch != d.batch) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    bool fast = o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
+                o.compute == CUBLAS_COMPUTE_32F_FAST_16F ||
+                o.compute == CUBLAS_COMPUTE_32F_FAST_16BF;
+    bool compute_ok = o.compute == CUBLAS_COMPUTE_32F || o.compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
+                      (fast && a.type == CUDA_R_32F);
+    bool types_ok = judge_type_known(a.type) && a.type == b.type && c.type == d.type &&
+                    (d.type == a.type || d.type == CUDA_R_32F);
+    if (!compute_ok || o.scale != CUDA_R_32F || !types_ok || !epilogue_known(o.epilogue) ||
+        c.order != d.order) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    *g = {ta != (a.order == CUBLASLT_ORDER_ROW),
+          tb != (b.order == CUBLASLT_ORDER_ROW),
+          (int)m,
+          (int)n,
+          (int)k,
+          1,
+          0,
+          a.type,
+          b.type,
+          d.type,
+          a.ld,
+          b.ld,
+          d.ld};
+    if (d.order == CUBLASLT_ORDER_ROW) {
+        *g = {!g->transpose_b, !g->transpose_a, g->n,   g->m, g->k, 1,   0,
+              b.type,          a.type,          d.type, b.ld, a.ld, d.ld};
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+float finish(cublasLtEpilogue_t epilogue, float v) {
+    if (epilogue & CUBLASLT_EPILOGUE_RELU) {
+        return v < 0 ? 0.0f : v;
+    }
+    return epilogue & CUBLASLT_EPILOGUE_GELU
+               ? 0.5f * v * (1.0f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)))
+               : v;
+}
+
+// Bias (one value a row of D) and activation, on one result.
+void run_epilogue(const operation &o, const matrix &d, void *data, long long batch) {
+    bool biased = o.epilogue & CUBLASLT_EPILOGUE_BIAS;
+    cudaDataType bias_type = (int)o.bias_type == -1 ? d.type : o.bias_type;
+    for (uint64_t i = 0; i < d.rows; i++) {
+        for (uint64_t j = 0; j < d.columns; j++) {
+            size_t at =
+                (size_t)(batch * d.stride) +
+                (d.order == CUBLASLT_ORDER_ROW ? i * (uint64_t)d.ld + j : i + j * (uint64_t)d.ld);
+            float bias =
+                biased ? judge_load(o.bias, (size_t)(batch * o.bias_stride) + i, bias_type) : 0.0f;
+            judge_store(data, at, d.type, finish(o.epilogue, judge_load(data, at, d.type) + bias));
+        }
+    }
+}
+
+// C's layout as that of D, so that the product can be formed in D.
+void copy_matrix(const matrix &c, const void *from, const matrix &d, void *to, long long batch) {
+    for (uint64_t i = 0; i < d.rows; i++) {
+        for (uint64_t j = 0; j < d.columns; j++) {
+            bool rows = d.order == CUBLASLT_ORDER_ROW;
+            size_t source = (size_t)(batch * c.stride) +
+                            (rows ? i * (uint64_t)c.ld + j : i + j * (uint64_t)c.ld);
+            size_t target = (size_t)(batch * d.stride) +
+                            (rows ? i * (uint64_t)d.ld + j : i + j * (uint64_t)d.ld);
+            judge_store(to, target, d.type, judge_load(from, source, c.type));
+        }
+    }
+}
+
+void check_operand(const char *name, const matrix &m, const void *data) {
+    bool rows = m.order == CUBLASLT_ORDER_ROW;
+    judge_check_matrix("cublasLtMatmul", name, data, m.type, (long long)(rows ? m.columns : m.rows),
+                       (long long)(rows ? m.rows : m.columns), m.ld, m.stride, m.batch);
+}
+
+} // namespace
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t wish, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int *returned) {
+    LT_CALL(CUBLAS_STATUS_NOT_SUPPORTED);
+    *returned = 0;
+    if (!handle || !desc || !a || !b || !c || !d || !wish || requested < 1) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    judge_gemm g;
+    cublasStatus_t status = check_product(*of(desc), *of(a), *of(b), *of(c), *of(d), &g);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        return status;
+    }
+    results[0] = {};
+    results[0].workspaceSize = of(wish)->workspace >= workspace_bytes ? workspace_bytes : 0;
+    results[0].algo.data[0] = 1 + results[0].workspaceSize;
+    results[0].wavesCount = 1.0f;
+    *returned = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t ad, const void *b,
+                              cublasLtMatrixLayout_t bd, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t cd, void *d, cublasLtMatrixLayout_t dd,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
+                              cudaStream_t stream) {
+    LT_CALL(CUBLAS_STATUS_EXECUTION_FAILED);
+    if (!handle || !desc || !ad || !bd || !cd || !dd || !alpha || !beta ||
+        (algo && algo->data[0] == 0)) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    operation o = *of(desc);
+    matrix ma = *of(ad), mb = *of(bd), mc = *of(cd), md = *of(dd);
+    judge_gemm g;
+    cublasStatus_t status = check_product(o, ma, mb, mc, md, &g);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        return status;
+    }
+    bool biased = o.epilogue & CUBLASLT_EPILOGUE_BIAS, swapped = md.order == CUBLASLT_ORDER_ROW;
+    g.alpha = *(const float *)alpha;
+    g.beta = *(const float *)beta;
+    if ((algo && bytes < algo->data[0] - 1) || (bytes && !judge_in_device(workspace, bytes)) ||
+        (biased && !judge_in_device(o.bias, 1))) {
+        fprintf(stderr,
+                "judge: cublasLtMatmul: workspace or bias is too small or not device memory\n");
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    check_operand("A", ma, a);
+    check_operand("B", mb, b);
+    check_operand("D", md, d);
+    if (g.beta != 0) {
+        check_operand("C", mc, c);
+    }
+    judge_check_distinct("cublasLtMatmul", g, md.stride, md.batch);
+    cudaError_t error = judge_enqueue(stream, [=] {
+        memset(workspace, 0xFF, bytes);
+        for (long long i = 0; i < md.batch; i++) {
+            const char *left =
+                (const char *)a + i * ma.stride * (long long)judge_type_bytes(ma.type);
+            const char *right =
+                (const char *)b + i * mb.stride * (long long)judge_type_bytes(mb.type);
+            if (g.beta != 0 && c != d) {
+                copy_matrix(mc, c, md, d, i);
+            }
+            judge_gemm_run(g, swapped ? right : left, swapped ? left : right,
+                           (char *)d + i * md.stride * (long long)judge_type_bytes(md.type));
+            run_epilogue(o, md, d, i);
+        }
+    });
+    return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}

@@ -1,0 +1,395 @@
+// Runs a grid on one CPU thread. Every CUDA thread gets a fiber, but a fiber runs threads one after
+// another until one of them has to wait, so kernels without barriers never switch. Barriers and
+// warp operations are checked: all expected threads, one source line.
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "fiber.h"
+#include "judge.h"
+
+#define KEEP_OUT_OF_BSS \
+    __attribute__((section("judge_state"))) // race mode takes .bss for shared memory
+
+KEEP_OUT_OF_BSS judge_thread *judge_self = nullptr;
+KEEP_OUT_OF_BSS uint3 threadIdx = {0, 0, 0}, blockIdx = {0, 0, 0};
+KEEP_OUT_OF_BSS dim3 blockDim(1), gridDim(1);
+KEEP_OUT_OF_BSS judge_clock judge_now = {};
+
+extern "C" {
+__attribute__((weak)) void __asan_poison_memory_region(void const volatile *start, size_t bytes);
+__attribute__((weak)) void __asan_unpoison_memory_region(void const volatile *start, size_t bytes);
+}
+
+namespace {
+
+const unsigned max_threads = 1024;
+const size_t max_shared = 227 << 10;
+
+enum thread_state { running, at_barrier, at_warp, returned };
+
+struct thread : judge_thread {
+    thread_state state;
+    int line; // of the barrier or warp operation it waits at
+    judge_fiber *fiber;
+};
+
+// One warp's meetings. Values alternate between two buffers: a lane may reach the next meeting
+// while others still read this one.
+struct warp {
+    uint64_t values[2][32];
+    unsigned meeting, arrived, mask, returned;
+};
+
+KEEP_OUT_OF_BSS thread threads[max_threads] = {};
+KEEP_OUT_OF_BSS warp warps[max_threads / 32] = {};
+alignas(256) unsigned char dynamic_shared[max_shared + 256];
+
+// The running block. `order` is the order in which threads start; the ready queue holds each thread
+// at most once.
+struct {
+    void (*body)(void *);
+    void *state;
+    const char *kernel;
+    bool reversed, random;
+    unsigned size, started, returned, waiting;
+    unsigned order[max_threads];
+    thread *ready[max_threads];
+    unsigned ready_first, ready_count;
+    judge_fiber *idle[max_threads];
+    unsigned idle_count;
+} block;
+
+[[noreturn]] void fault(const char *problem) {
+    fprintf(stderr, "judge: kernel %s, block (%u,%u,%u): %s\n", block.kernel, blockIdx.x,
+            blockIdx.y, blockIdx.z, problem);
+    unsigned shown = 0;
+    for (unsigned i = 0; i < block.size && shown < 6; i++) {
+        const thread &t = threads[i];
+        if (t.state == at_barrier || t.state == at_warp) {
+            fprintf(stderr, "judge:   thread %u waits at line %d (%s)\n", i, t.line,
+                    t.state == at_barrier ? "__syncthreads" : "warp operation");
+            shown++;
+        }
+    }
+    judge_fault("synchronisation");
+}
+
+void wake(thread *t) {
+    t->state = running;
+    block.ready[(block.ready_first + block.ready_count++) % max_threads] = t;
+}
+
+thread *take_ready() {
+    thread **first = &block.ready[block.ready_first];
+    if (block.random) {
+        std::swap(
+            *first,
+            block.ready[(block.ready_first + judge_random() % block.ready_count) % max_threads]);
+    }
+    thread *t = *first;
+    block.ready_first = (block.ready_first + 1) % max_threads;
+    block.ready_count--;
+    return t;
+}
+
+void fiber_main();
+
+// Leaves the current fiber for whatever can run next: a thread that was woken, a thread not yet
+// started, or the host.
+void leave() {
+    if (block.ready_count) {
+        judge_switch(take_ready()->fiber);
+    } else if (block.started < block.size) {
+        judge_switch(block.idle_count ? block.idle[--block.idle_count]
+                                      : judge_new_fiber(fiber_main));
+    } else {
+        judge_switch(judge_host_fiber());
+    }
+}
+
+bool start_next() {
+    if (block.started == block.size) {
+        return false;
+    }
+    return !block.random || !block.ready_count || judge_random() % 2;
+}
+
+// What every fiber runs, for ever: threads while there are any to start, then back into the pool.
+void fiber_main() {
+    for (;;) {
+        while (start_next()) {
+            thread *t = &threads[block.order[block.started++]];
+            t->fiber = judge_current_fiber();
+            t->state = running;
+            judge_self = t;
+            threadIdx = t->index;
+            block.body(block.state);
+            t->state = returned;
+            warps[t->warp].returned |= 1u << t->lane;
+            block.returned++;
+        }
+        judge_check_stack();
+        block.idle[block.idle_count++] = judge_current_fiber();
+        leave();
+    }
+}
+
+void wait_as(thread *me, thread_state state) {
+    me->state = state;
+    leave();
+    judge_self = me;
+    threadIdx = me->index;
+}
+
+thread *self(const char *operation) {
+    if (!judge_self) {
+        judge_fault("%s outside a kernel", operation);
+    }
+    return static_cast<thread *>(judge_self);
+}
+
+} // namespace
+
+void judge_syncthreads(int line) {
+    thread *me = self("__syncthreads");
+    if (block.returned) {
+        fault("a barrier is reached after threads of the block have returned");
+    }
+    me->line = line;
+    if (block.waiting + 1 < block.size) {
+        block.waiting++;
+        wait_as(me, at_barrier);
+        return;
+    }
+    for (unsigned i = 0; i < block.size; i++) {
+        if (threads[i].line != line) {
+            me->state = at_barrier;
+            fault("threads of one block wait at different barriers");
+        }
+    }
+    block.waiting = 0;
+    judge_now.barrier++;
+    memset(judge_now.warp_sync, 0, sizeof judge_now.warp_sync);
+    for (unsigned i = 0; i < block.size; i++) {
+        thread *t = &threads[block.reversed ? block.size - 1 - i : i];
+        if (t != me) {
+            wake(t);
+        }
+    }
+}
+
+// The last lane of a warp meeting wakes the others.
+static void end_meeting(thread *me, warp &w, unsigned expected, bool orders) {
+    for (unsigned i = 0; i < 32; i++) {
+        unsigned lane = block.reversed ? 31 - i : i;
+        thread *t = &threads[me->warp * 32 + lane];
+        if (!(expected >> lane & 1) || t == me) {
+            continue;
+        }
+        if (t->line != me->line) {
+            me->state = at_warp;
+            fault("lanes of one warp wait at different warp operations");
+        }
+        wake(t);
+    }
+    w.arrived = 0;
+    w.meeting++;
+    judge_now.warp_sync[me->warp] += orders;
+}
+
+const uint64_t *judge_warp_meet(unsigned mask, uint64_t value, int line, bool orders) {
+    thread *me = self("a warp operation");
+    warp &w = warps[me->warp];
+    unsigned left = block.size - me->warp * 32;
+    unsigned present = left >= 32 ? ~0u : (1u << left) - 1, expected = mask & present;
+    if (!(mask >> me->lane & 1)) {
+        fault("a lane calls a warp operation whose mask leaves it out");
+    }
+    if (expected & w.returned) {
+        fault("a warp operation names a lane that has returned");
+    }
+    if (w.arrived && w.mask != mask) {
+        fault("lanes of one warp operation give different masks");
+    }
+    uint64_t *values = w.values[w.meeting & 1];
+    values[me->lane] = value;
+    w.mask = mask;
+    w.arrived |= 1u << me->lane;
+    me->line = line;
+    if (w.arrived == expected) {
+        end_meeting(me, w, expected, orders && expected == present);
+    } else {
+        wait_as(me, at_warp);
+    }
+    return values;
+}
+
+const char *judge_kernel_name() { return block.kernel; }
+
+void *judge_dynamic_shared() { return dynamic_shared; }
+
+// ---- grids
+
+static void prepare_threads(dim3 shape) {
+    for (unsigned i = 0; i < block.size; i++) {
+        thread &t = threads[i];
+        t.index = {i % shape.x, i / shape.x % shape.y, i / shape.x / shape.y};
+        t.linear = i;
+        t.lane = i % 32;
+        t.warp = i / 32;
+        block.order[i] = block.reversed ? block.size - 1 - i : i;
+    }
+}
+
+static void run_block(dim3 grid, size_t number, size_t shared) {
+    blockIdx = {(unsigned)(number % grid.x), (unsigned)(number / grid.x % grid.y),
+                (unsigned)(number / grid.x / grid.y)};
+    if (block.random) {
+        for (unsigned i = block.size; i > 1; i--) {
+            std::swap(block.order[i - 1], block.order[judge_random() % i]);
+        }
+    }
+    memset(dynamic_shared, 0xFF, shared); // unset shared memory reads as NaN
+    for (unsigned w = 0; w <= (block.size - 1) / 32; w++) {
+        warps[w].arrived = warps[w].returned = 0;
+    }
+    judge_now.block = (unsigned)number;
+    judge_now.barrier = 0;
+    memset(judge_now.warp_sync, 0, sizeof judge_now.warp_sync);
+    block.started = block.returned = block.waiting = block.ready_first = block.ready_count = 0;
+    leave();
+    judge_self = nullptr;
+    if (block.returned != block.size) {
+        fault("the block cannot go on: not all threads reach the barrier or warp operation");
+    }
+}
+
+// A step that visits all blocks: prime to their number.
+static size_t random_step(size_t blocks) {
+    size_t step = 1 + judge_random() % blocks;
+    while (std::gcd(step, blocks) != 1) {
+        step++;
+    }
+    return step;
+}
+
+void judge_run_grid(const judge_config &config, void (*body)(void *), void *state) {
+    block.body = body;
+    block.state = state;
+    block.kernel = config.name;
+    block.reversed = judge_env().order == judge_settings::reversed;
+    block.random = judge_env().order == judge_settings::random;
+    block.size = config.block.x * config.block.y * config.block.z;
+    blockDim = config.block;
+    gridDim = config.grid;
+    judge_now.launch++;
+    prepare_threads(config.block);
+    if (__asan_poison_memory_region) {
+        __asan_unpoison_memory_region(dynamic_shared, config.shared);
+        __asan_poison_memory_region(dynamic_shared + config.shared,
+                                    sizeof dynamic_shared - config.shared);
+    }
+    judge_traffic before = {}, after = {};
+    if (judge_race_traffic) {
+        judge_race_traffic(&before);
+    }
+    size_t blocks = (size_t)config.grid.x * config.grid.y * config.grid.z;
+    size_t start = block.random ? judge_random() % blocks : block.reversed ? blocks - 1 : 0;
+    size_t step = block.random ? random_step(blocks) : block.reversed ? blocks - 1 : 1;
+    for (size_t i = 0; i < blocks; i++) {
+        run_block(config.grid, (start + i * step) % blocks, config.shared);
+    }
+    if (judge_race_traffic) {
+        judge_race_traffic(&after);
+    }
+    if (judge_env().report_launches) {
+        fprintf(stderr,
+                "judge: launch %s grid %u,%u,%u block %u,%u,%u smem %zu loaded %llu stored %llu "
+                "atomics %llu\n",
+                config.name, gridDim.x, gridDim.y, gridDim.z, blockDim.x, blockDim.y, blockDim.z,
+                config.shared, after.loaded - before.loaded, after.stored - before.stored,
+                after.atomics - before.atomics);
+    }
+}
+
+// Kernels that may use more dynamic shared memory than 48 KB, with their limits.
+static std::map<const void *, int> &shared_limits() {
+    static auto *limits = new std::map<const void *, int>;
+    return *limits;
+}
+
+static int shared_limit(const void *function) {
+    auto found = shared_limits().find(function);
+    return found == shared_limits().end() ? 48 << 10 : found->second;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attribute, int value) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) {
+        return cudaSuccess;
+    }
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        value > judge_largest_shared_block()) {
+        return judge_error(cudaErrorInvalidValue);
+    }
+    shared_limits()[function] = value;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *function) {
+    JUDGE_CALL(cudaErrorUnknown);
+    memset(attributes, 0, sizeof *attributes);
+    attributes->maxThreadsPerBlock = 1024;
+    attributes->maxDynamicSharedSizeBytes = shared_limit(function);
+    attributes->numRegs = 32;
+    attributes->binaryVersion = attributes->ptxVersion = judge_env().capability;
+    return cudaSuccess;
+}
+
+static bool shape_ok(const judge_config &c) {
+    size_t size = (size_t)c.block.x * c.block.y * c.block.z;
+    return size && size <= max_threads && c.block.x <= 1024 && c.block.y <= 1024 &&
+           c.block.z <= 64 && c.grid.x && c.grid.y && c.grid.z && c.grid.x <= 2147483647u &&
+           c.grid.y <= 65535 && c.grid.z <= 65535;
+}
+
+static bool pointers_ok(const judge_config &config, const void *const *pointers, int count) {
+    for (int i = 1; i <= count; i++) {
+        if (pointers[i] && !judge_in_device(pointers[i], 0)) {
+            fprintf(stderr, "judge: kernel %s: argument %d is not live device memory\n",
+                    config.name, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+void judge_launch(const judge_config &config, judge_body body, const void *const *pointers,
+                  int count) {
+    std::shared_ptr<void> state(body.state, body.drop);
+    if (judge_entry("cudaLaunchKernel")) {
+        judge_error(judge_injected(cudaErrorLaunchOutOfResources));
+    } else if (!judge_stream_ok(config.stream)) {
+        judge_error(cudaErrorInvalidResourceHandle);
+    } else if (!shape_ok(config)) {
+        fprintf(stderr, "judge: kernel %s: grid %u,%u,%u block %u,%u,%u is out of range\n",
+                config.name, config.grid.x, config.grid.y, config.grid.z, config.block.x,
+                config.block.y, config.block.z);
+        judge_error(cudaErrorInvalidConfiguration);
+    } else if (config.shared > (size_t)shared_limit(config.function)) {
+        fprintf(stderr, "judge: kernel %s: %zu bytes of dynamic shared memory were not allowed\n",
+                config.name, config.shared);
+        judge_error(cudaErrorInvalidValue);
+    } else if (!pointers_ok(config, pointers, count)) {
+        judge_error(cudaErrorIllegalAddress);
+    } else {
+        auto run = body.run;
+        judge_error(
+            judge_enqueue(config.stream, [=] { judge_run_grid(config, run, state.get()); }));
+    }
+}

@@ -1,0 +1,221 @@
+// The judge's stand-in for <cuda_runtime.h>: lets a plain C++17 compiler build a `.cu` file whose
+// launches went through launch.awk, and run it on the CPU. Types, enums and prototypes are the
+// vendor's own (cuda_runtime_api.h); this header adds the qualifiers, the per-thread builtins and
+// the typed launch. A block's threads run one at a time on fibers, so `__shared__` can be `static`:
+// the sanitizers then see its bounds.
+#ifndef JUDGE_CUDA_RUNTIME_H
+#define JUDGE_CUDA_RUNTIME_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <type_traits>
+
+#include <cuda_runtime_api.h>
+#include <vector_functions.h>
+
+#define EIN_JUDGE 1
+
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __constant__
+#undef __shared__
+#undef __managed__
+#undef __forceinline__
+#undef __launch_bounds__
+#undef __grid_constant__
+#undef __align__
+#ifdef JUDGE_RACE
+#define __global__ \
+    __attribute__((flatten)) // g++ does not report the store of a structure that a call returns
+#else
+#define __global__
+#endif
+#define __device__
+#define __host__
+#define __constant__ static __attribute__((section("judge_constant")))
+#define __shared__ static
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(n) __attribute__((aligned(n)))
+
+// Dynamic shared memory. Emitted files define this macro only where it is not defined yet.
+#define EIN_DYN_SMEM(T, name) T *const name = static_cast<T *>(judge_dynamic_shared())
+
+// ---- builtins of the running thread
+
+// One CUDA thread of the running block. `linear` is its number in the block, `lane` and `warp`
+// follow from it.
+struct judge_thread {
+    uint3 index;
+    unsigned linear, lane, warp;
+};
+
+extern judge_thread *judge_self; // NULL while host code runs
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+static const int warpSize = 32;
+
+void *judge_dynamic_shared();
+void judge_syncthreads(int line);
+
+// All lanes of `mask` meet here, each with a value; returns the values by lane, valid until the
+// warp's next-but-one meeting. `orders` says whether the meeting also orders memory (only
+// __syncwarp does).
+const uint64_t *judge_warp_meet(unsigned mask, uint64_t value, int line, bool orders);
+
+#define __syncthreads() judge_syncthreads(__LINE__)
+#define __syncwarp(...) judge_syncwarp(__LINE__, ##__VA_ARGS__)
+#define __shfl_sync(...) judge_shfl(__LINE__, __VA_ARGS__)
+#define __shfl_up_sync(...) judge_shfl_up(__LINE__, __VA_ARGS__)
+#define __shfl_down_sync(...) judge_shfl_down(__LINE__, __VA_ARGS__)
+#define __shfl_xor_sync(...) judge_shfl_xor(__LINE__, __VA_ARGS__)
+#define __ballot_sync(mask, predicate) judge_ballot(__LINE__, mask, predicate)
+#define __any_sync(mask, predicate) (judge_ballot(__LINE__, mask, predicate) != 0)
+#define __all_sync(mask, predicate) (judge_ballot(__LINE__, mask, !(predicate)) == 0)
+
+static inline void judge_syncwarp(int line, unsigned mask = 0xffffffffu) {
+    judge_warp_meet(mask, 0, line, true);
+}
+
+// The value of lane `source`, or the caller's own where the source lies outside its segment.
+template <class T>
+static inline T judge_exchange(int line, unsigned mask, T value, unsigned source, bool inside) {
+    static_assert(sizeof(T) <= 8, "shuffles move at most eight bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    const uint64_t *all = judge_warp_meet(mask, bits, line, false);
+    if (inside) {
+        memcpy(&value, &all[source & 31], sizeof value);
+    }
+    return value;
+}
+
+template <class T>
+static inline T judge_shfl(int line, unsigned mask, T value, int source, int width = 32) {
+    unsigned first = judge_self->lane & ~(unsigned)(width - 1);
+    return judge_exchange(line, mask, value, first + ((unsigned)source & (unsigned)(width - 1)),
+                          true);
+}
+
+template <class T>
+static inline T judge_shfl_up(int line, unsigned mask, T value, unsigned delta, int width = 32) {
+    unsigned lane = judge_self->lane, first = lane & ~(unsigned)(width - 1);
+    return judge_exchange(line, mask, value, lane - delta, lane >= first + delta);
+}
+
+template <class T>
+static inline T judge_shfl_down(int line, unsigned mask, T value, unsigned delta, int width = 32) {
+    unsigned lane = judge_self->lane, end = (lane & ~(unsigned)(width - 1)) + (unsigned)width;
+    return judge_exchange(line, mask, value, lane + delta, lane + delta < end);
+}
+
+template <class T>
+static inline T judge_shfl_xor(int line, unsigned mask, T value, int bits, int width = 32) {
+    unsigned lane = judge_self->lane, end = (lane & ~(unsigned)(width - 1)) + (unsigned)width;
+    return judge_exchange(line, mask, value, lane ^ (unsigned)bits, (lane ^ (unsigned)bits) < end);
+}
+
+static inline unsigned judge_ballot(int line, unsigned mask, int predicate) {
+    const uint64_t *all = judge_warp_meet(mask, predicate != 0, line, false);
+    unsigned votes = 0;
+    for (unsigned lane = 0; lane < 32; lane++) {
+        votes |= (mask >> lane & 1) && all[lane] ? 1u << lane : 0;
+    }
+    return votes;
+}
+
+#include "judge_math.h"
+
+// ---- launch
+
+// A kernel with its arguments bound: `run` runs it for the current thread, `drop` frees `state`.
+struct judge_body {
+    void *state;
+    void (*run)(void *state);
+    void (*drop)(void *state);
+};
+
+struct judge_config {
+    const char *name;
+    const void *function;
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+};
+
+// Queues the launch; errors go where cudaGetLastError finds them. Takes `body` over in any case.
+// `pointers[1..count]` are the pointer arguments (NULL for others): each must be NULL or live
+// device memory.
+void judge_launch(const judge_config &config, judge_body body, const void *const *pointers,
+                  int count);
+
+template <class T> static inline const void *judge_pointer(const T &value) {
+    if constexpr (std::is_pointer<T>::value) {
+        return (const void *)value;
+    } else {
+        (void)value;
+        return nullptr;
+    }
+}
+
+// What `kernel<<<grid, block, shared, stream>>>` becomes; calling it converts the arguments to the
+// kernel's own types.
+template <class... P> struct judge_call {
+    judge_config config;
+    void (*kernel)(P...);
+
+    void operator()(P... arguments) const {
+        auto *bound = new auto([kernel = kernel, arguments...] { kernel(arguments...); });
+        using bound_type = std::remove_pointer_t<decltype(bound)>;
+        judge_body body = {bound, [](void *state) { (*static_cast<bound_type *>(state))(); },
+                           [](void *state) { delete static_cast<bound_type *>(state); }};
+        const void *pointers[] = {nullptr, judge_pointer(arguments)...};
+        judge_launch(config, body, pointers, (int)sizeof...(P));
+    }
+};
+
+template <class... P>
+static inline judge_call<P...> judge_configure(const char *name, void (*kernel)(P...), dim3 grid,
+                                               dim3 block, size_t shared = 0,
+                                               cudaStream_t stream = nullptr) {
+    return {{name, (const void *)kernel, grid, block, shared, stream}, kernel};
+}
+
+// ---- the vendor header's C++ forms of host functions
+
+template <class T> static inline cudaError_t cudaMalloc(T **pointer, size_t bytes) {
+    return ::cudaMalloc((void **)pointer, bytes);
+}
+
+template <class T>
+static inline cudaError_t cudaMallocHost(T **pointer, size_t bytes, unsigned flags = 0) {
+    (void)flags;
+    return ::cudaMallocHost((void **)pointer, bytes);
+}
+
+template <class F>
+static inline cudaError_t cudaFuncSetAttribute(F *function, cudaFuncAttribute attribute,
+                                               int value) {
+    return ::cudaFuncSetAttribute((const void *)function, attribute, value);
+}
+
+template <class F>
+static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, F *function) {
+    return ::cudaFuncGetAttributes(attributes, (const void *)function);
+}
+
+#if CUDART_VERSION >= 12000
+static inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
+                                               cudaGraphNode_t *error_node, char *log,
+                                               size_t log_bytes) {
+    (void)error_node, (void)log, (void)log_bytes;
+    return ::cudaGraphInstantiate(executable, graph, 0);
+}
+#endif
+
+#endif

@@ -1,0 +1,34 @@
+# Turns each kernel launch `name<<<grid, block, smem, stream>>>(args);` or
+# `name<T, 4><<<...>>>(args);`, alone on its line, into plain C++:
+# `judge_configure("name", name, grid, block, smem, stream)(args);`. Lines keep their numbers.
+# A launch in any other form is an error. Usage: awk -v file=NAME.cu -f launch.awk NAME.cu
+BEGIN {
+    launch = "^[ \t]*[A-Za-z_][A-Za-z0-9_:]*(<[^;\"]*>)?<<<[^;]*>>>\\(.*\\);[ \t]*(//.*)?$"
+    printf "#line 1 \"%s\"\n", file
+}
+
+{
+    code = $0
+    sub(/\r$/, "", code)
+    if (code ~ launch) {
+        open = index(code, "<<<")
+        close_at = index(code, ">>>(")
+        match(code, /[^ \t]/)
+        name = substr(code, RSTART, open - RSTART)
+        config = substr(code, open + 3, close_at - open - 3)
+        printf "%sjudge_configure(\"%s\", %s, %s)%s\n", substr(code, 1, RSTART - 1), name, name,
+            config, substr(code, close_at + 3)
+        next
+    }
+    gsub(/\\"/, "", code)
+    gsub(/"[^"]*"/, "", code)
+    sub(/\/\/.*/, "", code)
+    if (code ~ /[A-Za-z0-9_>][ \t]*<<<[^<]*>>>/) {
+        print file ":" NR ": a launch has to be `name<<<grid, block, smem, stream>>>(args);`, " \
+            "alone on its line" > "/dev/stderr"
+        failed = 1
+    }
+    print
+}
+
+END { exit failed }

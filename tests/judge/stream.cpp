@@ -1,0 +1,472 @@
+// Streams, events and graphs of the judge. Work runs at once, in issue order; with JUDGE_ORDER=rand
+// the work of non-blocking streams waits in queues and runs as late as the program's
+// synchronisation allows, the streams interleaved at random.
+#include <stdio.h>
+#include <time.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "judge.h"
+
+namespace {
+
+// Records are numbered; `done` is the last one that has run. Shared with the queues, so an event
+// may be destroyed early.
+struct event_state {
+    long issued = 0, done = 0;
+    double time = 0;
+};
+
+struct task {
+    std::function<void()> work;
+    std::shared_ptr<event_state> wait; // when set, the task is a wait for record `ticket`
+    long ticket = 0;
+};
+
+double seconds_now() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+} // namespace
+
+// Work under capture, in issue order, with the streams that take part. `unjoined` are forked
+// streams whose last work the origin has not waited for.
+struct CUgraph_st {
+    std::vector<std::function<void()>> work;
+    CUstream_st *origin = nullptr;
+    std::set<CUstream_st *> unjoined;
+    bool relaxed = false, broken = false;
+};
+
+struct CUgraphExec_st {
+    std::vector<std::function<void()>> work;
+};
+
+struct CUstream_st {
+    bool deferred = false;
+    CUgraph_st *capture = nullptr;
+    long captured_work = 0;
+    std::deque<task> queue;
+};
+
+// The last three say where in a capture the event was last recorded.
+struct CUevent_st {
+    std::shared_ptr<event_state> state = std::make_shared<event_state>();
+    bool timing = true;
+    CUgraph_st *capture = nullptr;
+    CUstream_st *captured_on = nullptr;
+    long captured_work = 0;
+};
+
+namespace {
+
+CUstream_st null_stream;
+std::vector<CUstream_st *> streams; // in order of creation, so that random orders can be repeated
+std::set<CUevent_st *> events;
+std::set<CUgraph_st *> captures;
+
+CUstream_st *resolve(cudaStream_t stream) {
+    return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread
+               ? &null_stream
+               : stream;
+}
+
+bool is_stream(cudaStream_t stream) {
+    return std::find(streams.begin(), streams.end(), stream) != streams.end();
+}
+
+bool runnable(const CUstream_st *stream) {
+    return !stream->queue.empty() &&
+           (!stream->queue.front().wait ||
+            stream->queue.front().wait->done >= stream->queue.front().ticket);
+}
+
+void run_front(CUstream_st *stream) {
+    task next = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    if (next.work) {
+        judge_open_memory();
+        next.work();
+        judge_close_memory();
+    }
+}
+
+// Runs one task of a random stream that can go on; false when none can.
+bool run_any() {
+    std::vector<CUstream_st *> ready;
+    for (CUstream_st *stream : streams) {
+        if (runnable(stream)) {
+            ready.push_back(stream);
+        }
+    }
+    if (ready.empty()) {
+        return false;
+    }
+    run_front(ready[judge_random() % ready.size()]);
+    return true;
+}
+
+template <class Done> void run_until(Done done) {
+    while (!done()) {
+        if (!run_any()) {
+            judge_fault("streams wait for each other");
+        }
+    }
+}
+
+cudaError_t capture_error(CUgraph_st *graph) {
+    graph->broken = true;
+    return cudaErrorStreamCaptureInvalidated;
+}
+
+} // namespace
+
+bool judge_stream_ok(cudaStream_t stream) {
+    return resolve(stream) == &null_stream || is_stream(stream);
+}
+
+bool judge_is_capturing(cudaStream_t stream) { return resolve(stream)->capture != nullptr; }
+
+cudaError_t judge_forbid_capture() {
+    bool forbidden = false;
+    for (CUgraph_st *graph : captures) {
+        if (!graph->relaxed) {
+            graph->broken = forbidden = true;
+        }
+    }
+    return forbidden ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+}
+
+cudaError_t judge_enqueue(cudaStream_t handle, std::function<void()> work) {
+    CUstream_st *stream = resolve(handle);
+    if (stream->capture) {
+        if (stream->capture->broken) {
+            return cudaErrorStreamCaptureInvalidated;
+        }
+        stream->capture->work.push_back(std::move(work));
+        stream->captured_work++;
+        return cudaSuccess;
+    }
+    if (stream == &null_stream && judge_forbid_capture() != cudaSuccess) {
+        return cudaErrorStreamCaptureImplicit; // the null stream would have to wait for the
+                                               // captured ones
+    }
+    stream->queue.push_back({std::move(work), nullptr, 0});
+    if (!stream->deferred) {
+        run_front(stream);
+    } else if (judge_random() % 4 == 0) {
+        run_any();
+    }
+    return cudaSuccess;
+}
+
+void judge_drain(cudaStream_t handle) {
+    CUstream_st *stream = resolve(handle);
+    run_until([=] { return stream->queue.empty(); });
+}
+
+void judge_drain_all() {
+    for (CUstream_st *stream : streams) {
+        judge_drain(stream);
+    }
+}
+
+// ---- streams
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    JUDGE_CALL(cudaErrorMemoryAllocation);
+    *stream = new CUstream_st;
+    (*stream)->deferred =
+        (flags & cudaStreamNonBlocking) && judge_env().order == judge_settings::random;
+    streams.push_back(*stream);
+    judge_ledger("stream", 1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream) {
+    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int) {
+    return cudaStreamCreateWithFlags(stream, flags);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    bool fails = judge_entry(__func__);
+    if (!is_stream(stream)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    judge_drain(stream);
+    if (stream->capture) {
+        capture_error(stream->capture);
+    }
+    streams.erase(std::find(streams.begin(), streams.end(), stream));
+    delete stream;
+    judge_ledger("stream", -1);
+    return fails ? judge_error(judge_injected(cudaErrorUnknown)) : cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (!judge_stream_ok(stream)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    if (judge_is_capturing(stream)) {
+        capture_error(resolve(stream)->capture);
+        return judge_error(cudaErrorStreamCaptureUnsupported);
+    }
+    judge_drain(stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (!judge_stream_ok(stream)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    run_any();
+    return resolve(stream)->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (cudaError_t error = judge_forbid_capture()) {
+        return judge_error(error);
+    }
+    judge_drain_all();
+    return cudaSuccess;
+}
+
+// Joins `stream` to the capture in which `event` was recorded, or notes that the origin has waited
+// for a forked stream.
+static cudaError_t wait_in_capture(CUstream_st *stream, CUevent_st *event) {
+    CUgraph_st *graph = event->capture;
+    if (stream->capture && stream->capture != graph) {
+        return judge_error(capture_error(stream->capture));
+    }
+    if (!stream->capture) {
+        stream->capture = graph;
+        graph->unjoined.insert(stream);
+    } else if (event->captured_on->captured_work == event->captured_work) {
+        graph->unjoined.erase(event->captured_on);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (!judge_stream_ok(handle) || !events.count(event)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    CUstream_st *stream = resolve(handle);
+    if (event->capture) {
+        return wait_in_capture(stream, event);
+    }
+    if (stream->capture) {
+        capture_error(stream->capture);
+        return judge_error(cudaErrorStreamCaptureIsolation);
+    }
+    stream->queue.push_back({nullptr, event->state, event->state->issued});
+    if (!stream->deferred) {
+        run_until([=] { return runnable(stream); });
+        run_front(stream);
+    }
+    return cudaSuccess;
+}
+
+// ---- events
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    JUDGE_CALL(cudaErrorMemoryAllocation);
+    *event = new CUevent_st;
+    (*event)->timing = !(flags & cudaEventDisableTiming);
+    events.insert(*event);
+    judge_ledger("event", 1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    bool fails = judge_entry(__func__);
+    if (!events.erase(event)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    delete event;
+    judge_ledger("event", -1);
+    return fails ? judge_error(judge_injected(cudaErrorUnknown)) : cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (!events.count(event) || !judge_stream_ok(handle)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    CUstream_st *stream = resolve(handle);
+    event->capture = stream->capture;
+    if (stream->capture) {
+        event->captured_on = stream;
+        event->captured_work = stream->captured_work;
+        return cudaSuccess;
+    }
+    std::shared_ptr<event_state> state = event->state;
+    long ticket = ++state->issued;
+    return judge_error(judge_enqueue(handle, [=] {
+        state->done = ticket;
+        state->time = seconds_now();
+    }));
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (!events.count(event)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    if (event->capture) {
+        return judge_error(cudaErrorCapturedEvent);
+    }
+    long ticket = event->state->issued;
+    run_until([=] { return event->state->done >= ticket; });
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (!events.count(event)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    run_any();
+    return event->state->done >= event->state->issued ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (!events.count(start) || !events.count(end) || !start->timing || !end->timing ||
+        !start->state->issued || !end->state->issued) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    if (start->state->done < start->state->issued || end->state->done < end->state->issued) {
+        return judge_error(cudaErrorNotReady);
+    }
+    *milliseconds = (float)((end->state->time - start->state->time) * 1e3);
+    return cudaSuccess;
+}
+
+// ---- graphs
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (!is_stream(stream)) {
+        return judge_error(cudaErrorStreamCaptureUnsupported); // the null stream cannot be captured
+    }
+    if (stream->capture) {
+        return judge_error(cudaErrorIllegalState);
+    }
+    stream->capture = new CUgraph_st;
+    stream->capture->origin = stream;
+    stream->capture->relaxed = mode == cudaStreamCaptureModeRelaxed;
+    captures.insert(stream->capture);
+    return cudaSuccess;
+}
+
+// Ends the capture whatever the result; only success leaves a graph behind.
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *result) {
+    bool fails = judge_entry(__func__);
+    *result = nullptr;
+    if (!is_stream(stream) || !stream->capture) {
+        return judge_error(fails ? judge_injected(cudaErrorUnknown) : cudaErrorIllegalState);
+    }
+    CUgraph_st *graph = stream->capture;
+    if (graph->origin != stream) {
+        return judge_error(cudaErrorStreamCaptureUnmatched);
+    }
+    cudaError_t error = fails                    ? judge_injected(cudaErrorUnknown)
+                        : graph->broken          ? cudaErrorStreamCaptureInvalidated
+                        : graph->unjoined.size() ? cudaErrorStreamCaptureUnjoined
+                                                 : cudaSuccess;
+    for (CUstream_st *each : streams) {
+        each->capture = each->capture == graph ? nullptr : each->capture;
+    }
+    for (CUevent_st *each : events) {
+        each->capture = each->capture == graph ? nullptr : each->capture;
+    }
+    captures.erase(graph);
+    if (error != cudaSuccess) {
+        delete graph;
+        return judge_error(error);
+    }
+    judge_ledger("graph", 1);
+    *result = graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (!judge_stream_ok(stream)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    CUgraph_st *graph = resolve(stream)->capture;
+    *status = !graph          ? cudaStreamCaptureStatusNone
+              : graph->broken ? cudaStreamCaptureStatusInvalidated
+                              : cudaStreamCaptureStatusActive;
+    return cudaSuccess;
+}
+
+static cudaError_t instantiate(cudaGraphExec_t *executable, cudaGraph_t graph) {
+    *executable = new CUgraphExec_st{graph->work};
+    judge_ledger("graph executable", 1);
+    return cudaSuccess;
+}
+
+#if CUDART_VERSION >= 12000
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
+                                 unsigned long long) {
+#else
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, cudaGraphNode_t *,
+                                 char *, size_t) {
+#endif
+    JUDGE_CALL(cudaErrorMemoryAllocation);
+    return instantiate(executable, graph);
+}
+
+#if CUDART_VERSION >= 11040
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *executable, cudaGraph_t graph,
+                                          unsigned long long) {
+    JUDGE_CALL(cudaErrorMemoryAllocation);
+    return instantiate(executable, graph);
+}
+#endif
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+    JUDGE_CALL(cudaErrorUnknown);
+    if (!executable || !judge_stream_ok(stream)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    return judge_error(judge_enqueue(stream, [work = executable->work] {
+        for (const auto &step : work) {
+            step();
+        }
+    }));
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    bool fails = judge_entry(__func__);
+    delete graph;
+    judge_ledger("graph", graph ? -1 : 0);
+    return fails ? judge_error(judge_injected(cudaErrorUnknown)) : cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+    bool fails = judge_entry(__func__);
+    delete executable;
+    judge_ledger("graph executable", executable ? -1 : 0);
+    return fails ? judge_error(judge_injected(cudaErrorUnknown)) : cudaSuccess;
+}
