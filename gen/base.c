@@ -1,0 +1,363 @@
+// Memory, text, interning and messages.
+
+#ifndef EIN_REALLOC
+#define EIN_REALLOC(p, n) realloc(p, n)
+#define EIN_FREE(p) free(p)
+#endif
+#ifndef EIN_OUT_OF_MEMORY
+#define EIN_OUT_OF_MEMORY() (fputs("einnet: out of memory\n", stderr), exit(5))
+#endif
+
+// Only broken invariants reach an assertion; no input does.
+#ifndef EIN_ASSERT
+#include <assert.h>
+#define EIN_ASSERT(x) assert(x)
+#endif
+
+struct ein__chunk { struct ein__chunk *next; size_t used, cap; };
+
+enum { EIN__CHUNK = 64 * 1024, EIN__MAX_ERRORS = 20 };
+
+EIN__FN void *ein__alloc(ein__arena *a, size_t size) {
+    size = (size + 15) & ~(size_t)15;
+    struct ein__chunk *c = a->head;
+    if (!c || c->cap - c->used < size) {
+        size_t head = (sizeof *c + 15) & ~(size_t)15;
+        size_t cap = size > EIN__CHUNK ? size : EIN__CHUNK;
+        c = EIN_REALLOC(NULL, head + cap);
+        if (!c) EIN_OUT_OF_MEMORY();
+        memset(c, 0, head + cap);
+        c->cap = cap;
+        c->next = a->head;
+        a->head = c;
+    }
+    size_t head = (sizeof *c + 15) & ~(size_t)15;
+    void *p = (char *)c + head + c->used;
+    c->used += size;
+    return p;
+}
+
+EIN__FN void ein__arena_free(ein__arena *a) {
+    while (a->head) {
+        struct ein__chunk *next = a->head->next;
+        EIN_FREE(a->head);
+        a->head = next;
+    }
+}
+
+#define EIN__NEW(arena, T, n) ((T *)ein__alloc(arena, (size_t)(n) * sizeof(T)))
+
+// -------------------------------------------------------------------------------------- text
+
+EIN__FN void ein__put_n(ein__buf *b, const char *s, size_t n) {
+    if (b->cap - b->n < n + 1) {
+        size_t cap = b->cap ? b->cap : 256;
+        while (cap - b->n < n + 1) cap *= 2;
+        b->s = EIN_REALLOC(b->s, cap);
+        if (!b->s) EIN_OUT_OF_MEMORY();
+        b->cap = cap;
+    }
+    if (n) memcpy(b->s + b->n, s, n);
+    b->n += n;
+    b->s[b->n] = 0;
+}
+
+EIN__FN void ein__put(ein__buf *b, const char *s) { ein__put_n(b, s, strlen(s)); }
+
+EIN__FN void ein__vputf(ein__buf *b, const char *format, va_list args) {
+    char small[512];
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(small, sizeof small, format, args);
+    if (n >= 0 && (size_t)n < sizeof small) {
+        ein__put_n(b, small, (size_t)n);
+    } else if (n >= 0) {
+        char *big = EIN_REALLOC(NULL, (size_t)n + 1);
+        if (!big) EIN_OUT_OF_MEMORY();
+        vsnprintf(big, (size_t)n + 1, format, again);
+        ein__put_n(b, big, (size_t)n);
+        EIN_FREE(big);
+    }
+    va_end(again);
+}
+
+// For integers and strings only: printf's floating-point forms depend on the locale.
+EIN__PRINTF(2, 3) EIN__FN void ein__putf(ein__buf *b, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    ein__vputf(b, format, args);
+    va_end(args);
+}
+
+EIN__FN void ein__buf_free(ein__buf *b) {
+    EIN_FREE(b->s);
+    *b = (ein__buf){0};
+}
+
+// Replaces whatever the locale uses as decimal point, so that "1,5" cannot appear.
+static void ein__fix_point(char *s) {
+    for (; *s; s++)
+        if (!strchr("0123456789+-eEinfa", *s)) *s = '.';
+}
+
+// The shortest decimal text that reads back as the same double: "0.125", "1e-05", "3", "inf".
+EIN__FN void ein__put_f64(ein__buf *b, double v) {
+    char s[40];
+    if (v != v) { ein__put(b, "nan"); return; }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(s, sizeof s, "%.*g", digits, v);
+        if (strtod(s, NULL) == v) break;
+    }
+    ein__fix_point(s);
+    ein__put(b, s);
+}
+
+// A C literal of type float: "0.125f", "3.f", "INFINITY" with its sign.
+EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
+    float f = (float)v;
+    if (f != f) { ein__put(b, "NAN"); return; }
+    if (f - f != 0) { ein__put(b, f < 0 ? "-INFINITY" : "INFINITY"); return; }
+    char s[40];
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(s, sizeof s, "%.*g", digits, (double)f);
+        if ((float)strtod(s, NULL) == f) break;
+    }
+    ein__fix_point(s);
+    ein__put(b, s);
+    ein__put(b, strpbrk(s, ".e") ? "f" : ".f");
+}
+
+// Reads digits [. digits] [e [+-] digits] at `s` without the locale; `*end` is past it. Values
+// beyond a double's range become infinite; the caller refuses those.
+EIN__FN double ein__read_f64(const char *s, const char **end) {
+    char copy[64], clean[64];
+    size_t n = 0, i = 0;
+    while (i < sizeof copy - 1 && s[i] && (strchr("0123456789.", s[i]) ||
+           ((s[i] == 'e' || s[i] == 'E') && i) ||
+           ((s[i] == '+' || s[i] == '-') && i && (s[i - 1] == 'e' || s[i - 1] == 'E')))) {
+        copy[n++] = s[i++];
+    }
+    copy[n] = 0;
+    // strtod wants the locale's own point: try the point as written, then put the locale's there.
+    memcpy(clean, copy, sizeof clean);
+    char *stop, *dot = strchr(clean, '.');
+    double v = strtod(clean, &stop);
+    if (dot && stop == dot) {
+        char probe[8];
+        snprintf(probe, sizeof probe, "%.1f", 0.5);
+        *dot = probe[1];
+        v = strtod(clean, &stop);
+    }
+    *end = s + (stop - clean);
+    return v;
+}
+
+// -------------------------------------------------------------------------------------- hashes
+
+#define EIN__FNV_START 0xcbf29ce484222325ull
+
+EIN__FN uint64_t ein__fnv(uint64_t h, const void *data, size_t n) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001b3ull;
+    return h;
+}
+
+EIN__FN uint64_t ein__splitmix(uint64_t x) {
+    x += 0x9E3779B97F4A7C15ull;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+    return x ^ (x >> 31);
+}
+
+// -------------------------------------------------------------------------------------- interning
+
+static void ein__table_grow(ein__table *t) {
+    uint32_t old = t->slot ? t->mask + 1 : 0, size = old ? old * 2 : 256;
+    uint32_t *slot = EIN_REALLOC(NULL, size * sizeof *slot);
+    if (!slot) EIN_OUT_OF_MEMORY();
+    memset(slot, 0, size * sizeof *slot);
+    for (uint32_t id = 1; id < (uint32_t)arrlen(t->rec); id++) {
+        uint32_t at = (uint32_t)ein__fnv(EIN__FNV_START, t->rec[id], t->size[id]) & (size - 1);
+        while (slot[at]) at = (at + 1) & (size - 1);
+        slot[at] = id;
+    }
+    EIN_FREE(t->slot);
+    t->slot = slot;
+    t->mask = size - 1;
+}
+
+// Id of the record with these bytes (padding included: records are zeroed before they are filled).
+EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size_t size) {
+    if (!t->rec) {
+        arrput(t->rec, NULL);
+        arrput(t->size, 0);
+    }
+    if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
+    uint32_t at = (uint32_t)ein__fnv(EIN__FNV_START, rec, size) & t->mask;
+    for (; t->slot[at]; at = (at + 1) & t->mask) {
+        uint32_t id = t->slot[at];
+        if (t->size[id] == size && !memcmp(t->rec[id], rec, size)) return id;
+    }
+    void *copy = ein__alloc(a, size);
+    memcpy(copy, rec, size);
+    uint32_t id = (uint32_t)arrlen(t->rec);
+    arrput(t->rec, copy);
+    arrput(t->size, (uint32_t)size);
+    t->slot[at] = id;
+    return id;
+}
+
+EIN__FN void ein__table_free(ein__table *t) {
+    arrfree(t->rec);
+    arrfree(t->size);
+    EIN_FREE(t->slot);
+    *t = (ein__table){0};
+}
+
+// One NUL-terminated copy per distinct text: names are equal when their pointers are.
+EIN__FN const char *ein__name_n(ein_ctx *ctx, const char *s, size_t n) {
+    char *copy = EIN_REALLOC(NULL, n + 1);
+    if (!copy) EIN_OUT_OF_MEMORY();
+    memcpy(copy, s, n);
+    copy[n] = 0;
+    uint32_t id = ein__intern(&ctx->arena, &ctx->names, copy, n + 1);
+    EIN_FREE(copy);
+    return ctx->names.rec[id];
+}
+
+EIN__FN const char *ein__name(ein_ctx *ctx, const char *s) { return ein__name_n(ctx, s, strlen(s)); }
+
+EIN__PRINTF(2, 3) EIN__FN const char *ein__namef(ein_ctx *ctx, const char *format, ...) {
+    ein__buf b = {0};
+    va_list args;
+    va_start(args, format);
+    ein__vputf(&b, format, args);
+    va_end(args);
+    const char *name = ein__name_n(ctx, b.s ? b.s : "", b.n);
+    ein__buf_free(&b);
+    return name;
+}
+
+// -------------------------------------------------------------------------------------- messages
+
+// Prints the source line and a caret below column `pos.col`; long lines are cut around it.
+static void ein__put_caret(ein_ctx *ctx, ein__pos pos) {
+    if (!ctx->text || !pos.line) return;
+    const char *s = ctx->text, *end = ctx->text + ctx->length;
+    for (uint32_t line = 1; line < pos.line && s < end; line++) {
+        const char *nl = memchr(s, '\n', (size_t)(end - s));
+        if (!nl) return;
+        s = nl + 1;
+    }
+    const char *nl = memchr(s, '\n', (size_t)(end - s));
+    size_t n = (size_t)((nl ? nl : end) - s), col = pos.col ? pos.col - 1 : 0, from = 0;
+    if (col > n) col = n;
+    if (col > 80) from = col - 60;
+    if (n - from > 100) n = from + 100;
+    ein__put(&ctx->errors, "    ");
+    for (size_t i = from; i < n; i++) {
+        char c = s[i] == '\t' ? ' ' : s[i];
+        if ((unsigned char)c < 32 || c == 127) c = '?';
+        ein__put_n(&ctx->errors, &c, 1);
+    }
+    ein__put(&ctx->errors, "\n    ");
+    for (size_t i = from; i < col; i++) ein__put(&ctx->errors, " ");
+    ein__put(&ctx->errors, "^\n");
+}
+
+// Reports `file:line:col: message` with source line and caret. The first error's status stays; more
+// messages are added until the list is long enough.
+EIN__PRINTF(4, 5) EIN__FN ein_status
+ein__error(ein_ctx *ctx, ein_status status, ein__pos pos, const char *format, ...) {
+    if (ctx->status == EIN_OK) ctx->status = status;
+    if (ctx->nerror++ >= EIN__MAX_ERRORS) return ctx->status;
+    ein__put(&ctx->errors, ctx->file ? ctx->file : "einnet");
+    if (pos.line) ein__putf(&ctx->errors, ":%u:%u", (unsigned)pos.line, (unsigned)pos.col);
+    ein__put(&ctx->errors, ": ");
+    size_t from = ctx->errors.n;
+    va_list args;
+    va_start(args, format);
+    ein__vputf(&ctx->errors, format, args);
+    va_end(args);
+    // Names of the model may hold anything; a message is one line of text.
+    for (size_t i = from; i < ctx->errors.n; i++)
+        if ((unsigned char)ctx->errors.s[i] < 32 || ctx->errors.s[i] == 127) ctx->errors.s[i] = '?';
+    ein__put(&ctx->errors, "\n");
+    ein__put_caret(ctx, pos);
+    return ctx->status;
+}
+
+// Edit distance, capped: names further apart than `cap` are not worth suggesting.
+static int ein__distance(const char *a, const char *b, int cap) {
+    int row[64];
+    int na = (int)strlen(a), nb = (int)strlen(b);
+    if (na > 62 || nb > 62 || abs(na - nb) > cap) return cap + 1;
+    for (int j = 0; j <= nb; j++) row[j] = j;
+    for (int i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            int up = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
+            if (up + 1 < best) best = up + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            diagonal = up;
+            row[j] = best;
+        }
+    }
+    return row[nb];
+}
+
+// Keeps in `*best` whichever of it and `candidate` is closer to `name`; `*distance` starts at 3.
+EIN__FN void ein__suggest(const char *name, const char *candidate, const char **best, int *distance) {
+    int d = ein__distance(name, candidate, *distance);
+    if (d < *distance && (size_t)d < strlen(name)) {
+        *distance = d;
+        *best = candidate;
+    }
+}
+
+// -------------------------------------------------------------------------------------- integers
+
+EIN__FN bool ein__mul_overflows(int64_t a, int64_t b, int64_t *r) {
+    return __builtin_mul_overflow(a, b, r);
+}
+
+EIN__FN bool ein__add_overflows(int64_t a, int64_t b, int64_t *r) {
+    return __builtin_add_overflow(a, b, r);
+}
+
+EIN__FN int64_t ein__floordiv(int64_t a, int64_t b) {
+    int64_t q = a / b;
+    return q - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
+EIN__FN int64_t ein__floormod(int64_t a, int64_t b) { return a - ein__floordiv(a, b) * b; }
+
+EIN__FN int64_t ein__gcd(int64_t a, int64_t b) {
+    if (a < 0) a = -a;
+    if (b < 0) b = -b;
+    while (b) {
+        int64_t t = a % b;
+        a = b;
+        b = t;
+    }
+    return a;
+}
+
+// Elements of a shape; EIN__MAX_ELEMENTS + 1 when there are more than that.
+EIN__FN int64_t ein__elements(const ein__shape *s) {
+    int64_t n = 1;
+    for (int i = 0; i < s->rank; i++)
+        if (ein__mul_overflows(n, s->d[i], &n) || n > EIN__MAX_ELEMENTS) return EIN__MAX_ELEMENTS + 1;
+    return n;
+}
+
+EIN__FN int ein__dtype_size(ein__dtype t) {
+    static const int size[EIN__NDTYPE] = {4, 2, 2, 1, 4, 8, 1};
+    return size[t];
+}
+
+EIN__FN const char *ein__dtype_name(ein__dtype t) {
+    static const char *const name[EIN__NDTYPE] = {"f32", "f16", "bf16", "i8", "i32", "i64", "bool"};
+    return name[t];
+}
