@@ -1,0 +1,411 @@
+// Names. A tensor's full name is the name as written, behind the result that its block was called
+// for (`l1.a` owns `l1.a.k`) and before the numbers of the rounds it stands in (`w.0`, `w.0.1`). A
+// name assigned in a round and visible before the repeat is carried: the next round and what
+// follows the repeat see the new tensor. Every other name of a round ends with it. A name with dots
+// may also be the full name, inside the block at hand, of a tensor made before.
+
+// Tensor of a name whose statement was wrong: its uses stay silent.
+enum { EIN__POISON = -1, EIN__MAX_OUTPUTS = 1000, EIN__MAX_BLOBS = 1000, EIN__MAX_SIZE = 2 << 20 };
+
+typedef struct ein__binding {
+    int tensor;
+    int stamp;
+} ein__binding;
+
+// One call of a block, or the model itself.
+typedef struct ein__frame {
+    const char *prefix;      // full name of the first result called for; NULL for the model
+    const ein__stmt *block;  // NULL for the model
+    const char **left;       // full names of its results
+    const char *rounds;      // ".0.1", or ""
+    int stamp;               // of the round at hand: one assignment a round and name
+    struct {
+        char *key;
+        ein__binding value;
+    } * name;            // sh map: what is visible
+    const char **fresh;  // stb_ds array: names that end with a round at hand
+} ein__frame;
+
+typedef struct ein__expander {
+    ein_ctx *ctx;
+    ein__env env;
+    struct {
+        char *key;
+        int value;
+    } * full;  // sh map: tensor by full name
+    struct {
+        char *key;
+        int value;
+    } * block;  // sh map: statement by block's name
+    struct {
+        char *key;
+        ein__type *value;
+    } * declared;  // sh map: types of outputs
+    int current;   // blocks defined before this statement may be called
+    int steps, stamps;
+    int depth;     // block calls and repeats around this statement
+    int64_t size;  // tokens of all statements expanded so far
+} ein__expander;
+
+// ------------------------------------------------------------------------------------- names
+
+static const char *ein__full_name(ein__expander *x, const ein__frame *f, const char *name) {
+    const char *base = name;
+    bool result = false;
+    for (int i = 0; f->block && i < f->block->nresult; i++)
+        if (f->block->result[i].name == name) {
+            base = f->left[i];
+            result = true;
+        }
+    if (f->prefix && !result) return ein__namef(x->ctx, "%s.%s%s", f->prefix, name, f->rounds);
+    return *f->rounds ? ein__namef(x->ctx, "%s%s", base, f->rounds) : base;
+}
+
+static void ein__bind(ein__frame *f, const char *name, int tensor) {
+    ein__binding b = {tensor, f->stamp};
+    if (*f->rounds && shgeti(f->name, name) < 0) arrput(f->fresh, name);
+    shput(f->name, name, b);
+}
+
+static void ein__poison(ein__frame *f, const ein__ident *name, int n) {
+    for (int i = 0; i < n; i++)
+        if (shgeti(f->name, name[i].name) < 0) ein__bind(f, name[i].name, EIN__POISON);
+}
+
+// Whether `name` may be assigned here; the message says where it was before.
+static bool ein__assignable(ein__expander *x, ein__frame *f, ein__ident name) {
+    ein__binding *b = NULL;
+    ptrdiff_t at = shgeti(f->name, name.name);
+    if (at >= 0) b = &f->name[at].value;
+    const char *full = ein__full_name(x, f, name.name);
+    const ein__tensor *tensor = x->ctx->graph.tensor;
+    if (b && b->stamp == f->stamp) {
+        if (b->tensor != EIN__POISON)
+            ein__error(x->ctx, EIN_BAD_INPUT, name.pos,
+                       "'%s' is assigned twice: it is defined in "
+                       "line %u",
+                       name.name, (unsigned)tensor[b->tensor].pos.line);
+        return false;
+    }
+    at = shgeti(x->full, full);
+    if (at >= 0) {
+        ein__error(x->ctx, EIN_BAD_INPUT, name.pos,
+                   "a second tensor with the full name '%s': the "
+                   "first is defined in line %u",
+                   full, (unsigned)tensor[x->full[at].value].pos.line);
+        return false;
+    }
+    if (strlen(full) <= EIN__MAX_NAME) return true;
+    ein__error(x->ctx, EIN_RESOURCES, name.pos, "the full name of '%s' is longer than %d bytes",
+               name.name, EIN__MAX_NAME);
+    return false;
+}
+
+static int ein__add_tensor(ein__expander *x, ein__frame *f, ein__ident name, ein__tensor t) {
+    int id = (int)arrlen(x->ctx->graph.tensor);
+    t.name = ein__full_name(x, f, name.name);
+    t.pos = name.pos;
+    arrput(x->ctx->graph.tensor, t);
+    shput(x->full, t.name, id);
+    ein__bind(f, name.name, id);
+    return id;
+}
+
+// Tensor that `name` means, or EIN__POISON; EIN__POISON - 1 after a message.
+static int ein__look_up(ein__expander *x, ein__frame *f, const char *name, ein__pos pos) {
+    ptrdiff_t at = shgeti(f->name, name);
+    if (at >= 0) return f->name[at].value.tensor;
+    if (strchr(name, '.')) {
+        const char *full = f->prefix ? ein__namef(x->ctx, "%s.%s", f->prefix, name) : name;
+        at = shgeti(x->full, full);
+        if (at >= 0) return x->full[at].value;
+    }
+    const char *best = NULL;
+    int distance = 3;
+    for (ptrdiff_t i = 0; i < shlen(f->name); i++)
+        ein__suggest(name, f->name[i].key, &best, &distance);
+    ein__error(x->ctx, EIN_BAD_INPUT, pos, "undefined tensor '%s'%s", name,
+               ein__hint(x->ctx, best));
+    return EIN__POISON - 1;
+}
+
+// ------------------------------------------------------------------------------------- equations
+
+// An equation being copied: constants become numbers, names of tensors are looked up.
+typedef struct ein__eq_copy {
+    ein__expander *x;
+    ein__frame *f;
+    const char **index;  // stb_ds array: indices in scope
+    int *in;             // stb_ds arrays: tensors read and their names in the text
+    const char **in_name;
+    bool poisoned;
+} ein__eq_copy;
+
+static bool ein__eq_is_index(const ein__eq_copy *c, const char *name) {
+    for (ptrdiff_t i = arrlen(c->index); i-- > 0;)
+        if (c->index[i] == name) return true;
+    return false;
+}
+
+static bool ein__eq_bind_index(ein__eq_copy *c, const char *name, ein__pos pos) {
+    if (ein__env_find(&c->x->env, name)) {
+        ein__error(c->x->ctx, EIN_BAD_INPUT, pos,
+                   "index '%s' has the name of a dim, parameter or "
+                   "loop variable",
+                   name);
+        return false;
+    }
+    arrput(c->index, name);
+    return true;
+}
+
+static ein__ast *ein__eq_unknown_index(ein__eq_copy *c, const ein__ast *a) {
+    const char *best = NULL;
+    int distance = 3;
+    for (ptrdiff_t i = 0; i < arrlen(c->index); i++)
+        ein__suggest(a->name, c->index[i], &best, &distance);
+    ein__env_suggest(&c->x->env, a->name, &best, &distance);
+    ein__error(c->x->ctx, EIN_BAD_INPUT, a->pos, "'%s' is no index here and no dim%s", a->name,
+               ein__hint(c->x->ctx, best));
+    return NULL;
+}
+
+static ein__ast *ein__eq_name(ein__eq_copy *c, const ein__ast *a) {
+    ein_ctx *ctx = c->x->ctx;
+    if (ein__eq_is_index(c, a->name)) return ein__env_copy(ctx, a, a->pos);
+    const ein__ast *value = ein__env_find(&c->x->env, a->name);
+    if (!value) return ein__eq_unknown_index(c, a);
+    if (value->kind == EIN__A_NUM && value->integral) return ein__env_copy(ctx, value, a->pos);
+    ein__error(ctx, EIN_BAD_INPUT, a->pos, "'%s' is not an integer", a->name);
+    return NULL;
+}
+
+// A subscript or a side of a guard: affine in the indices but for `/` and `%` by constants.
+static ein__ast *ein__eq_subscript(ein__eq_copy *c, const ein__ast *a) {
+    ein_ctx *ctx = c->x->ctx;
+    if (a->kind == EIN__A_NUM) return ein__env_copy(ctx, a, a->pos);
+    if (a->kind == EIN__A_NAME) return ein__eq_name(c, a);
+    ein__ast **kid = EIN__NEW(&ctx->arena, ein__ast *, a->nkid);
+    bool constant = true;
+    for (int i = 0; i < a->nkid; i++) {
+        kid[i] = ein__eq_subscript(c, a->kid[i]);
+        if (!kid[i]) return NULL;
+        constant = constant && kid[i]->kind == EIN__A_NUM;
+    }
+    if (constant)
+        return a->kind == EIN__A_NEG ? ein__env_negate(ctx, a, kid[0])
+                                     : ein__env_binary(ctx, a, kid[0], kid[1]);
+    const char *why = NULL;
+    if (a->kind == EIN__A_MUL && kid[0]->kind != EIN__A_NUM && kid[1]->kind != EIN__A_NUM)
+        why = "a product of two indices is not affine";
+    if ((a->kind == EIN__A_DIV || a->kind == EIN__A_MOD) &&
+        (kid[1]->kind != EIN__A_NUM || kid[1]->inum <= 0))
+        why = "an index is divided by positive constants only";
+    if (why) {
+        ein__error(ctx, EIN_BAD_INPUT, a->pos, "%s", why);
+        return NULL;
+    }
+    ein__ast *copy = ein__env_copy(ctx, a, a->pos);
+    copy->kid = kid;
+    return copy;
+}
+
+// Notes that the equation reads `name`.
+static bool ein__eq_use(ein__eq_copy *c, const char *name, ein__pos pos) {
+    for (ptrdiff_t i = 0; i < arrlen(c->in); i++)
+        if (c->in_name[i] == name) return true;
+    int tensor = ein__look_up(c->x, c->f, name, pos);
+    if (tensor < EIN__POISON) return false;
+    if (tensor == EIN__POISON) c->poisoned = true;
+    if (arrlen(c->in) == EIN__MAX_ARGS) {
+        ein__error(c->x->ctx, EIN_RESOURCES, pos, "an equation reads more than %d tensors",
+                   EIN__MAX_ARGS);
+        return false;
+    }
+    arrput(c->in, tensor);
+    arrput(c->in_name, name);
+    return true;
+}
+
+static ein__ast *ein__eq_expr(ein__eq_copy *c, const ein__ast *a);
+
+// @i[..]: the tensor in the place of an index holds integers.
+static ein__ast *ein__eq_gather(ein__eq_copy *c, const ein__ast *a) {
+    ein__ast *read = ein__eq_expr(c, a->kid[0]);
+    if (!read) return NULL;
+    for (ptrdiff_t i = 0; i < arrlen(c->in); i++) {
+        if (c->in_name[i] != read->name || c->in[i] == EIN__POISON) continue;
+        ein__dtype dtype = c->x->ctx->graph.tensor[c->in[i]].dtype;
+        if (dtype == EIN__I8 || dtype == EIN__I32 || dtype == EIN__I64) continue;
+        ein__error(c->x->ctx, EIN_BAD_INPUT, a->pos, "'%s' is %s: '@' needs a tensor of integers",
+                   read->name, ein__dtype_name(dtype));
+        return NULL;
+    }
+    ein__ast *copy = ein__env_copy(c->x->ctx, a, a->pos);
+    copy->kid = EIN__NEW(&c->x->ctx->arena, ein__ast *, 1);
+    copy->kid[0] = read;
+    return copy;
+}
+
+static ein__ast *ein__eq_expr(ein__eq_copy *c, const ein__ast *a) {
+    ein_ctx *ctx = c->x->ctx;
+    ptrdiff_t scope = arrlen(c->index);
+    if (a->kind == EIN__A_READ && !ein__eq_use(c, a->name, a->pos)) return NULL;
+    bool subscripts = a->kind == EIN__A_READ || a->kind == EIN__A_GUARD || a->kind == EIN__A_IDX;
+    ein__ast *copy = ein__env_copy(ctx, a, a->pos);
+    copy->kid = EIN__NEW(&ctx->arena, ein__ast *, a->nkid + 1);
+    for (int i = 0; i < a->nkid; i++) {
+        const ein__ast *kid = a->kid[i];
+        if (a->kind == EIN__A_REDUCE && i + 1 < a->nkid) {
+            if (!ein__eq_bind_index(c, kid->name, kid->pos)) return NULL;
+            copy->kid[i] = ein__env_copy(ctx, kid, kid->pos);
+        } else if (kid->kind == EIN__A_GATHER) {
+            copy->kid[i] = ein__eq_gather(c, kid);
+        } else if (a->kind == EIN__A_GUARD) {
+            copy->kid[i] = ein__env_copy(ctx, kid, kid->pos);
+            copy->kid[i]->kid = EIN__NEW(&ctx->arena, ein__ast *, 2);
+            for (int k = 0; k < 2; k++)
+                if (!(copy->kid[i]->kid[k] = ein__eq_subscript(c, kid->kid[k]))) return NULL;
+        } else {
+            copy->kid[i] = subscripts ? ein__eq_subscript(c, kid) : ein__eq_expr(c, kid);
+        }
+        if (!copy->kid[i]) return NULL;
+    }
+    arrsetlen(c->index, (size_t)scope);
+    return copy;
+}
+
+static bool ein__eq_pad(ein__eq_copy *c, const ein__ast *a, ein__padval *pad) {
+    ein_ctx *ctx = c->x->ctx;
+    const char *best = NULL;
+    int distance = 3;
+    bool read = false;
+    for (ptrdiff_t i = 0; i < arrlen(c->in); i++) {
+        read = read || c->in_name[i] == pad->tensor;
+        ein__suggest(pad->tensor, c->in_name[i], &best, &distance);
+    }
+    if (!read) {
+        ein__error(ctx, EIN_BAD_INPUT, pad->pos, "'%s' is not read by this equation%s", pad->tensor,
+                   ein__hint(ctx, best));
+        return false;
+    }
+    const ein__ast *value = ein__env_value(&c->x->env, a, false);
+    if (!value) return false;
+    if (value->kind != EIN__A_NUM) {
+        ein__error(ctx, EIN_BAD_INPUT, a->pos, "padding is a number");
+        return false;
+    }
+    pad->value = value->num;
+    return true;
+}
+
+// A tensor that is read by two names has one padding.
+static bool ein__eq_one_padding(ein__eq_copy *c, const ein__equation *eq) {
+    int tensor[2 * EIN__MAX_ARGS];
+    for (int i = 0; i < eq->npad; i++) {
+        for (ptrdiff_t k = 0; k < arrlen(c->in); k++)
+            if (c->in_name[k] == eq->pad[i].tensor) tensor[i] = c->in[k];
+        for (int k = 0; k < i; k++) {
+            if (tensor[k] != tensor[i] || eq->pad[k].value == eq->pad[i].value) continue;
+            ein__error(c->x->ctx, EIN_BAD_INPUT, eq->pad[i].pos,
+                       "'%s' and '%s' are one tensor, "
+                       "with two paddings",
+                       eq->pad[k].tensor, eq->pad[i].tensor);
+            return false;
+        }
+    }
+    return true;
+}
+
+// Adds the ranges that a declared type gives to the result's indices, where `where` says nothing.
+static void ein__eq_declared(ein_ctx *ctx, ein__equation *eq, const ein__shape *declared) {
+    int given = eq->nrange;
+    for (int i = 0; declared && declared->rank == eq->rank && i < eq->rank; i++) {
+        ein__range r = {.name = eq->index[i], .pos = eq->index_pos[i]};
+        bool known = false;
+        for (int k = 0; k < given; k++) known = known || eq->range[k].name == r.name;
+        if (known) continue;
+        r.lo = ein__env_int_node(ctx, r.pos, 0);
+        r.hi = ein__env_int_node(ctx, r.pos, declared->d[i]);
+        eq->range[eq->nrange++] = r;
+    }
+}
+
+// The equation of statement `s` with all constants replaced; NULL after a message.
+static ein__equation *ein__eq_copy_all(ein__eq_copy *c, const ein__stmt *s,
+                                       const ein__shape *declared) {
+    ein_ctx *ctx = c->x->ctx;
+    ein__equation *eq = EIN__NEW(&ctx->arena, ein__equation, 1);
+    *eq = *s->eq;
+    eq->range = EIN__NEW(&ctx->arena, ein__range, eq->nrange + eq->rank + 1);
+    eq->pad = EIN__NEW(&ctx->arena, ein__padval, eq->npad + 1);
+    for (int i = 0; i < eq->rank; i++)
+        if (!ein__eq_bind_index(c, eq->index[i], eq->index_pos[i])) return NULL;
+    eq->body = ein__eq_expr(c, s->eq->body);
+    if (!eq->body) return NULL;
+    for (int i = 0; i < eq->nrange; i++) {
+        const ein__range *from = &s->eq->range[i];
+        int64_t lo, hi;
+        if (!ein__env_int(&c->x->env, from->lo, &lo) || !ein__env_int(&c->x->env, from->hi, &hi))
+            return NULL;
+        eq->range[i] = *from;
+        eq->range[i].lo = ein__env_int_node(ctx, from->lo->pos, lo);
+        eq->range[i].hi = ein__env_int_node(ctx, from->hi->pos, hi);
+    }
+    ein__eq_declared(ctx, eq, declared);
+    for (int i = 0; i < eq->npad; i++) {
+        eq->pad[i] = s->eq->pad[i];
+        if (!ein__eq_pad(c, s->pad[i], &eq->pad[i])) return NULL;
+    }
+    return ein__eq_one_padding(c, eq) ? eq : NULL;
+}
+
+static bool ein__too_large(ein__expander *x, ein__ident name, const ein__shape *shape) {
+    for (int i = 0; i < shape->rank; i++)
+        if (shape->d[i] < 1) {
+            ein__error(x->ctx, EIN_BAD_INPUT, name.pos, "'%s' has size %lld in dimension %d",
+                       name.name, (long long)shape->d[i], i);
+            return true;
+        }
+    if (ein__elements(shape) <= EIN__MAX_ELEMENTS) return false;
+    ein__error(x->ctx, EIN_RESOURCES, name.pos, "'%s' has more than %lld elements", name.name,
+               (long long)EIN__MAX_ELEMENTS);
+    return true;
+}
+
+// The shape an output statement declares for tensor `name` of the model, or NULL.
+static const ein__shape *ein__declared(ein__expander *x, const ein__frame *f, const char *name,
+                                       ein__shape *shape) {
+    ptrdiff_t at = f->block || *f->rounds ? -1 : shgeti(x->declared, name);
+    ein__type *type = at < 0 ? NULL : x->declared[at].value;
+    if (!type || type->bad) return NULL;
+    type->bad = !ein__env_type(&x->env, type, shape);
+    return type->bad ? NULL : shape;
+}
+
+static bool ein__expand_equation(ein__expander *x, ein__frame *f, const ein__stmt *s) {
+    ein__eq_copy c = {.x = x, .f = f};
+    ein__ident name = {s->eq->result, s->eq->pos};
+    ein__node node = {.pos = s->pos, .nout = 1};
+    ein__tensor t = {
+        .kind = EIN__T_VALUE, .dtype = EIN__F32, .node = (int)arrlen(x->ctx->graph.node)};
+    ein__shape shape;
+    const ein__shape *declared = ein__declared(x, f, name.name, &shape);
+    bool ok = (node.eq = ein__eq_copy_all(&c, s, declared)) != NULL;
+    bool poisoned = c.poisoned;
+    arrfree(c.index);
+    EIN__KEEP(x, node.in, node.nin, c.in);
+    EIN__KEEP(x, node.in_name, node.nin, c.in_name);
+    ok = ok && ein__assignable(x, f, name);
+    if (ok && !poisoned)
+        ok = ein__resolve_equation(x->ctx, &node, &t.shape, t.lo) &&
+             !ein__too_large(x, name, &t.shape);
+    if (!ok || poisoned) {
+        ein__poison(f, &name, 1);
+        return ok;
+    }
+    node.out = EIN__NEW(&x->ctx->arena, int, 1);
+    node.out[0] = ein__add_tensor(x, f, name, t);
+    arrput(x->ctx->graph.node, node);
+    return true;
+}
