@@ -1,0 +1,527 @@
+// Scalar expressions, scopes and values. Bodies are interned trees that go through constructors;
+// scopes are interned, so equal definitions have one id; values are named definitions.
+
+// ORDER fn
+static const ein__fn_info ein__fn_table[EIN__NFN] = {
+    {"+", 2, "+"}, {"-", 2, "-"}, {"*", 2, "*"}, {"/", 2, "/"}, {"pow", 2, "powf"},
+    {"min", 2, "fminf"}, {"max", 2, "fmaxf"},
+    {"==", 2, "=="}, {"!=", 2, "!="}, {"<", 2, "<"}, {"<=", 2, "<="}, {">", 2, ">"}, {">=", 2, ">="},
+    {"neg", 1, "-"}, {"abs", 1, "fabsf"}, {"relu", 1, "relu"}, {"tanh", 1, "tanhf"},
+    {"exp", 1, "expf"}, {"log", 1, "logf"}, {"sqrt", 1, "sqrtf"}, {"rsqrt", 1, "rsqrtf"},
+    {"erf", 1, "erff"}, {"sigmoid", 1, "sigmoid"}, {"floor", 1, "floorf"}, {"ceil", 1, "ceilf"},
+    {"square", 1, "square"},
+};
+
+EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) { return ctx->exprs.rec[ex.i]; }
+
+EIN__FN const ein__scope *ein__sc_get(const ein_ctx *ctx, ein__sc sc) { return ctx->scopes.rec[sc.i]; }
+
+EIN__FN const ein__value *ein__val_get(const ein_ctx *ctx, ein__val v) { return &ctx->value[v.i]; }
+
+static uint64_t ein__bits_of(double v) {
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+static double ein__f64_of(uint64_t bits) {
+    double v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static ein__ex ein__ex_intern(ein_ctx *ctx, const ein__expr *e) {
+    ein__expr clean;
+    memset(&clean, 0, sizeof clean);
+    clean.op = e->op;
+    clean.fn = e->fn;
+    clean.val = e->val;
+    clean.negate = e->negate;
+    clean.bits = e->bits;
+    clean.n = e->n;
+    clean.nkid = e->nkid;
+    clean.nix = e->nix;
+    for (uint32_t i = 0; i < e->nkid; i++) clean.kid[i] = e->kid[i];
+    for (uint32_t i = 0; i < e->nix; i++) clean.ix[i] = e->ix[i];
+    return (ein__ex){ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
+}
+
+// ------------------------------------------------------------------------------------ leaves
+
+EIN__FN ein__ex ein__ex_const(ein_ctx *ctx, double v) {
+    ein__expr e = {.op = EIN__X_CONST, .bits = ein__bits_of(v)};
+    return ein__ex_intern(ctx, &e);
+}
+
+EIN__FN bool ein__ex_is_const(const ein_ctx *ctx, ein__ex ex, double *v) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op != EIN__X_CONST) return false;
+    *v = ein__f64_of(e->bits);
+    return true;
+}
+
+EIN__FN ein__ex ein__ex_idx(ein_ctx *ctx, ein__ix ix) {
+    int64_t c;
+    if (!ix.i) return (ein__ex){0};
+    if (ein__ix_is_const(ctx, ix, &c)) return ein__ex_const(ctx, (double)c);
+    ein__expr e = {.op = EIN__X_IDX, .nix = 1, .ix = {ix}};
+    return ein__ex_intern(ctx, &e);
+}
+
+// v[ix...]; outside the value's box, and where an index is not an integer, it is `pad`.
+EIN__FN ein__ex ein__ex_read(ein_ctx *ctx, ein__val v, double pad, const ein__ix *ix, int n) {
+    const ein__shape *s = &ctx->value[v.i].shape;
+    ein__expr e = {.op = EIN__X_READ, .val = v.i, .bits = ein__bits_of(pad), .nix = (uint32_t)n};
+    bool inside = true;
+    EIN_ASSERT(n == s->rank);
+    for (int i = 0; i < n; i++) {
+        if (!ix[i].i) return (ein__ex){0};
+        const ein__index *f = ein__ix_get(ctx, ix[i]);
+        // lo > hi: no value of the form is an integer.
+        if (f->hi < 0 || f->lo >= s->d[i] || f->lo > f->hi) return ein__ex_const(ctx, pad);
+        inside &= f->q == 1 && f->lo >= 0 && f->hi < s->d[i] && !ein__ix_has_gather(ctx, ix[i]);
+        e.ix[i] = ix[i];
+    }
+    if (inside) e.bits = 0;
+    return ein__ex_intern(ctx, &e);
+}
+
+// ------------------------------------------------------------------------------------ functions
+
+static double ein__fold_unary(ein__fn fn, double x, bool *known) {
+    *known = true;
+    switch ((int)fn) {
+    case EIN__NEG: return -x;
+    case EIN__ABS: return fabs(x);
+    case EIN__RELU: return x < 0 ? 0 : x;
+    case EIN__SQRT: return sqrt(x);
+    case EIN__FLOORF: return floor(x);
+    case EIN__CEILF: return ceil(x);
+    case EIN__SQUARE: return x * x;
+    default: break;  // the others depend on the machine's libm: left to run time
+    }
+    *known = false;
+    return 0;
+}
+
+EIN__FN ein__ex ein__ex_unary(ein_ctx *ctx, ein__fn fn, ein__ex x) {
+    double c;
+    bool known;
+    if (!x.i) return x;
+    if (ein__ex_is_const(ctx, x, &c)) {
+        c = ein__fold_unary(fn, c, &known);
+        if (known) return ein__ex_const(ctx, c);
+    }
+    const ein__expr *e = ein__ex_get(ctx, x);
+    if (fn == EIN__NEG && e->op == EIN__X_UNARY && e->fn == EIN__NEG) return e->kid[0];
+    if (fn == EIN__RELU && e->op == EIN__X_UNARY && e->fn == EIN__RELU) return x;
+    ein__expr r = {.op = EIN__X_UNARY, .fn = (uint32_t)fn, .nkid = 1, .kid = {x}};
+    return ein__ex_intern(ctx, &r);
+}
+
+static bool ein__fold_binary(ein__fn fn, double x, double y, double *r) {
+    switch ((int)fn) {
+    case EIN__ADD: *r = x + y; return true;
+    case EIN__SUB: *r = x - y; return true;
+    case EIN__MUL: *r = x * y; return true;
+    case EIN__DIV: *r = x / y; return y != 0;
+    case EIN__MIN: *r = fmin(x, y); return true;
+    case EIN__MAX: *r = fmax(x, y); return true;
+    default: return false;
+    }
+}
+
+static int ein__compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
+
+static int ein__ix_compare(const ein_ctx *ctx, ein__ix a, ein__ix b) {
+    if (a.i == b.i) return 0;
+    const ein__index *x = ein__ix_get(ctx, a), *y = ein__ix_get(ctx, b);
+    int r = ein__compare(x->n, y->n);
+    if (!r) r = ein__compare(x->q, y->q);
+    if (!r) r = ein__compare(x->c, y->c);
+    for (uint32_t i = 0; !r && i < x->n; i++) {
+        const ein__atom *p = ein__atom_get(ctx, x->t[i].atom), *q = ein__atom_get(ctx, y->t[i].atom);
+        r = ein__compare(p->kind, q->kind);
+        if (!r) r = ein__compare(p->slot, q->slot);
+        if (!r) r = ein__compare(x->t[i].k, y->t[i].k);
+        if (!r) r = ein__compare(p->n, q->n);
+        if (!r && p->ix && q->ix) r = ein__ix_compare(ctx, (ein__ix){p->ix}, (ein__ix){q->ix});
+    }
+    return r;
+}
+
+// Order by structure alone. Ids depend on what was interned before, and an order by them would let a
+// change in one layer turn around operands in another.
+static int ein__ex_compare(const ein_ctx *ctx, ein__ex a, ein__ex b) {
+    if (a.i == b.i) return 0;
+    const ein__expr *x = ein__ex_get(ctx, a), *y = ein__ex_get(ctx, b);
+    int r = ein__compare(x->op == EIN__X_CONST, y->op == EIN__X_CONST);
+    if (!r) r = ein__compare(x->op, y->op);
+    if (!r) r = ein__compare(x->fn, y->fn);
+    if (!r) r = ein__compare(x->nix, y->nix);
+    if (!r) r = ein__compare((int64_t)(x->bits >> 1), (int64_t)(y->bits >> 1));
+    for (uint32_t i = 0; !r && i < x->nkid; i++) r = ein__ex_compare(ctx, x->kid[i], y->kid[i]);
+    for (uint32_t i = 0; !r && i < x->nix; i++) r = ein__ix_compare(ctx, x->ix[i], y->ix[i]);
+    return r;
+}
+
+static bool ein__commutes(ein__fn fn) {
+    return fn == EIN__ADD || fn == EIN__MUL || fn == EIN__MIN || fn == EIN__MAX;
+}
+
+// x + 0 and x * 1 are x for every x, infinities and NaN included (but -0 + 0, which is 0); x * 0 is
+// not 0 for all x and stays.
+EIN__FN ein__ex ein__ex_binary(ein_ctx *ctx, ein__fn fn, ein__ex x, ein__ex y) {
+    double a = 0, b = 0, r;
+    if (!x.i || !y.i) return (ein__ex){0};
+    bool ca = ein__ex_is_const(ctx, x, &a), cb = ein__ex_is_const(ctx, y, &b);
+    if (ca && cb && ein__fold_binary(fn, a, b, &r)) return ein__ex_const(ctx, r);
+    if (fn == EIN__ADD && cb && b == 0) return x;
+    if (fn == EIN__ADD && ca && a == 0) return y;
+    if (fn == EIN__SUB && cb && b == 0) return x;
+    if (fn == EIN__SUB && ca && a == 0) return ein__ex_unary(ctx, EIN__NEG, y);
+    if (fn == EIN__MUL && cb && b == 1) return x;
+    if (fn == EIN__MUL && ca && a == 1) return y;
+    if (fn == EIN__DIV && cb && b == 1) return x;
+    if (ein__commutes(fn) && ein__ex_compare(ctx, x, y) > 0) {
+        ein__ex swap = x;
+        x = y;
+        y = swap;
+    }
+    ein__expr e = {.op = EIN__X_BINARY, .fn = (uint32_t)fn, .nkid = 2, .kid = {x, y}};
+    return ein__ex_intern(ctx, &e);
+}
+
+// x cmp y ? p : q
+EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, ein__ex p, ein__ex q) {
+    double a, b;
+    if (!x.i || !y.i || !p.i || !q.i) return (ein__ex){0};
+    if (p.i == q.i) return p;
+    if (ein__ex_is_const(ctx, x, &a) && ein__ex_is_const(ctx, y, &b)) {
+        bool r = cmp == EIN__EQ ? a == b : cmp == EIN__NE ? a != b : cmp == EIN__LT ? a < b
+               : cmp == EIN__LE ? a <= b : cmp == EIN__GT ? a > b : a >= b;
+        return r ? p : q;
+    }
+    ein__expr e = {.op = EIN__X_SELECT, .fn = (uint32_t)cmp, .nkid = 4, .kid = {x, y, p, q}};
+    return ein__ex_intern(ctx, &e);
+}
+
+// ------------------------------------------------------------------------------------ guards
+
+// a and b have equal linear part over one denominator: a = b + *shift.
+static bool ein__same_lattice(ein_ctx *ctx, ein__ix a, ein__ix b, int64_t *shift) {
+    const ein__index *x = ein__ix_get(ctx, a), *y = ein__ix_get(ctx, b);
+    if (x->q != y->q || x->n != y->n) return false;
+    for (uint32_t i = 0; i < x->n; i++)
+        if (x->t[i].atom != y->t[i].atom || x->t[i].k != y->t[i].k) return false;
+    int64_t d = x->c - y->c;
+    if (d % x->q) return false;
+    *shift = d / x->q;
+    return true;
+}
+
+// Whether pad-0 read `e`, a factor of the guarded product, is 0 wherever the guard is false: one of
+// its indices is the guard's form, shifted, and its box lies within the guard's range.
+static bool ein__read_implies(ein_ctx *ctx, const ein__expr *e, ein__ix ix, int64_t n) {
+    const ein__shape *s = &ctx->value[e->val].shape;
+    const ein__index *g = ein__ix_get(ctx, ix);
+    for (uint32_t k = 0; k < e->nix; k++) {
+        int64_t shift;
+        // read index = guard form + shift: box [0, d) is guard values [-shift, d - shift), of which
+        // those in the form's own range count
+        if (!ein__same_lattice(ctx, e->ix[k], ix, &shift)) continue;
+        int64_t lo = -shift > g->lo ? -shift : g->lo;
+        int64_t hi = s->d[k] - shift < g->hi + 1 ? s->d[k] - shift : g->hi + 1;
+        if (lo >= 0 && hi <= n) return true;
+    }
+    return false;
+}
+
+static bool ein__product_implies(ein_ctx *ctx, ein__ex ex, ein__ix ix, int64_t n) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_READ) return !e->bits && ein__read_implies(ctx, e, ix, n);
+    if (e->op == EIN__X_BINARY && e->fn == EIN__MUL)
+        return ein__product_implies(ctx, e->kid[0], ix, n) || ein__product_implies(ctx, e->kid[1], ix, n);
+    if (e->op == EIN__X_WHEN) return ein__product_implies(ctx, e->kid[0], ix, n);
+    return false;
+}
+
+// Under the guard "E - c divisible by q", floor(E / q) is (E - c) / q. Gives the read with every such
+// index replaced; `ix` is the guard's form (E - c) / q + shift.
+static ein__ex ein__absorb_read(ein_ctx *ctx, const ein__expr *e, ein__ix ix) {
+    const ein__index *g = ein__ix_get(ctx, ix);
+    ein__ix sub[EIN__MAX_RANK], exact = {0};
+    bool changed = false;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        sub[k] = e->ix[k];
+        if (ein__ix_get(ctx, e->ix[k])->q != 1 || g->q == 1) continue;
+        // floor of the guard's own numerator, taken at a point of the lattice: (num) / q exactly when
+        // floor(num / q) and the index agree up to a constant.
+        ein__index num = ein__ix_copy(g);
+        num.q = 1;
+        ein__ix whole = ein__ix_intern(ctx, &num);
+        // The index may have been written floor((num + r) / q), which is num / q on the lattice.
+        for (int64_t r = 0; r < g->q && r < EIN__TABULATE && !changed; r++) {
+            ein__ix floored = ein__ix_floordiv(ctx, ein__ix_addc(ctx, whole, r), g->q);
+            int64_t shift;
+            if (!floored.i || !ein__same_lattice(ctx, e->ix[k], floored, &shift)) continue;
+            exact = ein__ix_addc(ctx, ix, shift);
+            sub[k] = exact;
+            changed = true;
+        }
+    }
+    if (!changed) return (ein__ex){0};
+    return ein__ex_read(ctx, (ein__val){e->val}, ein__f64_of(e->bits), sub, (int)e->nix);
+}
+
+// Guard `when` around another body.
+static ein__ex ein__rewrap(ein_ctx *ctx, const ein__expr *when, ein__ex body) {
+    double c;
+    ein__expr e = *when;
+    if (!body.i || (ein__ex_is_const(ctx, body, &c) && c == 0)) return body;
+    e.kid[0] = body;
+    return ein__ex_intern(ctx, &e);
+}
+
+static ein__ex ein__absorb(ein_ctx *ctx, ein__ex ex, ein__ix ix) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    if (e.op == EIN__X_READ && !e.bits) {
+        ein__ex r = ein__absorb_read(ctx, &e, ix);
+        return r.i ? r : ex;
+    }
+    if (e.op == EIN__X_BINARY && e.fn == EIN__MUL) {
+        ein__ex x = ein__absorb(ctx, e.kid[0], ix), y = ein__absorb(ctx, e.kid[1], ix);
+        return ein__ex_binary(ctx, EIN__MUL, x, y);
+    }
+    if (e.op == EIN__X_WHEN) return ein__rewrap(ctx, &e, ein__absorb(ctx, e.kid[0], ix));
+    return ex;
+}
+
+// `body` where `ix` is an integer in [0, n) (negate: where it is not), else 0 without evaluating it.
+// A guard that a factor's padding implies is dropped; "divisible" guards turn floored reads into
+// exact ones first, which then imply them.
+EIN__FN ein__ex ein__ex_when(ein_ctx *ctx, ein__ix ix, int64_t n, bool negate, ein__ex body) {
+    double c;
+    if (!ix.i || !body.i) return (ein__ex){0};
+    const ein__index *f = ein__ix_get(ctx, ix);
+    bool always = f->q == 1 && f->lo >= 0 && f->hi < n && !ein__ix_has_gather(ctx, ix);
+    bool never = f->hi < 0 || f->lo >= n || f->lo > f->hi;
+    if (always || never) return (always != negate) ? body : ein__ex_const(ctx, 0);
+    if (!negate && f->q > 1) body = ein__absorb(ctx, body, ix);
+    if (!body.i || (ein__ex_is_const(ctx, body, &c) && c == 0)) return body;
+    if (!negate && ein__product_implies(ctx, body, ix, n)) return body;
+    const ein__expr *b = ein__ex_get(ctx, body);
+    if (b->op == EIN__X_WHEN) {
+        if (b->ix[0].i == ix.i && b->n == n && b->negate == (uint32_t)negate) return body;
+        // guards stand in one order, outermost the largest id
+        if (b->ix[0].i > ix.i)
+            return ein__rewrap(ctx, b, ein__ex_when(ctx, ix, n, negate, b->kid[0]));
+    }
+    ein__expr e = {.op = EIN__X_WHEN, .negate = negate, .n = n, .nkid = 1, .nix = 1, .kid = {body}, .ix = {ix}};
+    return ein__ex_intern(ctx, &e);
+}
+
+// ------------------------------------------------------------------------------------ traversal
+
+// Rebuilds an expression of the same kind with other children.
+EIN__FN ein__ex ein__ex_make(ein_ctx *ctx, const ein__expr *e) {
+    switch ((ein__xop)e->op) {
+    case EIN__X_CONST: return ein__ex_const(ctx, ein__f64_of(e->bits));
+    case EIN__X_IDX: return ein__ex_idx(ctx, e->ix[0]);
+    case EIN__X_READ:
+        return ein__ex_read(ctx, (ein__val){e->val}, ein__f64_of(e->bits), e->ix, (int)e->nix);
+    case EIN__X_UNARY: return ein__ex_unary(ctx, (ein__fn)e->fn, e->kid[0]);
+    case EIN__X_BINARY: return ein__ex_binary(ctx, (ein__fn)e->fn, e->kid[0], e->kid[1]);
+    case EIN__X_WHEN: return ein__ex_when(ctx, e->ix[0], e->n, e->negate != 0, e->kid[0]);
+    case EIN__X_SELECT:
+        return ein__ex_select(ctx, (ein__fn)e->fn, e->kid[0], e->kid[1], e->kid[2], e->kid[3]);
+    default: return (ein__ex){0};
+    }
+}
+
+EIN__FN uint32_t ein__ex_uses(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < e->nix; i++) mask |= ein__ix_uses(ctx, e->ix[i]);
+    for (uint32_t i = 0; i < e->nkid; i++) mask |= ein__ex_uses(ctx, e->kid[i]);
+    return mask;
+}
+
+static uint32_t ein__gather_uses(const ein_ctx *ctx, uint32_t ex) {
+    return ein__ex_uses(ctx, (ein__ex){ex});
+}
+
+// Iterators replaced by forms, see ein__ix_subst. None when a replacement does not fit.
+EIN__FN ein__ex ein__ex_subst(ein_ctx *ctx, ein__ex ex, const ein__ix *map, int nslot) {
+    if (!ex.i) return ex;
+    ein__expr e = *ein__ex_get(ctx, ex);
+    for (uint32_t i = 0; i < e.nix; i++) {
+        e.ix[i] = ein__ix_subst(ctx, e.ix[i], map, nslot);
+        if (!e.ix[i].i) return (ein__ex){0};
+    }
+    for (uint32_t i = 0; i < e.nkid; i++) {
+        e.kid[i] = ein__ex_subst(ctx, e.kid[i], map, nslot);
+        if (!e.kid[i].i) return (ein__ex){0};
+    }
+    return ein__ex_make(ctx, &e);
+}
+
+static ein__ex ein__gather_subst(ein_ctx *ctx, ein__ex ex, const ein__ix *map, int nslot) {
+    return ein__ex_subst(ctx, ex, map, nslot);
+}
+
+typedef ein__ex ein__read_fn(ein_ctx *ctx, void *user, ein__ex read);
+
+static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, void *user);
+
+// Every READ replaced by what `fn` gives for it. A read inside a subscript (a gather) is handed over
+// as well; its replacement must be a read.
+EIN__FN ein__ex ein__ex_replace_reads(ein_ctx *ctx, ein__ex ex, ein__read_fn *fn, void *user) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    for (uint32_t i = 0; i < e.nix; i++) {
+        e.ix[i] = ein__replace_gathers(ctx, e.ix[i], fn, user);
+        if (!e.ix[i].i) return (ein__ex){0};
+    }
+    if (e.op == EIN__X_READ) {
+        ein__ex same = ein__ex_intern(ctx, &e);
+        return fn(ctx, user, same);
+    }
+    for (uint32_t i = 0; i < e.nkid; i++) {
+        e.kid[i] = ein__ex_replace_reads(ctx, e.kid[i], fn, user);
+        if (!e.kid[i].i) return (ein__ex){0};
+    }
+    return ein__ex_make(ctx, &e);
+}
+
+static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, void *user) {
+    if (!ein__ix_has_gather(ctx, ix)) return ix;
+    const ein__index *f = ein__ix_get(ctx, ix);
+    ein__ix sum = ein__ix_const(ctx, f->c);
+    for (uint32_t i = 0; i < f->n && sum.i; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        ein__ix x;
+        if (a->kind == EIN__GATHER) {
+            ein__ex r = ein__ex_replace_reads(ctx, (ein__ex){a->ex}, fn, user);
+            bool read = r.i && ein__ex_get(ctx, r)->op == EIN__X_READ;
+            x = ein__ix_gather(ctx, read ? r : (ein__ex){a->ex}, a->n);
+        } else if (a->kind == EIN__ITER) {
+            x = ein__ix_iter(ctx, a->slot, a->n);
+        } else {
+            x = ein__replace_gathers(ctx, (ein__ix){a->ix}, fn, user);
+            x = a->kind == EIN__FLOOR ? ein__ix_floordiv(ctx, x, a->n) : ein__ix_mod(ctx, x, a->n);
+        }
+        sum = ein__ix_combine(ctx, sum, 1, x, f->t[i].k);
+    }
+    return sum.i ? ein__ix_div(ctx, sum, f->q) : sum;
+}
+
+static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list);
+
+// Appends every READ of the expression, those inside subscripts included, each once.
+EIN__FN void ein__ex_reads(const ein_ctx *ctx, ein__ex ex, ein__ex **list) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_READ) {
+        bool known = false;
+        for (ptrdiff_t i = 0; i < arrlen(*list); i++) known |= (*list)[i].i == ex.i;
+        if (!known) arrput(*list, ex);
+    }
+    for (uint32_t i = 0; i < e->nix; i++) ein__reads_of_index(ctx, e->ix[i], list);
+    for (uint32_t i = 0; i < e->nkid; i++) ein__ex_reads(ctx, e->kid[i], list);
+}
+
+static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        if (a->kind == EIN__GATHER) ein__ex_reads(ctx, (ein__ex){a->ex}, list);
+        else if (a->kind != EIN__ITER) ein__reads_of_index(ctx, (ein__ix){a->ix}, list);
+    }
+}
+
+EIN__FN bool ein__ex_contains(const ein_ctx *ctx, ein__ex ex, ein__ex part) {
+    if (ex.i == part.i) return true;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    for (uint32_t i = 0; i < e->nkid; i++)
+        if (ein__ex_contains(ctx, e->kid[i], part)) return true;
+    return false;
+}
+
+// Nodes of the expression as a tree, saturating.
+EIN__FN int ein__ex_size(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    int n = 1;
+    for (uint32_t i = 0; i < e->nkid; i++) {
+        n += ein__ex_size(ctx, e->kid[i]);
+        if (n > 1000000) return 1000000;
+    }
+    return n;
+}
+
+// ------------------------------------------------------------------------------------ scopes, values
+
+static bool ein__verify_index(const ein_ctx *ctx, ein__ix ix, const ein__scope *s) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        if (a->kind == EIN__ITER) {
+            if (a->slot >= s->nt + s->ns || a->n != s->n[a->slot]) return false;
+        } else if (a->kind != EIN__GATHER && !ein__verify_index(ctx, (ein__ix){a->ix}, s)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool ein__verify_expr(const ein_ctx *ctx, ein__ex ex, const ein__scope *s) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_READ && (int)e->nix != ctx->value[e->val].shape.rank) return false;
+    for (uint32_t i = 0; i < e->nix; i++)
+        if (!ein__verify_index(ctx, e->ix[i], s)) return false;
+    for (uint32_t i = 0; i < e->nkid; i++)
+        if (!ein__verify_expr(ctx, e->kid[i], s)) return false;
+    return true;
+}
+
+// Every iterator of the body belongs to the scope with the scope's extent; ranks of reads match.
+EIN__FN bool ein__sc_verify(const ein_ctx *ctx, ein__sc sc) {
+    const ein__scope *s = ein__sc_get(ctx, sc);
+    if (s->nt > EIN__MAX_RANK || s->nt + s->ns > EIN__MAX_ITERS) return false;
+    if ((s->reduce == EIN__R_NONE) != (s->ns == 0)) return false;
+    return ein__verify_expr(ctx, s->body, s);
+}
+
+EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
+    if (!s->body.i) return (ein__sc){0};
+    if (s->nt > EIN__MAX_RANK || s->nt + s->ns > EIN__MAX_ITERS) {
+        ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0}, "an expression has too many iterators");
+        return (ein__sc){0};
+    }
+    ein__scope clean;
+    memset(&clean, 0, sizeof clean);
+    clean.reduce = s->reduce;
+    clean.nt = s->nt;
+    clean.ns = s->ns;
+    clean.body = s->body;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) clean.n[i] = s->n[i];
+    ein__sc sc = {ein__intern(&ctx->arena, &ctx->scopes, &clean, sizeof clean)};
+    EIN_ASSERT(ein__sc_verify(ctx, sc));
+    return sc;
+}
+
+// A new value. `tensor` and `node` say what of the model it belongs to (-1: nothing).
+EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, int tensor, ein__sc sc,
+                              const ein__shape *shape, ein__dtype dtype, int node) {
+    ein__value v = {.name = name, .kind = kind, .tensor = tensor, .scope = sc, .shape = *shape,
+                    .dtype = dtype, .node = node, .weight_only = kind == EIN__V_WEIGHT};
+    if (!arrlen(ctx->value)) arrput(ctx->value, (ein__value){0});
+    if (kind == EIN__V_SCOPE) {
+        ein__ex *reads = NULL;
+        v.weight_only = true;
+        ein__ex_reads(ctx, ein__sc_get(ctx, sc)->body, &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            v.weight_only &= ctx->value[ein__ex_get(ctx, reads[i])->val].weight_only;
+        arrfree(reads);
+    }
+    arrput(ctx->value, v);
+    return (ein__val){(uint32_t)arrlen(ctx->value) - 1};
+}
