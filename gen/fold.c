@@ -1,0 +1,566 @@
+// Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of a
+// linear epilogue folded into the weights (batch normalisation is the common case), weight-only
+// sub-expressions made values of their own. Each pass rebuilds the program bottom-up.
+
+typedef struct ein__pass {
+    ein_ctx *ctx;
+    ein__val *order;       // live values, operands first; stb_ds array
+    ein__val *now;         // by old value id: what it has become
+    int *uses;             // by old value id: values that read it (outputs count as one more)
+    size_t nold;
+    ein__val *by_scope;    // by scope id: the value with this definition, so that equal ones are one
+    ein__val self;         // value being rebuilt
+    bool reduction;        // ... is a reduction
+    bool copies_only;      // inline nothing but copies
+    bool nothing;          // inline nothing
+} ein__pass;
+
+// ------------------------------------------------------------------------------------ the program
+
+// Reads ordered by where in the model their values come from, so that the program keeps the model's
+// order.
+static void ein__by_node(const ein_ctx *ctx, ein__ex *reads) {
+    for (ptrdiff_t i = 1; i < arrlen(reads); i++)
+        for (ptrdiff_t j = i; j > 0; j--) {
+            const ein__value *a = &ctx->value[ein__ex_get(ctx, reads[j - 1])->val];
+            const ein__value *b = &ctx->value[ein__ex_get(ctx, reads[j])->val];
+            if (a->node <= b->node) break;
+            ein__ex swap = reads[j];
+            reads[j] = reads[j - 1];
+            reads[j - 1] = swap;
+        }
+}
+
+static void ein__live_visit(ein_ctx *ctx, ein__val v, unsigned char *seen, ein__val **order) {
+    // Depth is a model's longest chain; an explicit stack keeps long chains off the C stack.
+    ein__val *stack = NULL;
+    arrput(stack, v);
+    while (arrlen(stack)) {
+        ein__val top = arrlast(stack);
+        if (seen[top.i] == 2) {
+            (void)arrpop(stack);
+            continue;
+        }
+        const ein__value *p = &ctx->value[top.i];
+        ein__ex *reads = NULL;
+        if (seen[top.i] == 0 && p->kind == EIN__V_SCOPE)
+            ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body, &reads);
+        ein__by_node(ctx, reads);
+        if (seen[top.i] == 1 || !arrlen(reads)) {
+            seen[top.i] = 2;
+            arrput(*order, top);
+            (void)arrpop(stack);
+        } else {
+            seen[top.i] = 1;
+            for (ptrdiff_t i = arrlen(reads); i-- > 0;) {
+                ein__val r = {ein__ex_get(ctx, reads[i])->val};
+                if (!seen[r.i]) arrput(stack, r);
+            }
+        }
+        arrfree(reads);
+    }
+    arrfree(stack);
+}
+
+// Values that `root`s need, operands first.
+EIN__FN ein__val *ein__live(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *order = NULL;
+    unsigned char *seen = EIN_REALLOC(NULL, (size_t)arrlen(ctx->value) + 1);
+    if (!seen) EIN_OUT_OF_MEMORY();
+    memset(seen, 0, (size_t)arrlen(ctx->value) + 1);
+    for (int i = 0; i < nroot; i++)
+        if (!seen[root[i].i]) ein__live_visit(ctx, root[i], seen, &order);
+    EIN_FREE(seen);
+    return order;
+}
+
+// How many values read each value; a root has one use more.
+EIN__FN int *ein__count_uses(ein_ctx *ctx, const ein__val *order, const ein__val *root, int nroot) {
+    int *uses = NULL;
+    arrsetlen(uses, arrlen(ctx->value));
+    memset(uses, 0, (size_t)arrlen(uses) * sizeof *uses);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        const ein__value *p = &ctx->value[order[i].i];
+        if (p->kind != EIN__V_SCOPE) continue;
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            uint32_t v = ein__ex_get(ctx, reads[k])->val;
+            bool first = true;
+            for (ptrdiff_t j = 0; j < k; j++) first &= ein__ex_get(ctx, reads[j])->val != v;
+            uses[v] += first;
+        }
+        arrfree(reads);
+    }
+    for (int i = 0; i < nroot; i++) uses[root[i].i]++;
+    return uses;
+}
+
+static const ein__scope *ein__scope_of(ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    return p->kind == EIN__V_SCOPE ? ein__sc_get(ctx, p->scope) : NULL;
+}
+
+static bool ein__is_map(ein_ctx *ctx, ein__val v) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    return s && s->reduce == EIN__R_NONE;
+}
+
+// A map whose body is one read.
+static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
+    if (!ein__is_map(ctx, v)) return NULL;
+    const ein__expr *e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
+    return e->op == EIN__X_READ ? e : NULL;
+}
+
+static bool ein__ex_affine(ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    for (uint32_t i = 0; i < e->nix; i++)
+        if (!ein__ix_affine(ctx, e->ix[i])) return false;
+    for (uint32_t i = 0; i < e->nkid; i++)
+        if (!ein__ex_affine(ctx, e->kid[i])) return false;
+    return true;
+}
+
+static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
+    ein__ex *reads = NULL;
+    bool found = false;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
+        found |= s && s->reduce != EIN__R_NONE;
+    }
+    arrfree(reads);
+    return found;
+}
+
+// ------------------------------------------------------------------------------------ inlining
+
+// The body of map `p` at the subscripts of `read`; none when reading it so cannot be written as an
+// expression (a padding other than 0, an index that need not be an integer).
+static ein__ex ein__inline_body(ein_ctx *ctx, ein__val p, const ein__expr *read) {
+    const ein__scope *s = ein__scope_of(ctx, p);
+    for (uint32_t i = 0; i < read->nix; i++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[i]);
+        bool inside = f->lo >= 0 && f->hi < s->n[i];
+        if (f->q != 1 || (!inside && read->bits)) return (ein__ex){0};
+    }
+    ein__ex body = ein__ex_subst(ctx, s->body, read->ix, (int)s->nt);
+    for (uint32_t i = 0; body.i && i < read->nix; i++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[i]);
+        if (f->lo < 0 || f->hi >= s->n[i])
+            body = ein__ex_when(ctx, read->ix[i], s->n[i], false, body);
+    }
+    return body;
+}
+
+enum { EIN__MAX_INLINE = 160 };  // nodes of an inlined body, counted as a tree
+
+// Whether the reader may compute `p` itself instead of reading it from memory.
+static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value *value = &ctx->value[p.i], *self = &ctx->value[z->self.i];
+    if (z->nothing || !ein__is_map(ctx, p)) return false;
+    if (value->weight_only && !self->weight_only) return false;
+    const ein__scope *s = ein__scope_of(ctx, p);
+    bool copy = ein__copy_of(ctx, p) != NULL;
+    if (z->copies_only) {
+        if (!copy || !ein__ex_affine(ctx, s->body)) return false;
+        for (uint32_t i = 0; i < read->nix; i++)
+            if (!ein__ix_affine(ctx, read->ix[i])) return false;
+        return true;
+    }
+    if (z->reduction) {
+        // A statistic of the row, such as a mean: cheaper to finish here than to store.
+        const ein__scope *r = ein__scope_of(ctx, z->self);
+        int64_t volume = 1;
+        for (uint32_t i = 0; i < r->nt + r->ns; i++) volume *= r->n[i];
+        return ein__ex_size(ctx, s->body) <= 5 && ein__elements(&value->shape) * 8 <= volume &&
+               ein__ex_reads_reduction(ctx, s->body);
+    }
+    if (copy) return z->uses[old.i] == 1 || ein__ex_affine(ctx, s->body);
+    int64_t mine = ein__elements(&self->shape), its = ein__elements(&value->shape);
+    bool small = ein__ex_size(ctx, s->body) <= 5 && its * 8 <= mine;
+    return small || (z->uses[old.i] == 1 && its * 2 > mine);
+}
+
+static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__pass *z = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val old = {e->val}, p = z->now[e->val];
+    if (ein__may_inline(z, old, p, e)) {
+        ein__ex body = ein__inline_body(ctx, p, e);
+        if (body.i && ein__ex_size(ctx, body) <= EIN__MAX_INLINE) return body;
+        if (ctx->status) return (ein__ex){0};
+    }
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    return ein__ex_read(ctx, p, pad, e->ix, (int)e->nix);
+}
+
+// A value like `v` with another body; `v` itself when the body is the same.
+static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    ein__scope s = *ein__scope_of(ctx, v);
+    if (s.body.i == body.i) return v;
+    s.body = body;
+    ein__sc sc = ein__sc_make(ctx, &s);
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
+}
+
+// A contraction keeps its operands as they are unless copies seen through still leave a library call.
+static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    bool contraction = ein__is_contraction(ctx, s);
+    z->self = v;
+    z->reduction = s->reduce != EIN__R_NONE;
+    if (contraction) {
+        z->copies_only = true;
+        ein__ex seen = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+        z->copies_only = false;
+        if (!seen.i) return seen;
+        ein__scope t = *s;
+        t.body = seen;
+        if (ein__is_library_form(ctx, &t)) return seen;
+    }
+    z->nothing = contraction;
+    ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    z->nothing = false;
+    return body;
+}
+
+static ein__val ein__rebuild_inline(ein__pass *z, ein__val v) {
+    ein__ex body = ein__rebuild_body(z, v);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
+// ------------------------------------------------------------------------------------ linear folding
+
+// `ex` as alpha * V + rest, where V is read by `read` and nowhere in alpha or rest. False: not linear.
+static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *alpha, ein__ex *rest) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (ex.i == read.i) {
+        *alpha = ein__ex_const(ctx, 1);
+        *rest = ein__ex_const(ctx, 0);
+        return true;
+    }
+    if (!ein__ex_contains(ctx, ex, read)) return false;
+    ein__ex a, r;
+    if (e->op == EIN__X_UNARY && e->fn == EIN__NEG) {
+        if (!ein__linear_in(ctx, e->kid[0], read, &a, &r)) return false;
+        *alpha = ein__ex_unary(ctx, EIN__NEG, a);
+        *rest = ein__ex_unary(ctx, EIN__NEG, r);
+        return true;
+    }
+    if (e->op != EIN__X_BINARY) return false;
+    bool left = ein__ex_contains(ctx, e->kid[0], read), right = ein__ex_contains(ctx, e->kid[1], read);
+    ein__ex with = e->kid[left ? 0 : 1], other = e->kid[left ? 1 : 0];
+    if ((left && right) || !ein__linear_in(ctx, with, read, &a, &r)) return false;
+    switch (e->fn) {
+    case EIN__ADD:
+        *alpha = a;
+        *rest = ein__ex_binary(ctx, EIN__ADD, r, other);
+        return true;
+    case EIN__SUB:
+        *alpha = left ? a : ein__ex_unary(ctx, EIN__NEG, a);
+        *rest = left ? ein__ex_binary(ctx, EIN__SUB, r, other) : ein__ex_binary(ctx, EIN__SUB, other, r);
+        return true;
+    case EIN__MUL:
+        *alpha = ein__ex_binary(ctx, EIN__MUL, a, other);
+        *rest = ein__ex_binary(ctx, EIN__MUL, r, other);
+        return true;
+    case EIN__DIV:
+        if (!left) return false;
+        *alpha = ein__ex_binary(ctx, EIN__DIV, a, other);
+        *rest = ein__ex_binary(ctx, EIN__DIV, r, other);
+        return true;
+    default: return false;
+    }
+}
+
+static bool ein__ex_weight_only(ein_ctx *ctx, ein__ex ex) {
+    ein__ex *reads = NULL;
+    bool all = true;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        all &= ctx->value[ein__ex_get(ctx, reads[i])->val].weight_only;
+    arrfree(reads);
+    return all;
+}
+
+// The iterators of the reader in terms of those of the value it reads: `map[t]` for every traversal
+// slot t of the reader, from subscripts that are t, t / d or t % d. False when some t is not covered.
+static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader,
+                             const ein__scope *value, ein__ix *map) {
+    for (uint32_t t = 0; t < reader->nt; t++) map[t] = ein__ix_const(ctx, 0);
+    uint64_t covered[EIN__MAX_ITERS];
+    for (uint32_t t = 0; t < reader->nt; t++) covered[t] = 1;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        ein__ix it = ein__ix_iter(ctx, k, value->n[k]);
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        uint32_t slot;
+        if (f->n == 0) continue;
+        if (f->n != 1 || f->c || f->q != 1 || f->t[0].k != 1) return false;
+        int64_t scale = 1;
+        const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
+        if (a->kind == EIN__ITER) {
+            slot = a->slot;
+        } else if (a->kind == EIN__FLOOR || a->kind == EIN__MOD) {
+            if (!ein__ix_is_iter(ctx, (ein__ix){a->ix}, &slot)) return false;
+            if (a->kind == EIN__FLOOR) scale = a->n;
+        } else {
+            return false;
+        }
+        if (slot >= reader->nt) return false;
+        map[slot] = ein__ix_add(ctx, map[slot], ein__ix_scale(ctx, it, scale));
+        covered[slot] *= (uint64_t)value->n[k];
+    }
+    for (uint32_t t = 0; t < reader->nt; t++)
+        if (covered[t] != (uint64_t)reader->n[t]) return false;
+    return true;
+}
+
+// New weight-only value with the iterators that `ex` uses as its dimensions; gives the read of it.
+static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const char *suffix) {
+    ein_ctx *ctx = z->ctx;
+    uint32_t used = ein__ex_uses(ctx, ex);
+    ein__scope t = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    ein__shape shape = {0};
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (!(used >> i & 1)) continue;
+        if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
+        map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
+        back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
+        shape.d[shape.rank++] = t.n[t.nt++] = s->n[i];
+    }
+    t.body = ein__ex_subst(ctx, ex, map, (int)(s->nt + s->ns));
+    if (!t.body.i) return t.body;
+    ein__sc sc = ein__sc_make(ctx, &t);
+    if (!sc.i) return (ein__ex){0};
+    const ein__value self = ctx->value[z->self.i];
+    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
+    ein__val v = z->by_scope[sc.i];
+    if (!v.i) {
+        v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE, self.tensor,
+                         sc, &shape, EIN__F32, self.node);
+        z->by_scope[sc.i] = v;
+    }
+    return ein__ex_read(ctx, v, 0, back, (int)t.nt);
+}
+
+// Multiplies the weight factor of contraction `v` by alpha (already in v's iterators). None when no
+// weight-only factor carries all of alpha's iterators.
+static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex alpha) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    if (s->reduce != EIN__R_SUM || e->op != EIN__X_BINARY || e->fn != EIN__MUL) return (ein__val){0};
+    uint32_t used = ein__ex_uses(ctx, alpha);
+    for (int k = 0; k < 2; k++) {
+        ein__ex w = e->kid[k], x = e->kid[1 - k];
+        if (!ein__ex_weight_only(ctx, w) || ein__ex_weight_only(ctx, x)) continue;
+        if (used & ~ein__ex_uses(ctx, w)) continue;
+        z->self = v;
+        ein__ex scaled = ein__hoist(z, s, ein__ex_binary(ctx, EIN__MUL, w, alpha), "scaled");
+        if (!scaled.i) return (ein__val){0};
+        return ein__with_body(z, v, ein__ex_binary(ctx, EIN__MUL, x, scaled));
+    }
+    return (ein__val){0};
+}
+
+// In `ex`: the largest sub-expression linear in `read`, rewritten so that the contraction carries the
+// factor. `scaled` receives the new contraction; none when nothing was to be done.
+static ein__ex ein__fold_linear(ein__pass *z, const ein__scope *s, ein__ex ex, ein__ex read,
+                                const ein__ix *map, ein__val *scaled) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *r = ein__ex_get(ctx, read);
+    ein__ex alpha, rest;
+    double one;
+    if (ein__linear_in(ctx, ex, read, &alpha, &rest)) {
+        if (!alpha.i || !rest.i || (ein__ex_is_const(ctx, alpha, &one) && one == 1)) return ex;
+        if (!ein__ex_weight_only(ctx, alpha)) return ex;
+        ein__ex inner = ein__ex_subst(ctx, alpha, map, (int)s->nt);
+        if (!inner.i) return ex;
+        *scaled = ein__scale_contraction(z, (ein__val){r->val}, inner);
+        if (!scaled->i) return ex;
+        ein__ex again = ein__ex_read(ctx, *scaled, 0, r->ix, (int)r->nix);
+        double zero;
+        if (ein__ex_is_const(ctx, rest, &zero) && zero == 0) return again;
+        return ein__ex_binary(ctx, EIN__ADD, again, rest);
+    }
+    ein__expr copy = *ein__ex_get(ctx, ex);
+    for (uint32_t i = 0; i < copy.nkid; i++) {
+        if (!ein__ex_contains(ctx, copy.kid[i], read)) continue;
+        ein__ex kid = ein__fold_linear(z, s, copy.kid[i], read, map, scaled);
+        if (!kid.i || kid.i == copy.kid[i].i) return kid.i ? ex : kid;
+        copy.kid[i] = kid;
+        return ein__ex_make(ctx, &copy);
+    }
+    return ex;
+}
+
+// How often `read` stands in the tree of `ex`, up to 2.
+static int ein__occurrences(ein_ctx *ctx, ein__ex ex, ein__ex read) {
+    if (ex.i == read.i) return 1;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    int n = 0;
+    for (uint32_t i = 0; i < e->nkid && n < 2; i++) n += ein__occurrences(ctx, e->kid[i], read);
+    return n > 2 ? 2 : n;
+}
+
+// Folds the factor of one contraction that map `v` reads; gives the new map, or `v` when none is left.
+static ein__val ein__fold_one_scale(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ex *reads = NULL;
+    ein__val result = v;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i; i++) {
+        const ein__expr *r = ein__ex_get(ctx, reads[i]);
+        const ein__scope *p = ein__scope_of(ctx, (ein__val){r->val});
+        ein__ix map[EIN__MAX_ITERS];
+        ein__val scaled = {0};
+        if (!p || p->reduce != EIN__R_SUM || ctx->value[r->val].weight_only) continue;
+        if (r->val >= (uint32_t)arrlen(z->uses) || z->uses[r->val] != 1) continue;
+        if (ein__occurrences(ctx, s->body, reads[i]) != 1) continue;
+        if (!ein__invert_read(ctx, r, s, p, map)) continue;
+        ein__ex body = ein__fold_linear(z, s, s->body, reads[i], map, &scaled);
+        if (body.i && scaled.i) result = ein__with_body(z, v, body);
+    }
+    arrfree(reads);
+    return result;
+}
+
+static ein__val ein__rebuild_scales(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex body = ein__rebuild_body(z, v);
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    if (!v.i || !ein__is_map(ctx, v) || ctx->value[v.i].weight_only) return v;
+    for (ein__val next = ein__fold_one_scale(z, v); next.i != v.i; next = ein__fold_one_scale(z, v)) {
+        if (!next.i) return next;
+        v = next;
+    }
+    return v;
+}
+
+// ------------------------------------------------------------------------------------ hoisting
+
+static bool ein__is_sum(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    return e->op == EIN__X_BINARY && e->fn == EIN__ADD;
+}
+
+// Adds the weight-only terms of a sum (or the others) up.
+static ein__ex ein__sum_terms(ein_ctx *ctx, ein__ex ex, bool weights) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (ein__is_sum(ctx, ex))
+        return ein__ex_binary(ctx, EIN__ADD, ein__sum_terms(ctx, e->kid[0], weights),
+                              ein__sum_terms(ctx, e->kid[1], weights));
+    return ein__ex_weight_only(ctx, ex) == weights ? ex : ein__ex_const(ctx, 0);
+}
+
+// a + (w + b) + v, with w and v known at load, as (a + b) + (w + v): one constant instead of two.
+static ein__ex ein__group_terms(ein_ctx *ctx, ein__ex ex) {
+    if (!ein__is_sum(ctx, ex)) return ex;
+    return ein__ex_binary(ctx, EIN__ADD, ein__sum_terms(ctx, ex, false), ein__sum_terms(ctx, ex, true));
+}
+
+// Replaces maximal weight-only sub-expressions that compute something by reads of values made once.
+static ein__ex ein__hoist_weights(ein__pass *z, const ein__scope *s, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (!e->nkid) return ex;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, ex, &reads);
+    bool any = arrlen(reads) > 0;
+    arrfree(reads);
+    if (!any) return ex;
+    if (ein__ex_weight_only(ctx, ex)) {
+        uint32_t used = ein__ex_uses(ctx, ex);
+        int64_t mine = 1, all = 1;
+        for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+            if (used >> i & 1) mine *= s->n[i];
+            all *= s->n[i];
+        }
+        // A table as large as the result would trade arithmetic for memory traffic.
+        if (mine * 4 <= all || mine <= 4096) return ein__hoist(z, s, ex, "const");
+        return ex;
+    }
+    ein__expr copy = *e;
+    bool changed = false;
+    ein__ex sum = ein__group_terms(ctx, ex);
+    if (!sum.i || sum.i != ex.i) return sum.i ? ein__hoist_weights(z, s, sum) : sum;
+    for (uint32_t i = 0; i < copy.nkid; i++) {
+        ein__ex kid = ein__hoist_weights(z, s, copy.kid[i]);
+        if (!kid.i) return kid;
+        changed |= kid.i != copy.kid[i].i;
+        copy.kid[i] = kid;
+    }
+    return changed ? ein__ex_make(ctx, &copy) : ex;
+}
+
+static ein__val ein__rebuild_hoist(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex body = ein__rebuild_body(z, v);
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    if (!v.i || ctx->value[v.i].weight_only) return v;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    if (ein__is_contraction(ctx, s)) return v;
+    z->self = v;
+    body = ein__hoist_weights(z, s, s->body);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
+// ------------------------------------------------------------------------------------ passes
+
+// Rebuilds the program under `root` with one rewrite; the roots are replaced.
+static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
+                          ein__val (*rewrite)(ein__pass *, ein__val)) {
+    ein__pass z = {.ctx = ctx};
+    z.order = ein__live(ctx, root, nroot);
+    z.uses = ein__count_uses(ctx, z.order, root, nroot);
+    z.nold = (size_t)arrlen(ctx->value);
+    arrsetlen(z.now, (ptrdiff_t)z.nold);
+    memset(z.now, 0, z.nold * sizeof *z.now);
+    for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
+        ein__val v = z.order[i];
+        const ein__value old = ctx->value[v.i];
+        ein__val now = old.kind == EIN__V_SCOPE ? rewrite(&z, v) : v;
+        if (!now.i) break;
+        z.now[v.i] = now;
+        while (arrlen(z.uses) < arrlen(ctx->value)) arrput(z.uses, 0);
+        if (now.i != v.i) z.uses[now.i] += z.uses[v.i];
+        if (old.kind != EIN__V_SCOPE) continue;
+        // Two values with one definition are one.
+        uint32_t sc = ctx->value[now.i].scope.i;
+        while (arrlen(z.by_scope) <= (ptrdiff_t)sc) arrput(z.by_scope, (ein__val){0});
+        ein__val twin = z.by_scope[sc];
+        bool is_root = false;
+        for (int k = 0; k < nroot; k++) is_root |= root[k].i == v.i;
+        if (!twin.i) z.by_scope[sc] = now;
+        else if (!is_root && ctx->value[twin.i].dtype == ctx->value[now.i].dtype) z.now[v.i] = twin;
+    }
+    bool ok = !ctx->status;
+    for (int k = 0; ok && k < nroot; k++) {
+        root[k] = z.now[root[k].i];
+        ok = root[k].i != 0;
+    }
+    arrfree(z.order);
+    arrfree(z.uses);
+    arrfree(z.now);
+    arrfree(z.by_scope);
+    return ok;
+}
+
+EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_inline) &&
+           ein__run_pass(ctx, root, nroot, ein__rebuild_scales) &&
+           ein__run_pass(ctx, root, nroot, ein__rebuild_hoist);
+}

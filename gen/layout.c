@@ -1,0 +1,274 @@
+// Where every value lives: buffers, and an affine address map per value. Copies that only rename
+// addresses (reshape, slice, split, concatenation, un-split digits) become views and cost nothing.
+
+enum { EIN__NO_BUFFER = -1 };
+
+// The slot-wise strides of a copy's source when the copy has layout `l`: the source is written
+// straight to where the copy lives. False when some element of the source has no place there, or two.
+static bool ein__inverse_view(ein_ctx *ctx, ein__val copy, const ein__expr *read, const ein__layout *l,
+                              ein__layout *source) {
+    const ein__scope *s = ein__scope_of(ctx, copy);
+    const ein__shape *p = &ctx->value[read->val].shape;
+    int64_t covered[EIN__MAX_RANK];
+    *source = *l;
+    for (uint32_t t = 0; t < s->nt; t++) covered[t] = 1;
+    for (int k = 0; k < p->rank; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        source->stride[k] = 0;
+        if (p->d[k] == 1 && f->n == 0 && f->c == 0) continue;
+        if (f->n != 1 || f->c || f->q != 1 || f->t[0].k != 1) return false;
+        const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
+        uint32_t slot = a->slot;
+        int64_t scale = 1;
+        if (a->kind == EIN__FLOOR || a->kind == EIN__MOD) {
+            if (!ein__ix_is_iter(ctx, (ein__ix){a->ix}, &slot)) return false;
+            if (a->kind == EIN__FLOOR) scale = a->n;
+        } else if (a->kind != EIN__ITER) {
+            return false;
+        }
+        source->stride[k] = l->stride[slot] * scale;
+        covered[slot] *= p->d[k];
+    }
+    for (uint32_t t = 0; t < s->nt; t++)
+        if (covered[t] != s->n[t]) return false;
+    return true;
+}
+
+// The general case: the source is dense in an order that the copy reads linearly (a reshape).
+static bool ein__inverse_reshape(ein_ctx *ctx, ein__val copy, const ein__expr *read,
+                                 const ein__layout *l, ein__layout *source) {
+    const ein__shape *p = &ctx->value[read->val].shape, *c = &ctx->value[copy.i].shape;
+    int64_t dense[EIN__MAX_RANK], mine[EIN__MAX_RANK];
+    ein__factor f;
+    ein__dense_strides(p, dense);
+    ein__dense_strides(c, mine);
+    if (ein__elements(p) != ein__elements(c) || !ein__address(ctx, read, dense, &f) || f.offset)
+        return false;
+    for (int k = 0; k < c->rank; k++)
+        if (c->d[k] > 1 && (f.coef[k] != mine[k] || l->stride[k] != mine[k])) return false;
+    *source = *l;
+    memcpy(source->stride, dense, sizeof dense);
+    return true;
+}
+
+// The layout of a copy of something that has a layout already: a strided window on it.
+static bool ein__forward_view(ein_ctx *ctx, ein__val copy, const ein__expr *read,
+                              const ein__layout *source, ein__layout *l) {
+    ein__factor f;
+    const ein__scope *s = ein__scope_of(ctx, copy);
+    if (!ein__address(ctx, read, source->stride, &f)) return false;
+    *l = *source;
+    l->offset += f.offset;
+    for (uint32_t t = 0; t < s->nt; t++) {
+        l->stride[t] = f.coef[t];
+        if (f.coef[t] < 0) return false;
+    }
+    return true;
+}
+
+static bool ein__is_dense(const ein__shape *s, const ein__layout *l) {
+    int64_t want[EIN__MAX_RANK];
+    ein__dense_strides(s, want);
+    for (int k = 0; k < s->rank; k++)
+        if (s->d[k] > 1 && l->stride[k] != want[k]) return false;
+    return true;
+}
+
+// ------------------------------------------------------------------------------------ concatenation
+
+typedef struct ein__pieces {
+    int n, axis;
+    const ein__expr *read[EIN__MAX_ARGS];
+    int64_t at[EIN__MAX_ARGS];
+} ein__pieces;
+
+static bool ein__collect_pieces(ein_ctx *ctx, ein__ex ex, ein__pieces *p) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_BINARY && e->fn == EIN__ADD)
+        return ein__collect_pieces(ctx, e->kid[0], p) && ein__collect_pieces(ctx, e->kid[1], p);
+    if (e->op != EIN__X_READ || e->bits || p->n >= EIN__MAX_ARGS) return false;
+    p->read[p->n++] = e;
+    return true;
+}
+
+// Whether map `v` lays other values side by side along one dimension, filling it exactly.
+static bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    *p = (ein__pieces){.axis = -1};
+    if (!s || s->reduce != EIN__R_NONE || !ein__collect_pieces(ctx, s->body, p) || p->n < 2) return false;
+    int64_t total = 0;
+    for (int i = 0; i < p->n; i++) {
+        const ein__shape *part = &ctx->value[p->read[i]->val].shape;
+        if (part->rank != (int)s->nt) return false;
+        for (int k = 0; k < part->rank; k++) {
+            if (p->read[i]->ix[k].i == ein__ix_iter(ctx, (uint32_t)k, s->n[k]).i && part->d[k] == s->n[k])
+                continue;
+            const ein__index *f = ein__ix_get(ctx, p->read[i]->ix[k]);
+            bool shift = f->n == 1 && f->q == 1 && ein__ix_coef(ctx, p->read[i]->ix[k], (uint32_t)k) == 1;
+            if (!shift || (p->axis >= 0 && p->axis != k)) return false;
+            p->axis = k;
+            p->at[i] = -f->c;
+        }
+        if (p->axis < 0) return false;
+        total += part->d[p->axis];
+        if (p->at[i] < 0 || p->at[i] + part->d[p->axis] > s->n[p->axis]) return false;
+        for (int j = 0; j < i; j++) {
+            int64_t other = ctx->value[p->read[j]->val].shape.d[p->axis];
+            if (p->read[j]->val == p->read[i]->val) return false;
+            if (p->at[i] < p->at[j] + other && p->at[j] < p->at[i] + part->d[p->axis]) return false;
+        }
+    }
+    return total == s->n[p->axis];
+}
+
+// ------------------------------------------------------------------------------------ placement
+
+typedef struct ein__placer {
+    ein_ctx *ctx;
+    const ein__selector *sel;
+    bool *view;          // by value: it has no step of its own
+} ein__placer;
+
+static int ein__new_buffer(ein_ctx *ctx, ein__bkind kind, ein__val v, int index) {
+    ein__buffer b = {.kind = kind, .name = ctx->value[v.i].name, .index = index, .first = -1, .last = -1,
+                     .bytes = ein__bytes_of(ctx, v)};
+    arrput(ctx->plan.buffer, b);
+    return (int)arrlen(ctx->plan.buffer) - 1;
+}
+
+static void ein__place_dense(ein_ctx *ctx, ein__val v, ein__bkind kind, int index) {
+    ein__layout *l = &ctx->plan.layout[v.i];
+    *l = (ein__layout){.buffer = ein__new_buffer(ctx, kind, v, index)};
+    ein__dense_strides(&ctx->value[v.i].shape, l->stride);
+}
+
+static bool ein__placed(const ein_ctx *ctx, ein__val v) {
+    return ctx->plan.layout[v.i].buffer != EIN__NO_BUFFER;
+}
+
+// The contraction whose library call stores `v` (v itself, or fused into it); none for kernels.
+static ein__val ein__library_of(const ein__placer *z, ein__val v) {
+    const ein__selector *sel = z->sel;
+    ein__skind2 k = sel->kind[v.i];
+    if (k != EIN__K_CONV && k != EIN__K_CONV_DATA && k != EIN__K_GEMM) return (ein__val){0};
+    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
+        if (sel->home[sel->order[i].i].i == v.i && sel->order[i].i != v.i) return sel->order[i];
+    return v;
+}
+
+// Whether the step that computes `p` can store it with layout `l`.
+static bool ein__can_store(const ein__placer *z, ein__val p, const ein__layout *l) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value *v = &ctx->value[p.i];
+    if (v->kind != EIN__V_SCOPE || ein__placed(ctx, p) || z->sel->root[p.i]) return false;
+    if (z->sel->home[p.i].i != p.i) return false;
+    if (v->weight_only != (ctx->plan.buffer[l->buffer].kind == EIN__B_CONST)) return false;
+    ein__val lib = ein__library_of(z, p);
+    if (!lib.i) return true;
+    if (z->sel->kind[p.i] != EIN__K_GEMM) return ein__is_dense(&v->shape, l) && l->offset % 4 == 0;
+    ein__gemm g;
+    return ein__match_gemm(ctx, ein__scope_of(ctx, lib), l->stride, &g);
+}
+
+static void ein__place_sources(ein__placer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__layout l = ctx->plan.layout[v.i];
+    const ein__expr *read = ein__copy_of(ctx, v);
+    ein__layout source;
+    if (z->sel->home[v.i].i != v.i) return;
+    if (read && ctx->value[read->val].dtype == ctx->value[v.i].dtype) {
+        ein__val p = {read->val};
+        if ((ein__inverse_view(ctx, v, read, &l, &source) ||
+             ein__inverse_reshape(ctx, v, read, &l, &source)) && ein__can_store(z, p, &source)) {
+            ctx->plan.layout[p.i] = source;
+            z->view[v.i] = true;
+        }
+        return;
+    }
+    ein__pieces pc;
+    if (!ein__is_concat(ctx, v, &pc)) return;
+    ein__layout part[EIN__MAX_ARGS];
+    for (int i = 0; i < pc.n; i++) {
+        part[i] = l;
+        part[i].offset += pc.at[i] * l.stride[pc.axis];
+        if (ctx->value[pc.read[i]->val].dtype != ctx->value[v.i].dtype) return;
+        if (!ein__can_store(z, (ein__val){pc.read[i]->val}, &part[i])) return;
+    }
+    for (int i = 0; i < pc.n; i++) ctx->plan.layout[pc.read[i]->val] = part[i];
+    z->view[v.i] = true;
+}
+
+// A contraction that reads `v` must still match its library call when `v` is a view.
+static bool ein__readers_accept(const ein__placer *z, ein__val v, const ein__layout *l) {
+    ein_ctx *ctx = z->ctx;
+    const ein__selector *sel = z->sel;
+    if (ein__is_dense(&ctx->value[v.i].shape, l)) return true;
+    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
+        const ein__scope *s = ein__scope_of(ctx, sel->order[i]);
+        ein__skind2 k = sel->kind[sel->order[i].i];
+        if (!s || (k != EIN__K_CONV && k != EIN__K_CONV_DATA && k != EIN__K_GEMM)) continue;
+        ein__ex *reads = NULL;
+        bool does = false;
+        ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t r = 0; r < arrlen(reads); r++) does |= ein__ex_get(ctx, reads[r])->val == v.i;
+        arrfree(reads);
+        if (does) return false;
+    }
+    return true;
+}
+
+static void ein__place_forward(ein__placer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read = ein__copy_of(ctx, v);
+    ein__layout l;
+    if (!read || ein__placed(ctx, v) || z->sel->root[v.i] || z->sel->home[v.i].i != v.i) return;
+    ein__val p = {read->val};
+    if (!ein__placed(ctx, p) || ctx->value[p.i].dtype != ctx->value[v.i].dtype) return;
+    if (ein__elements(&ctx->value[v.i].shape) > ein__elements(&ctx->value[p.i].shape)) return;
+    if (!ein__forward_view(ctx, v, read, &ctx->plan.layout[p.i], &l)) return;
+    if (!ein__readers_accept(z, v, &l)) return;
+    ctx->plan.layout[v.i] = l;
+    z->view[v.i] = true;
+}
+
+// Buffers and layouts for all values of the selection; `root` in the order of the model's outputs.
+EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
+    ein_ctx *ctx = z->ctx;
+    const ein__selector *sel = z->sel;
+    ptrdiff_t n = arrlen(ctx->value);
+    arrsetlen(ctx->plan.layout, n);
+    arrsetlen(z->view, n);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        ctx->plan.layout[i] = (ein__layout){.buffer = EIN__NO_BUFFER};
+        z->view[i] = false;
+    }
+    for (int k = 0; k < nroot; k++) ein__place_dense(ctx, root[k], EIN__B_OUTPUT, k);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.input); i++)
+        ein__place_dense(ctx, ctx->tensor_value[ctx->graph.input[i]], EIN__B_INPUT, (int)i);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.weight); i++)
+        ein__place_dense(ctx, ctx->tensor_value[ctx->graph.weight[i]], EIN__B_WEIGHT, (int)i);
+    // From the outputs back: copies hand their place to what they copy.
+    for (ptrdiff_t i = arrlen(sel->order); i-- > 0;) {
+        ein__val v = sel->order[i];
+        const ein__expr *read = ein__copy_of(ctx, v);
+        ein__pieces pc;
+        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel->home[v.i].i != v.i) continue;
+        ein__bkind kind = ctx->value[v.i].weight_only ? EIN__B_CONST : EIN__B_ARENA;
+        bool fresh = !ein__placed(ctx, v);
+        if (fresh && !read && !ein__is_concat(ctx, v, &pc)) continue;
+        if (fresh) ein__place_dense(ctx, v, kind, -1);
+        ein__place_sources(z, v);
+        if (fresh && !z->view[v.i]) {
+            // Nobody writes there for it: it may still become a window on its source.
+            (void)arrpop(ctx->plan.buffer);
+            ctx->plan.layout[v.i].buffer = EIN__NO_BUFFER;
+        }
+    }
+    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
+        ein__val v = sel->order[i];
+        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel->home[v.i].i != v.i) continue;
+        ein__place_forward(z, v);
+        if (!ein__placed(ctx, v))
+            ein__place_dense(ctx, v, ctx->value[v.i].weight_only ? EIN__B_CONST : EIN__B_ARENA, -1);
+    }
+}

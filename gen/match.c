@@ -1,0 +1,502 @@
+// Operator matching: which library call computes a contraction. An iterator's group is the set of
+// operands and result it occurs in (EinNet section 5.1, Table 2); attributes come from flattened
+// strides. Nothing here knows what operator of the model a contraction came from.
+
+// A factor of a contraction as a linear address: offset + sum coef[slot] * iterator, in elements.
+typedef struct ein__factor {
+    const ein__expr *read;
+    int64_t offset, coef[EIN__MAX_ITERS];
+} ein__factor;
+
+EIN__FN void ein__dense_strides(const ein__shape *s, int64_t *stride) {
+    int64_t step = 1;
+    for (int i = s->rank; i-- > 0;) {
+        stride[i] = step;
+        step *= s->d[i];
+    }
+}
+
+// Strides of value `v`: the planned ones, or dense ones while nothing is planned.
+static void ein__strides_of(ein_ctx *ctx, ein__val v, int64_t *stride) {
+    const ein__layout *l = ctx->plan.layout;
+    if ((ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0) memcpy(stride, l[v.i].stride, sizeof l->stride);
+    else ein__dense_strides(&ctx->value[v.i].shape, stride);
+}
+
+static bool ein__inside(ein_ctx *ctx, const ein__expr *read) {
+    const ein__shape *s = &ctx->value[read->val].shape;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        if (f->q != 1 || f->lo < 0 || f->hi >= s->d[k]) return false;
+    }
+    return true;
+}
+
+// The address of a read that is inside its box, when it is affine (div and mod that recombine, as a
+// reshape's do, are).
+static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *stride, ein__factor *f) {
+    ein__ix sum = ein__ix_const(ctx, 0);
+    if (!ein__inside(ctx, read)) return false;
+    for (uint32_t k = 0; k < read->nix; k++)
+        sum = ein__ix_add(ctx, sum, ein__ix_scale(ctx, read->ix[k], stride[k]));
+    if (!sum.i || !ein__ix_affine(ctx, sum)) return false;
+    const ein__index *ix = ein__ix_get(ctx, sum);
+    *f = (ein__factor){.read = read, .offset = ix->c};
+    for (uint32_t k = 0; k < ix->n; k++) {
+        const ein__atom *a = ein__atom_get(ctx, ix->t[k].atom);
+        f->coef[a->slot] = ix->t[k].k;
+    }
+    return true;
+}
+
+// Splits a sum of products into constant factor and exactly two reads with padding 0.
+static bool ein__two_factors(ein_ctx *ctx, const ein__scope *s, const ein__expr *read[2],
+                             double *alpha) {
+    ein__ex stack[16];
+    int top = 0, n = 0;
+    if (s->reduce != EIN__R_SUM || !s->ns) return false;
+    *alpha = 1;
+    stack[top++] = s->body;
+    while (top) {
+        const ein__expr *e = ein__ex_get(ctx, stack[--top]);
+        if (e->op == EIN__X_BINARY && e->fn == EIN__MUL && top + 2 <= 16) {
+            stack[top++] = e->kid[1];
+            stack[top++] = e->kid[0];
+        } else if (e->op == EIN__X_CONST) {
+            double c;
+            memcpy(&c, &e->bits, sizeof c);
+            *alpha *= c;
+        } else if (e->op == EIN__X_READ && !e->bits && n < 2 &&
+                   ctx->value[e->val].dtype == EIN__F32) {
+            read[n++] = e;
+        } else {
+            return false;
+        }
+    }
+    return n == 2;
+}
+
+EIN__FN bool ein__is_contraction(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *read[2];
+    double alpha;
+    return ein__two_factors(ctx, s, read, &alpha);
+}
+
+// ------------------------------------------------------------------------------------ GEMM
+
+// Iterators that one dimension of a matrix stands for: extent, and stride per operand (A, B, C).
+typedef struct ein__chain { int64_t n, stride[3]; } ein__chain;
+
+typedef struct ein__groups { ein__chain m[EIN__MAX_ITERS], n[EIN__MAX_ITERS], k[EIN__MAX_ITERS],
+                             b[EIN__MAX_ITERS]; int nm, nn, nk, nb; } ein__groups;
+
+// Joins iterators into maximal chains: i is followed by j when stride_i = stride_j * extent_j in
+// every operand, so the two address one longer dimension.
+static int ein__join_chains(ein__chain *c, int n) {
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < n && !again; i++)
+            for (int j = 0; j < n && !again; j++) {
+                bool follows = i != j;
+                for (int x = 0; x < 3; x++) follows &= c[i].stride[x] == c[j].stride[x] * c[j].n;
+                if (!follows) continue;
+                c[j].n *= c[i].n;
+                c[i] = c[--n];
+                again = true;
+            }
+    }
+    return n;
+}
+
+static bool ein__group_iterators(const ein__scope *s, const ein__factor *a, const ein__factor *b,
+                                 const int64_t *out, ein__groups *g) {
+    *g = (ein__groups){0};
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        if (s->n[i] == 1) continue;
+        bool in_a = a->coef[i] != 0, in_b = b->coef[i] != 0, reduced = i >= s->nt;
+        ein__chain c = {s->n[i], {a->coef[i], b->coef[i], reduced ? 0 : out[i]}};
+        if (reduced && in_a && in_b) g->k[g->nk++] = c;
+        else if (reduced) return false;
+        else if (in_a && in_b) g->b[g->nb++] = c;
+        else if (in_a) g->m[g->nm++] = c;
+        else if (in_b) g->n[g->nn++] = c;
+        else return false;
+    }
+    g->nm = ein__join_chains(g->m, g->nm);
+    g->nn = ein__join_chains(g->n, g->nn);
+    g->nk = ein__join_chains(g->k, g->nk);
+    return g->nk == 1;
+}
+
+// Leading dimension of a row-major matrix [rows, cols] with these strides; `*t` when it is stored
+// transposed. 0: neither stride is 1, or rows overlap.
+static int64_t ein__leading(int64_t rows, int64_t rs, int64_t cols, int64_t cs, bool *t) {
+    *t = false;
+    if (cols == 1 || cs == 1) {
+        int64_t ld = rows == 1 ? cols : rs;
+        if (ld >= cols) return ld;
+    }
+    *t = true;
+    if (rows == 1 || rs == 1) {
+        int64_t ld = cols == 1 ? rows : cs;
+        if (ld >= rows) return ld;
+    }
+    return 0;
+}
+
+// One choice of the chains that stay as m and n (-1: none, extent 1); the others become batch.
+static bool ein__gemm_choice(const ein__groups *g, int im, int in, ein__gemm *r) {
+    ein__chain batch[3 * EIN__MAX_ITERS], one = {1, {0, 0, 0}};
+    int nb = 0;
+    for (int i = 0; i < g->nb; i++) batch[nb++] = g->b[i];
+    for (int i = 0; i < g->nm; i++)
+        if (i != im) batch[nb++] = g->m[i];
+    for (int i = 0; i < g->nn; i++)
+        if (i != in) batch[nb++] = g->n[i];
+    nb = ein__join_chains(batch, nb);
+    if (nb > 1) return false;
+    ein__chain b = nb ? batch[0] : one, k = g->k[0];
+    ein__chain m = im >= 0 ? g->m[im] : one, n = in >= 0 ? g->n[in] : one;
+    bool tc;
+    r->ldc = ein__leading(m.n, m.stride[2], n.n, n.stride[2], &tc);
+    r->lda = ein__leading(m.n, m.stride[0], k.n, k.stride[0], &r->ta);
+    r->ldb = ein__leading(k.n, k.stride[1], n.n, n.stride[1], &r->tb);
+    if (!r->ldc || !r->lda || !r->ldb || tc) return false;
+    if (b.stride[0] < 0 || b.stride[1] < 0 || b.stride[2] < 0) return false;
+    r->batch = b.n;
+    r->m = m.n;
+    r->n = n.n;
+    r->k = k.n;
+    r->sa = b.stride[0];
+    r->sb = b.stride[1];
+    r->sc = b.stride[2];
+    int64_t limit = INT32_MAX;
+    return m.n <= limit && n.n <= limit && k.n <= limit && b.n <= limit && r->lda <= limit &&
+           r->ldb <= limit && r->ldc <= limit;
+}
+
+// Strided-batched GEMM for contraction `s` whose result has strides `out`; both orders of the
+// operands are tried, and every choice of m and n chains: largest m * n wins.
+EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__gemm *best) {
+    const ein__expr *read[2];
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f[2];
+    double alpha;
+    bool found = false;
+    if (!ein__two_factors(ctx, s, read, &alpha)) return false;
+    for (int i = 0; i < 2; i++) {
+        ein__strides_of(ctx, (ein__val){read[i]->val}, stride);
+        if (!ein__address(ctx, read[i], stride, &f[i])) return false;
+    }
+    for (int swap = 0; swap < 2; swap++) {
+        const ein__factor *a = &f[swap], *b = &f[1 - swap];
+        ein__groups g;
+        if (!ein__group_iterators(s, a, b, out, &g)) continue;
+        for (int im = g.nm - 1; im >= -1; im--)
+            for (int in = g.nn - 1; in >= -1; in--) {
+                ein__gemm r = {.a = {a->read->val}, .b = {b->read->val}, .alpha = alpha,
+                               .oa = a->offset, .ob = b->offset};
+                if (!ein__gemm_choice(&g, im, in, &r)) continue;
+                if (found && r.m * r.n <= best->m * best->n) continue;
+                *best = r;
+                found = true;
+            }
+    }
+    return found;
+}
+
+// ------------------------------------------------------------------------------------ convolution
+
+// Roles of iterators, from the operands they occur in.
+typedef enum { EIN__C_NONE, EIN__C_BATCH, EIN__C_OUT, EIN__C_GROUP, EIN__C_IN, EIN__C_FILTER,
+               EIN__C_SPACE } ein__crole;
+
+typedef struct ein__conv_form {
+    const ein__scope *s;
+    const ein__expr *x, *w;
+    ein__crole role[EIN__MAX_ITERS];
+    int space[3], filter[3];    // slot of the output position and of the filter tap per axis, or -1
+    int axis[3];                // dimension of x per axis
+    int batch_dim, channel_dim; // dimensions of x, -1: none
+    bool transposed;            // backward-data
+    ein__conv c;
+} ein__conv_form;
+
+static bool ein__conv_roles(ein_ctx *ctx, ein__conv_form *z) {
+    uint32_t in_x = 0, in_w = 0;
+    for (uint32_t k = 0; k < z->x->nix; k++) in_x |= ein__ix_uses(ctx, z->x->ix[k]);
+    for (uint32_t k = 0; k < z->w->nix; k++) in_w |= ein__ix_uses(ctx, z->w->ix[k]);
+    for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) {
+        bool a = in_x >> i & 1, b = in_w >> i & 1;
+        z->role[i] = EIN__C_NONE;
+        if (z->s->n[i] == 1) continue;
+        if (i >= z->s->nt) {
+            if (!a || !b) return false;
+            z->role[i] = EIN__C_IN;  // filter taps are told apart by the dimension they stand in
+        } else if (a && b) {
+            z->role[i] = EIN__C_GROUP;
+        } else if (a) {
+            z->role[i] = EIN__C_BATCH;
+        } else if (b) {
+            z->role[i] = EIN__C_OUT;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+// One dimension of x: the bare iterators of a batch or channel dimension, or a window
+// (stride * o + dilation * r - pad) / q.
+static bool ein__conv_dim(ein_ctx *ctx, ein__conv_form *z, int dim, bool window) {
+    const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]);
+    int64_t extent = ctx->value[z->x->val].shape.d[dim];
+    int o = -1, r = -1;
+    int64_t ko = 0, kr = 0;
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        if (a->kind != EIN__ITER) return false;
+        if (z->role[a->slot] == EIN__C_BATCH && o < 0) {
+            o = (int)a->slot;
+            ko = f->t[t].k;
+        } else if (z->role[a->slot] == EIN__C_IN && r < 0) {
+            r = (int)a->slot;
+            kr = f->t[t].k;
+        } else {
+            return false;
+        }
+    }
+    int axis = z->c.spatial;
+    if (!window || axis == 3) return false;
+    ein__conv *c = &z->c;
+    z->space[axis] = o;
+    z->filter[axis] = r;
+    z->axis[axis] = dim;
+    c->in[axis] = extent;
+    c->out[axis] = o >= 0 ? z->s->n[o] : 1;
+    c->k[axis] = r >= 0 ? z->s->n[r] : 1;
+    if (z->transposed) {
+        // input position (o + pad - dilation * r) / stride
+        if ((o >= 0 && ko != 1) || (r >= 0 && kr >= 0)) return false;
+        c->stride[axis] = f->q;
+        c->dilation[axis] = r >= 0 ? -kr : 1;
+        c->pad[axis] = f->c;
+    } else {
+        if (f->q != 1 || (o >= 0 && ko <= 0) || (r >= 0 && kr <= 0)) return false;
+        c->stride[axis] = o >= 0 ? ko : 1;
+        c->dilation[axis] = r >= 0 ? kr : 1;
+        c->pad[axis] = -f->c;
+    }
+    if (o >= 0) z->role[o] = EIN__C_SPACE;
+    if (r >= 0) z->role[r] = EIN__C_FILTER;
+    c->spatial++;
+    return true;
+}
+
+// Whether dimension `dim` of x is made of iterators of one role only, inside, and which.
+static ein__crole ein__conv_plain_role(ein_ctx *ctx, const ein__conv_form *z, int dim) {
+    const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]);
+    int64_t extent = ctx->value[z->x->val].shape.d[dim];
+    ein__crole role = EIN__C_NONE;
+    if (f->q != 1 || f->lo < 0 || f->hi >= extent) return EIN__C_NONE;
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        if (a->kind != EIN__ITER) return EIN__C_NONE;
+        ein__crole r = z->role[a->slot];
+        if (r == EIN__C_GROUP) r = EIN__C_IN;
+        if (role != EIN__C_NONE && r != role) return EIN__C_NONE;
+        role = r;
+    }
+    return role;
+}
+
+static int64_t ein__conv_out_size(const ein__conv *c, int axis, int64_t in) {
+    int64_t span = c->dilation[axis] * (c->k[axis] - 1) + 1;
+    return ein__floordiv(in + 2 * c->pad[axis] - span, c->stride[axis]) + 1;
+}
+
+// Sizes that cuDNN computes itself must come out as the expression has them: padding is symmetric.
+static bool ein__conv_sizes(const ein__conv_form *z) {
+    const ein__conv *c = &z->c;
+    for (int a = 0; a < c->spatial; a++) {
+        int64_t in = z->transposed ? c->out[a] : c->in[a], out = z->transposed ? c->in[a] : c->out[a];
+        if (c->pad[a] < 0 || ein__conv_out_size(c, a, in) != out) return false;
+    }
+    return true;
+}
+
+// Rank-order of x's dimensions: batch, channels, axes. Dimensions of extent 1 without iterators may
+// stand for a missing batch or channel.
+static bool ein__conv_dims(ein_ctx *ctx, ein__conv_form *z) {
+    int rank = (int)z->x->nix;
+    z->batch_dim = z->channel_dim = -1;
+    if (rank < 3 || rank > 5) return false;
+    ein__crole first = ein__conv_plain_role(ctx, z, 0), second = ein__conv_plain_role(ctx, z, 1);
+    const ein__shape *s = &ctx->value[z->x->val].shape;
+    if (!(first == EIN__C_BATCH || (first == EIN__C_NONE && s->d[0] == 1))) return false;
+    if (!(second == EIN__C_IN || (second == EIN__C_NONE && s->d[1] == 1))) return false;
+    z->batch_dim = 0;
+    z->channel_dim = 1;
+    z->c.n = s->d[0];
+    z->c.c = s->d[1];
+    uint32_t used[2];
+    for (int k = 0; k < 2; k++) used[k] = ein__ix_uses(ctx, z->x->ix[k]);
+    for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) {
+        // The iterators of the plain dimensions keep their role and are taken out of the windows'.
+        if (used[0] >> i & 1) z->role[i] = EIN__C_NONE;
+    }
+    for (int k = 2; k < rank; k++)
+        if (!ein__conv_dim(ctx, z, k, true)) return false;
+    for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) {
+        if (used[0] >> i & 1) z->role[i] = EIN__C_BATCH;
+        else if (z->role[i] == EIN__C_BATCH) return false;
+        if (z->role[i] == EIN__C_FILTER && (used[1] >> i & 1)) return false;
+        if (z->role[i] == EIN__C_IN && !(used[1] >> i & 1)) return false;
+        if (z->role[i] == EIN__C_GROUP && !(used[1] >> i & 1)) return false;
+    }
+    return true;
+}
+
+// Slots in the order a dense filter has: [group, out, in, taps] or, transposed, [group, in, out, taps].
+static int ein__conv_filter_order(const ein__conv_form *z, int *slot) {
+    int n = 0;
+    ein__crole order[] = {EIN__C_GROUP, EIN__C_OUT, EIN__C_IN};
+    if (z->transposed) {
+        order[1] = EIN__C_IN;
+        order[2] = EIN__C_OUT;
+    }
+    for (int k = 0; k < 3; k++)
+        for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++)
+            if (z->role[i] == order[k]) slot[n++] = (int)i;
+    for (int a = 0; a < z->c.spatial; a++)
+        if (z->filter[a] >= 0) slot[n++] = z->filter[a];
+    return n;
+}
+
+// Whether the addresses of `coef` are those of a dense tensor with `slot`s as its dimensions.
+static bool ein__dense_in_order(const ein__scope *s, const int64_t *coef, const int *slot, int n) {
+    int64_t step = 1;
+    for (int k = n; k-- > 0;) {
+        if (coef[slot[k]] != step) return false;
+        step *= s->n[slot[k]];
+    }
+    return true;
+}
+
+// The result must be dense [batch, group, out, axes]; x dense as it is declared, its channel
+// dimension ordered group-major.
+static bool ein__conv_layouts(ein_ctx *ctx, ein__conv_form *z, const int64_t *out) {
+    int slot[EIN__MAX_ITERS], n = 0;
+    ein__crole order[] = {EIN__C_BATCH, EIN__C_GROUP, EIN__C_OUT};
+    for (int k = 0; k < 3; k++)
+        for (uint32_t i = 0; i < z->s->nt; i++)
+            if (z->role[i] == order[k]) slot[n++] = (int)i;
+    for (int a = 0; a < z->c.spatial; a++)
+        if (z->space[a] >= 0) slot[n++] = z->space[a];
+    if (!ein__dense_in_order(z->s, out, slot, n)) return false;
+    int64_t have[EIN__MAX_RANK], want[EIN__MAX_RANK];
+    const ein__shape *s = &ctx->value[z->x->val].shape;
+    ein__strides_of(ctx, (ein__val){z->x->val}, have);
+    ein__dense_strides(s, want);
+    for (int k = 0; k < s->rank; k++)
+        if (s->d[k] > 1 && have[k] != want[k]) return false;
+    // channel = group * (c / group) + c
+    const ein__index *ch = ein__ix_get(ctx, z->x->ix[1]);
+    int64_t groups = 1, per = 1;
+    if (ch->c) return false;
+    for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) {
+        if (z->role[i] == EIN__C_GROUP) groups *= z->s->n[i];
+        if (z->role[i] == EIN__C_IN) per *= z->s->n[i];
+    }
+    if (groups * per != z->c.c) return false;
+    int64_t step = 1;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = z->s->nt + z->s->ns; i-- > 0;) {
+            if (z->role[i] != (pass ? EIN__C_GROUP : EIN__C_IN)) continue;
+            if (ein__ix_coef(ctx, z->x->ix[1], i) != step) return false;
+            step *= z->s->n[i];
+        }
+    int64_t f = groups;
+    for (uint32_t i = 0; i < z->s->nt; i++)
+        if (z->role[i] == EIN__C_OUT) f *= z->s->n[i];
+    z->c.group = groups;
+    z->c.f = f;
+    return true;
+}
+
+static bool ein__match_conv_form(ein_ctx *ctx, ein__conv_form *z, const int64_t *out) {
+    if (!ein__conv_roles(ctx, z) || !ein__conv_dims(ctx, z)) return false;
+    z->c.x = (ein__val){z->x->val};
+    z->c.w = (ein__val){z->w->val};
+    return ein__conv_layouts(ctx, z, out);
+}
+
+// Convolution forward or backward-data for contraction `s`. The form may still need its filter
+// re-laid (ein__conv_filter) and its window checked (ein__conv_sizes).
+static bool ein__find_conv(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__conv_form *z) {
+    const ein__expr *read[2];
+    double alpha;
+    if (!ein__two_factors(ctx, s, read, &alpha) || alpha != 1) return false;
+    for (int transposed = 0; transposed < 2; transposed++)
+        for (int k = 0; k < 2; k++) {
+            *z = (ein__conv_form){.s = s, .x = read[k], .w = read[1 - k], .transposed = transposed};
+            if (!ein__inside(ctx, z->w)) continue;
+            if (ctx->value[z->x->val].weight_only && !ctx->value[z->w->val].weight_only) continue;
+            if (ein__match_conv_form(ctx, z, out)) return true;
+        }
+    return false;
+}
+
+// Strides of the result of `s` by slot, dense.
+static void ein__dense_result(const ein__scope *s, int64_t *out) {
+    ein__shape shape = {.rank = (int)s->nt};
+    for (uint32_t i = 0; i < s->nt; i++) shape.d[i] = s->n[i];
+    ein__dense_strides(&shape, out);
+}
+
+// Whether a library computes `s` when all its operands are dense.
+EIN__FN bool ein__is_library_form(ein_ctx *ctx, const ein__scope *s) {
+    int64_t out[EIN__MAX_RANK];
+    ein__conv_form z;
+    ein__gemm g;
+    ein__dense_result(s, out);
+    if (ein__find_conv(ctx, s, out, &z) && ein__conv_sizes(&z)) return true;
+    return ein__match_gemm(ctx, s, out, &g);
+}
+
+// ------------------------------------------------------------------------------------ bands
+
+// A product whose second operand moves with the row: b is read at m + d * j + c along one dimension,
+// where m is a traversal iterator that a has too, and nothing else is out of the ordinary.
+EIN__FN bool ein__match_band(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *read[2];
+    double alpha;
+    if (!ein__two_factors(ctx, s, read, &alpha) || alpha != 1 || s->ns != 1) return false;
+    for (int k = 0; k < 2; k++) {
+        const ein__expr *a = read[k], *b = read[1 - k];
+        uint32_t in_a = 0;
+        int moving = 0, m = -1, j = -1;
+        bool plain = ein__inside(ctx, a);
+        for (uint32_t i = 0; plain && i < a->nix; i++) {
+            uint32_t slot;
+            const ein__index *f = ein__ix_get(ctx, a->ix[i]);
+            plain = f->n == 0 || ein__ix_is_iter(ctx, a->ix[i], &slot);
+            if (f->n) in_a |= 1u << slot;
+        }
+        for (uint32_t i = 0; plain && i < b->nix; i++) {
+            const ein__index *f = ein__ix_get(ctx, b->ix[i]);
+            uint32_t slot;
+            if (f->n == 0 || ein__ix_is_iter(ctx, b->ix[i], &slot)) continue;
+            plain = f->n == 2 && f->q == 1 && ein__ix_affine(ctx, b->ix[i]);
+            if (!plain) break;
+            moving++;
+            for (int t = 0; t < 2; t++) {
+                const ein__atom *at = ein__atom_get(ctx, f->t[t].atom);
+                if (f->t[t].k == 1 && at->slot < s->nt && (in_a >> at->slot & 1) && m < 0) m = (int)at->slot;
+                else if (f->t[t].k > 0) j = (int)at->slot;
+            }
+        }
+        if (plain && moving == 1 && m >= 0 && j >= 0) return true;
+    }
+    return false;
+}

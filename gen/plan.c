@@ -1,0 +1,247 @@
+// The plan: steps in order, weight-only work split off, memory by liveness.
+
+// A value that is an output as it stands (an input, a weight, or another output's value) gets a copy,
+// so that every output has a step that writes it.
+static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
+    for (int k = 0; k < nroot; k++) {
+        bool shared = ctx->value[root[k].i].kind != EIN__V_SCOPE;
+        for (int j = 0; j < k; j++) shared |= root[j].i == root[k].i;
+        if (!shared) continue;
+        const ein__value old = ctx->value[root[k].i];
+        ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
+        ein__ix ix[EIN__MAX_RANK];
+        for (int i = 0; i < old.shape.rank; i++) {
+            s.n[i] = old.shape.d[i];
+            ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
+        }
+        s.body = ein__ex_read(ctx, root[k], 0, ix, old.shape.rank);
+        ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+        if (!sc.i) return false;
+        root[k] = ein__val_new(ctx, ctx->graph.output[k].name, EIN__V_SCOPE, old.tensor, sc, &old.shape,
+                               old.dtype, old.node);
+    }
+    return true;
+}
+
+// Values that a step reads from memory: all reads of the values it computes but those themselves.
+EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
+    ein__val *list = NULL;
+    for (int k = 0; k < step->nval; k++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, ein__scope_of(ctx, step->val[k])->body, &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            ein__val r = {ein__ex_get(ctx, reads[i])->val};
+            bool known = false;
+            for (int j = 0; j < step->nval; j++) known |= step->val[j].i == r.i;
+            for (ptrdiff_t j = 0; j < arrlen(list); j++) known |= list[j].i == r.i;
+            if (!known) arrput(list, r);
+        }
+        arrfree(reads);
+    }
+    return list;
+}
+
+static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val out) {
+    int64_t bytes = ein__bytes_of(ctx, c->x) + ein__bytes_of(ctx, c->w) + ein__bytes_of(ctx, out) + (1 << 20);
+    int64_t cap = (int64_t)256 << 20;
+    return (bytes < cap ? bytes : cap) & ~(int64_t)255;
+}
+
+// Fills the library parameters of a step whose first value is contraction `s`. False: the layouts do
+// not allow the call after all, and a kernel takes over.
+static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
+    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+    const ein__layout *out = &ctx->plan.layout[step->out.i];
+    if (step->kind == EIN__K_GEMM) {
+        if (!ein__match_gemm(ctx, s, out->stride, &step->gemm)) return false;
+        step->ps = ein__cost_gemm(ctx, &step->gemm);
+        step->key = ein__gemm_key(ctx, &step->gemm);
+        step->workspace = ein__gpu_of(ctx)->cc >= 90 ? 32 << 20 : 4 << 20;
+        return true;
+    }
+    ein__conv_form f;
+    if (!ein__find_conv(ctx, s, out->stride, &f) || !ein__conv_sizes(&f)) return false;
+    int slot[EIN__MAX_ITERS], n = ein__conv_filter_order(&f, slot);
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor w;
+    ein__strides_of(ctx, f.c.w, stride);
+    if (!ein__address(ctx, f.w, stride, &w) || w.offset || !ein__dense_in_order(s, w.coef, slot, n))
+        return false;
+    step->conv = f.c;
+    if (step->nval == 2) {
+        const ein__scope *m = ein__scope_of(ctx, step->val[1]);
+        ein__ex *reads = NULL, conv = {0};
+        ein__epilogue e;
+        ein__ex_reads(ctx, m->body, &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            if (ein__ex_get(ctx, reads[i])->val == step->val[0].i) conv = reads[i];
+        arrfree(reads);
+        if (!ein__conv_epilogue(ctx, m, conv, &e)) return false;
+        if (e.z.i && !ein__is_dense(&ctx->value[e.z.i].shape, &ctx->plan.layout[e.z.i])) return false;
+        step->conv.bias = e.bias;
+        step->conv.z = e.z;
+        step->conv.relu = e.relu;
+    }
+    step->ps = ein__cost_conv(ctx, &step->conv, step->kind == EIN__K_CONV_DATA);
+    step->key = ein__conv_key(ctx, &step->conv, step->kind == EIN__K_CONV_DATA);
+    step->workspace = ein__conv_workspace(ctx, &step->conv, step->out);
+    return true;
+}
+
+static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
+    int64_t flop = 0, bytes = ein__bytes_of(ctx, step->out);
+    for (int k = 0; k < step->nval; k++) {
+        const ein__scope *s = ein__scope_of(ctx, step->val[k]);
+        flop += ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
+    }
+    ein__val *reads = ein__step_reads(ctx, step);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) bytes += ein__bytes_of(ctx, reads[i]);
+    arrfree(reads);
+    return ein__cost_kernel(ctx, flop, bytes);
+}
+
+// A permutation whose innermost dimension changes, where both sides are worth a tile.
+static bool ein__is_transpose(ein_ctx *ctx, ein__val v) {
+    const ein__expr *e = ein__copy_of(ctx, v);
+    const ein__scope *s = ein__scope_of(ctx, v);
+    if (!e || s->nt < 2 || !ein__inside(ctx, e)) return false;
+    int inner = -1;
+    ein__factor f;
+    if (!ein__address(ctx, e, ctx->plan.layout[e->val].stride, &f)) return false;
+    const ein__layout *l = &ctx->plan.layout[v.i];
+    int out_inner = -1;
+    for (uint32_t t = 0; t < s->nt; t++) {
+        if (s->n[t] > 1 && f.coef[t] == 1) inner = (int)t;
+        if (s->n[t] > 1 && l->stride[t] == 1) out_inner = (int)t;
+        if (s->n[t] > 1 && f.coef[t] <= 0) return false;
+    }
+    return inner >= 0 && out_inner >= 0 && inner != out_inner && s->n[inner] >= 8 && s->n[out_inner] >= 8;
+}
+
+static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    ein__step step = {.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
+    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
+        if (sel->home[sel->order[i].i].i == v.i && step.nval < 8) step.val[step.nval++] = sel->order[i];
+    bool library = step.kind == EIN__K_CONV || step.kind == EIN__K_CONV_DATA || step.kind == EIN__K_GEMM;
+    if (library && !ein__library_step(ctx, &step)) {
+        step.kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step.val[0]));
+        step.workspace = 0;
+        library = false;
+    }
+    if (step.kind == EIN__K_MAP && ein__is_transpose(ctx, v)) step.kind = EIN__K_TRANSPOSE;
+    int64_t ps;
+    if (!library) step.ps = ein__step_cost(ctx, &step);
+    else step.measured = ein__measured(ctx, step.key, &ps);
+    if (ctx->value[v.i].weight_only && ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
+        arrput(ctx->plan.init, step);
+    } else {
+        arrput(ctx->plan.step, step);
+    }
+}
+
+// ------------------------------------------------------------------------------------ memory
+
+static void ein__touch(ein_ctx *ctx, ein__val v, int at) {
+    ein__buffer *b = &ctx->plan.buffer[ctx->plan.layout[v.i].buffer];
+    if (b->first < 0) b->first = at;
+    b->last = at;
+}
+
+static void ein__liveness(ein_ctx *ctx, const ein__step *steps) {
+    for (ptrdiff_t i = 0; i < arrlen(steps); i++) {
+        ein__val *reads = ein__step_reads(ctx, &steps[i]);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) ein__touch(ctx, reads[k], (int)i);
+        arrfree(reads);
+        ein__touch(ctx, steps[i].out, (int)i);
+    }
+}
+
+static int64_t ein__align(int64_t n) { return (n + 255) & ~(int64_t)255; }
+
+// Lowest offset where `b` overlaps no placed buffer that is alive at the same time. `placed` is
+// ordered by offset.
+static int64_t ein__fit(const ein__buffer *all, const int *placed, const ein__buffer *b) {
+    int64_t at = 0;
+    for (ptrdiff_t i = 0; i < arrlen(placed); i++) {
+        const ein__buffer *p = &all[placed[i]];
+        if (p->last < b->first || b->last < p->first) continue;
+        if (at + ein__align(b->bytes) <= p->at) break;
+        if (p->at + ein__align(p->bytes) > at) at = p->at + ein__align(p->bytes);
+    }
+    return at;
+}
+
+// Offsets in one arena: largest first, each at the lowest place free during its whole life.
+static int64_t ein__arena_offsets(ein_ctx *ctx) {
+    ein__buffer *all = ctx->plan.buffer;
+    int *todo = NULL, *placed = NULL;
+    int64_t total = 0;
+    for (ptrdiff_t i = 0; i < arrlen(all); i++)
+        if (all[i].kind == EIN__B_ARENA && all[i].first >= 0) arrput(todo, (int)i);
+    while (arrlen(todo)) {
+        ptrdiff_t best = 0;
+        for (ptrdiff_t i = 1; i < arrlen(todo); i++)
+            if (all[todo[i]].bytes > all[todo[best]].bytes) best = i;
+        int k = todo[best];
+        arrdel(todo, best);
+        all[k].at = ein__fit(all, placed, &all[k]);
+        ptrdiff_t at = 0;
+        while (at < arrlen(placed) && all[placed[at]].at <= all[k].at) at++;
+        arrins(placed, at, k);
+        if (all[k].at + ein__align(all[k].bytes) > total) total = all[k].at + ein__align(all[k].bytes);
+    }
+    arrfree(todo);
+    arrfree(placed);
+    return total;
+}
+
+// Constants that run needs stay; weights that only create reads, and its intermediates, do not.
+static void ein__constant_offsets(ein_ctx *ctx, const bool *kept) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
+        ein__buffer *b = &ctx->plan.buffer[i];
+        if (b->kind != EIN__B_WEIGHT && b->kind != EIN__B_CONST) continue;
+        if (!kept[i]) b->kind = EIN__B_INIT;
+        if (!kept[i] && b->first < 0) continue;
+        int64_t *total = kept[i] ? &ctx->plan.const_bytes : &ctx->plan.init_bytes;
+        b->at = *total;
+        *total += ein__align(b->bytes);
+    }
+}
+
+static void ein__plan_memory(ein_ctx *ctx) {
+    ein__plan *p = &ctx->plan;
+    bool *kept = NULL;
+    arrsetlen(kept, arrlen(p->buffer) + 1);
+    ein__liveness(ctx, p->step);
+    for (ptrdiff_t i = 0; i < arrlen(p->buffer); i++) kept[i] = p->buffer[i].first >= 0;
+    p->arena_bytes = ein__arena_offsets(ctx);
+    ein__liveness(ctx, p->init);
+    ein__constant_offsets(ctx, kept);
+    arrfree(kept);
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++)
+        if (p->step[i].workspace > p->workspace_bytes) p->workspace_bytes = p->step[i].workspace;
+    p->workspace_at = p->arena_bytes;
+    p->arena_bytes += ein__align(p->workspace_bytes);
+}
+
+// The whole plan of a lowered model.
+EIN__FN bool ein__make_plan(ein_ctx *ctx) {
+    int nroot = (int)arrlen(ctx->graph.output);
+    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot) ||
+        !ein__prepare(ctx, root, nroot)) return false;
+    ein__selector sel = {.ctx = ctx};
+    ein__select(&sel, root, nroot);
+    ein__placer placer = {.ctx = ctx, .sel = &sel};
+    ein__place(&placer, root, nroot);
+    for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
+        ein__val v = sel.order[i];
+        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel.home[v.i].i != v.i || placer.view[v.i]) continue;
+        ein__make_step(ctx, &sel, v);
+    }
+    ein__plan_memory(ctx);
+    arrfree(placer.view);
+    ein__select_free(&sel);
+    return !ctx->status;
+}

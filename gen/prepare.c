@@ -1,0 +1,232 @@
+// Rewrites that give contractions and row statistics the form that a library call or a kernel needs:
+// filters re-laid at load, uneven padding made explicit, maps reordered to run along what they read.
+
+// A map value with `n` dimensions; gives it, or none.
+static ein__val ein__new_map(ein__pass *z, const char *name, int n, const int64_t *extent,
+                             ein__ex body) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value self = ctx->value[z->self.i];
+    ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)n, .body = body};
+    ein__shape shape = {.rank = n};
+    if (!body.i) return (ein__val){0};
+    for (int i = 0; i < n; i++) s.n[i] = shape.d[i] = extent[i];
+    ein__sc sc = ein__sc_make(ctx, &s);
+    if (!sc.i) return (ein__val){0};
+    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
+    if (z->by_scope[sc.i].i) return z->by_scope[sc.i];
+    ein__val v = ein__val_new(ctx, name, EIN__V_SCOPE, self.tensor, sc, &shape, EIN__F32, self.node);
+    z->by_scope[sc.i] = v;
+    return v;
+}
+
+static ein__val ein__with_product(ein__pass *z, ein__val v, ein__ex x, ein__ex w) {
+    if (!x.i || !w.i) return (ein__val){0};
+    return ein__with_body(z, v, ein__ex_binary(z->ctx, EIN__MUL, x, w));
+}
+
+static ein__ex ein__ex_of(ein_ctx *ctx, const ein__expr *read) {
+    double pad;
+    memcpy(&pad, &read->bits, sizeof pad);
+    return ein__ex_read(ctx, (ein__val){read->val}, pad, read->ix, (int)read->nix);
+}
+
+// The filter as a dense value in the library's order; its own read when it is that already.
+static ein__ex ein__relay_filter(ein__pass *z, const ein__conv_form *f) {
+    ein_ctx *ctx = z->ctx;
+    int slot[EIN__MAX_ITERS], n = ein__conv_filter_order(f, slot);
+    int64_t stride[EIN__MAX_RANK], extent[EIN__MAX_ITERS];
+    ein__factor w;
+    ein__strides_of(ctx, (ein__val){f->w->val}, stride);
+    if (ein__address(ctx, f->w, stride, &w) && !w.offset && ein__dense_in_order(f->s, w.coef, slot, n))
+        return ein__ex_of(ctx, f->w);
+    if (n > EIN__MAX_RANK) return (ein__ex){0};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < f->s->nt + f->s->ns; i++) map[i] = ein__ix_const(ctx, 0);
+    for (int k = 0; k < n; k++) {
+        extent[k] = f->s->n[slot[k]];
+        map[slot[k]] = ein__ix_iter(ctx, (uint32_t)k, extent[k]);
+        back[k] = ein__ix_iter(ctx, (uint32_t)slot[k], extent[k]);
+    }
+    ein__ex body = ein__ex_subst(ctx, ein__ex_of(ctx, f->w), map, (int)(f->s->nt + f->s->ns));
+    const char *name = ein__namef(ctx, "%s.filter", ctx->value[z->self.i].name);
+    ein__val v = ein__new_map(z, name, n, extent, body);
+    return v.i ? ein__ex_read(ctx, v, 0, back, n) : (ein__ex){0};
+}
+
+// x with its padding written out, so that the window starts at 0 and ends with the data. The window
+// along every axis becomes stride * o + dilation * r.
+static ein__ex ein__pad_data(ein__pass *z, const ein__conv_form *f) {
+    ein_ctx *ctx = z->ctx;
+    const ein__conv *c = &f->c;
+    int rank = (int)f->x->nix;
+    int64_t extent[EIN__MAX_RANK];
+    ein__ix from[EIN__MAX_RANK], to[EIN__MAX_RANK];
+    for (int k = 0; k < rank; k++) {
+        extent[k] = ctx->value[f->x->val].shape.d[k];
+        to[k] = f->x->ix[k];
+        from[k] = ein__ix_iter(ctx, (uint32_t)k, extent[k]);
+    }
+    for (int a = 0; a < c->spatial; a++) {
+        int k = f->axis[a];
+        extent[k] = (c->out[a] - 1) * c->stride[a] + (c->k[a] - 1) * c->dilation[a] + 1;
+        from[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)k, extent[k]), -c->pad[a]);
+        to[k] = ein__ix_addc(ctx, to[k], c->pad[a]);
+    }
+    ein__ex body = ein__ex_read(ctx, (ein__val){f->x->val}, 0, from, rank);
+    const char *name = ein__namef(ctx, "%s.padded", ctx->value[z->self.i].name);
+    ein__val v = ein__new_map(z, name, rank, extent, body);
+    return v.i ? ein__ex_read(ctx, v, 0, to, rank) : (ein__ex){0};
+}
+
+// A transposed convolution with uneven padding: computed without padding, then cut (and, where
+// output padding reaches beyond, filled with 0) by a map.
+static ein__val ein__crop_transposed(ein__pass *z, ein__val v, const ein__conv_form *f, ein__ex w) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    ein__scope s = *f->s;
+    ein__ix map[EIN__MAX_ITERS], cut[EIN__MAX_RANK];
+    ein__shape shape = old.shape;
+    for (uint32_t i = 0; i < s.nt + s.ns; i++) map[i] = ein__ix_iter(ctx, i, s.n[i]);
+    for (uint32_t i = 0; i < s.nt; i++) cut[i] = map[i];
+    for (int a = 0; a < f->c.spatial; a++) {
+        if (f->space[a] < 0) return v;  // a single position: left to a kernel
+        uint32_t o = (uint32_t)f->space[a];
+        s.n[o] = shape.d[o] = (f->c.in[a] - 1) * f->c.stride[a] + (f->c.k[a] - 1) * f->c.dilation[a] + 1;
+        map[o] = ein__ix_addc(ctx, ein__ix_iter(ctx, o, s.n[o]), -f->c.pad[a]);
+        cut[o] = ein__ix_addc(ctx, cut[o], f->c.pad[a]);
+    }
+    ein__ex product = ein__ex_binary(ctx, EIN__MUL, ein__ex_of(ctx, f->x), w);
+    s.body = product.i ? ein__ex_subst(ctx, product, map, (int)(s.nt + s.ns)) : product;
+    if (!s.body.i) return (ein__val){0};
+    ein__sc sc = ein__sc_make(ctx, &s);
+    ein__val full = sc.i ? ein__val_new(ctx, ein__namef(ctx, "%s.full", old.name), EIN__V_SCOPE,
+                                        old.tensor, sc, &shape, EIN__F32, old.node)
+                         : (ein__val){0};
+    if (!full.i) return full;
+    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
+                        ein__ex_read(ctx, full, 0, cut, old.shape.rank));
+}
+
+static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex body = ein__rebuild_body(z, v);
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
+    if (!s || !ein__is_contraction(ctx, s)) return v;
+    int64_t out[EIN__MAX_RANK];
+    ein__conv_form f;
+    ein__dense_result(s, out);
+    z->self = v;
+    if (!ein__find_conv(ctx, s, out, &f)) return v;
+    ein__ex w = ein__relay_filter(z, &f);
+    if (!w.i) return ctx->status ? (ein__val){0} : v;
+    if (ein__conv_sizes(&f)) return ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
+    if (f.transposed) return ein__crop_transposed(z, v, &f, w);
+    return ein__with_product(z, v, ein__pad_data(z, &f), w);
+}
+
+// ------------------------------------------------------------------------------------ maps
+
+// Rewrites map `v` so that its traversal order is `slot[]`, and gives the copy that puts the
+// dimensions back; layouts make that copy a view.
+static ein__val ein__reorder_map(ein__pass *z, ein__val v, const int *slot) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ix map[EIN__MAX_RANK], back[EIN__MAX_RANK];
+    int64_t extent[EIN__MAX_RANK];
+    for (uint32_t k = 0; k < s->nt; k++) {
+        extent[k] = s->n[slot[k]];
+        map[slot[k]] = ein__ix_iter(ctx, k, extent[k]);
+        back[k] = ein__ix_iter(ctx, (uint32_t)slot[k], extent[k]);
+    }
+    z->self = v;
+    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.rows", old.name), (int)s->nt, extent,
+                              ein__ex_subst(ctx, s->body, map, (int)s->nt));
+    if (!w.i) return w;
+    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
+                        ein__ex_read(ctx, w, 0, back, (int)s->nt));
+}
+
+// Map `v` over the box of the reduction that `read` reads, when the two differ by digits or order
+// only; `v` becomes a copy of it.
+static ein__val ein__follow_reduction(ein__pass *z, ein__val v, const ein__expr *read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    const ein__scope *s = ein__scope_of(ctx, v), *p = ein__scope_of(ctx, (ein__val){read->val});
+    ein__ix map[EIN__MAX_ITERS];
+    if (!ein__invert_read(ctx, read, s, p, map)) return v;
+    z->self = v;
+    ein__ex body = ein__ex_subst(ctx, s->body, map, (int)s->nt);
+    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.split", old.name), (int)p->nt, p->n, body);
+    if (!w.i) return w;
+    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
+                        ein__ex_read(ctx, w, 0, read->ix, (int)read->nix));
+}
+
+static bool ein__reads_in_place(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader) {
+    if (read->nix != reader->nt) return false;
+    for (uint32_t k = 0; k < read->nix; k++)
+        if (read->ix[k].i != ein__ix_iter(ctx, k, reader->n[k]).i ||
+            ctx->value[read->val].shape.d[k] != reader->n[k]) return false;
+    return true;
+}
+
+// Traversal slots at which `read` reads a row statistic: bare, distinct and fewer than the reader
+// has. Dimensions of extent 1 have no iterator and count as rows.
+static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader,
+                           uint32_t *mask) {
+    *mask = 0;
+    for (uint32_t k = 0; k < reader->nt; k++)
+        if (reader->n[k] == 1) *mask |= 1u << k;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        uint32_t slot;
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        if (f->n == 0) continue;
+        if (!ein__ix_is_iter(ctx, read->ix[k], &slot) || (*mask >> slot & 1)) return false;
+        if (ctx->value[read->val].shape.d[k] != reader->n[slot]) return false;
+        *mask |= 1u << slot;
+    }
+    return true;
+}
+
+// Gives maps over reductions the traversal that lets one kernel compute both.
+static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex body = ein__rebuild_body(z, v);
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
+    if (!s || s->reduce != EIN__R_NONE || s->nt == 0) return v;
+    if (ein__ex_get(ctx, s->body)->op == EIN__X_READ) return v;
+    ein__ex *reads = NULL;
+    ein__val result = v;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i; i++) {
+        const ein__expr *r = ein__ex_get(ctx, reads[i]);
+        const ein__scope *p = ein__scope_of(ctx, (ein__val){r->val});
+        uint32_t rows;
+        if (!p || p->reduce == EIN__R_NONE || ein__reads_in_place(ctx, r, s)) continue;
+        if (!ein__row_slots(ctx, r, s, &rows)) {
+            if (z->uses[r->val] == 1) result = ein__follow_reduction(z, v, r);
+            continue;
+        }
+        int slot[EIN__MAX_RANK], n = 0;
+        bool ordered = true;
+        for (int pass = 1; pass >= 0; pass--)
+            for (uint32_t k = 0; k < s->nt; k++)
+                if ((int)(rows >> k & 1) == pass) {
+                    ordered &= n == (int)k;
+                    slot[n++] = (int)k;
+                }
+        if (!ordered) result = ein__reorder_map(z, v, slot);
+    }
+    arrfree(reads);
+    return result;
+}
+
+EIN__FN bool ein__prepare(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution) &&
+           ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
+}

@@ -1,0 +1,293 @@
+// Which step computes which values: library call or kernel, and what is fused into it.
+
+typedef struct ein__selector {
+    ein_ctx *ctx;
+    ein__val *order;        // live values, operands first; stb_ds arrays
+    int *uses;              // by value
+    ein__val *home;         // by value: the value whose step computes it (itself, or a later one)
+    ein__skind2 *kind;      // by value: how a reduction is computed
+    bool *root;             // by value: is a model output
+} ein__selector;
+
+static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    return ein__elements(&p->shape) * ein__dtype_size(p->dtype);
+}
+
+static int64_t ein__volume(const ein__scope *s) {
+    int64_t n = 1;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) n = ein__muldiv(n, s->n[i], 1);
+    return n;
+}
+
+// Bytes that a kernel for `v` moves: every operand once, the result once.
+static int64_t ein__kernel_bytes(ein_ctx *ctx, ein__val v) {
+    int64_t bytes = ein__bytes_of(ctx, v);
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        bytes += ein__bytes_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
+    arrfree(reads);
+    return bytes;
+}
+
+EIN__FN int64_t ein__kernel_cost(ein_ctx *ctx, ein__val v) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t flop = ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
+    return ein__cost_kernel(ctx, flop, ein__kernel_bytes(ctx, v));
+}
+
+// ------------------------------------------------------------------------------------ epilogues
+
+// relu?(sum of reads) as cuDNN's fused form has it: act(conv + z + bias).
+typedef struct ein__epilogue { ein__val bias, z; bool relu; } ein__epilogue;
+
+static bool ein__is_bias(ein_ctx *ctx, const ein__expr *e, const ein__scope *m) {
+    if (e->op != EIN__X_READ || m->nt < 2 || !ein__inside(ctx, e)) return false;
+    if (!ctx->value[e->val].weight_only || ctx->value[e->val].dtype != EIN__F32) return false;
+    if (ein__elements(&ctx->value[e->val].shape) != m->n[1]) return false;
+    uint32_t used = 0;
+    for (uint32_t k = 0; k < e->nix; k++) used |= ein__ix_uses(ctx, e->ix[k]);
+    int64_t coef = 0, stride[EIN__MAX_RANK];
+    ein__factor f;
+    ein__dense_strides(&ctx->value[e->val].shape, stride);
+    if (ein__address(ctx, e, stride, &f)) coef = f.coef[1];
+    return (used == 2u && coef == 1) || (m->n[1] == 1 && !used);
+}
+
+static bool ein__add_term(ein_ctx *ctx, const ein__scope *m, ein__ex ex, ein__ex conv,
+                          ein__epilogue *e, bool *seen) {
+    const ein__expr *x = ein__ex_get(ctx, ex);
+    if (ex.i == conv.i) {
+        if (*seen) return false;
+        return *seen = true;
+    }
+    if (x->op == EIN__X_BINARY && x->fn == EIN__ADD)
+        return ein__add_term(ctx, m, x->kid[0], conv, e, seen) &&
+               ein__add_term(ctx, m, x->kid[1], conv, e, seen);
+    if (x->op != EIN__X_READ) return false;
+    if (!e->bias.i && ein__is_bias(ctx, x, m)) {
+        e->bias = (ein__val){x->val};
+        return true;
+    }
+    if (!e->z.i && ein__reads_in_place(ctx, x, m) && ctx->value[x->val].dtype == EIN__F32) {
+        e->z = (ein__val){x->val};
+        return true;
+    }
+    return false;
+}
+
+// Whether map `m` over the convolution read by `conv` is relu?(conv [+ z] [+ bias]). The result has
+// rank >= 3 with channels second, as the convolution's has.
+static bool ein__conv_epilogue(ein_ctx *ctx, const ein__scope *m, ein__ex conv, ein__epilogue *e) {
+    bool seen = false;
+    const ein__expr *top = ein__ex_get(ctx, m->body);
+    *e = (ein__epilogue){0};
+    ein__ex sum = m->body;
+    if (top->op == EIN__X_UNARY && top->fn == EIN__RELU) {
+        e->relu = true;
+        sum = top->kid[0];
+    } else if (top->op == EIN__X_BINARY && top->fn == EIN__MAX) {
+        double zero = 1;
+        for (int k = 0; k < 2; k++)
+            if (ein__ex_is_const(ctx, top->kid[k], &zero) && zero == 0) {
+                e->relu = true;
+                sum = top->kid[1 - k];
+            }
+        if (!e->relu) return false;
+    }
+    return ein__add_term(ctx, m, sum, conv, e, &seen) && seen;
+}
+
+// ------------------------------------------------------------------------------------ reductions
+
+static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
+    return ein__match_band(ctx, s) ? EIN__K_BAND : EIN__K_REDUCE;
+}
+
+// The cheapest way to compute contraction `v`, its map `m` (or none) counted in.
+static ein__skind2 ein__choose(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t out[EIN__MAX_RANK];
+    ein__conv_form f;
+    ein__gemm g;
+    ein__epilogue e;
+    if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only) return ein__kernel_kind(ctx, s);
+    ein__dense_result(s, out);
+    bool conv = ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
+    bool gemm = ein__match_gemm(ctx, s, out, &g);
+    int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0, flop = ein__muldiv(ein__volume(s), 2, 1);
+    int64_t conv_ps = INT64_MAX, gemm_ps = INT64_MAX;
+    int64_t best = ein__cost_kernel(ctx, flop * 2, ein__kernel_bytes(ctx, v));
+    if (conv) {
+        bool fused = m.i && !f.transposed && ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
+        conv_ps = ein__cost_conv(ctx, &f.c, f.transposed) + (fused ? 0 : map);
+    }
+    if (gemm) gemm_ps = ein__cost_gemm(ctx, &g) + map;
+    // Depthwise and narrow grouped convolutions run badly in the library.
+    bool narrow = conv && f.c.group > 1 && (f.c.c / f.c.group < 4 || f.c.f / f.c.group < 4);
+    if (narrow) conv_ps = best + 1;
+    if (conv_ps == INT64_MAX && gemm_ps == INT64_MAX) return ein__kernel_kind(ctx, s);
+    if (narrow && gemm_ps >= best) return EIN__K_REDUCE;
+    if (conv_ps <= gemm_ps) return f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
+    return EIN__K_GEMM;
+}
+
+// The map that alone reads reduction `v`, at its own index, and that read; none otherwise.
+static ein__val ein__only_map(ein__selector *z, ein__val v, ptrdiff_t from, ein__ex *read) {
+    ein_ctx *ctx = z->ctx;
+    if (z->uses[v.i] != 1 || z->root[v.i]) return (ein__val){0};
+    for (ptrdiff_t i = from; i < arrlen(z->order); i++) {
+        ein__val m = z->order[i];
+        const ein__scope *s = ein__scope_of(ctx, m);
+        if (!s) continue;
+        ein__ex *reads = NULL;
+        ein__val found = {0};
+        int times = 0;
+        ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            const ein__expr *r = ein__ex_get(ctx, reads[k]);
+            if (r->val != v.i) continue;
+            times++;
+            *read = reads[k];
+            if (s->reduce == EIN__R_NONE && ein__reads_in_place(ctx, r, s)) found = m;
+        }
+        arrfree(reads);
+        if (times) return times == 1 ? found : (ein__val){0};
+    }
+    return (ein__val){0};
+}
+
+// ------------------------------------------------------------------------------------ rows
+
+enum { EIN__MAX_ROW_VALS = 8 };
+
+// Whether reduction `r` runs over the dimensions of map `m` behind the first `rows`, with the rows'
+// iterators in front, and nobody outside the step needs it.
+static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, uint32_t rows) {
+    const ein__scope *s = ein__scope_of(z->ctx, r);
+    if (!s || s->reduce == EIN__R_NONE || z->root[r.i] || s->nt != rows || s->nt + s->ns != m->nt)
+        return false;
+    if (z->ctx->value[r.i].weight_only) return false;
+    for (uint32_t i = 0; i < m->nt; i++)
+        if (s->n[i] != m->n[i]) return false;
+    return !ein__is_contraction(z->ctx, s);
+}
+
+// Adds to `list` the reductions that `v` reads and that run over the same rows, operands first.
+static bool ein__row_collect(ein__selector *z, ein__val v, const ein__scope *m, uint32_t rows,
+                             ein__val *list, int *n) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex *reads = NULL;
+    bool ok = true;
+    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        ein__val r = {e->val};
+        bool known = false, bare = e->nix == rows;
+        for (int k = 0; k < *n; k++) known |= list[k].i == r.i;
+        if (known || !ein__row_member(z, r, m, rows)) continue;
+        for (uint32_t k = 0; bare && k < rows; k++)
+            bare = e->ix[k].i == ein__ix_iter(ctx, k, m->n[k]).i;
+        if (!bare) continue;
+        ok = ein__row_collect(z, r, m, rows, list, n) && *n < EIN__MAX_ROW_VALS - 1;
+        if (ok) list[(*n)++] = r;
+    }
+    arrfree(reads);
+    return ok;
+}
+
+// Uses of `r` by the members and by `m` itself must be all there are.
+static bool ein__row_closed(ein__selector *z, ein__val m, const ein__val *list, int n) {
+    ein_ctx *ctx = z->ctx;
+    for (int k = 0; k < n; k++) {
+        int inside = 0;
+        for (int j = 0; j <= n; j++) {
+            ein__ex *reads = NULL;
+            bool does = false;
+            ein__ex_reads(ctx, ein__scope_of(ctx, j < n ? list[j] : m)->body, &reads);
+            for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+                does |= ein__ex_get(ctx, reads[i])->val == list[k].i;
+            arrfree(reads);
+            inside += does;
+        }
+        if (inside != z->uses[list[k].i]) return false;
+    }
+    return true;
+}
+
+// The reductions that map `m` can compute along its own rows; 0 when there are none.
+static int ein__row_members(ein__selector *z, ein__val m, ein__val *list) {
+    const ein__scope *s = ein__scope_of(z->ctx, m);
+    for (uint32_t rows = s->nt; rows-- > 0;) {
+        int n = 0;
+        if (s->n[rows] == 1 && rows + 1 == s->nt) continue;
+        if (ein__row_collect(z, m, s, rows, list, &n) && n && ein__row_closed(z, m, list, n)) return n;
+    }
+    return 0;
+}
+
+// ------------------------------------------------------------------------------------ selection
+
+static void ein__select_rows(ein__selector *z) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val m = z->order[i], list[EIN__MAX_ROW_VALS];
+        if (!ein__is_map(ctx, m) || ctx->value[m.i].weight_only || ein__copy_of(ctx, m)) continue;
+        int n = ein__row_members(z, m, list);
+        for (int k = 0; k < n; k++) z->home[list[k].i] = m;
+        if (n) z->kind[m.i] = EIN__K_ROW;
+    }
+}
+
+static void ein__select_reductions(ein__selector *z) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val v = z->order[i];
+        const ein__scope *s = ein__scope_of(ctx, v);
+        if (!s || s->reduce == EIN__R_NONE || z->home[v.i].i != v.i) continue;
+        ein__ex read = {0};
+        ein__epilogue e;
+        ein__val m = ein__only_map(z, v, i + 1, &read);
+        if (m.i && (z->kind[m.i] == EIN__K_ROW || ctx->value[m.i].weight_only != ctx->value[v.i].weight_only ||
+                    ein__copy_of(ctx, m)))
+            m = (ein__val){0};
+        z->kind[v.i] = ein__choose(z, v, m, read);
+        bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
+        if (m.i && z->kind[v.i] == EIN__K_CONV)
+            fuse = ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
+        // A map fuses with one reduction only.
+        for (ptrdiff_t k = 0; fuse && k < i; k++)
+            fuse = z->home[z->order[k].i].i != m.i || z->order[k].i == m.i;
+        if (!fuse) continue;
+        z->home[v.i] = m;
+        z->kind[m.i] = z->kind[v.i];
+    }
+}
+
+EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
+    ein_ctx *ctx = z->ctx;
+    ptrdiff_t n = arrlen(ctx->value);
+    z->order = ein__live(ctx, root, nroot);
+    z->uses = ein__count_uses(ctx, z->order, root, nroot);
+    arrsetlen(z->home, n);
+    arrsetlen(z->kind, n);
+    arrsetlen(z->root, n);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        z->home[i] = (ein__val){(uint32_t)i};
+        z->kind[i] = EIN__K_MAP;
+        z->root[i] = false;
+    }
+    for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
+    ein__select_rows(z);
+    ein__select_reductions(z);
+}
+
+EIN__FN void ein__select_free(ein__selector *z) {
+    arrfree(z->order);
+    arrfree(z->uses);
+    arrfree(z->home);
+    arrfree(z->kind);
+    arrfree(z->root);
+}
