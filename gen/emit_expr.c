@@ -1,0 +1,337 @@
+// Scalar expressions as C text. Whatever is used twice, or would make a line long, gets a name
+// where its last iterator is known.
+
+// What a kernel's text asks of the emitted file: headers, and helpers shifted by the ein__red.
+enum { EIN__NEED_HALF = 1, EIN__NEED_BF16 = 2, EIN__NEED_WARP = 4, EIN__NEED_BLOCK = 256 };
+enum { EIN__LONG = 60 };
+
+static const char *const ein__klane[4] = {"x", "y", "z", "w"};
+
+static const char *ein__knum_type(const ein__kgen *g) {
+    static const char *const name[] = {"float", "double", "long long"};
+    return name[g->num];
+}
+
+static ein__ktext ein__kliteral(ein__kgen *g, double v) {
+    ein__buf b = {0};
+    switch (g->num) {
+    case EIN__NUM_FLOAT: ein__put_f32_literal(&b, v); break;
+    case EIN__NUM_INT: ein__putf(&b, "%lldll", (long long)v); break;
+    case EIN__NUM_DOUBLE:
+        if (v - v != 0) {
+            ein__put_f32_literal(&b, v);
+        } else {
+            ein__put_f64(&b, v);
+            if (!strpbrk(b.s, ".e")) ein__put(&b, ".0");
+        }
+        break;
+    }
+    ein__ktext t = ein__kt(g, b.s[0] == '-' ? EIN__PREFIX : EIN__NAMED, 0, b.s);
+    ein__buf_free(&b);
+    return t;
+}
+
+static double ein__kbits(const ein__expr *x) {
+    double v;
+    memcpy(&v, &x->bits, sizeof v);
+    return v;
+}
+
+static ein__ex ein__kbody(const ein__kgen *g, ein__val v) {
+    return ein__sc_get(g->ctx, ein__val_get(g->ctx, v)->scope)->body;
+}
+
+// How often each expression below `ex` is used; counts the operations of one evaluation on the way.
+static void ein__kcount(ein__kgen *g, ein__ex ex) {
+    const ein__expr *x = ein__ex_get(g->ctx, ex);
+    if (g->memo[ex.i].uses++) return;
+    if (x->op == EIN__X_UNARY || x->op == EIN__X_BINARY || x->op == EIN__X_SELECT) g->flops++;
+    for (uint32_t i = 0; i < x->nkid; i++) ein__kcount(g, x->kid[i]);
+    if (x->op != EIN__X_READ) return;
+    const ein__kinner *in = ein__kinner_of(g, x->val);
+    if (in && in->put) ein__kcount(g, ein__kbody(g, in->v));
+}
+
+// Starts counting anew: the next pass over the row has its own names.
+static void ein__kuncount(ein__kgen *g) {
+    for (ptrdiff_t i = 0; i < arrlen(g->ctx->exprs.rec); i++) g->memo[i].uses = 0;
+}
+
+// Converts a stored element to the type that is computed in.
+static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
+    const char *s = ein__namef(g->ctx, "%s[%s]", at->param, at->at.s);
+    int prec = EIN__PRIMARY;
+    switch (at->dtype) {
+    case EIN__F32:
+        if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
+        break;
+    case EIN__F16:
+        g->needs |= EIN__NEED_HALF;
+        s = ein__namef(g->ctx, "__half2float(%s)", s);
+        break;
+    case EIN__BF16:
+        g->needs |= EIN__NEED_BF16;
+        s = ein__namef(g->ctx, "__bfloat162float(%s)", s);
+        break;
+    case EIN__I8:
+    case EIN__I32:
+    case EIN__I64:
+    case EIN__BOOL:
+        if (g->num == EIN__NUM_INT && at->dtype == EIN__I64) break;
+        s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), s);
+        prec = EIN__PREFIX;
+        break;
+    case EIN__NDTYPE: break;
+    }
+    return (ein__ktext){s, prec, level};
+}
+
+static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane);
+
+static ein__ktext ein__kname_value(ein__kgen *g, ein__ex ex, int lane, ein__ktext t) {
+    if (t.prec == EIN__NAMED) return t;
+    ein__kterm named = {1, t, 0, 1, 0};
+    return ein__kdeclare(g, EIN__N_EX, ex.i, lane, ein__knum_type(g), named).text;
+}
+
+// A value whose text may be repeated.
+static ein__ktext ein__kvalue_named(ein__kgen *g, ein__ex ex, int lane) {
+    ein__ktext t = ein__kvalue(g, ex, lane);
+    const ein__kname *known = ein__kfind(g, EIN__N_EX, ex.i, lane);
+    return known ? known->t.text : ein__kname_value(g, ex, lane, t);
+}
+
+static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
+    const ein__expr *x = ein__ex_get(g->ctx, ex);
+    for (int i = 0; i < g->nover; i++)
+        if (g->over[i].ex.i == ex.i) return g->over[i].text;
+    const ein__kinner *in = ein__kinner_of(g, x->val);
+    if (in && in->put) return ein__kvalue(g, ein__kbody(g, in->v), lane);
+    if (in) return (ein__ktext){in->text[lane], EIN__NAMED, 0};
+    ein__ktext pad = ein__kliteral(g, ein__kbits(x));
+    const ein__kname *known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
+    if (!known && g->vec > 1) {
+        ein__kaccess at = ein__kaccess_of(g, ex, 0);
+        if (at.vector) {
+            const char *s = ein__namef(g->ctx, "*reinterpret_cast<const float4 *>(%s + %s)",
+                                       at.param, ein__kparen(g, at.at, EIN__TERM));
+            if (at.guard)
+                s = ein__namef(g->ctx, "%s ? %s : make_float4(%s, %s, %s, %s)", at.guard, s, pad.s,
+                               pad.s, pad.s, pad.s);
+            ein__kterm t = {1, {s, EIN__COND, at.level}, 0, 1, 0};
+            ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, "float4", t);
+            known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
+        } else if (at.step) {
+            g->scattered++;
+        } else if (lane) {
+            return ein__kvalue_named(g, ex, 0);
+        }
+    }
+    if (known) {
+        ein__ktext v = known->t.text;
+        v.s = ein__namef(g->ctx, "%s.%s", v.s, ein__klane[lane]);
+        return v;
+    }
+    ein__kaccess at = ein__kaccess_of(g, ex, lane);
+    ein__ktext t = ein__kload(g, &at, at.level);
+    if (!at.guard) return t;
+    return (ein__ktext){ein__namef(g->ctx, "%s ? %s : %s", at.guard, t.s, pad.s), EIN__COND,
+                        at.level};
+}
+
+static ein__ktext ein__kcall(ein__kgen *g, const char *name, ein__ktext a) {
+    const char *suffix = g->num == EIN__NUM_FLOAT ? "f" : "";
+    return (ein__ktext){ein__namef(g->ctx, "%s%s(%s)", name, suffix, a.s), EIN__PRIMARY, a.level};
+}
+
+static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
+    bool twice =
+        x->fn == EIN__RELU || x->fn == EIN__SQUARE || (x->fn == EIN__ABS && g->num == EIN__NUM_INT);
+    ein__ktext a = twice ? ein__kvalue_named(g, x->kid[0], lane) : ein__kvalue(g, x->kid[0], lane);
+    ein__ktext zero = ein__kliteral(g, 0), one = ein__kliteral(g, 1);
+    const char *p = ein__kparen(g, a, EIN__PRIMARY);
+    ein_ctx *c = g->ctx;
+    switch ((ein__fn)x->fn) {
+    case EIN__NEG: return (ein__ktext){ein__namef(c, "-%s", p), EIN__PREFIX, a.level};
+    case EIN__RELU:  // not fmax: NaN stays NaN
+        return (ein__ktext){ein__namef(c, "%s < %s ? %s : %s", p, zero.s, zero.s, p), EIN__COND,
+                            a.level};
+    case EIN__SQUARE: return (ein__ktext){ein__namef(c, "%s * %s", p, p), EIN__PRODUCT, a.level};
+    case EIN__ABS:
+        if (g->num != EIN__NUM_INT) return ein__kcall(g, "fabs", a);
+        return (ein__ktext){ein__namef(c, "%s < 0 ? -%s : %s", p, p, p), EIN__COND, a.level};
+    case EIN__TANH: return ein__kcall(g, "tanh", a);
+    case EIN__EXP: return ein__kcall(g, "exp", a);
+    case EIN__LOG: return ein__kcall(g, "log", a);
+    case EIN__SQRT: return ein__kcall(g, "sqrt", a);
+    case EIN__ERF: return ein__kcall(g, "erf", a);
+    case EIN__FLOORF: return ein__kcall(g, "floor", a);
+    case EIN__CEILF: return ein__kcall(g, "ceil", a);
+    case EIN__RSQRT:
+        a = ein__kcall(g, "sqrt", a);
+        return (ein__ktext){ein__namef(c, "%s / %s", one.s, a.s), EIN__PRODUCT, a.level};
+    case EIN__SIGMOID:
+        a = ein__kcall(g, "exp", (ein__ktext){ein__namef(c, "-%s", p), EIN__PREFIX, a.level});
+        return (ein__ktext){ein__namef(c, "%s / (%s + %s)", one.s, one.s, a.s), EIN__PRODUCT,
+                            a.level};
+    case EIN__ADD:
+    case EIN__SUB:
+    case EIN__MUL:
+    case EIN__DIV:
+    case EIN__POW:
+    case EIN__MIN:
+    case EIN__MAX:
+    case EIN__EQ:
+    case EIN__NE:
+    case EIN__LT:
+    case EIN__LE:
+    case EIN__GT:
+    case EIN__GE:
+    case EIN__NFN: break;
+    }
+    EIN_ASSERT(0 && "unary function");
+    return a;
+}
+
+static ein__ktext ein__kinfix(ein__kgen *g, const char *op, ein__ktext a, ein__ktext b, int prec) {
+    const char *s =
+        ein__namef(g->ctx, "%s %s %s", ein__kparen(g, a, prec), op, ein__kparen(g, b, prec - 1));
+    return (ein__ktext){s, prec, ein__kmax(a.level, b.level)};
+}
+
+static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
+    bool pick = g->num == EIN__NUM_INT && (x->fn == EIN__MIN || x->fn == EIN__MAX);
+    ein__ex kid[4];
+    ein__kkids(g, x, kid);
+    ein__ktext a = pick ? ein__kvalue_named(g, kid[0], lane) : ein__kvalue(g, kid[0], lane);
+    ein__ktext b = pick ? ein__kvalue_named(g, kid[1], lane) : ein__kvalue(g, kid[1], lane);
+    const char *f = g->num == EIN__NUM_FLOAT ? "f" : "", *call = "pow";
+    switch ((ein__fn)x->fn) {
+    case EIN__ADD: return ein__kinfix(g, "+", a, b, EIN__TERM);
+    case EIN__SUB: return ein__kinfix(g, "-", a, b, EIN__TERM);
+    case EIN__MUL: return ein__kinfix(g, "*", a, b, EIN__PRODUCT);
+    case EIN__DIV: return ein__kinfix(g, "/", a, b, EIN__PRODUCT);
+    case EIN__MIN: call = "fmin"; break;
+    case EIN__MAX: call = "fmax"; break;
+    case EIN__POW: break;
+    case EIN__EQ:
+    case EIN__NE:
+    case EIN__LT:
+    case EIN__LE:
+    case EIN__GT:
+    case EIN__GE:
+    case EIN__NEG:
+    case EIN__ABS:
+    case EIN__RELU:
+    case EIN__TANH:
+    case EIN__EXP:
+    case EIN__LOG:
+    case EIN__SQRT:
+    case EIN__RSQRT:
+    case EIN__ERF:
+    case EIN__SIGMOID:
+    case EIN__FLOORF:
+    case EIN__CEILF:
+    case EIN__SQUARE:
+    case EIN__NFN: EIN_ASSERT(0 && "binary function");
+    }
+    int level = ein__kmax(a.level, b.level);
+    if (pick)
+        return (ein__ktext){ein__namef(g->ctx, "%s %s %s ? %s : %s", a.s,
+                                       x->fn == EIN__MIN ? "<" : ">", b.s, a.s, b.s),
+                            EIN__COND, level};
+    return (ein__ktext){ein__namef(g->ctx, "%s%s(%s, %s)", call, f, a.s, b.s), EIN__PRIMARY, level};
+}
+
+static ein__ktext ein__kselect(ein__kgen *g, const ein__expr *x, int lane) {
+    static const char *const cmp[] = {"==", "!=", "<", "<=", ">", ">="};
+    ein__ktext v[4];
+    int level = 0;
+    for (int i = 0; i < 4; i++) {
+        v[i] = ein__kvalue(g, x->kid[i], lane);
+        level = ein__kmax(level, v[i].level);
+    }
+    EIN_ASSERT(x->fn >= EIN__EQ && x->fn <= EIN__GE);
+    const char *s = ein__namef(g->ctx, "%s %s %s ? %s : %s", ein__kparen(g, v[0], EIN__TERM),
+                               cmp[x->fn - EIN__EQ], ein__kparen(g, v[1], EIN__TERM),
+                               ein__kparen(g, v[2], EIN__AND), ein__kparen(g, v[3], EIN__AND));
+    return (ein__ktext){s, EIN__COND, level};
+}
+
+static ein__ktext ein__kwhen(ein__kgen *g, const ein__expr *x, int lane) {
+    ein__kaxis a = ein__kaxis_of(g, x->ix[0], x->n, lane);
+    ein__ktext zero = ein__kliteral(g, 0);
+    if (!a.guard) return x->negate ? zero : ein__kvalue(g, x->kid[0], lane);
+    ein__ktext v = ein__kvalue(g, x->kid[0], lane);
+    const char *p = ein__kparen(g, v, EIN__AND);
+    const char *s =
+        ein__namef(g->ctx, "%s ? %s : %s", a.guard, x->negate ? zero.s : p, x->negate ? p : zero.s);
+    return (ein__ktext){s, EIN__COND, ein__kmax(a.level, v.level)};
+}
+
+static ein__ktext ein__kidx(ein__kgen *g, const ein__expr *x, int lane) {
+    ein__klin l = ein__klin_of(g, x->ix[0], lane);
+    const ein__index *f = ein__ix_get(g->ctx, x->ix[0]);
+    ein__ktext t = ein__klin_text(g, &l, lane);
+    t.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), ein__kparen(g, t, EIN__PRIMARY));
+    t.prec = EIN__PREFIX;
+    return f->q > 1 ? ein__kinfix(g, "/", t, ein__kliteral(g, (double)f->q), EIN__PRODUCT) : t;
+}
+
+// The value of an expression in one lane. The text may stand anywhere from its level on.
+static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane) {
+    bool shared = g->vec > 1 && !(ein__kmask(g, ex) & 1u << g->vec_slot);
+    if (shared) lane = 0;
+    const ein__kname *known = ein__kfind(g, EIN__N_EX, ex.i, lane);
+    if (known) return known->t.text;
+    const ein__expr *x = ein__ex_get(g->ctx, ex);
+    ein__ktext t = {0};
+    switch ((ein__xop)x->op) {
+    case EIN__X_CONST: return ein__kliteral(g, ein__kbits(x));
+    case EIN__X_IDX: t = ein__kidx(g, x, lane); break;
+    case EIN__X_READ: t = ein__kread(g, ex, lane); break;
+    case EIN__X_UNARY: t = ein__kunary(g, x, lane); break;
+    case EIN__X_BINARY: t = ein__kbinary(g, x, lane); break;
+    case EIN__X_WHEN: t = ein__kwhen(g, x, lane); break;
+    case EIN__X_SELECT: t = ein__kselect(g, x, lane); break;
+    }
+    if (shared || g->memo[ex.i].uses > 1 || strlen(t.s) > EIN__LONG)
+        return ein__kname_value(g, ex, lane, t);
+    return t;
+}
+
+static bool ein__kinteger(ein__kgen *g, ein__ex ex);
+
+static bool ein__kinteger_of(ein__kgen *g, const ein__expr *x) {
+    switch ((ein__xop)x->op) {
+    case EIN__X_CONST: {
+        double v = ein__kbits(x);
+        return v > -9e15 && v < 9e15 && v == (double)(int64_t)v;
+    }
+    case EIN__X_IDX: return ein__ix_get(g->ctx, x->ix[0])->q == 1;
+    case EIN__X_READ: {
+        ein__dtype t = ein__val_get(g->ctx, (ein__val){x->val})->dtype;
+        double v = ein__kbits(x);
+        return t != EIN__F32 && t != EIN__F16 && t != EIN__BF16 && v > -9e15 && v < 9e15;
+    }
+    case EIN__X_UNARY:
+        if (x->fn != EIN__NEG && x->fn != EIN__ABS && x->fn != EIN__RELU && x->fn != EIN__SQUARE)
+            return false;
+        break;
+    case EIN__X_BINARY:
+        if (x->fn == EIN__DIV || x->fn == EIN__POW) return false;
+        break;
+    case EIN__X_WHEN:
+    case EIN__X_SELECT: break;
+    }
+    for (uint32_t i = 0; i < x->nkid; i++)
+        if (!ein__kinteger(g, x->kid[i])) return false;
+    return true;
+}
+
+// Integers are computed as integers where nothing else takes part.
+static bool ein__kinteger(ein__kgen *g, ein__ex ex) {
+    ein__kmemo *m = &g->memo[ex.i];
+    if (!m->integer) m->integer = ein__kinteger_of(g, ein__ex_get(g->ctx, ex)) ? 1 : 2;
+    return m->integer == 1;
+}

@@ -1,0 +1,665 @@
+// Index forms as C text: addresses, guards, and the names given to what is used more than once.
+//
+// A kernel's body is text at levels: level 0 is known from the thread's number, level k inside the
+// k-th loop. Every piece of text carries the level from which it is valid, and a named piece is
+// declared there, so whatever does not depend on a loop stands before it.
+//
+// Lanes: with `vec` > 1 a thread computes that many neighbours along `vec_slot`, and the slot's own
+// name is the first one's position, a multiple of `vec`. `step` of a piece is what it grows by from
+// one lane to the next (EIN__IRREGULAR when lanes need text of their own) and `div` divides its
+// value in lane 0: together they prove that four reads are one aligned vector.
+
+enum {
+    EIN__NAMED,
+    EIN__PRIMARY,
+    EIN__PREFIX,
+    EIN__PRODUCT,
+    EIN__TERM,
+    EIN__COMPARE,
+    EIN__AND,
+    EIN__COND
+};
+enum { EIN__IRREGULAR = 1 << 20, EIN__KLIN = 144, EIN__KLEVELS = EIN__MAX_ITERS + 2 };
+
+typedef enum { EIN__NUM_FLOAT, EIN__NUM_DOUBLE, EIN__NUM_INT } ein__knum;
+
+typedef struct ein__ktext {
+    const char *s;  // interned: equal texts are equal pointers
+    int prec, level;
+} ein__ktext;
+
+typedef struct ein__kterm {
+    int64_t k;
+    ein__ktext text;
+    int64_t step, div, max;  // max: of the absolute value
+} ein__kterm;
+
+// c + sum k * text
+typedef struct ein__klin {
+    int64_t c;
+    int n;
+    ein__kterm t[EIN__KLIN];
+} ein__klin;
+
+// c + sum k * atom, over several index forms
+typedef struct ein__kform {
+    int64_t c;
+    int n;
+    ein__term t[EIN__KLIN];
+} ein__kform;
+
+typedef enum { EIN__N_ATOM, EIN__N_IX, EIN__N_EX, EIN__N_VECTOR } ein__kkind;
+typedef struct ein__kname {
+    ein__kkind kind;
+    uint32_t id;
+    int lane;
+    ein__kterm t;
+} ein__kname;
+
+typedef struct ein__kslot {
+    const char *name;
+    int64_t n;
+    int level;
+    bool gone;  // extent 1, or part of the slot it was merged with
+} ein__kslot;
+
+// Values of the step that later ones read: text by lane, or none: their definition is put in place.
+typedef struct ein__kinner {
+    ein__val v;
+    const char *text[4];
+    bool put;
+} ein__kinner;
+
+// What is known of an expression; 0 is "not yet".
+typedef struct ein__kmemo {
+    uint64_t key;      // hash of the structure
+    uint32_t mask;     // slots that occur, and bit 31
+    unsigned uses;     // by other expressions
+    unsigned scanned;  // the last scan that saw it
+    int integer;       // 1: computed in integers, 2: not
+} ein__kmemo;
+
+typedef struct ein__kgen {
+    ein_ctx *ctx;
+    bool naive;     // dense layouts
+    bool wide;      // 64-bit index arithmetic
+    bool too_wide;  // 32 bits turned out not to be enough
+    bool overflow;  // nor 64
+    ein__knum num;
+    int narg;
+    ein__val arg[EIN__MAX_ARGS];
+    ein__kslot slot[EIN__MAX_ITERS];
+    int vec, vec_slot;
+    int ninner, nover;
+    ein__kinner inner[8];
+    struct {
+        ein__ex ex;
+        ein__ktext text;
+    } over[4];         // reads replaced by registers or tiles
+    ein__kname *name;  // stb_ds array
+    ein__kmemo *memo;  // by expression
+    unsigned passes;   // scans made so far
+    int nindex, nvalue, scattered;
+    ein__buf code[EIN__KLEVELS];
+    ein__buf *post;  // where statements go once the loops are over
+    unsigned needs;
+    int flops;
+} ein__kgen;
+
+// ------------------------------------------------------------------------------- structure
+
+// Ids of atoms and expressions depend on the rest of the model; what is printed must not. These
+// keys hash the structure alone: operands that differ only in which tensor they read have equal
+// keys.
+static uint64_t ein__kkey_ex(ein__kgen *g, ein__ex ex);
+
+static uint64_t ein__kkey_join(uint64_t h, uint64_t v) {
+    return ein__splitmix(h ^ ein__splitmix(v));
+}
+
+static uint64_t ein__kkey_ix(ein__kgen *g, ein__ix ix);
+
+static uint64_t ein__kkey_atom(ein__kgen *g, uint32_t id) {
+    const ein__atom *a = ein__atom_get(g->ctx, id);
+    uint64_t h = ein__kkey_join(a->kind, (uint64_t)a->n);
+    if (a->kind == EIN__ITER) return ein__kkey_join(h, a->slot);
+    if (a->kind == EIN__GATHER) return ein__kkey_join(h, ein__kkey_ex(g, (ein__ex){a->ex}));
+    return ein__kkey_join(h, ein__kkey_ix(g, (ein__ix){a->ix}));
+}
+
+static uint64_t ein__kkey_ix(ein__kgen *g, ein__ix ix) {
+    const ein__index *x = ein__ix_get(g->ctx, ix);
+    uint64_t h = ein__kkey_join((uint64_t)x->c, (uint64_t)x->q), terms = 0;
+    for (uint32_t i = 0; i < x->n; i++)
+        terms += ein__kkey_join(ein__kkey_atom(g, x->t[i].atom), (uint64_t)x->t[i].k);
+    return ein__kkey_join(h, terms);
+}
+
+static int64_t ein__kstride(const ein__kgen *g, ein__val v, int dim) {
+    const ein__shape *s = &ein__val_get(g->ctx, v)->shape;
+    int64_t stride = 1;
+    if (!g->naive) return g->ctx->plan.layout[v.i].stride[dim];
+    for (int i = s->rank - 1; i > dim; i--) stride *= s->d[i];
+    return stride;
+}
+
+static const ein__kinner *ein__kinner_of(const ein__kgen *g, uint32_t val) {
+    for (int i = 0; i < g->ninner; i++)
+        if (g->inner[i].v.i == val) return &g->inner[i];
+    return NULL;
+}
+
+// Slots that occur in an expression.
+static uint32_t ein__kmask(ein__kgen *g, ein__ex ex) {
+    uint32_t *mask = &g->memo[ex.i].mask;
+    if (*mask) return *mask;
+    const ein__expr *x = ein__ex_get(g->ctx, ex);
+    *mask = 1u << 31;
+    for (uint32_t i = 0; i < x->nix; i++) *mask |= ein__ix_uses(g->ctx, x->ix[i]);
+    for (uint32_t i = 0; i < x->nkid; i++) *mask |= ein__kmask(g, x->kid[i]);
+    return *mask;
+}
+
+static bool ein__kcommutes(const ein__expr *x) {
+    return x->op == EIN__X_BINARY &&
+           (x->fn == EIN__ADD || x->fn == EIN__MUL || x->fn == EIN__MIN || x->fn == EIN__MAX);
+}
+
+static uint64_t ein__kkey_ex(ein__kgen *g, ein__ex ex) {
+    if (g->memo[ex.i].key) return g->memo[ex.i].key;
+    const ein__expr *x = ein__ex_get(g->ctx, ex);
+    uint64_t h = ein__kkey_join((uint64_t)x->op << 32 | x->fn, x->bits), kids = 0;
+    h = ein__kkey_join(h, (uint64_t)x->n * 2 + x->negate);
+    for (uint32_t i = 0; i < x->nix; i++) h = ein__kkey_join(h, ein__kkey_ix(g, x->ix[i]));
+    for (uint32_t i = 0; i < x->nkid; i++) {
+        uint64_t k = ein__kkey_ex(g, x->kid[i]);
+        kids = ein__kcommutes(x) ? kids + ein__splitmix(k) : ein__kkey_join(kids, k);
+    }
+    if (x->op == EIN__X_READ) {
+        const ein__value *v = ein__val_get(g->ctx, (ein__val){x->val});
+        const ein__kinner *in = ein__kinner_of(g, x->val);
+        h = ein__kkey_join(h, in ? (uint64_t)(in - g->inner) + 100 : (uint64_t)v->dtype);
+        for (int d = 0; d < v->shape.rank && !in; d++)
+            h = ein__kkey_join(ein__kkey_join(h, (uint64_t)v->shape.d[d]),
+                               (uint64_t)ein__kstride(g, (ein__val){x->val}, d));
+    }
+    h = ein__kkey_join(h, kids);
+    return g->memo[ex.i].key = h ? h : 1;
+}
+
+// Rank of an operand in a commutative pair: what the step computed first, constants last.
+static int ein__kplace(ein__kgen *g, ein__ex ex) {
+    const ein__expr *x = ein__ex_get(g->ctx, ex);
+    if (x->op == EIN__X_CONST) return 40;
+    if (x->op == EIN__X_READ && ein__kinner_of(g, x->val)) return 0;
+    int used = 0;
+    for (uint32_t m = ein__kmask(g, ex); m; m &= m - 1) used++;
+    return 32 - used;
+}
+
+// The children in the order in which they are printed.
+static void ein__kkids(ein__kgen *g, const ein__expr *x, ein__ex *kid) {
+    memcpy(kid, x->kid, sizeof x->kid);
+    if (!ein__kcommutes(x)) return;
+    int a = ein__kplace(g, kid[0]), b = ein__kplace(g, kid[1]);
+    if (a < b || (a == b && ein__kkey_ex(g, kid[0]) <= ein__kkey_ex(g, kid[1]))) return;
+    kid[0] = x->kid[1];
+    kid[1] = x->kid[0];
+}
+
+// ------------------------------------------------------------------------------- text
+
+static ein__ktext ein__kt(ein__kgen *g, int prec, int level, const char *s) {
+    return (ein__ktext){ein__name(g->ctx, s), prec, level};
+}
+
+static int ein__kmax(int a, int b) { return a > b ? a : b; }
+
+// In parentheses when it binds weaker than `prec`.
+static const char *ein__kparen(ein__kgen *g, ein__ktext t, int prec) {
+    return t.prec > prec ? ein__namef(g->ctx, "(%s)", t.s) : t.s;
+}
+
+static const char *ein__kint(const ein__kgen *g) { return g->wide ? "long long" : "int"; }
+static const char *ein__kunsigned(const ein__kgen *g) {
+    return g->wide ? "unsigned long long" : "unsigned";
+}
+
+static ein__buf *ein__kcode(ein__kgen *g, int level) { return g->post ? g->post : &g->code[level]; }
+
+static const ein__kname *ein__kfind(const ein__kgen *g, ein__kkind kind, uint32_t id, int lane) {
+    for (ptrdiff_t i = 0; i < arrlen(g->name); i++)
+        if (g->name[i].kind == kind && g->name[i].id == id && g->name[i].lane == lane)
+            return &g->name[i];
+    return NULL;
+}
+
+// Declares `const TYPE name = text;` at the text's level and remembers it under (kind, id, lane).
+static ein__kterm ein__kdeclare(ein__kgen *g, ein__kkind kind, uint32_t id, int lane,
+                                const char *type, ein__kterm t) {
+    bool index = kind == EIN__N_ATOM || kind == EIN__N_IX;
+    const char *name =
+        index ? ein__namef(g->ctx, "t%d", g->nindex++) : ein__namef(g->ctx, "v%d", g->nvalue++);
+    ein__putf(ein__kcode(g, t.text.level), "const %s %s = %s;\n", type, name, t.text.s);
+    t.text = (ein__ktext){name, EIN__NAMED, t.text.level};
+    arrput(g->name, ((ein__kname){kind, id, lane, t}));
+    return t;
+}
+
+// Forgets names that were declared inside a loop which is over.
+static void ein__kforget(ein__kgen *g, int level) {
+    ptrdiff_t n = 0;
+    for (ptrdiff_t i = 0; i < arrlen(g->name); i++)
+        if (g->name[i].t.text.level < level) g->name[n++] = g->name[i];
+    if (g->name) arrsetlen(g->name, n);
+}
+
+static int64_t ein__kmul(ein__kgen *g, int64_t a, int64_t b) {
+    int64_t r = 0;
+    if (ein__mul_overflows(a, b, &r)) g->overflow = true;
+    return r;
+}
+
+static int64_t ein__kadd(ein__kgen *g, int64_t a, int64_t b) {
+    int64_t r = 0;
+    if (ein__add_overflows(a, b, &r)) g->overflow = true;
+    return r;
+}
+
+// ------------------------------------------------------------------------------- linear text
+
+static void ein__klin_add(ein__kgen *g, ein__klin *l, ein__kterm t) {
+    if (!t.k) return;
+    for (int i = 0; i < l->n; i++) {
+        if (l->t[i].text.s != t.text.s) continue;
+        l->t[i].k = ein__kadd(g, l->t[i].k, t.k);
+        if (!l->t[i].k) l->t[i] = l->t[--l->n];
+        return;
+    }
+    if (l->n == EIN__KLIN) g->overflow = true;
+    else l->t[l->n++] = t;
+}
+
+static int64_t ein__klin_step(const ein__klin *l) {
+    int64_t step = 0;
+    for (int i = 0; i < l->n; i++) {
+        if (l->t[i].step == EIN__IRREGULAR) return EIN__IRREGULAR;
+        step += l->t[i].k * l->t[i].step;
+        if (step > 64 || step < -64) return EIN__IRREGULAR;
+    }
+    return step;
+}
+
+static int64_t ein__klin_div(const ein__klin *l) {
+    int64_t d = ein__gcd(l->c, 0);
+    for (int i = 0; i < l->n; i++) d = ein__gcd(d, ein__gcd(l->t[i].k, 0) * l->t[i].div);
+    return d;
+}
+
+static int64_t ein__klin_max(ein__kgen *g, const ein__klin *l) {
+    int64_t m = ein__gcd(l->c, 0);
+    for (int i = 0; i < l->n; i++)
+        m = ein__kadd(g, m, ein__kmul(g, ein__gcd(l->t[i].k, 0), l->t[i].max));
+    return m;
+}
+
+static int ein__klin_level(const ein__klin *l) {
+    int level = 0;
+    for (int i = 0; i < l->n; i++) level = ein__kmax(level, l->t[i].text.level);
+    return level;
+}
+
+// `a * 56 + b - 1` for one lane, the largest factor first, then by name.
+static ein__ktext ein__klin_text(ein__kgen *g, const ein__klin *l, int lane) {
+    int64_t c = l->c;
+    ein__kterm t[EIN__KLIN];
+    for (int i = 0; i < l->n; i++) {
+        int j = i;
+        int64_t k = ein__gcd(l->t[i].k, 0);
+        for (; j > 0; j--) {
+            int64_t other = ein__gcd(t[j - 1].k, 0);
+            if (other > k || (other == k && strcmp(t[j - 1].text.s, l->t[i].text.s) < 0)) break;
+            t[j] = t[j - 1];
+        }
+        t[j] = l->t[i];
+        if (t[j].step != EIN__IRREGULAR) c += lane * t[j].k * t[j].step;
+    }
+    if (!g->wide && ein__klin_max(g, l) > INT32_MAX - 64) g->too_wide = true;
+    ein__buf b = {0};
+    int prec = EIN__PRIMARY, shown = 0;
+    bool lead = l->n && t[0].k < 0 && c > 0;  // `55 - w` rather than `-w + 55`
+    if (lead || !l->n) {
+        ein__putf(&b, "%lld", (long long)c);
+        if (c < 0) prec = EIN__PREFIX;
+        shown++;
+    }
+    for (int i = 0; i < l->n; i++, shown++) {
+        int64_t k = t[i].k;
+        if (shown) prec = EIN__TERM;
+        else prec = k == 1 ? t[i].text.prec : k == -1 ? EIN__PREFIX : EIN__PRODUCT;
+        ein__put(&b, shown ? (k < 0 ? " - " : " + ") : k < 0 ? "-" : "");
+        k = k < 0 ? -k : k;
+        ein__put(&b, ein__kparen(g, t[i].text, EIN__PREFIX));
+        if (k != 1) ein__putf(&b, " * %lld", (long long)k);
+    }
+    if (l->n && !lead && c) {
+        ein__putf(&b, " %c %lld", c < 0 ? '-' : '+', (long long)(c < 0 ? -c : c));
+        prec = EIN__TERM;
+    }
+    ein__ktext text = ein__kt(g, prec, ein__klin_level(l), b.s);
+    ein__buf_free(&b);
+    return text;
+}
+
+// ------------------------------------------------------------------------------- forms and atoms
+
+static void ein__kform_put(ein__kgen *g, ein__kform *f, int64_t k, uint32_t atom) {
+    for (int i = 0; i < f->n; i++) {
+        if (f->t[i].atom != atom) continue;
+        f->t[i].k = ein__kadd(g, f->t[i].k, k);
+        if (!f->t[i].k) {
+            for (; i + 1 < f->n; i++) f->t[i] = f->t[i + 1];
+            f->n--;
+        }
+        return;
+    }
+    if (f->n == EIN__KLIN) g->overflow = true;
+    else f->t[f->n++] = (ein__term){k, atom, 0};
+}
+
+// f += k * numerator of ix
+static void ein__kform_add(ein__kgen *g, ein__kform *f, int64_t k, ein__ix ix) {
+    const ein__index *x = ein__ix_get(g->ctx, ix);
+    f->c = ein__kadd(g, f->c, ein__kmul(g, k, x->c));
+    for (uint32_t i = 0; i < x->n; i++)
+        ein__kform_put(g, f, ein__kmul(g, k, x->t[i].k), x->t[i].atom);
+}
+
+// d * floor(E / d) + E mod d = E: what a view by reshaping leaves in an address.
+static void ein__kform_recombine(ein__kgen *g, ein__kform *f) {
+    for (int i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(g->ctx, f->t[i].atom);
+        if (a->kind != EIN__FLOOR) continue;
+        for (int j = 0; j < f->n; j++) {
+            const ein__atom *b = ein__atom_get(g->ctx, f->t[j].atom);
+            if (b->kind != EIN__MOD || b->ix != a->ix || b->n != a->n) continue;
+            int64_t k = f->t[j].k;
+            if (f->t[i].k != ein__kmul(g, k, a->n)) continue;
+            uint32_t floor_atom = f->t[i].atom, mod_atom = f->t[j].atom;
+            ein__kform_put(g, f, -ein__kmul(g, k, a->n), floor_atom);
+            ein__kform_put(g, f, -k, mod_atom);
+            ein__kform_add(g, f, k, (ein__ix){a->ix});
+            i = -1;
+            break;
+        }
+    }
+}
+
+static void ein__katom(ein__kgen *g, ein__klin *l, int64_t k, uint32_t id, int lane);
+
+// Names are numbered as they appear, so the atoms are taken in an order of their structure.
+static void ein__kform_lower(ein__kgen *g, ein__klin *l, ein__kform *f, int lane) {
+    for (int i = 1; i < f->n; i++)
+        for (int j = i; j > 0; j--) {
+            if (ein__kkey_atom(g, f->t[j - 1].atom) <= ein__kkey_atom(g, f->t[j].atom)) break;
+            ein__term t = f->t[j];
+            f->t[j] = f->t[j - 1];
+            f->t[j - 1] = t;
+        }
+    l->c = ein__kadd(g, l->c, f->c);
+    for (int i = 0; i < f->n; i++) ein__katom(g, l, f->t[i].k, f->t[i].atom, lane);
+}
+
+// Numerator of one index form.
+static ein__klin ein__klin_of(ein__kgen *g, ein__ix ix, int lane) {
+    ein__kform f = {0};
+    ein__klin l;
+    l.c = l.n = 0;
+    ein__kform_add(g, &f, 1, ix);
+    ein__kform_lower(g, &l, &f, lane);
+    return l;
+}
+
+// floor(E / d) and E mod d: E is shifted by a multiple of d to be non-negative, so C's operators
+// will do. Only a gathered operand has no bounds; it takes the general form.
+static void ein__katom_divide(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, int lane) {
+    const ein__atom *a = ein__atom_get(g->ctx, id);
+    ein__ix ix = {a->ix};
+    const ein__index *x = ein__ix_get(g->ctx, ix);
+    int64_t d = a->n, shift = 0, grow;
+    bool mod = a->kind == EIN__MOD, bounded = !ein__ix_has_gather(g->ctx, ix);
+    ein__klin l = ein__klin_of(g, ix, lane);
+    if (bounded && x->lo < 0) shift = (-x->lo + d - 1) / d;
+    l.c = ein__kadd(g, l.c, ein__kmul(g, shift, d));
+    if (!mod) out->c = ein__kadd(g, out->c, -ein__kmul(g, k, shift));
+
+    int64_t step = ein__klin_step(&l), div = ein__gcd(ein__klin_div(&l), d);
+    grow = step == EIN__IRREGULAR ? d : (g->vec - 1) * (step < 0 ? d : step);
+    ein__kterm t = {k, {0}, 0, 1, 0};
+    bool shared = step == 0 || grow < div;  // the lanes stay in one period
+    if (!shared) t.step = EIN__IRREGULAR;
+    else if (mod) t.step = step, t.div = div;
+    t.max = mod ? d - 1 : (ein__klin_max(g, &l) / d);
+    const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, shared ? 0 : lane);
+    if (!known) {
+        ein__ktext e = ein__klin_text(g, &l, shared ? 0 : lane);
+        const char *s = ein__kparen(g, e, EIN__PREFIX);
+        char c = mod ? '%' : '/';
+        long long n = (long long)d;
+        if (bounded) s = ein__namef(g->ctx, "%s %c %lld", s, c, n);
+        else if (mod) s = ein__namef(g->ctx, "(%s %% %lld + %lld) %% %lld", s, n, n, n);
+        else s = ein__namef(g->ctx, "%s >= 0 ? %s / %lld : -1 - (-1 - %s) / %lld", s, s, n, s, n);
+        t.text = (ein__ktext){s, EIN__PRODUCT, e.level};
+        t = ein__kdeclare(g, EIN__N_ATOM, id, shared ? 0 : lane, ein__kint(g), t);
+    } else {
+        t = known->t;
+    }
+    t.k = k;
+    ein__klin_add(g, out, t);
+}
+
+// Where a read looks: address, guard (NULL: always inside), and whether four lanes are one vector.
+typedef struct ein__kaccess {
+    const char *param, *guard;
+    ein__ktext at;
+    int level;
+    int64_t step;
+    bool vector;
+    ein__dtype dtype;
+} ein__kaccess;
+
+static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane);
+
+static const char *ein__kctype(ein__dtype t) {
+    static const char *const name[EIN__NDTYPE] = {
+        "float", "__half", "__nv_bfloat16", "signed char", "int", "long long", "unsigned char"};
+    return name[t];
+}
+
+// A position held in an integer tensor. Whatever it holds, the read made with it is guarded.
+static void ein__katom_gather(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, int lane) {
+    const ein__atom *a = ein__atom_get(g->ctx, id);
+    ein__ex read = {a->ex};
+    const ein__expr *x = ein__ex_get(g->ctx, read);
+    ein__kaccess at = ein__kaccess_of(g, read, lane);
+    int use = at.step ? lane : 0;
+    const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, use);
+    ein__kterm t = {k, {0}, at.step ? EIN__IRREGULAR : 0, 1, a->n ? a->n : INT32_MAX / 2};
+    if (!known) {
+        double pad;
+        memcpy(&pad, &x->bits, sizeof pad);
+        const char *s = ein__namef(g->ctx, "%s[%s]", at.param, at.at.s);
+        if (at.dtype != EIN__I32 || g->wide) s = ein__namef(g->ctx, "(%s)%s", ein__kint(g), s);
+        if (at.guard) s = ein__namef(g->ctx, "%s ? %s : %lld", at.guard, s, (long long)pad);
+        t.text = (ein__ktext){s, EIN__COND, at.level};
+        t = ein__kdeclare(g, EIN__N_ATOM, id, use, ein__kint(g), t);
+    } else {
+        t = known->t;
+    }
+    t.k = k;
+    ein__klin_add(g, out, t);
+}
+
+static void ein__katom(ein__kgen *g, ein__klin *l, int64_t k, uint32_t id, int lane) {
+    const ein__atom *a = ein__atom_get(g->ctx, id);
+    switch ((ein__atom_kind)a->kind) {
+    case EIN__ITER: {
+        const ein__kslot *s = &g->slot[a->slot];
+        bool v = (int)a->slot == g->vec_slot;
+        if (s->gone) return;
+        ein__klin_add(
+            g, l, (ein__kterm){k, {s->name, EIN__NAMED, s->level}, v, v ? g->vec : 1, s->n - 1});
+        return;
+    }
+    case EIN__FLOOR:
+    case EIN__MOD: ein__katom_divide(g, l, k, id, lane); return;
+    case EIN__GATHER: ein__katom_gather(g, l, k, id, lane); return;
+    }
+}
+
+// ------------------------------------------------------------------------------- guards
+
+typedef struct ein__kaxis {
+    const char *guard;  // NULL: always inside
+    bool uniform;       // the same for all lanes
+    bool named;         // `term` stands for the axis's position
+    ein__kterm term;
+    int level;
+} ein__kaxis;
+
+// `lo <= x < hi` of a linear text, as the shortest test that suffices.
+static const char *ein__kwithin(ein__kgen *g, ein__klin l, int lane, int64_t n, bool low,
+                                bool high) {
+    if (low && high) {
+        ein__ktext t = ein__klin_text(g, &l, lane);
+        return ein__namef(g->ctx, "(%s)%s < %lld%s", ein__kunsigned(g),
+                          ein__kparen(g, t, EIN__PRIMARY), (long long)n, g->wide ? "ull" : "u");
+    }
+    int64_t c = l.c;
+    l.c = 0;
+    for (int i = 0; i < l.n; i++)
+        if (l.t[i].step != EIN__IRREGULAR) c += lane * l.t[i].k * l.t[i].step;
+    ein__ktext t = ein__klin_text(g, &l, 0);
+    return ein__namef(g->ctx, "%s %s %lld", ein__kparen(g, t, EIN__TERM), low ? ">=" : "<",
+                      low ? -(long long)c : (long long)(n - c));
+}
+
+// An exact quotient: inside where the numerator is a multiple of q within [0, n * q).
+static void ein__kaxis_quotient(ein__kgen *g, ein__kaxis *a, ein__ix ix, int64_t n, int lane) {
+    const ein__index *x = ein__ix_get(g->ctx, ix);
+    ein__klin l = ein__klin_of(g, ix, lane);
+    bool shared = ein__klin_step(&l) == 0;
+    a->uniform = shared;
+    a->level = ein__klin_level(&l);
+    a->named = true;
+    if (shared) lane = 0;
+    const ein__kname *known = ein__kfind(g, EIN__N_IX, ix.i, lane);
+    ein__kterm t = {1, ein__klin_text(g, &l, lane), shared ? 0 : EIN__IRREGULAR, 1,
+                    ein__klin_max(g, &l)};
+    t = known ? known->t : ein__kdeclare(g, EIN__N_IX, ix.i, lane, ein__kint(g), t);
+    ein__buf b = {0};
+    int64_t end = ein__kmul(g, n, x->q);
+    bool low = x->lo < 0, high = x->hi >= n;
+    if (low && high)
+        ein__putf(&b, "(%s)%s < %lld%s && ", ein__kunsigned(g), t.text.s, (long long)end,
+                  g->wide ? "ull" : "u");
+    else if (low) ein__putf(&b, "%s >= 0 && ", t.text.s);
+    else if (high) ein__putf(&b, "%s < %lld && ", t.text.s, (long long)end);
+    ein__putf(&b, "%s %% %lld == 0", t.text.s, (long long)x->q);
+    a->guard = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    a->term = t;
+    a->term.max = n - 1;
+    a->term.text.s = ein__namef(g->ctx, "%s / %lld", t.text.s, (long long)x->q);
+    a->term.text.prec = EIN__PRODUCT;
+}
+
+// Position along one axis of extent n.
+static ein__kaxis ein__kaxis_of(ein__kgen *g, ein__ix ix, int64_t n, int lane) {
+    const ein__index *x = ein__ix_get(g->ctx, ix);
+    ein__kaxis a = {NULL, true, false, {0}, 0};
+    bool gather = ein__ix_has_gather(g->ctx, ix);
+    bool low = x->lo < 0 || gather, high = x->hi >= n || gather;
+    if (x->q > 1) {
+        ein__kaxis_quotient(g, &a, ix, n, lane);
+        return a;
+    }
+    if (!low && !high) return a;
+    ein__klin l = ein__klin_of(g, ix, lane);
+    int64_t step = ein__klin_step(&l), div = ein__klin_div(&l);
+    a.uniform = step == 0 || (step == 1 && div % g->vec == 0 && n % g->vec == 0);
+    a.level = ein__klin_level(&l);
+    int at = a.uniform ? 0 : lane;
+    bool plain = l.n == 1 && l.t[0].k == 1 && !l.c;
+    if (plain) {
+        a.term = l.t[0];
+    } else if (low && high) {
+        bool own = step == EIN__IRREGULAR;
+        const ein__kname *known = ein__kfind(g, EIN__N_IX, ix.i, own ? lane : 0);
+        ein__kterm t = {1, ein__klin_text(g, &l, own ? lane : 0), step, div, ein__klin_max(g, &l)};
+        t = known ? known->t : ein__kdeclare(g, EIN__N_IX, ix.i, own ? lane : 0, ein__kint(g), t);
+        a.term = t;
+        l.c = 0;
+        l.n = 1;
+        l.t[0] = t;
+    }
+    a.named = plain || (low && high);
+    a.term.max = n - 1;
+    a.guard = ein__kwithin(g, l, at, n, low, high);
+    return a;
+}
+
+// Name of a value's parameter, in order of first use.
+static const char *ein__kparam(ein__kgen *g, ein__val v) {
+    int i = 0;
+    while (i < g->narg && g->arg[i].i != v.i) i++;
+    if (i == g->narg) {
+        EIN_ASSERT(g->narg < EIN__MAX_ARGS - 1);
+        g->arg[g->narg++] = v;
+    }
+    return ein__namef(g->ctx, "p%d", i);
+}
+
+static ein__dtype ein__kdtype(const ein__kgen *g, ein__val v) {
+    const ein__value *x = ein__val_get(g->ctx, v);
+    // The companion program computes in double and keeps what it computed as float.
+    if (g->naive && x->kind == EIN__V_SCOPE && (x->dtype == EIN__F16 || x->dtype == EIN__BF16))
+        return EIN__F32;
+    return x->dtype;
+}
+
+static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
+    const ein__expr *x = ein__ex_get(g->ctx, read);
+    ein__val v = {x->val};
+    const ein__shape *s = &ein__val_get(g->ctx, v)->shape;
+    ein__kaccess r = {ein__kparam(g, v), NULL, {0}, 0, 0, false, ein__kdtype(g, v)};
+    ein__kform f = {0};
+    ein__klin l;
+    ein__buf guard = {0};
+    bool uniform = true;
+    l.c = l.n = 0;
+    for (int d = 0; d < s->rank; d++) {
+        ein__kaxis a = ein__kaxis_of(g, x->ix[d], s->d[d], lane);
+        int64_t stride = ein__kstride(g, v, d);
+        if (a.guard) ein__putf(&guard, "%s%s", guard.n ? " && " : "", a.guard);
+        uniform = uniform && a.uniform;
+        r.level = ein__kmax(r.level, a.level);
+        if (a.named) {
+            a.term.k = stride;
+            ein__klin_add(g, &l, a.term);
+        } else {
+            ein__kform_add(g, &f, stride, x->ix[d]);
+        }
+    }
+    ein__kform_recombine(g, &f);
+    ein__kform_lower(g, &l, &f, lane);
+    r.at = ein__klin_text(g, &l, lane);
+    r.level = ein__kmax(r.level, r.at.level);
+    r.step = uniform ? ein__klin_step(&l) : EIN__IRREGULAR;
+    int64_t offset = g->naive ? 0 : g->ctx->plan.layout[v.i].offset;
+    r.vector = r.step == 1 && r.dtype == EIN__F32 && ein__klin_div(&l) % g->vec == 0 &&
+               offset % g->vec == 0;
+    if (guard.n) r.guard = ein__name(g->ctx, guard.s);
+    ein__buf_free(&guard);
+    return r;
+}

@@ -1,0 +1,118 @@
+// A step of a plan as one __global__ function with its launch, and the naive form of any value.
+
+typedef bool ein__kfamily(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                          ein__launch *l);
+
+static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
+    bool reduce = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope)->reduce != EIN__R_NONE;
+    switch (step->kind) {
+    case EIN__K_TRANSPOSE: return ein__ktranspose;
+    case EIN__K_ROW: return ein__krow_kernel;
+    case EIN__K_BAND: return ein__kband;
+    case EIN__K_REDUCE:
+    case EIN__K_MAP: break;
+    case EIN__K_CONV:
+    case EIN__K_CONV_DATA:
+    case EIN__K_GEMM: EIN_ASSERT(0 && "a library call");
+    }
+    return reduce ? ein__kreduce : ein__kmap;
+}
+
+// Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
+// equal text whatever the tensors are called: equal names mean the same kernel. The widest form is
+// tried first.
+EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
+                              ein__launch *launch) {
+    ein__kfamily *family = ein__kfamily_of(ctx, step);
+    for (int wide = 0; wide < 2; wide++) {
+        for (int vec = 4; vec > 0; vec -= 3) {
+            ein__kgen g = ein__kgen_make(ctx, step->val[0], wide, vec);
+            size_t start = out->n;
+            *launch = (ein__launch){0};
+            bool done = family(&g, step, hint, out, launch);
+            bool too_wide = g.too_wide, overflow = g.overflow;
+            ein__kgen_free(&g);
+            if (overflow) {
+                ein__error(ctx, EIN_RESOURCES, (ein__pos){0}, "%s: addresses exceed 64 bits",
+                           step->name);
+                return;
+            }
+            if (done) return;
+            if (out->s) out->s[out->n = start] = 0;
+            if (too_wide) break;
+        }
+    }
+    EIN_ASSERT(0 && "no form of a kernel applies");
+}
+
+// One thread an output element, plain loops, double accumulators; operands and result dense. Inputs
+// and weights have their own types; what was computed is float unless it is integer.
+EIN__FN void ein__emit_naive(ein_ctx *ctx, ein__val v, const char *hint, ein__buf *out,
+                             ein__launch *launch) {
+    const ein__scope *s = ein__sc_get(ctx, ein__val_get(ctx, v)->scope);
+    ein__kgen g = ein__kgen_make(ctx, v, true, 1);
+    ein__kscan scan = ein__kscan_make(&g);
+    ein__buf index = {0}, body = {0}, store = {0}, core = {0};
+    int order[EIN__MAX_ITERS], sums[EIN__MAX_ITERS], n = 0, ns = 0;
+    g.naive = true;
+    g.num = EIN__NUM_DOUBLE;
+    if (ein__kdtype(&g, v) > EIN__BF16 && ein__kinteger(&g, s->body)) g.num = EIN__NUM_INT;
+    ein__kscan_expr(&g, &scan, s->body);
+    ein__kscan_out(&g, &scan, v);
+    scan.pinned = ~0u;
+    for (uint32_t i = 0; i < s->nt; i++) order[n++] = (int)i;
+    for (uint32_t i = 0; i < s->ns; i++) sums[ns++] = (int)(s->nt + i);
+    n = ein__kmerge(&g, &scan, order, n);
+    ns = ein__kmerge(&g, &scan, sums, ns);
+    for (int i = 0; i < ns; i++) g.slot[sums[i]].level = i + 1;
+    ein__kcount(&g, s->body);
+    ein__ktext value = ein__kvalue(&g, s->body, 0);
+    *launch = (ein__launch){0};
+    ein__put(&body, g.code[0].s);
+    if (s->reduce != EIN__R_NONE) {
+        ein__red r = (ein__red)s->reduce;
+        if (g.num == EIN__NUM_INT) value = ein__kname_value(&g, s->body, 0, value);
+        ein__buf_free(&g.code[0]);
+        ein__put(&g.code[0], "");
+        ein__putf(&body, "%s acc = %s;\n", ein__knum_type(&g), ein__kidentity(&g, r));
+        ein__put(&core, ein__kcombine(&g, r, "acc", value.s));
+        ein__kloops(&g, &body, sums, ns, core.s);
+        value = (ein__ktext){"acc", EIN__PRIMARY, 0};
+    }
+    ein__kstore(&g, &store, v, &scan, &value);
+    ein__put(&body, store.s);
+    int64_t threads = ein__kcount_slots(&g, order, n);
+    if (!g.overflow && ein__kgrid(ctx, launch, (threads + 255) / 256, 256)) {
+        ein__kdecompose(&g, &index, order, n, scan.used, "id");
+        ein__put(&index, "");
+        ein__key keys[] = {
+            {0}, {0}, {"threads", ein__knumber(&g, threads)}, {"index", index.s}, {"body", body.s}};
+        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, 5, out, launch);
+    }
+    ein__buf_free(&index);
+    ein__buf_free(&body);
+    ein__buf_free(&store);
+    ein__buf_free(&core);
+    ein__kscan_free(&scan);
+    ein__kgen_free(&g);
+}
+
+// Headers that the kernels' texts rely on; `needs` is the union over the launches.
+EIN__FN void ein__emit_includes(ein__buf *out, unsigned needs) {
+    if (needs & EIN__NEED_HALF) ein__put(out, "#include <cuda_fp16.h>\n");
+    if (needs & EIN__NEED_BF16) ein__put(out, "#include <cuda_bf16.h>\n");
+}
+
+// Device functions that they call; to stand before the first kernel.
+EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
+    ein__kgen g = {.ctx = ctx};
+    for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
+        if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
+        bool block = needs & (unsigned)EIN__NEED_BLOCK << r;
+        ein__key keys[] = {{"op", ein__kred_name((ein__red)r)},
+                           {"join", ein__kcombine(&g, (ein__red)r, "v", "other")},
+                           {"block", block ? "1" : ""}};
+        ein__tmpl_put(out, ein__tmpl_warp, keys, 3);
+        ein__put(out, "\n");
+    }
+}

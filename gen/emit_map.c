@@ -1,0 +1,480 @@
+// What all kernels share (which iterators exist, their order, parameters, the kernel's name), and
+// the kernels that are maps: one output element, or four neighbours, a thread; transposes through
+// tiles.
+
+// How to launch a kernel, and what it moves and computes. The parameters are pointers to the first
+// elements of `arg`, in that order; the last one is the output.
+typedef struct ein__launch {
+    unsigned grid[3], block[3];
+    int smem;  // dynamic shared memory, bytes
+    int narg;
+    ein__val arg[EIN__MAX_ARGS];
+    int flops_per_out;
+    int64_t bytes_read, bytes_written;
+    const char *name;  // "k_" hint "_" and 8 hex digits that identify the text
+    unsigned needs;    // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
+} ein__launch;
+
+// ------------------------------------------------------------------------------- scanning
+
+typedef struct ein__krow {
+    int64_t k[EIN__MAX_ITERS];
+} ein__krow;
+
+// How the slots occur: linear in the addresses (one row a read, the last row is the output's), or
+// in places where an iterator must keep its identity. `near` has the guarded axes' coefficients as
+// well: it says what is adjacent in memory, not what may be merged.
+typedef struct ein__kscan {
+    uint32_t pinned, used;
+    ein__krow *row, *near;  // stb_ds arrays
+    ein__ex *read;          // by row; none for the output
+    unsigned pass;
+} ein__kscan;
+
+static ein__kscan ein__kscan_make(ein__kgen *g) { return (ein__kscan){.pass = ++g->passes}; }
+
+static void ein__kscan_free(ein__kscan *s) {
+    arrfree(s->row);
+    arrfree(s->near);
+    arrfree(s->read);
+}
+
+static bool ein__kaxis_free(const ein__kgen *g, ein__ix ix, int64_t n) {
+    const ein__index *x = ein__ix_get(g->ctx, ix);
+    return x->q == 1 && x->lo >= 0 && x->hi < n && !ein__ix_has_gather(g->ctx, ix);
+}
+
+static void ein__kscan_row(ein__kgen *g, ein__kscan *s, ein__ex ex) {
+    const ein__expr *x = ein__ex_get(g->ctx, ex);
+    const ein__shape *shape = &ein__val_get(g->ctx, (ein__val){x->val})->shape;
+    ein__kform f = {0};
+    ein__krow row = {{0}}, near;
+    for (int d = 0; d < shape->rank; d++) {
+        int64_t stride = ein__kstride(g, (ein__val){x->val}, d);
+        if (ein__kaxis_free(g, x->ix[d], shape->d[d])) {
+            ein__kform_add(g, &f, stride, x->ix[d]);
+            continue;
+        }
+        const ein__index *i = ein__ix_get(g->ctx, x->ix[d]);
+        s->pinned |= ein__ix_uses(g->ctx, x->ix[d]);
+        for (uint32_t t = 0; t < i->n; t++) {
+            const ein__atom *a = ein__atom_get(g->ctx, i->t[t].atom);
+            if (a->kind == EIN__ITER && i->q == 1)
+                row.k[a->slot] += ein__kmul(g, stride, i->t[t].k);
+        }
+    }
+    near = row;
+    memset(&row, 0, sizeof row);
+    ein__kform_recombine(g, &f);
+    for (int i = 0; i < f.n; i++) {
+        const ein__atom *a = ein__atom_get(g->ctx, f.t[i].atom);
+        if (a->kind == EIN__ITER) row.k[a->slot] += f.t[i].k, near.k[a->slot] += f.t[i].k;
+        else if (a->kind == EIN__GATHER) s->pinned |= ein__kmask(g, (ein__ex){a->ex});
+        else s->pinned |= ein__ix_uses(g->ctx, (ein__ix){a->ix});
+    }
+    arrput(s->row, row);
+    arrput(s->near, near);
+    arrput(s->read, ex);
+}
+
+static void ein__kscan_expr(ein__kgen *g, ein__kscan *s, ein__ex ex) {
+    const ein__expr *x = ein__ex_get(g->ctx, ex);
+    if (g->memo[ex.i].scanned == s->pass) return;
+    g->memo[ex.i].scanned = s->pass;
+    if (x->op == EIN__X_READ) {
+        const ein__kinner *in = ein__kinner_of(g, x->val);
+        if (in && in->put) ein__kscan_expr(g, s, ein__kbody(g, in->v));
+        if (!in) ein__kscan_row(g, s, ex);
+        return;
+    }
+    if (x->op == EIN__X_IDX || x->op == EIN__X_WHEN) s->pinned |= ein__ix_uses(g->ctx, x->ix[0]);
+    ein__ex kid[4];
+    ein__kkids(g, x, kid);
+    for (uint32_t i = 0; i < x->nkid; i++) ein__kscan_expr(g, s, kid[i]);
+}
+
+static void ein__kscan_out(ein__kgen *g, ein__kscan *s, ein__val out) {
+    ein__krow row = {{0}};
+    int rank = ein__val_get(g->ctx, out)->shape.rank;
+    for (int d = 0; d < rank; d++) row.k[d] = ein__kstride(g, out, d);
+    arrput(s->row, row);
+    arrput(s->near, row);
+    arrput(s->read, (ein__ex){0});
+    s->used = s->pinned;
+    for (ptrdiff_t r = 0; r < arrlen(s->row); r++)
+        for (int i = 0; i < EIN__MAX_ITERS; i++)
+            if (s->row[r].k[i]) s->used |= 1u << i;
+}
+
+// Merges neighbours of an order that every address steps through as one: fewer divisions, longer
+// vectors, plainer text. The inner slot stands for both.
+static int ein__kmerge(ein__kgen *g, const ein__kscan *s, int *order, int n) {
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (g->slot[order[i]].n == 1) g->slot[order[i]].gone = true;
+        else order[kept++] = order[i];
+    }
+    n = kept;
+    for (int i = n - 2; i >= 0; i--) {
+        int a = order[i], b = order[i + 1];
+        bool same = !(s->pinned & (1u << a | 1u << b));
+        for (ptrdiff_t r = 0; same && r < arrlen(s->row); r++)
+            same = s->row[r].k[a] == ein__kmul(g, s->row[r].k[b], g->slot[b].n);
+        if (!same) continue;
+        g->slot[b].n *= g->slot[a].n;
+        g->slot[a].gone = true;
+        for (int j = i; j + 1 < n; j++) order[j] = order[j + 1];
+        n--;
+    }
+    return n;
+}
+
+// The output's slots, the one with the largest stride first.
+static int ein__korder(const ein__kgen *g, ein__val out, int *order) {
+    int n = ein__val_get(g->ctx, out)->shape.rank;
+    for (int i = 0; i < n; i++) {
+        int j = i;
+        int64_t k = ein__kstride(g, out, i);
+        for (; j > 0 && ein__kstride(g, out, order[j - 1]) < k; j--) order[j] = order[j - 1];
+        order[j] = i;
+    }
+    return n;
+}
+
+// ------------------------------------------------------------------------------- set-up, parts
+
+static void ein__kgen_free(ein__kgen *g) {
+    arrfree(g->name);
+    EIN_FREE(g->memo);
+    for (int i = 0; i < EIN__KLEVELS; i++) ein__buf_free(&g->code[i]);
+}
+
+// Starts a kernel whose slots are those of `v`'s scope: traversal i0.., reduction r0...
+static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
+    ein__kgen g = {.ctx = ctx, .wide = wide, .vec = vec, .vec_slot = -1};
+    const ein__scope *s = ein__sc_get(ctx, ein__val_get(ctx, v)->scope);
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        bool t = i < s->nt;
+        g.slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - s->nt));
+        g.slot[i].n = s->n[i];
+    }
+    size_t n = (size_t)arrlen(ctx->exprs.rec);
+    g.memo = EIN_REALLOC(NULL, n * sizeof *g.memo);
+    if (!g.memo) EIN_OUT_OF_MEMORY();
+    memset(g.memo, 0, n * sizeof *g.memo);
+    for (int i = 0; i < EIN__KLEVELS; i++) ein__put(&g.code[i], "");
+    return g;
+}
+
+static int64_t ein__kcount_slots(const ein__kgen *g, const int *order, int n) {
+    int64_t count = 1;
+    for (int i = 0; i < n; i++) count *= g->slot[order[i]].n;
+    return count;
+}
+
+// Declares the slots of an order from one number `from` that runs over all of them (an expression
+// of unsigned type); slots nobody reads are left out.
+static void ein__kdecompose(ein__kgen *g, ein__buf *b, const int *order, int n, uint32_t used,
+                            const char *from) {
+    int64_t below = 1;
+    const char *type = ein__kint(g), *u = g->wide ? "ull" : "u";
+    for (int i = n - 1; i >= 0; i--) {
+        int s = order[i];
+        int64_t size = g->slot[s].n / (s == g->vec_slot ? g->vec : 1);
+        ein__buf e = {0};
+        ein__put(&e, from);
+        if (below > 1) ein__putf(&e, " / %lld%s", (long long)below, u);
+        if (i > 0) ein__putf(&e, " %% %lld%s", (long long)size, u);
+        const char *open = below > 1 || i > 0 ? "(" : "", *close = *open ? ")" : "";
+        if (used & 1u << s) {
+            ein__putf(b, "const %s %s = (%s)%s%s%s", type, g->slot[s].name, type, open, e.s, close);
+            if (s == g->vec_slot && g->vec > 1) ein__putf(b, " * %d", g->vec);
+            ein__put(b, ";\n");
+        }
+        ein__buf_free(&e);
+        below *= size;
+    }
+}
+
+// `y[at] = value;` or a vector of lanes; converts to the stored type.
+static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__kscan *scan,
+                        const ein__ktext *value) {
+    ein__klin l;
+    const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
+    l.c = l.n = 0;
+    for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
+        const ein__kslot *s = &g->slot[d];
+        ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
+        if (!s->gone) ein__klin_add(g, &l, t);
+    }
+    ein__ktext at = ein__klin_text(g, &l, 0);
+    if (g->vec > 1) {
+        ein__putf(b, "*reinterpret_cast<float4 *>(y%s%s) = make_float4(%s, %s, %s, %s);\n",
+                  strcmp(at.s, "0") ? " + " : "", strcmp(at.s, "0") ? at.s : "", value[0].s,
+                  value[1].s, value[2].s, value[3].s);
+        return;
+    }
+    const char *s = value[0].s, *p = ein__kparen(g, value[0], EIN__PREFIX);
+    ein__dtype t = ein__kdtype(g, out);
+    if (g->num == EIN__NUM_DOUBLE && t <= EIN__BF16) s = ein__namef(g->ctx, "(float)%s", p);
+    switch (t) {
+    case EIN__F16:
+        g->needs |= EIN__NEED_HALF;
+        s = ein__namef(g->ctx, "__float2half_rn(%s)", s);
+        break;
+    case EIN__BF16:
+        g->needs |= EIN__NEED_BF16;
+        s = ein__namef(g->ctx, "__float2bfloat16_rn(%s)", s);
+        break;
+    case EIN__BOOL:
+        s = ein__namef(g->ctx, "%s != %s", ein__kparen(g, value[0], EIN__TERM),
+                       ein__kliteral(g, 0).s);
+        break;
+    case EIN__I8:
+    case EIN__I32: s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p); break;
+    case EIN__I64:
+        if (g->num != EIN__NUM_INT) s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p);
+        break;
+    case EIN__F32:
+        if (g->num == EIN__NUM_INT) s = ein__namef(g->ctx, "(float)%s", p);
+        break;
+    case EIN__NDTYPE: break;
+    }
+    ein__putf(b, "y[%s] = %s;\n", at.s, s);
+}
+
+static const char *ein__kparams(ein__kgen *g, ein__val out) {
+    ein__buf b = {0};
+    for (int i = 0; i < g->narg; i++) {
+        ein__dtype t = ein__kdtype(g, g->arg[i]);
+        g->needs |= t == EIN__F16 ? EIN__NEED_HALF : t == EIN__BF16 ? EIN__NEED_BF16 : 0u;
+        ein__putf(&b, "const %s *__restrict__ p%d, ", ein__kctype(t), i);
+    }
+    ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
+    const char *s = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
+}
+
+// Elements of each parameter, but no more than the kernel's reads can touch.
+static void ein__kbytes(ein__kgen *g, const ein__kscan *s, int64_t reads, ein__launch *l) {
+    for (int i = 0; i < g->narg; i++) {
+        const ein__value *v = ein__val_get(g->ctx, g->arg[i]);
+        int64_t size = ein__elements(&v->shape), touch = 0;
+        for (ptrdiff_t r = 0; r + 1 < arrlen(s->row); r++)
+            if (ein__ex_get(g->ctx, s->read[r])->val == g->arg[i].i) touch += reads;
+        if (touch && touch < size) size = touch;
+        l->bytes_read += size * ein__dtype_size(ein__kdtype(g, g->arg[i]));
+    }
+}
+
+// Expands the template twice: the name carries a hash of the text without it. The first two keys
+// are the name and the parameters.
+static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const char *const *lines,
+                         ein__key *keys, int nkey, ein__buf *text, ein__launch *l) {
+    ein__buf draft = {0};
+    keys[0] = (ein__key){"name", ""};
+    keys[1] = (ein__key){"params", ein__kparams(g, out)};
+    ein__tmpl_put(&draft, lines, keys, nkey);
+    uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
+    ein__buf_free(&draft);
+    l->name = ein__namef(g->ctx, "k_%s_%08x", hint, (unsigned)((h ^ h >> 32) & 0xffffffffu));
+    keys[0].text = l->name;
+    ein__tmpl_put(text, lines, keys, nkey);
+    memcpy(l->arg, g->arg, sizeof *g->arg * (size_t)g->narg);
+    l->arg[g->narg] = out;
+    l->narg = g->narg + 1;
+    l->needs = g->needs;
+    const ein__value *v = ein__val_get(g->ctx, out);
+    l->bytes_written = ein__elements(&v->shape) * ein__dtype_size(v->dtype);
+}
+
+// Blocks of 256 once they fill a large device twice, smaller ones before.
+static int ein__kblock(int64_t threads) {
+    return threads >= 256 * 264 ? 256 : threads >= 128 * 264 ? 128 : 64;
+}
+
+static bool ein__kgrid(ein_ctx *ctx, ein__launch *l, int64_t blocks, int threads) {
+    if (blocks > INT32_MAX) {
+        ein__error(ctx, EIN_RESOURCES, (ein__pos){0}, "a kernel would need %lld blocks",
+                   (long long)blocks);
+        return false;
+    }
+    l->grid[0] = (unsigned)blocks;
+    l->block[0] = (unsigned)threads;
+    l->grid[1] = l->grid[2] = l->block[1] = l->block[2] = 1;
+    return true;
+}
+
+static const char *ein__knumber(const ein__kgen *g, int64_t v) {
+    return ein__namef(g->ctx, "%lld%s", (long long)v, g->wide ? "ull" : "u");
+}
+
+// Whether four lanes along the last slot of the order can be stored as one vector.
+static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
+                             const ein__kscan *s) {
+    const ein__krow *row = &s->row[arrlen(s->row) - 1];
+    if (g->naive || !n || ein__kdtype(g, out) != EIN__F32) return false;
+    int v = order[n - 1];
+    if (row->k[v] != 1 || g->slot[v].n % 4 || g->ctx->plan.layout[out.i].offset % 4) return false;
+    for (int i = 0; i < n - 1; i++)
+        if (row->k[order[i]] % 4) return false;
+    return true;
+}
+
+// ------------------------------------------------------------------------------- map
+
+// One attempt; false: try again without vectors or with 64-bit indices.
+static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                      ein__launch *l) {
+    ein__val v = step->out;
+    ein__ex body = ein__kbody(g, v);
+    ein__kscan scan = ein__kscan_make(g);
+    int order[EIN__MAX_RANK];
+    ein__kscan_expr(g, &scan, body);
+    ein__kscan_out(g, &scan, v);
+    int n = ein__korder(g, v, order);
+    n = ein__kmerge(g, &scan, order, n);
+    bool ok = true;
+    if (g->vec > 1) {
+        ok = ein__kvector_out(g, v, order, n, &scan);
+        if (ok) g->vec_slot = order[n - 1];
+    }
+    if (ok) {
+        ein__kcount(g, body);
+        if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, body)) g->num = EIN__NUM_INT;
+        ein__ktext value[4];
+        for (int lane = 0; lane < g->vec; lane++) value[lane] = ein__kvalue(g, body, lane);
+        ein__kstore(g, &g->code[0], v, &scan, value);
+        ok = !g->scattered && !g->too_wide;
+    }
+    int64_t threads = ein__kcount_slots(g, order, n) / g->vec;
+    int block = ein__kblock(threads);
+    if (threads > INT32_MAX && !g->wide) ok = false;
+    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
+        ein__buf index = {0};
+        ein__put(&index, "");
+        ein__kdecompose(g, &index, order, n, scan.used, "id");
+        ein__key keys[] = {{0},
+                           {0},
+                           {"block", ein__namef(g->ctx, "%d", block)},
+                           {"number", ein__kunsigned(g)},
+                           {"threads", ein__knumber(g, threads)},
+                           {"index", index.s},
+                           {"body", g->code[0].s}};
+        ein__kbytes(g, &scan, threads * g->vec, l);
+        l->flops_per_out = g->flops;
+        ein__kfinish(g, v, hint, ein__tmpl_map, keys, 7, out, l);
+        ein__buf_free(&index);
+    }
+    ein__kscan_free(&scan);
+    return ok;
+}
+
+// ------------------------------------------------------------------------------- transpose
+
+// The read to go through tiles: its unit stride lies along a slot that is not the output's. Gives
+// that slot; -1: none.
+static int ein__ktile_read(const ein__kgen *g, const ein__kscan *s, const int *order, int n,
+                           ein__ex *read) {
+    for (ptrdiff_t k = 0; n > 1 && k + 1 < arrlen(s->row); k++)
+        for (int i = 0; i < n - 1; i++) {
+            int a = order[i];
+            if (s->row[k].k[a] != 1 || s->row[k].k[order[n - 1]] == 1) continue;
+            if (s->pinned & (1u << a | 1u << order[n - 1]) || g->slot[a].n < 2) continue;
+            *read = s->read[k];
+            return a;
+        }
+    return -1;
+}
+
+// `(int)(id / below % n) * size`, with what does nothing left out; `*below` grows.
+static const char *ein__kdigit(ein__kgen *g, int64_t *below, int64_t n, int size) {
+    const char *s = "id", *u = g->wide ? "ull" : "u";
+    if (n == 1) return "0";
+    if (*below > 1) s = ein__namef(g->ctx, "%s / %lld%s", s, (long long)*below, u);
+    s = ein__namef(g->ctx, "(%s)(%s %% %lld%s)", ein__kint(g), s, (long long)n, u);
+    *below *= n;
+    if (size > 1) s = ein__namef(g->ctx, "%s * %d", s, size);
+    return s;
+}
+
+static void ein__ktile_index(ein__kgen *g, ein__buf *b, const int *rest, int n, int a, int last) {
+    int64_t ta = (g->slot[a].n + 31) / 32, tb = (g->slot[last].n + 31) / 32, below = 1;
+    const char *t = ein__kint(g);
+    ein__putf(b, "const %s fa = %s;\n", t, ein__kdigit(g, &below, ta, 32));
+    ein__putf(b, "const %s fb = %s;\n", t, ein__kdigit(g, &below, tb, 32));
+    for (int i = n - 1; i >= 0; i--)
+        ein__putf(b, "const %s %s = %s;\n", t, g->slot[rest[i]].name,
+                  ein__kdigit(g, &below, g->slot[rest[i]].n, 1));
+}
+
+// 32 x 32 tiles: read along the operand's innermost dimension, written along the result's.
+static bool ein__ktranspose(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                            ein__launch *l) {
+    ein__val v = step->out;
+    ein__ex body = ein__kbody(g, v), read = {0};
+    ein__kscan scan = ein__kscan_make(g);
+    int order[EIN__MAX_RANK], rest[EIN__MAX_RANK], nrest = 0;
+    ein__kscan_expr(g, &scan, body);
+    ein__kscan_out(g, &scan, v);
+    int n = ein__kmerge(g, &scan, order, ein__korder(g, v, order));
+    int a = ein__ktile_read(g, &scan, order, n, &read);
+    if (a < 0 || g->vec > 1) {
+        ein__kscan_free(&scan);
+        if (a >= 0) return false;
+        for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].gone = false;
+        const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, v)->scope);
+        for (uint32_t i = 0; i < s->nt; i++) g->slot[i].n = s->n[i];
+        return ein__kmap(g, step, hint, out, l);
+    }
+    int b = order[n - 1];
+    for (int i = 0; i < n - 1; i++)
+        if (order[i] != a) rest[nrest++] = order[i];
+    g->slot[a].level = g->slot[b].level = 1;
+    if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, body)) g->num = EIN__NUM_INT;
+    ein__ktext element = ein__kread(g, read, 0);
+    ein__buf index = {0}, before = g->code[0], load = g->code[1];
+    g->code[0] = g->code[1] = (ein__buf){0};
+    ein__put(&g->code[0], "");
+    ein__put(&g->code[1], "");
+    ein__kforget(g, 1);
+    g->over[g->nover].ex = read;
+    g->over[g->nover++].text = ein__kt(g, EIN__PRIMARY, 1, "tile[threadIdx.x][j + threadIdx.y]");
+    ein__kcount(g, body);
+    ein__ktext value = ein__kvalue(g, body, 0);
+    ein__kstore(g, &g->code[1], v, &scan, &value);
+    int64_t tiles = (g->slot[a].n + 31) / 32 * ((g->slot[b].n + 31) / 32);
+    tiles *= ein__kcount_slots(g, rest, nrest);
+    bool ok = !g->too_wide;
+    if (ok && !g->overflow && ein__kgrid(g->ctx, l, tiles, 32)) {
+        l->block[1] = 8;
+        ein__ktile_index(g, &index, rest, nrest, a, b);
+        ein_ctx *c = g->ctx;
+        ein__key keys[] = {{0},
+                           {0},
+                           {"T", ein__knum_type(g)},
+                           {"number", ein__kunsigned(g)},
+                           {"many", tiles > 1 ? "1" : ""},
+                           {"int", ein__kint(g)},
+                           {"index", index.s},
+                           {"a", g->slot[a].name},
+                           {"b", g->slot[b].name},
+                           {"na", ein__namef(c, "%lld", (long long)g->slot[a].n)},
+                           {"nb", ein__namef(c, "%lld", (long long)g->slot[b].n)},
+                           {"before", before.s},
+                           {"load", load.s},
+                           {"value", element.s},
+                           {"middle", g->code[0].s},
+                           {"store", g->code[1].s}};
+        int64_t count = ein__kcount_slots(g, order, n);
+        ein__kbytes(g, &scan, count, l);
+        l->flops_per_out = g->flops;
+        ein__kfinish(g, v, hint, ein__tmpl_transpose, keys, 16, out, l);
+    }
+    ein__buf_free(&index);
+    ein__buf_free(&before);
+    ein__buf_free(&load);
+    ein__kscan_free(&scan);
+    return ok;
+}

@@ -1,0 +1,271 @@
+// Reductions: one output element (or four neighbours) a thread with the reduction in loops; for few
+// outputs and long reductions a warp, a block, or a column of threads shares one output. The order
+// of additions is fixed in every form.
+
+static const char *ein__kidentity(ein__kgen *g, ein__red r) {
+    switch (r) {
+    case EIN__R_PROD: return ein__kliteral(g, 1).s;
+    case EIN__R_MAX: return g->num == EIN__NUM_INT ? "(-9223372036854775807ll - 1)" : "-INFINITY";
+    case EIN__R_MIN: return g->num == EIN__NUM_INT ? "9223372036854775807ll" : "INFINITY";
+    case EIN__R_SUM:
+    case EIN__R_NONE: break;
+    }
+    return ein__kliteral(g, 0).s;
+}
+
+// `acc` combined with `value`. Maximum and minimum skip NaN, as fmaxf does.
+static const char *ein__kcombine(ein__kgen *g, ein__red r, const char *acc, const char *value) {
+    ein_ctx *c = g->ctx;
+    const char *f = g->num == EIN__NUM_FLOAT ? "f" : "";
+    if (r == EIN__R_SUM) return ein__namef(c, "%s += %s;\n", acc, value);
+    if (r == EIN__R_PROD) return ein__namef(c, "%s *= %s;\n", acc, value);
+    bool max = r == EIN__R_MAX;
+    if (g->num != EIN__NUM_INT)
+        return ein__namef(c, "%s = f%s%s(%s, %s);\n", acc, max ? "max" : "min", f, acc, value);
+    return ein__namef(c, "if (%s %s %s) %s = %s;\n", value, max ? ">" : "<", acc, acc, value);
+}
+
+static const char *ein__kred_name(ein__red r) {
+    static const char *const name[] = {"", "sum", "prod", "max", "min"};
+    return name[r];
+}
+
+static void ein__kindent(ein__buf *out, const char *text, int by) {
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        if (n && *text != '#') ein__putf(out, "%*s", by, "");
+        ein__put_n(out, text, n);
+        ein__put(out, "\n");
+        text += n + (text[n] != 0);
+    }
+}
+
+// The loops over an order's slots around `core`, each level's own statements first. Small loops are
+// unrolled from the inside while at most 64 bodies result.
+static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, const char *core) {
+    ein__buf text = {0};
+    int64_t bodies = 1;
+    ein__put(&text, core);
+    for (int i = n - 1; i >= 0; i--) {
+        const ein__kslot *s = &g->slot[order[i]];
+        ein__buf loop = {0};
+        bodies = s->n <= 16 && bodies ? bodies * s->n : 0;
+        if (bodies > 64) bodies = 0;
+        if (g->naive) ein__put(&loop, "#pragma unroll 1\n");
+        else if (bodies) ein__put(&loop, "#pragma unroll\n");
+        ein__putf(&loop, "for (%s %s = 0; %s < %lld; %s++) {\n", ein__kint(g), s->name, s->name,
+                  (long long)s->n, s->name);
+        ein__kindent(&loop, g->code[i + 1].s, 4);
+        ein__kindent(&loop, text.s, 4);
+        ein__put(&loop, "}\n");
+        ein__buf_free(&text);
+        text = loop;
+    }
+    ein__put(out, text.s);
+    ein__buf_free(&text);
+}
+
+// A reduction being emitted: the scope, the orders of its traversal and reduction slots, the parts.
+typedef struct ein__kred {
+    ein__val acc, out;
+    ein__red reduce;
+    int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
+    int64_t outputs, count;
+    ein__kscan scan;
+    ein__buf index, init, core, post, store;
+} ein__kred;
+
+static void ein__kred_free(ein__kred *r) {
+    ein__kscan_free(&r->scan);
+    ein__buf_free(&r->index);
+    ein__buf_free(&r->init);
+    ein__buf_free(&r->core);
+    ein__buf_free(&r->post);
+    ein__buf_free(&r->store);
+}
+
+// The reduction slots by falling stride, so that neighbouring lanes read neighbours.
+static void ein__ksort_reduction(ein__kred *r) {
+    for (int i = 1; i < r->ns; i++) {
+        for (int j = i; j > 0; j--) {
+            int64_t a = 0, b = 0;
+            for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.row); k++) {
+                int64_t x = r->scan.near[k].k[r->s[j - 1]], y = r->scan.near[k].k[r->s[j]];
+                a = x > a ? x : a;
+                b = y > b ? y : b;
+            }
+            if (a >= b) break;
+            int t = r->s[j - 1];
+            r->s[j - 1] = r->s[j];
+            r->s[j] = t;
+        }
+    }
+}
+
+// Scans both definitions, orders and merges the slots.
+static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step) {
+    ein__kred r = {.acc = step->val[0], .out = step->out, .scan = ein__kscan_make(g)};
+    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, r.acc)->scope);
+    r.reduce = (ein__red)s->reduce;
+    g->inner[g->ninner++] = (ein__kinner){r.acc, {"acc"}, false};
+    ein__kscan_expr(g, &r.scan, s->body);
+    if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
+    ein__kscan_out(g, &r.scan, r.out);
+    r.nt = ein__korder(g, r.out, r.t);
+    for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
+    ein__ksort_reduction(&r);
+    r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
+    r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
+    r.outputs = ein__kcount_slots(g, r.t, r.nt);
+    r.count = ein__kcount_slots(g, r.s, r.ns);
+    if (ein__kdtype(g, r.out) > EIN__BF16 && ein__kinteger(g, s->body)) {
+        g->num = EIN__NUM_INT;
+        if (step->nval > 1 && !ein__kinteger(g, ein__kbody(g, r.out))) g->num = EIN__NUM_FLOAT;
+    }
+    ein__put(&r.index, "");
+    ein__put(&r.post, "");
+    return r;
+}
+
+// Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
+// over `k` declares them all.
+static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels,
+                            ein__launch *l) {
+    static const char *const acc[4] = {"acc0", "acc1", "acc2", "acc3"};
+    for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
+    ein__ex body = ein__kbody(g, r->acc);
+    ein__kcount(g, body);
+    int64_t flops = (g->flops + 1) * r->count;
+    g->flops = 0;
+    for (int i = 0; i < g->vec; i++) {
+        const char *a = g->vec > 1 ? acc[i] : "acc";
+        ein__ktext v = ein__kvalue(g, body, i);
+        if (g->num == EIN__NUM_INT) v = ein__kname_value(g, body, i, v);
+        g->inner[0].text[i] = a;
+        ein__put(&r->core, ein__kcombine(g, r->reduce, a, v.s));
+        ein__putf(&r->init, "%s %s = %s;\n", ein__knum_type(g), a, ein__kidentity(g, r->reduce));
+    }
+    g->post = &r->post;
+    ein__ktext value[4];
+    if (step->nval > 1) {
+        body = ein__kbody(g, r->out);
+        ein__kcount(g, body);
+    }
+    for (int i = 0; i < g->vec; i++) {
+        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
+        if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
+    }
+    ein__kstore(g, &r->store, r->out, &r->scan, value);
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    flops += g->flops;
+    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
+    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
+}
+
+static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
+                                ein__buf *out, ein__launch *l) {
+    if (g->vec > 1) {
+        if (r->outputs / 4 < 16384 || !ein__kvector_out(g, r->out, r->t, r->nt, &r->scan))
+            return false;
+        g->vec_slot = r->t[r->nt - 1];
+    }
+    ein__kred_parts(g, r, step, true, l);
+    int64_t threads = r->outputs / g->vec;
+    if (g->too_wide || (threads > INT32_MAX && !g->wide)) return false;
+    int block = ein__kblock(threads);
+    if (g->overflow || !ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) return true;
+    ein__buf loops = {0};
+    ein__put(&loops, g->code[0].s);
+    ein__put(&loops, r->init.s);
+    ein__kloops(g, &loops, r->s, r->ns, r->core.s);
+    ein__put(&loops, r->post.s);
+    ein__put(&loops, r->store.s);
+    ein__key keys[] = {{0},
+                       {0},
+                       {"block", ein__namef(g->ctx, "%d", block)},
+                       {"number", ein__kunsigned(g)},
+                       {"threads", ein__knumber(g, threads)},
+                       {"index", r->index.s},
+                       {"body", loops.s}};
+    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 7, out, l);
+    ein__buf_free(&loops);
+    return true;
+}
+
+typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_COLUMN } ein__kshare;
+
+// Who works on one output. The read with the most elements decides: where neighbouring terms are
+// adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
+// take outputs and the terms are split over the rows of a block.
+static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
+    if (r->outputs > 16384 || r->count < 32 || r->count > INT32_MAX) return EIN__SHARE_NONE;
+    int64_t most = 0, terms = 0, outputs = 0;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
+        const ein__krow *row = &r->scan.near[k];
+        int64_t size = 1, t = 0, o = 0;
+        for (int i = 0; i < r->ns + r->nt; i++) {
+            int s = i < r->ns ? r->s[i] : r->t[i - r->ns];
+            int64_t *run = i < r->ns ? &t : &o;
+            if (row->k[s]) size *= g->slot[s].n;
+            if (row->k[s] == 1) *run = g->slot[s].n;
+        }
+        if (size > most) most = size, terms = t, outputs = o;
+    }
+    if (terms < 32 && outputs >= 8) return EIN__SHARE_COLUMN;
+    return r->outputs <= 528 && r->count >= 2048 ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
+}
+
+static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
+                                const char *hint, ein__buf *out, ein__launch *l) {
+    if (g->vec > 1) return false;
+    ein__kred_parts(g, r, step, false, l);
+    if (g->too_wide) return false;
+    bool column = how == EIN__SHARE_COLUMN, warp = how == EIN__SHARE_WARP;
+    bool block = how == EIN__SHARE_BLOCK;
+    int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
+    int64_t each = column ? 32 : warp ? warps : 1;
+    if (g->overflow || !ein__kgrid(g->ctx, l, (r->outputs + each - 1) / each, warps * 32))
+        return true;
+    if (column) l->block[0] = 32, l->block[1] = 8;
+    ein__buf terms = {0};
+    ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
+    ein__put(&terms, g->code[1].s);
+    ein__put(&terms, r->core.s);
+    ein__key keys[] = {{0},
+                       {0},
+                       {"number", ein__kunsigned(g)},
+                       {"outputs", block ? ein__namef(g->ctx, "%lld", (long long)r->outputs)
+                                         : ein__knumber(g, r->outputs)},
+                       {"index", r->index.s},
+                       {"before", g->code[0].s},
+                       {"identity", ein__kidentity(g, r->reduce)},
+                       {"count", ein__knumber(g, r->count)},
+                       {"terms", terms.s},
+                       {"after", r->post.s},
+                       {"store", r->store.s},
+                       {"op", ein__kred_name(r->reduce)},
+                       {"warps", ein__namef(g->ctx, "%d", warps)},
+                       {"block", ein__namef(g->ctx, "%d", 32 * warps)}};
+    if (column) {
+        keys[11] = (ein__key){"join", ein__kcombine(g, r->reduce, "acc", "part[j][threadIdx.x]")};
+        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 12, out, l);
+    } else {
+        g->needs |= (unsigned)EIN__NEED_WARP << r->reduce;
+        if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << r->reduce;
+        ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
+                     warp ? 14 : 12, out, l);
+    }
+    ein__buf_free(&terms);
+    return true;
+}
+
+// One attempt; false: try again without vectors or with 64-bit indices.
+static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                         ein__launch *l) {
+    ein__kred r = ein__kred_make(g, step);
+    ein__kshare how = g->num == EIN__NUM_FLOAT ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
+    bool ok = how == EIN__SHARE_NONE ? ein__kreduce_thread(g, &r, step, hint, out, l)
+                                     : ein__kreduce_shared(g, &r, how, step, hint, out, l);
+    ein__kred_free(&r);
+    return ok;
+}

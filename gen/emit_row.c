@@ -1,0 +1,247 @@
+// Rows: reductions over the trailing iterators, each one pass over the row, then a map that stores.
+// A warp a row (up to 1024 elements) or a block a row; a thread a row where neighbouring rows, not
+// neighbouring elements, are adjacent in memory. What several passes read stays in registers when
+// that is at most 32 of them.
+
+typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_THREAD } ein__krow_form;
+
+enum { EIN__ROW_REGISTERS = 32 };
+
+typedef struct ein__krows {
+    ein__kscan scan;
+    ein__krow_form form;
+    int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
+    uint32_t rest;  // the slots that make up a row
+    int64_t rows, count;
+    int turns;  // elements of a thread when they are unrolled, else 0
+    ein__buf index, phases;
+} ein__krows;
+
+static void ein__krows_free(ein__krows *r) {
+    ein__kscan_free(&r->scan);
+    ein__buf_free(&r->index);
+    ein__buf_free(&r->phases);
+}
+
+// The iterators of the row and of the rest, ordered and merged over all definitions of the step.
+static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) {
+    const ein__scope *s = NULL;
+    for (int i = 0; i < step->nval; i++) {
+        const ein__scope *x = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[i])->scope);
+        bool last = i + 1 == step->nval;
+        if (!s && x->reduce != EIN__R_NONE) s = x;
+        if (!last)
+            g->inner[g->ninner++] = (ein__kinner){
+                step->val[i], {ein__namef(g->ctx, "s%d", i)}, x->reduce == EIN__R_NONE};
+        if (last && x->reduce != EIN__R_NONE) return false;
+        if (!(last || x->reduce == EIN__R_NONE)) ein__kscan_expr(g, &r->scan, x->body);
+        if (last) ein__kscan_expr(g, &r->scan, x->body);
+    }
+    if (!s) return false;
+    ein__kscan_out(g, &r->scan, step->out);
+    int order[EIN__MAX_RANK], n = ein__korder(g, step->out, order);
+    for (int i = 0; i < n; i++)
+        if (order[i] < (int)s->nt) r->t[r->nt++] = order[i];
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) r->s[r->ns++] = (int)i;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        bool row = i < s->nt;
+        g->slot[i].name =
+            ein__namef(g->ctx, "%c%u", row ? 'i' : 'r', (unsigned)(row ? i : i - s->nt));
+        g->slot[i].n = s->n[i];
+        if (!row) r->rest |= 1u << i;
+    }
+    r->nt = ein__kmerge(g, &r->scan, r->t, r->nt);
+    r->ns = ein__kmerge(g, &r->scan, r->s, r->ns);
+    r->rows = ein__kcount_slots(g, r->t, r->nt);
+    r->count = ein__kcount_slots(g, r->s, r->ns);
+    ein__put(&r->index, "");
+    ein__put(&r->phases, "");
+    return true;
+}
+
+static void ein__krows_choose(ein__krows *r) {
+    bool along_rows = false, along_row = false;
+    for (ptrdiff_t k = 0; k < arrlen(r->scan.row); k++) {
+        for (int i = 0; i < r->nt; i++) along_rows |= r->scan.near[k].k[r->t[i]] == 1;
+        for (int i = 0; i < r->ns; i++) along_row |= r->scan.near[k].k[r->s[i]] == 1;
+    }
+    bool many = r->rows >= 2048 || r->count <= 64;
+    if ((along_rows && !along_row && many) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
+    else r->form = r->count <= 1024 ? EIN__ROW_WARP : EIN__ROW_BLOCK;
+    int step = r->form == EIN__ROW_WARP ? 32 : 256;
+    int64_t turns = (r->count + step - 1) / step;
+    r->turns = r->form != EIN__ROW_THREAD && turns <= EIN__ROW_REGISTERS ? (int)turns : 0;
+}
+
+// Reads that more than one pass makes, and that step along the row: by pass, as bits.
+static void ein__krows_passes(ein__kgen *g, const ein__step *step, ein__krows *r,
+                              uint32_t *passes) {
+    bool again = false;
+    for (int p = 0; p < step->nval; p++) {
+        if (p + 1 < step->nval && g->inner[p].put) continue;
+        ein__kscan one = ein__kscan_make(g);
+        ein__kscan_expr(g, &one, ein__kbody(g, step->val[p]));
+        for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read); k++)
+            for (ptrdiff_t j = 0; j < arrlen(one.read); j++)
+                if (one.read[j].i == r->scan.read[k].i && (ein__kmask(g, one.read[j]) & r->rest)) {
+                    again |= passes[k] != 0;
+                    passes[k] |= 1u << p;
+                }
+        ein__kscan_free(&one);
+    }
+    if (!again) r->turns = 0;
+}
+
+// Whether identifier `name` occurs in a text.
+static bool ein__kmentions(const char *text, const char *name) {
+    size_t n = strlen(name);
+    for (const char *s = text; (s = strstr(s, name)); s += n) {
+        bool before = s > text && (ein__tmpl_word(s[-1]) || s[-1] == '_');
+        if (!before && !ein__tmpl_word(s[n]) && s[n] != '_') return true;
+    }
+    return false;
+}
+
+// One element's statements, with the names they need, as a loop over the row.
+static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
+    ein__buf *out = &r->phases, body = {0};
+    if (r->form == EIN__ROW_THREAD) {
+        ein__kloops(g, out, r->s, r->ns, core);
+        return;
+    }
+    const char *u = ein__kunsigned(g);
+    int step = r->form == EIN__ROW_WARP ? 32 : 256;
+    uint32_t used = 0;
+    for (int i = 0; i < r->ns; i++) {
+        const char *name = g->slot[r->s[i]].name;
+        if (ein__kmentions(g->code[1].s, name) || ein__kmentions(core, name)) used |= 1u << r->s[i];
+    }
+    ein__kdecompose(g, &body, r->s, r->ns, used, "k");
+    ein__put(&body, g->code[1].s);
+    ein__put(&body, core);
+    if (r->turns) {
+        ein__put(out, "#pragma unroll\n");
+        ein__putf(out, "for (int j = 0; j < %d; j++) {\n", r->turns);
+        if (used || r->count % step)
+            ein__putf(out, "    const %s k = lane + %du * (unsigned)j;\n", u, step);
+        if (r->count % step) {
+            ein__putf(out, "    if (k < %s) {\n", ein__knumber(g, r->count));
+            ein__kindent(out, body.s, 8);
+            ein__put(out, "    }\n");
+        } else {
+            ein__kindent(out, body.s, 4);
+        }
+    } else {
+        ein__put(out, "#pragma unroll 4\n");
+        ein__putf(out, "for (%s k = lane; k < %s; k += %du) {\n", u, ein__knumber(g, r->count),
+                  step);
+        ein__kindent(out, body.s, 4);
+    }
+    ein__put(out, "}\n");
+    ein__buf_free(&body);
+}
+
+// One pass: reduction number p, or the final map.
+static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r, int p,
+                             const uint32_t *passes) {
+    ein__val v = step->val[p];
+    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, v)->scope);
+    bool last = p + 1 == step->nval;
+    ein__buf core = {0}, lines = {0};
+    for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
+        bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
+        if (!first || !(passes[k] & (passes[k] - 1))) continue;
+        if ((g->nover + 1) * r->turns > EIN__ROW_REGISTERS || g->nover == 4) continue;
+        ein__ktext load = ein__kread(g, r->scan.read[k], 0);
+        const char *name = ein__namef(g->ctx, "c%d[j]", g->nover);
+        ein__putf(&r->phases, "float c%d[%d];\n", g->nover, r->turns);
+        ein__putf(&g->code[1], "%s = %s;\n", name, load.s);
+        g->over[g->nover].ex = r->scan.read[k];
+        g->over[g->nover++].text = (ein__ktext){name, EIN__NAMED, 1};
+    }
+    ein__kuncount(g);
+    ein__kcount(g, s->body);
+    ein__ktext value = ein__kvalue(g, s->body, 0);
+    if (last) {
+        ein__kstore(g, &core, step->out, &r->scan, &value);
+    } else {
+        const char *name = g->inner[p].text[0];
+        ein__red red = (ein__red)s->reduce;
+        ein__put(&core, ein__kcombine(g, red, name, value.s));
+        ein__putf(&lines, "float %s = %s;\n", name, ein__kidentity(g, red));
+    }
+    ein__put(&r->phases, g->code[0].s);
+    if (lines.n) ein__put(&r->phases, lines.s);
+    ein__krows_loop(g, r, core.s);
+    if (!last && r->form != EIN__ROW_THREAD) {
+        bool warp = r->form == EIN__ROW_WARP;
+        const char *name = g->inner[p].text[0], *op = ein__kred_name((ein__red)s->reduce);
+        g->needs |= (unsigned)EIN__NEED_WARP << s->reduce;
+        if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << s->reduce;
+        if (warp) ein__putf(&r->phases, "%s = warp_%s(%s);\n", name, op, name);
+        else ein__putf(&r->phases, "%s = block_%s(%s, part[%d]);\n", name, op, name, p);
+    }
+    ein__kforget(g, 1);
+    for (int i = 0; i < EIN__KLEVELS; i++) {
+        ein__buf_free(&g->code[i]);
+        ein__put(&g->code[i], "");
+    }
+    ein__buf_free(&core);
+    ein__buf_free(&lines);
+}
+
+static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r, const char *hint,
+                              ein__buf *out, ein__launch *l) {
+    bool block = r->form == EIN__ROW_BLOCK, warp = r->form == EIN__ROW_WARP;
+    int warps = r->rows >= 4096 ? 8 : r->rows >= 1024 ? 4 : 1;
+    int threads = block ? 256 : warp ? 32 * warps : ein__kblock(r->rows);
+    int64_t each = block ? 1 : warp ? warps : threads;
+    if (!ein__kgrid(g->ctx, l, (r->rows + each - 1) / each, threads)) return;
+    const char *n = ein__namef(g->ctx, "%d", block ? step->nval - 1 : warp ? warps : threads);
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    ein__kbytes(g, &r->scan, r->rows * r->count, l);
+    l->flops_per_out = g->flops + step->nval;
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"number", ein__kunsigned(g)},
+        {warp || block ? "rows" : "threads",
+         block ? ein__namef(g->ctx, "%lld", (long long)r->rows) : ein__knumber(g, r->rows)},
+        {block  ? "parts"
+         : warp ? "warps"
+                : "block",
+         n},
+        {"index", r->index.s},
+        {warp || block ? "phases" : "body", r->phases.s},
+        {"block", ein__namef(g->ctx, "%d", threads)}};
+    ein__kfinish(g, step->out, hint,
+                 block  ? ein__tmpl_row_block
+                 : warp ? ein__tmpl_row_warp
+                        : ein__tmpl_map,
+                 keys, warp ? 8 : 7, out, l);
+}
+
+// One attempt; false: try again with 64-bit indices.
+static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                             ein__launch *l) {
+    ein__krows r = {.scan = ein__kscan_make(g)};
+    if (g->vec > 1) return false;
+    bool ok = ein__krows_make(g, step, &r);
+    EIN_ASSERT(ok);
+    if (ok) {
+        ein__krows_choose(&r);
+        for (int i = 0; i < r.ns; i++)
+            g->slot[r.s[i]].level = r.form == EIN__ROW_THREAD ? i + 1 : 1;
+        uint32_t *passes = EIN_REALLOC(NULL, (size_t)arrlen(r.scan.read) * sizeof *passes);
+        if (!passes) EIN_OUT_OF_MEMORY();
+        memset(passes, 0, (size_t)arrlen(r.scan.read) * sizeof *passes);
+        ein__krows_passes(g, step, &r, passes);
+        for (int p = 0; p < step->nval; p++)
+            if (p + 1 == step->nval || !g->inner[p].put) ein__krows_phase(g, step, &r, p, passes);
+        ok = !g->too_wide && (r.rows <= INT32_MAX || g->wide);
+        if (ok && !g->overflow) ein__krows_finish(g, step, &r, hint, out, l);
+        EIN_FREE(passes);
+    }
+    ein__krows_free(&r);
+    return ok;
+}

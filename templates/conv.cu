@@ -1,0 +1,99 @@
+//@key model    prefix of the program's symbols
+//@key spatial  spatial axes that descriptors have
+//@key rank     $spatial + 2
+//@key limit    bytes of workspace a convolution may use
+static int conv_tensor($model *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
+                       const int *axes) {
+    int dim[$rank] = {n, c}, stride[$rank];
+    for (int i = 0; i < $spatial; i++) dim[2 + i] = axes[i];
+    stride[$rank - 1] = 1;
+    for (int i = $rank - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
+    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
+    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, $rank, dim, stride));
+    return 0;
+}
+
+// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
+static int conv_describe($model *m, conv_call *c, const conv_size *s) {
+    const int one[$spatial + 1] = {1, 1, 1};
+    int filter[$rank] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
+    for (int i = 0; i < $spatial; i++) filter[2 + i] = s->filter[i];
+    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
+    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
+    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
+    if (r) return r;
+    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
+    CUDNN_CALL(m, s->name, cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, $rank, filter));
+    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
+    CUDNN_CALL(m, s->name, cudnnSetConvolutionNdDescriptor(c->conv, $spatial, s->pad, s->stride, s->dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
+    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
+    if (!s->fused) return 0;
+    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
+    CUDNN_CALL(m, s->name, cudnnSetActivationDescriptor(c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0));
+    return 0;
+}
+
+// The library's first choice that fits the workspace and gives the same bits on every run.
+static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionFwdAlgoPerf_t p[8];
+    int n = 0;
+    // An identity activation is only supported with this algorithm.
+    int any = !s->fused || s->relu;
+    CUDNN_CALL(m, s->name, cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    for (int i = 0; i < n; i++) {
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;
+        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
+        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
+        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        c->algorithm = (int)p[i].algo;
+        c->workspace = p[i].memory;
+        return 0;
+    }
+    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
+}
+
+static int conv_choose_data($model *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionBwdDataAlgoPerf_t p[6];
+    int n = 0;
+    CUDNN_CALL(m, s->name, cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
+    for (int i = 0; i < n; i++) {
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;
+        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
+        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
+        c->algorithm = (int)p[i].algo;
+        c->workspace = p[i].memory;
+        return 0;
+    }
+    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
+}
+
+static int conv_open($model *m, conv_call *c, const conv_size *s) {
+    int r = conv_describe(m, c, s);
+    if (r) return r;
+    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+}
+
+static void conv_close(conv_call *c) {
+    if (c->x) cudnnDestroyTensorDescriptor(c->x);
+    if (c->y) cudnnDestroyTensorDescriptor(c->y);
+    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
+    if (c->w) cudnnDestroyFilterDescriptor(c->w);
+    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
+    if (c->act) cudnnDestroyActivationDescriptor(c->act);
+}
+
+// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
+static int conv_run($model *m, int k, const float *x, const float *w, const float *bias,
+                    const float *z, float *y, void *workspace) {
+    const float one = 1.f, zero = 0.f;
+    const conv_size *s = &conv_sizes[k];
+    const conv_call *c = &m->conv[k];
+    if (s->transposed)
+        CUDNN_CALL(m, s->name, cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv, (cudnnConvolutionBwdDataAlgo_t)c->algorithm, workspace, c->workspace, &zero, c->y, y));
+    else if (s->fused)
+        CUDNN_CALL(m, s->name, cudnnConvolutionBiasActivationForward(m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
+    else
+        CUDNN_CALL(m, s->name, cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace, &zero, c->y, y));
+    return 0;
+}

@@ -1,0 +1,18 @@
+//@key spatial  the most spatial axes of any convolution, at least 2
+// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
+typedef struct conv_size {
+    const char *name;
+    int transposed, n, c, f, group;
+    int in[$spatial], out[$spatial], filter[$spatial];
+    int pad[$spatial], stride[$spatial], dilation[$spatial];
+    int fused, relu;  // bias (and residual) added, then relu, by the library
+} conv_size;
+
+typedef struct conv_call {
+    cudnnTensorDescriptor_t x, y, bias;
+    cudnnFilterDescriptor_t w;
+    cudnnConvolutionDescriptor_t conv;
+    cudnnActivationDescriptor_t act;
+    int algorithm;
+    size_t workspace;
+} conv_call;

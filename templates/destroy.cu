@@ -1,0 +1,21 @@
+//@key model  prefix of the program's symbols
+//@key conv   the program calls cuDNN
+//@key convs  how many convolutions
+//@key gemm   the program calls cuBLAS
+void $model_destroy($model *m) {
+    if (!m) return;
+    if (m->graph) cudaGraphExecDestroy(m->graph);
+//@if conv
+    for (int i = 0; i < $convs; i++) conv_close(&m->conv[i]);
+    if (m->cudnn) cudnnDestroy(m->cudnn);
+//@end
+//@if gemm
+    if (m->cublas) cublasDestroy(m->cublas);
+//@end
+    if (m->init) cudaFree(m->init);
+    if (m->constants) cudaFree(m->constants);
+    if (m->own_arena) cudaFree(m->arena);
+    free(m);
+}
+
+const char *$model_error(const $model *m) { return m ? m->error : "there is no handle: host memory is exhausted"; }

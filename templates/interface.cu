@@ -1,0 +1,50 @@
+//@key model  prefix of the program's symbols
+//@key MODEL  the same in upper case
+//@key arena  bytes of the arena
+//@key weights  bytes of the weight blob
+#define $MODEL_ARENA_BYTES $arena
+#define $MODEL_WEIGHT_BYTES $weights
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct $model $model;
+
+typedef struct $model_options {
+    // Device memory of $MODEL_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
+    void *arena;
+} $model_options;
+
+typedef struct $model_tensor {
+    const char *name, *dtype;
+    int rank;
+    long long dims[10];
+    size_t bytes;   // dense, row-major
+    size_t offset;  // weights: in the blob
+} $model_tensor;
+
+typedef struct $model_info {
+    const char *model;
+    int inputs, outputs, weights;
+    const $model_tensor *input, *output, *weight;
+    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    unsigned long long manifest;  // hash of the weights' names, types and shapes
+} $model_info;
+
+// All return 0, or another number with the reason in $model_error.
+// `weights` is the blob written by `einnet pack`, in host memory, and is not kept; `o` may be NULL.
+// A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
+int $model_create($model **m, const void *weights, size_t bytes, const $model_options *o);
+// `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
+// nothing, never synchronises. One thread at a time per handle.
+int $model_run($model *m, const void *const *in, void *const *out, cudaStream_t stream);
+// Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
+int $model_capture($model *m, const void *const *in, void *const *out);
+void $model_destroy($model *m);
+const char *$model_error(const $model *m);
+const $model_info *$model_describe(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,84 @@
+// Sample definitions under which every template compiles as it stands:
+//     nvcc -DLINT_map -include templates/lint_prelude.cuh -cubin templates/map.cu
+#ifndef EIN_LINT_PRELUDE_CUH
+#define EIN_LINT_PRELUDE_CUH
+
+#include <cuda_runtime.h>
+#include <math.h>
+
+#define $name sample
+#define $params const float *__restrict__ p0, float *__restrict__ y
+#define $number unsigned
+
+#if defined(LINT_map) || defined(LINT_naive)
+#define $block 256
+#define $threads 1000u
+#define $index const int i0 = (int)id
+#define $body y[i0] = p0[i0]
+#endif
+
+#if defined(LINT_reduce_warp) || defined(LINT_reduce_block) || defined(LINT_reduce_column)
+static __device__ float warp_$op(float v) { return v; }
+static __device__ float block_$op(float v, float *part) { return v + part[0]; }
+#define $warps 4
+#define $block 128
+#define $outputs 1000u
+#define $index const int i0 = (int)id
+#define $before (void)0
+#define $identity 0.f
+#define $count 777u
+#define $terms acc += p0[i0 * 777 + (int)k]
+#define $join acc += part[j][threadIdx.x]
+#define $after (void)0
+#define $store y[i0] = acc
+#endif
+
+#if defined(LINT_row_warp) || defined(LINT_row_block)
+#define $rows 1000u
+#define $warps 4
+#define $block 128
+#define $parts 2
+#define $index const int i0 = (int)id
+#ifdef LINT_row_block
+#define $phases part[0][lane % 8u] = p0[i0], part[1][lane % 8u] = 0.f, y[i0] = part[0][0]
+#else
+#define $phases y[i0] = p0[i0 + (int)lane]
+#endif
+#endif
+
+#ifdef LINT_transpose
+#define $T float
+#define $int int
+#define $index const int fa = (int)(id % 4u) * 32, fb = (int)(id / 4u) * 32
+#define $a i0
+#define $b i1
+#define $na 100
+#define $nb 100
+#define $before (void)0
+#define $load (void)0
+#define $value p0[i1 * 100 + i0]
+#define $middle (void)0
+#define $store y[i0 * 100 + i1] = tile[threadIdx.x][j + threadIdx.y]
+#endif
+
+#ifdef LINT_band
+#define $RM 4
+#define $RN 4
+#define $KC 16
+#define $index const int m0 = (int)id * 64, c0 = 0
+#define $terms 100
+#define $rowA e / 16
+#define $termA e % 16
+#define $loadA as[k][row] = p0[(m0 + row) * 100 + k0 + k]
+#define $colB e / 16
+#define $termB e % 16
+#define $loadB bs[k][col] = p0[(c0 + col) * 100 + k0 + k]
+#define $inside m0 + row < 100 && c0 + col < 100
+#define $store y[(m0 + row) * 100 + c0 + col] = acc[i][j]
+#endif
+
+#ifdef LINT_warp
+#define $join v += other
+#endif
+
+#endif  // EIN_LINT_PRELUDE_CUH

@@ -1,0 +1,13 @@
+//@key name     the kernel's name
+//@key params   its parameters
+//@key block    threads a block
+//@key number   unsigned type that counts all threads
+//@key threads  threads with work
+//@key index    this thread's position
+//@key body     loads, the expression, the store
+static __global__ void __launch_bounds__($block) $name($params) {
+    const $number id = ($number)blockIdx.x * $block + threadIdx.x;
+    if (id >= $threads) return;
+    $index;
+    $body;
+}

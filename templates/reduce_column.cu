@@ -1,0 +1,36 @@
+//@key name      the kernel's name
+//@key params    its parameters
+//@key number    unsigned type that counts everything
+//@key outputs   output elements
+//@key index     the output's position, from id
+//@key before    statements that need no term
+//@key identity  of the reduction
+//@key count     terms of the reduction
+//@key terms     one term, from k: the position, loads, acc
+//@key after     statements of the epilogue
+//@key store     the store
+//@key join      acc combined with row j's
+static __global__ void __launch_bounds__(256) $name($params) {
+    __shared__ float part[8][32];
+    const $number column = ($number)blockIdx.x * 32u + threadIdx.x;
+    //@if index
+    const $number id = column < $outputs ? column : $outputs - 1u;  // all load, some do not store
+    $index;
+    //@end
+    $before;
+    float acc = $identity;
+#pragma unroll 4
+    for ($number k = threadIdx.y; k < $count; k += 8u) {
+        $terms;
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < $outputs) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            $join;
+        }
+        $after;
+        $store;
+    }
+}

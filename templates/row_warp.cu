@@ -1,0 +1,15 @@
+//@key name    the kernel's name
+//@key params  its parameters
+//@key number  unsigned type that counts everything
+//@key rows    rows
+//@key warps   warps a block, each for one row
+//@key block   threads a block
+//@key index   the row's position, from id
+//@key phases  one pass over the row for each reduction, then the maps
+static __global__ void __launch_bounds__($block) $name($params) {
+    const unsigned lane = threadIdx.x % 32u;
+    const $number id = ($number)blockIdx.x * $warps + threadIdx.x / 32u;
+    if (id >= $rows) return;
+    $index;
+    $phases;
+}

@@ -1,0 +1,389 @@
+// Writes one .cu with a kernel per case and its launches (standard output), and the buffers before
+// and after, as bytes (the file named by the argument). Expected values come from a direct
+// evaluation of the scopes in double, index by index; positions the kernel must not touch hold a
+// mark.
+#define EINNET_IMPLEMENTATION
+#define STB_DS_IMPLEMENTATION
+#include "ein.h"
+#include "ein_int.h"
+
+#include "base.c"
+#include "index.c"
+#include "expr.c"
+#include "tmpl.c"
+#include "emit_index.c"
+#include "emit_expr.c"
+#include "emit_map.c"
+#include "emit_reduce.c"
+#include "emit_row.c"
+#include "emit_band.c"
+#include "emit_kernel.c"
+
+#include "cases.h"
+
+static FILE *data;
+static int ncase;
+static ein__buf kernels, launches, table;
+static unsigned needs;
+static ein__launch *seen;      // stb_ds array: kernels already printed
+static double *content[4096];  // by value: logical elements, row-major
+
+// ------------------------------------------------------------------------------- values
+
+// Small integers and halves: sums stay exact, signs and zeros occur.
+static double element(uint32_t seed, int64_t i, ein__dtype t) {
+    uint64_t z = ein__splitmix(seed * 0x9E3779B97F4A7C15ull + (uint64_t)i);
+    int64_t v = (int64_t)(z % 17) - 8;
+    if (t == EIN__BOOL) return (double)(v & 1);
+    return t <= EIN__BF16 ? (double)v / 4 : (double)v;
+}
+
+static int64_t linear(const ein__shape *s, const int64_t *at) {
+    int64_t i = 0;
+    for (int d = 0; d < s->rank; d++) i = i * s->d[d] + at[d];
+    return i;
+}
+
+static double eval(ein_ctx *ctx, ein__ex ex, const int64_t *slot);
+
+// Value of a form as a fraction's numerator; the denominator is the form's q.
+static int64_t numerator(ein_ctx *ctx, ein__ix ix, const int64_t *slot) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    int64_t v = f->c;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        int64_t x = 0;
+        switch ((ein__atom_kind)a->kind) {
+        case EIN__ITER: x = slot[a->slot]; break;
+        case EIN__FLOOR: x = ein__floordiv(numerator(ctx, (ein__ix){a->ix}, slot), a->n); break;
+        case EIN__MOD: x = ein__floormod(numerator(ctx, (ein__ix){a->ix}, slot), a->n); break;
+        case EIN__GATHER: x = (int64_t)eval(ctx, (ein__ex){a->ex}, slot); break;
+        }
+        v += f->t[i].k * x;
+    }
+    return v;
+}
+
+static bool position(ein_ctx *ctx, ein__ix ix, int64_t n, const int64_t *slot, int64_t *at) {
+    int64_t v = numerator(ctx, ix, slot), q = ein__ix_get(ctx, ix)->q;
+    *at = v / q;
+    return v % q == 0 && *at >= 0 && *at < n;
+}
+
+static double apply(ein__fn fn, double x, double y) {
+    switch (fn) {
+    case EIN__ADD: return x + y;
+    case EIN__SUB: return x - y;
+    case EIN__MUL: return x * y;
+    case EIN__DIV: return x / y;
+    case EIN__POW: return pow(x, y);
+    case EIN__MIN: return fmin(x, y);
+    case EIN__MAX: return fmax(x, y);
+    case EIN__EQ: return x == y;
+    case EIN__NE: return x != y;
+    case EIN__LT: return x < y;
+    case EIN__LE: return x <= y;
+    case EIN__GT: return x > y;
+    case EIN__GE: return x >= y;
+    case EIN__NEG: return -x;
+    case EIN__ABS: return fabs(x);
+    case EIN__RELU: return x < 0 ? 0 : x;
+    case EIN__TANH: return tanh(x);
+    case EIN__EXP: return exp(x);
+    case EIN__LOG: return log(x);
+    case EIN__SQRT: return sqrt(x);
+    case EIN__RSQRT: return 1 / sqrt(x);
+    case EIN__ERF: return erf(x);
+    case EIN__SIGMOID: return 1 / (1 + exp(-x));
+    case EIN__FLOORF: return floor(x);
+    case EIN__CEILF: return ceil(x);
+    case EIN__SQUARE: return x * x;
+    case EIN__NFN: break;
+    }
+    return NAN;
+}
+
+static double eval(ein_ctx *ctx, ein__ex ex, const int64_t *slot) {
+    const ein__expr *x = ein__ex_get(ctx, ex);
+    switch ((ein__xop)x->op) {
+    case EIN__X_CONST: return ein__kbits(x);
+    case EIN__X_IDX:
+        return (double)numerator(ctx, x->ix[0], slot) / (double)ein__ix_get(ctx, x->ix[0])->q;
+    case EIN__X_READ: {
+        const ein__shape *s = &ctx->value[x->val].shape;
+        int64_t at[EIN__MAX_RANK];
+        for (int d = 0; d < s->rank; d++)
+            if (!position(ctx, x->ix[d], s->d[d], slot, &at[d])) return ein__kbits(x);
+        return content[x->val][linear(s, at)];
+    }
+    case EIN__X_UNARY: return apply((ein__fn)x->fn, eval(ctx, x->kid[0], slot), 0);
+    case EIN__X_BINARY:
+        return apply((ein__fn)x->fn, eval(ctx, x->kid[0], slot), eval(ctx, x->kid[1], slot));
+    case EIN__X_WHEN: {
+        int64_t at;
+        bool in = position(ctx, x->ix[0], x->n, slot, &at);
+        return in != (x->negate != 0) ? eval(ctx, x->kid[0], slot) : 0;
+    }
+    case EIN__X_SELECT: {
+        double a = eval(ctx, x->kid[0], slot), b = eval(ctx, x->kid[1], slot);
+        return eval(ctx, x->kid[apply((ein__fn)x->fn, a, b) != 0 ? 2 : 3], slot);
+    }
+    }
+    return NAN;
+}
+
+static bool step_box(const int64_t *n, int from, int to, int64_t *slot) {
+    for (int d = to - 1; d >= from; d--) {
+        if (++slot[d] < n[d]) return true;
+        slot[d] = 0;
+    }
+    return false;
+}
+
+// Fills content[v] from the definition.
+static void compute(ein_ctx *ctx, ein__val v) {
+    const ein__scope *s = ein__sc_get(ctx, ctx->value[v.i].scope);
+    int nt = (int)s->nt, ns = (int)s->ns;
+    int64_t slot[EIN__MAX_ITERS] = {0}, i = 0;
+    content[v.i] = EIN__NEW(&ctx->arena, double, ein__elements(&ctx->value[v.i].shape));
+    do {
+        double acc = s->reduce == EIN__R_PROD  ? 1
+                     : s->reduce == EIN__R_MAX ? -INFINITY
+                     : s->reduce == EIN__R_MIN ? INFINITY
+                                               : 0;
+        do {
+            double x = eval(ctx, s->body, slot);
+            switch ((ein__red)s->reduce) {
+            case EIN__R_NONE: acc = x; break;
+            case EIN__R_SUM: acc += x; break;
+            case EIN__R_PROD: acc *= x; break;
+            case EIN__R_MAX: acc = fmax(acc, x); break;
+            case EIN__R_MIN: acc = fmin(acc, x); break;
+            }
+        } while (step_box(s->n, nt, nt + ns, slot));
+        content[v.i][i++] = acc;
+    } while (step_box(s->n, 0, nt, slot));
+}
+
+// ------------------------------------------------------------------------------- layouts
+
+// Strides for an order of dimensions, outermost first (NULL: row-major), each dimension widened by
+// `gap` elements, the whole shifted by `offset`.
+static void layout(ein_ctx *ctx, ein__val v, const char *order, int gap, int offset) {
+    const ein__shape *s = &ctx->value[v.i].shape;
+    ein__layout *l = &ctx->plan.layout[v.i];
+    int64_t stride = 1;
+    l->offset = offset;
+    for (int k = s->rank - 1; k >= 0; k--) {
+        int d = order ? order[k] - '0' : k;
+        l->stride[d] = stride;
+        stride *= s->d[d] + gap;
+    }
+}
+
+static void ensure_layouts(ein_ctx *ctx) {
+    while (arrlen(ctx->plan.layout) < arrlen(ctx->value))
+        arrput(ctx->plan.layout, (ein__layout){0});
+}
+
+static ein__val input(ein_ctx *ctx, ein__dtype t, int rank, const int64_t *dims) {
+    ein__shape s = {.rank = rank};
+    for (int i = 0; i < rank; i++) s.d[i] = dims[i];
+    ein__val v = ein__val_new(ctx, "in", EIN__V_INPUT, -1, (ein__sc){0}, &s, t, -1);
+    int64_t n = ein__elements(&s);
+    content[v.i] = EIN__NEW(&ctx->arena, double, n);
+    for (int64_t i = 0; i < n; i++) content[v.i][i] = element(v.i * 31 + 7, i, t);
+    ensure_layouts(ctx);
+    layout(ctx, v, NULL, 0, 0);
+    return v;
+}
+
+static double *contents(ein__val v) { return content[v.i]; }
+
+static ein__val define(ein_ctx *ctx, ein__dtype t, ein__red reduce, int nt, int ns,
+                       const int64_t *n, ein__ex body) {
+    ein__scope s = {.reduce = reduce, .nt = (uint32_t)nt, .ns = (uint32_t)ns, .body = body};
+    ein__shape shape = {.rank = nt};
+    for (int i = 0; i < nt + ns; i++) s.n[i] = n[i];
+    for (int i = 0; i < nt; i++) shape.d[i] = n[i];
+    ein__sc sc = ein__sc_make(ctx, &s);
+    if (!sc.i) {
+        fprintf(stderr, "case %d: bad scope\n%s", ncase, ctx->errors.s);
+        exit(1);
+    }
+    ein__val v = ein__val_new(ctx, "v", EIN__V_SCOPE, -1, sc, &shape, t, -1);
+    ensure_layouts(ctx);
+    layout(ctx, v, NULL, 0, 0);
+    compute(ctx, v);
+    return v;
+}
+
+// ------------------------------------------------------------------------------- files
+
+static void put_element(unsigned char *p, ein__dtype t, double v) {
+    switch (t) {
+    case EIN__F32: {
+        float f = (float)v;
+        memcpy(p, &f, 4);
+        break;
+    }
+    case EIN__F16: {  // exact for the small values of the cases
+        uint16_t h = 0;
+        if (v != 0) {
+            int e;
+            double m = frexp(fabs(v), &e);
+            h = (uint16_t)((v < 0 ? 0x8000 : 0) | (e + 14) << 10 | ((int)ldexp(m, 11) & 0x3ff));
+        }
+        memcpy(p, &h, 2);
+        break;
+    }
+    case EIN__BF16: {
+        float f = (float)v;
+        memcpy(p, (char *)&f + 2, 2);
+        break;
+    }
+    case EIN__I8: *p = (unsigned char)(signed char)v; break;
+    case EIN__BOOL: *p = (unsigned char)(v != 0); break;
+    case EIN__I32: {
+        int32_t i = (int32_t)v;
+        memcpy(p, &i, 4);
+        break;
+    }
+    case EIN__I64: {
+        int64_t i = (int64_t)v;
+        memcpy(p, &i, 8);
+        break;
+    }
+    case EIN__NDTYPE: break;
+    }
+}
+
+static double mark(ein__dtype t) { return t == EIN__BOOL ? 1 : t == EIN__I8 ? 99 : 1024; }
+
+// Bytes from the value's first element on to the last one (and a vector's rest), marks in between.
+static unsigned char *image(ein_ctx *ctx, ein__val v, bool dense, bool filled, ein__dtype t,
+                            size_t *bytes) {
+    const ein__shape *s = &ctx->value[v.i].shape;
+    int64_t stride[EIN__MAX_RANK], n = 1, at[EIN__MAX_RANK] = {0}, run = 1;
+    for (int d = s->rank - 1; d >= 0; d--) {
+        stride[d] = dense ? run : ctx->plan.layout[v.i].stride[d];
+        run *= s->d[d];
+        n += stride[d] * (s->d[d] - 1);
+    }
+    size_t size = (size_t)ein__dtype_size(t);
+    *bytes = (size_t)n * size;
+    unsigned char *p = calloc((size_t)n, size);
+    for (int64_t i = 0; i < n; i++) put_element(p + (size_t)i * size, t, mark(t));
+    int64_t i = 0;
+    if (filled) do {
+            int64_t to = 0;
+            for (int d = 0; d < s->rank; d++) to += stride[d] * at[d];
+            put_element(p + (size_t)to * size, t, content[v.i][i++]);
+        } while (step_box(s->d, 0, s->rank, at));
+    return p;
+}
+
+static void put_image(ein_ctx *ctx, ein__val v, bool dense, bool filled, ein__dtype t,
+                      uint64_t offset) {
+    size_t bytes;
+    unsigned char *p = image(ctx, v, dense, filled, t, &bytes);
+    uint64_t head[2] = {bytes, offset * (uint64_t)ein__dtype_size(t)};
+    fwrite(head, sizeof head, 1, data);
+    fwrite(p, 1, bytes, data);
+    free(p);
+}
+
+static void put_case(ein_ctx *ctx, const char *name, bool naive, const ein__launch *l) {
+    ein__val out = l->arg[l->narg - 1];
+    ein__kgen g = {.ctx = ctx, .naive = naive};
+    ein__putf(&launches, "static void run%d(char **b, cudaStream_t stream) {\n", ncase);
+    ein__putf(&launches, "    const dim3 grid(%u, %u, %u), block(%u, %u, %u);\n", l->grid[0],
+              l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2]);
+    ein__putf(&launches, "    %s<<<grid, block, %d, stream>>>(", l->name, l->smem);
+    for (int i = 0; i < l->narg; i++)
+        ein__putf(&launches, "%s(%s *)b[%d]", i ? ", " : "",
+                  ein__kctype(ein__kdtype(&g, l->arg[i])), i);
+    ein__put(&launches, ");\n}\n");
+    ein__dtype t = ein__kdtype(&g, out);
+    ein__putf(&table, "    {\"%s%s %s\", run%d, %d, %d},\n", name, naive ? " naive" : "", l->name,
+              ncase++, l->narg, (int)t);
+    for (int i = 0; i < l->narg; i++) {
+        bool last = i + 1 == l->narg;
+        uint64_t offset = naive ? 0 : (uint64_t)ctx->plan.layout[l->arg[i].i].offset;
+        put_image(ctx, l->arg[i], naive, !last, ein__kdtype(&g, l->arg[i]), offset);
+        if (last) put_image(ctx, l->arg[i], naive, true, ein__kdtype(&g, l->arg[i]), offset);
+    }
+}
+
+static void emit_once(const ein__buf *text, const ein__launch *l) {
+    needs |= l->needs;
+    for (ptrdiff_t i = 0; i < arrlen(seen); i++)
+        if (!strcmp(seen[i].name, l->name)) return;
+    arrput(seen, *l);
+    ein__put(&kernels, text->s);
+    ein__put(&kernels, "\n");
+}
+
+// The same kernel with 64-bit indices, as for tensors beyond 2^31 elements.
+static void check_wide(ein_ctx *ctx, const char *name, const ein__step *step) {
+    for (int vec = 4; vec > 0; vec -= 3) {
+        ein__buf text = {0};
+        ein__launch l = {0};
+        ein__kgen g = ein__kgen_make(ctx, step->val[0], true, vec);
+        if (ein__kfamily_of(ctx, step)(&g, step, ein__namef(ctx, "%s_wide", name), &text, &l)) {
+            emit_once(&text, &l);
+            put_case(ctx, name, false, &l);
+            vec = 0;
+        }
+        ein__kgen_free(&g);
+        ein__buf_free(&text);
+    }
+}
+
+static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val) {
+    ein__step step = {.kind = kind, .name = name, .nval = nval, .out = val[nval - 1]};
+    memcpy(step.val, val, (size_t)nval * sizeof *val);
+    ein__buf text = {0};
+    ein__launch l;
+    ein__emit_kernel(ctx, &step, name, &text, &l);
+    if (ctx->status) {
+        fprintf(stderr, "%s: %s", name, ctx->errors.s);
+        exit(1);
+    }
+    emit_once(&text, &l);
+    put_case(ctx, name, false, &l);
+    ein__buf_free(&text);
+    static int turn;
+    static const char **names;
+    bool first = true;
+    for (ptrdiff_t i = 0; i < arrlen(names); i++) first = first && strcmp(names[i], name) != 0;
+    if (first) arrput(names, name);
+    if (turn++ % 6 == 0) check_wide(ctx, name, &step);
+    for (int i = 0; i < nval && (first || turn % 6 == 3); i++) {
+        ein__emit_naive(ctx, val[i], ein__namef(ctx, "%s_naive", name), &text, &l);
+        emit_once(&text, &l);
+        put_case(ctx, name, true, &l);
+        ein__buf_free(&text);
+    }
+}
+
+int main(int argc, char **argv) {
+    ein_ctx *ctx = calloc(1, sizeof *ctx);
+    data = argc == 2 ? fopen(argv[1], "wb") : NULL;
+    if (!data || !ctx) return 2;
+    all_cases(ctx);
+    ein__buf head = {0};
+    ein__emit_includes(&head, needs);
+    ein__put(&head,
+             "#include <cuda_runtime.h>\n#include <math.h>\n#include <stdio.h>\n#include "
+             "<stdlib.h>\n#include <string.h>\n\n");
+    ein__emit_helpers(ctx, &head, needs);
+    fputs(head.s, stdout);
+    fputs(kernels.s, stdout);
+    fputs(launches.s, stdout);
+    printf("#define CASES %d\n", ncase);
+    puts("struct test { const char *name; void (*run)(char **, cudaStream_t); int narg, dtype; };");
+    printf("static const struct test tests[] = {\n%s};\n", table.s);
+    puts("#include \"run.inc\"");
+    return fclose(data) != 0;
+}
