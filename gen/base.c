@@ -14,7 +14,10 @@
 #define EIN_ASSERT(x) assert(x)
 #endif
 
-struct ein__chunk { struct ein__chunk *next; size_t used, cap; };
+struct ein__chunk {
+    struct ein__chunk *next;
+    size_t used, cap;
+};
 
 enum { EIN__CHUNK = 64 * 1024, EIN__MAX_ERRORS = 20 };
 
@@ -103,7 +106,10 @@ static void ein__fix_point(char *s) {
 // The shortest decimal text that reads back as the same double: "0.125", "1e-05", "3", "inf".
 EIN__FN void ein__put_f64(ein__buf *b, double v) {
     char s[40];
-    if (v != v) { ein__put(b, "nan"); return; }
+    if (v != v) {
+        ein__put(b, "nan");
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(s, sizeof s, "%.*g", digits, v);
         if (strtod(s, NULL) == v) break;
@@ -115,8 +121,14 @@ EIN__FN void ein__put_f64(ein__buf *b, double v) {
 // A C literal of type float: "0.125f", "3.f", "INFINITY" with its sign.
 EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
     float f = (float)v;
-    if (f != f) { ein__put(b, "NAN"); return; }
-    if (f - f != 0) { ein__put(b, f < 0 ? "-INFINITY" : "INFINITY"); return; }
+    if (f != f) {
+        ein__put(b, "NAN");
+        return;
+    }
+    if (f - f != 0) {
+        ein__put(b, f < 0 ? "-INFINITY" : "INFINITY");
+        return;
+    }
     char s[40];
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(s, sizeof s, "%.*g", digits, (double)f);
@@ -132,9 +144,9 @@ EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
 EIN__FN double ein__read_f64(const char *s, const char **end) {
     char copy[64], clean[64];
     size_t n = 0, i = 0;
-    while (i < sizeof copy - 1 && s[i] && (strchr("0123456789.", s[i]) ||
-           ((s[i] == 'e' || s[i] == 'E') && i) ||
-           ((s[i] == '+' || s[i] == '-') && i && (s[i - 1] == 'e' || s[i - 1] == 'E')))) {
+    while (i < sizeof copy - 1 && s[i] &&
+           (strchr("0123456789.", s[i]) || ((s[i] == 'e' || s[i] == 'E') && i) ||
+            ((s[i] == '+' || s[i] == '-') && i && (s[i - 1] == 'e' || s[i - 1] == 'E')))) {
         copy[n++] = s[i++];
     }
     copy[n] = 0;
@@ -225,7 +237,9 @@ EIN__FN const char *ein__name_n(ein_ctx *ctx, const char *s, size_t n) {
     return ctx->names.rec[id];
 }
 
-EIN__FN const char *ein__name(ein_ctx *ctx, const char *s) { return ein__name_n(ctx, s, strlen(s)); }
+EIN__FN const char *ein__name(ein_ctx *ctx, const char *s) {
+    return ein__name_n(ctx, s, strlen(s));
+}
 
 EIN__PRINTF(2, 3) EIN__FN const char *ein__namef(ein_ctx *ctx, const char *format, ...) {
     ein__buf b = {0};
@@ -267,8 +281,9 @@ static void ein__put_caret(ein_ctx *ctx, ein__pos pos) {
 
 // Reports `file:line:col: message` with source line and caret. The first error's status stays; more
 // messages are added until the list is long enough.
-EIN__PRINTF(4, 5) EIN__FN ein_status
-ein__error(ein_ctx *ctx, ein_status status, ein__pos pos, const char *format, ...) {
+EIN__PRINTF(4, 5)
+EIN__FN ein_status ein__error(ein_ctx *ctx, ein_status status, ein__pos pos, const char *format,
+                              ...) {
     if (ctx->status == EIN_OK) ctx->status = status;
     if (ctx->nerror++ >= EIN__MAX_ERRORS) return ctx->status;
     ein__put(&ctx->errors, ctx->file ? ctx->file : "einnet");
@@ -308,7 +323,8 @@ static int ein__distance(const char *a, const char *b, int cap) {
 }
 
 // Keeps in `*best` whichever of it and `candidate` is closer to `name`; `*distance` starts at 3.
-EIN__FN void ein__suggest(const char *name, const char *candidate, const char **best, int *distance) {
+EIN__FN void ein__suggest(const char *name, const char *candidate, const char **best,
+                          int *distance) {
     int d = ein__distance(name, candidate, *distance);
     if (d < *distance && (size_t)d < strlen(name)) {
         *distance = d;
@@ -348,7 +364,8 @@ EIN__FN int64_t ein__gcd(int64_t a, int64_t b) {
 EIN__FN int64_t ein__elements(const ein__shape *s) {
     int64_t n = 1;
     for (int i = 0; i < s->rank; i++)
-        if (ein__mul_overflows(n, s->d[i], &n) || n > EIN__MAX_ELEMENTS) return EIN__MAX_ELEMENTS + 1;
+        if (ein__mul_overflows(n, s->d[i], &n) || n > EIN__MAX_ELEMENTS)
+            return EIN__MAX_ELEMENTS + 1;
     return n;
 }
 

@@ -21,8 +21,8 @@
 // WHAT IT DOES
 //     text -parse-> graph -lower-> expressions -plan-> steps -emit-> .cu .h
 // Operators carry ONNX names and mean tensor-algebra equations; everything after lowering sees
-// equations only. Text in, text out: the library reads and writes no files, never looks at the clock
-// or the locale, and gives the same bytes for the same input.
+// equations only. Text in, text out: the library reads and writes no files, never looks at the
+// clock or the locale, and gives the same bytes for the same input.
 #ifndef EINNET_H
 #define EINNET_H
 
@@ -82,10 +82,10 @@ typedef struct {
     const char *dtype;  // "f32" ...
     int rank;
     int64_t dims[10];
-    size_t bytes;     // dense, row-major
-    const char *blob; // weights from a file: name of the blob statement and ...
-    const char *key;  // ... of the tensor in it; NULL for seeded ones
-    bool seeded;      // ein_fill_weight can make the values
+    size_t bytes;      // dense, row-major
+    const char *blob;  // weights from a file: name of the blob statement and ...
+    const char *key;   // ... of the tensor in it; NULL for seeded ones
+    bool seeded;       // ein_fill_weight can make the values
 } ein_tensor_info;
 
 typedef struct ein_ctx ein_ctx;

@@ -18,10 +18,10 @@
 #endif
 #define EIN__PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-#define EIN__MAX_RANK 10    // dimensions of a tensor
-#define EIN__MAX_ITERS 16   // traversal and reduction iterators of one scope
-#define EIN__MAX_TERMS 12   // terms of one index form
-#define EIN__MAX_ARGS 64    // operands of one operator
+#define EIN__MAX_RANK 10   // dimensions of a tensor
+#define EIN__MAX_ITERS 16  // traversal and reduction iterators of one scope
+#define EIN__MAX_TERMS 12  // terms of one index form
+#define EIN__MAX_ARGS 64   // operands of one operator
 #define EIN__MAX_ELEMENTS ((int64_t)1 << 40)
 #define EIN__MAX_NODES 20000
 #define EIN__MAX_DEPTH 200  // nesting of parentheses, blocks and lists in a model's text
@@ -29,32 +29,43 @@
 // ---------------------------------------------------------------------------------------- base.c
 
 // Memory of a context, released all at once. Blocks are zeroed and 16-byte aligned.
-typedef struct ein__arena { struct ein__chunk *head; } ein__arena;
+typedef struct ein__arena {
+    struct ein__chunk *head;
+} ein__arena;
 
 // Growing text. `s` is always NUL-terminated once anything was put.
-typedef struct ein__buf { char *s; size_t n, cap; } ein__buf;
+typedef struct ein__buf {
+    char *s;
+    size_t n, cap;
+} ein__buf;
 
 // Byte records interned to dense ids from 1 (0 is "none"). Equal bytes give the same id; records
 // never move, so pointers to them stay valid.
 typedef struct ein__table {
-    const void **rec;      // stb_ds array; rec[0] unused
-    uint32_t *size;        // stb_ds array
-    uint32_t *slot;        // open addressing, power of two
+    const void **rec;  // stb_ds array; rec[0] unused
+    uint32_t *size;    // stb_ds array
+    uint32_t *slot;    // open addressing, power of two
     uint32_t mask;
 } ein__table;
 
-typedef struct ein__pos { uint32_t line, col; } ein__pos;  // 1-based; line 0: no place in the text
+typedef struct ein__pos {
+    uint32_t line, col;
+} ein__pos;  // 1-based; line 0: no place in the text
 
 // ------------------------------------------------------------------------------------- syntax.c
 
 // One node of the syntax tree: subscripts, scalar expressions and attribute values share it.
 typedef enum {
-    EIN__A_NUM,     // num; integral says whether it was written without point and exponent
-    EIN__A_NAME,    // name: index, dim, parameter or bare word
-    EIN__A_STR,     // name holds the text
-    EIN__A_LIST,    // attribute lists; kids
-    EIN__A_NEG,     // kid 0
-    EIN__A_ADD, EIN__A_SUB, EIN__A_MUL, EIN__A_DIV, EIN__A_MOD,  // kids 0, 1
+    EIN__A_NUM,   // num; integral says whether it was written without point and exponent
+    EIN__A_NAME,  // name: index, dim, parameter or bare word
+    EIN__A_STR,   // name holds the text
+    EIN__A_LIST,  // attribute lists; kids
+    EIN__A_NEG,   // kid 0
+    EIN__A_ADD,
+    EIN__A_SUB,
+    EIN__A_MUL,
+    EIN__A_DIV,
+    EIN__A_MOD,     // kids 0, 1
     EIN__A_CMP,     // name is one of == != < <= > >=; kids 0, 1: guard [P] or select's condition
     EIN__A_GUARD,   // kid 0 is EIN__A_CMP over subscripts
     EIN__A_REDUCE,  // name is sum prod max min; kids: EIN__A_NAME per iterator, then the body
@@ -75,11 +86,23 @@ typedef struct ein__ast {
     struct ein__ast **kid;
 } ein__ast;
 
-typedef struct ein__attr { const char *name; ein__pos pos; ein__ast *value; } ein__attr;
+typedef struct ein__attr {
+    const char *name;
+    ein__pos pos;
+    ein__ast *value;
+} ein__attr;
 
 // `T[i,j] = body where i in lo:hi, pad x 0`
-typedef struct ein__range { const char *name; ein__pos pos; ein__ast *lo, *hi; } ein__range;
-typedef struct ein__padval { const char *tensor; ein__pos pos; double value; } ein__padval;
+typedef struct ein__range {
+    const char *name;
+    ein__pos pos;
+    ein__ast *lo, *hi;
+} ein__range;
+typedef struct ein__padval {
+    const char *tensor;
+    ein__pos pos;
+    double value;
+} ein__padval;
 typedef struct ein__equation {
     const char *result;
     ein__pos pos;
@@ -95,19 +118,34 @@ typedef struct ein__equation {
 // ------------------------------------------------------------------------------------- graph.c
 
 typedef enum {
-    EIN__F32, EIN__F16, EIN__BF16, EIN__I8, EIN__I32, EIN__I64, EIN__BOOL, EIN__NDTYPE
+    EIN__F32,
+    EIN__F16,
+    EIN__BF16,
+    EIN__I8,
+    EIN__I32,
+    EIN__I64,
+    EIN__BOOL,
+    EIN__NDTYPE
 } ein__dtype;
 
-typedef struct ein__shape { int rank; int64_t d[EIN__MAX_RANK]; } ein__shape;
+typedef struct ein__shape {
+    int rank;
+    int64_t d[EIN__MAX_RANK];
+} ein__shape;
 
 typedef enum { EIN__T_INPUT, EIN__T_WEIGHT, EIN__T_VALUE } ein__tkind;
 typedef enum {
-    EIN__S_NONE, EIN__S_BLOB, EIN__S_ZEROS, EIN__S_ONES, EIN__S_RANDN, EIN__S_UNIFORM
+    EIN__S_NONE,
+    EIN__S_BLOB,
+    EIN__S_ZEROS,
+    EIN__S_ONES,
+    EIN__S_RANDN,
+    EIN__S_UNIFORM
 } ein__skind;
 
 // A tensor of the flat graph: blocks and repeats are expanded, every dim is a number.
 typedef struct ein__tensor {
-    const char *name;   // full name, unique
+    const char *name;  // full name, unique
     ein__tkind kind;
     ein__dtype dtype;
     ein__shape shape;
@@ -117,58 +155,82 @@ typedef struct ein__tensor {
     ein__skind source;  // weights
     const char *blob, *key;
     int64_t seed;
-    double a, b;        // std, or lo and hi
+    double a, b;  // std, or lo and hi
 } ein__tensor;
 
 typedef struct ein__node {
-    const char *op;          // operator's name; NULL for an equation
+    const char *op;  // operator's name; NULL for an equation
     ein__pos pos;
-    const ein__equation *eq; // equations: names resolved through `bind`
+    const ein__equation *eq;  // equations: names resolved through `bind`
     int nin, nout, nattr;
-    int *in;                 // tensor per argument, -1 for `_`; equations: tensors read, in order of first read
-    const char **in_name;    // equations: the name each of them has in the text
+    int *in;  // tensor per argument, -1 for `_`; equations: tensors read, in order of first read
+    const char **in_name;  // equations: the name each of them has in the text
     int *out;
-    ein__attr *attr;         // integer expressions already folded to numbers
+    ein__attr *attr;  // integer expressions already folded to numbers
 } ein__node;
 
-typedef struct ein__output { const char *name; int tensor; ein__pos pos; } ein__output;
+typedef struct ein__output {
+    const char *name;
+    int tensor;
+    ein__pos pos;
+} ein__output;
 
 typedef struct ein__graph {
-    const char *model;       // name
-    ein__tensor *tensor;     // stb_ds arrays
-    ein__node *node;         // in an order where operands come first
-    int *input, *weight;     // tensors in declaration order
+    const char *model;    // name
+    ein__tensor *tensor;  // stb_ds arrays
+    ein__node *node;      // in an order where operands come first
+    int *input, *weight;  // tensors in declaration order
     ein__output *output;
-    struct { const char *name; int64_t value, small; bool has_small; ein__pos pos; } *dim;
-    struct { const char *name, *path; ein__pos pos; } *blob;
-    uint64_t hash;           // of the canonical form without comments
+    struct {
+        const char *name;
+        int64_t value, small;
+        bool has_small;
+        ein__pos pos;
+    } * dim;
+    struct {
+        const char *name, *path;
+        ein__pos pos;
+    } * blob;
+    uint64_t hash;  // of the canonical form without comments
 } ein__graph;
 
 // --------------------------------------------------------------------------- index.c and expr.c
 
 // Handles of interned objects; 0 is "none". One-field structs keep the kinds apart.
-typedef struct { uint32_t i; } ein__ix;  // index form
-typedef struct { uint32_t i; } ein__ex;  // scalar expression
-typedef struct { uint32_t i; } ein__sc;  // scope
-typedef struct { uint32_t i; } ein__val; // tensor value
+typedef struct {
+    uint32_t i;
+} ein__ix;  // index form
+typedef struct {
+    uint32_t i;
+} ein__ex;  // scalar expression
+typedef struct {
+    uint32_t i;
+} ein__sc;  // scope
+typedef struct {
+    uint32_t i;
+} ein__val;  // tensor value
 
 // An atom of an index form. All iterators run over [0, n); `n` is part of the identity, so bounds
 // are a property of the form alone. Slots 0..nt-1 of a scope are traversal, nt..nt+ns-1 reduction.
 typedef enum { EIN__ITER, EIN__FLOOR, EIN__MOD, EIN__GATHER } ein__atom_kind;
 typedef struct ein__atom {
     uint32_t kind;
-    uint32_t slot;   // ITER
-    int64_t n;       // ITER: extent; FLOOR, MOD: divisor > 1; GATHER: extent of the values held, or 0
-    uint32_t ix;     // FLOOR, MOD: operand (an integer form, q == 1)
-    uint32_t ex;     // GATHER: a READ of an integer tensor
+    uint32_t slot;  // ITER
+    int64_t n;    // ITER: extent; FLOOR, MOD: divisor > 1; GATHER: extent of the values held, or 0
+    uint32_t ix;  // FLOOR, MOD: operand (an integer form, q == 1)
+    uint32_t ex;  // GATHER: a READ of an integer tensor
 } ein__atom;
 
 // (c + sum k_j * atom_j) / q, gcd-reduced, atoms ascending by id, no zero k, q >= 1. When q > 1 the
 // form is an index only where the division is exact; a read elsewhere gives padding.
-typedef struct ein__term { int64_t k; uint32_t atom; uint32_t unused; } ein__term;
+typedef struct ein__term {
+    int64_t k;
+    uint32_t atom;
+    uint32_t unused;
+} ein__term;
 typedef struct ein__index {
     int64_t c, q;
-    int64_t lo, hi;   // bounds of the value, rounded inwards to integers; derived
+    int64_t lo, hi;  // bounds of the value, rounded inwards to integers; derived
     uint32_t n, unused;
     ein__term t[EIN__MAX_TERMS];  // records are interned at their used length
 } ein__index;
@@ -179,16 +241,40 @@ typedef enum {
     EIN__X_READ,    // val[ix...]; bits: padding (0 when the read is provably inside)
     EIN__X_UNARY,   // fn, kid 0
     EIN__X_BINARY,  // fn, kids 0, 1
-    EIN__X_WHEN,    // kid 0 where ix[0] is an integer in [0, n) (negate: is not), else 0, not evaluated
+    EIN__X_WHEN,    // kid 0 where ix[0] is an integer in [0, n) (negate: is not), else 0, not
+                    // evaluated
     EIN__X_SELECT   // kid 0 cmp kid 1 ? kid 2 : kid 3
 } ein__xop;
 
 // ORDER fn: ein__fn_info in expr.c
 typedef enum {
-    EIN__ADD, EIN__SUB, EIN__MUL, EIN__DIV, EIN__POW, EIN__MIN, EIN__MAX,
-    EIN__EQ, EIN__NE, EIN__LT, EIN__LE, EIN__GT, EIN__GE,  // SELECT only
-    EIN__NEG, EIN__ABS, EIN__RELU, EIN__TANH, EIN__EXP, EIN__LOG, EIN__SQRT, EIN__RSQRT, EIN__ERF,
-    EIN__SIGMOID, EIN__FLOORF, EIN__CEILF, EIN__SQUARE, EIN__NFN
+    EIN__ADD,
+    EIN__SUB,
+    EIN__MUL,
+    EIN__DIV,
+    EIN__POW,
+    EIN__MIN,
+    EIN__MAX,
+    EIN__EQ,
+    EIN__NE,
+    EIN__LT,
+    EIN__LE,
+    EIN__GT,
+    EIN__GE,  // SELECT only
+    EIN__NEG,
+    EIN__ABS,
+    EIN__RELU,
+    EIN__TANH,
+    EIN__EXP,
+    EIN__LOG,
+    EIN__SQRT,
+    EIN__RSQRT,
+    EIN__ERF,
+    EIN__SIGMOID,
+    EIN__FLOORF,
+    EIN__CEILF,
+    EIN__SQUARE,
+    EIN__NFN
 } ein__fn;
 
 typedef struct ein__expr {
@@ -202,7 +288,11 @@ typedef struct ein__expr {
     ein__ix ix[EIN__MAX_RANK];
 } ein__expr;
 
-typedef struct ein__fn_info { const char *name; int arity; const char *c_float; } ein__fn_info;
+typedef struct ein__fn_info {
+    const char *name;
+    int arity;
+    const char *c_float;
+} ein__fn_info;
 
 typedef enum { EIN__R_NONE, EIN__R_SUM, EIN__R_PROD, EIN__R_MAX, EIN__R_MIN } ein__red;
 
@@ -217,27 +307,29 @@ typedef struct ein__scope {
 typedef enum { EIN__V_INPUT, EIN__V_WEIGHT, EIN__V_SCOPE } ein__vkind;
 
 typedef struct ein__value {
-    const char *name;   // of the model's tensor, or derived from one (`conv1.sum`)
+    const char *name;  // of the model's tensor, or derived from one (`conv1.sum`)
     ein__vkind kind;
-    int tensor;         // graph tensor of inputs and weights, else the tensor it belongs to (or -1)
+    int tensor;  // graph tensor of inputs and weights, else the tensor it belongs to (or -1)
     ein__sc scope;
-    ein__shape shape;   // equals the scope's traversal extents
+    ein__shape shape;  // equals the scope's traversal extents
     ein__dtype dtype;
-    bool weight_only;   // no input is needed: computed once, at load
-    int node;           // graph node it came from, -1: none
+    bool weight_only;  // no input is needed: computed once, at load
+    int node;          // graph node it came from, -1: none
+    const char *why;   // the rules that led to this definition; NULL: it is the model's own
 } ein__value;
 
 // ------------------------------------------------------------------------------------- plan.c
 
 // Address of element (i0, i1, ..) of a value: buffer + offset + sum stride_d * i_d, in elements.
 typedef struct ein__layout {
-    int buffer;         // index into plan.buffer
+    int buffer;  // index into plan.buffer
     int64_t offset;
     int64_t stride[EIN__MAX_RANK];
 } ein__layout;
 
 typedef enum {
-    EIN__B_INPUT, EIN__B_OUTPUT,
+    EIN__B_INPUT,
+    EIN__B_OUTPUT,
     EIN__B_WEIGHT,  // in the blob, kept on the device as it is
     EIN__B_CONST,   // computed in create, kept
     EIN__B_INIT,    // only needed in create: raw weights (index >= 0) and temporaries
@@ -245,11 +337,12 @@ typedef enum {
 } ein__bkind;
 typedef struct ein__buffer {
     ein__bkind kind;
-    const char *name;   // content-derived, a C identifier
+    const char *name;  // content-derived, a C identifier
     int64_t bytes;
-    int64_t at;         // byte offset in the arena (ARENA), the constants (CONST, WEIGHT) or INIT
-    int index;          // which input, output or weight
-    int first, last;    // steps that define and last read it
+    ein__dtype dtype;
+    int64_t at;       // byte offset in the arena (ARENA), the constants (CONST, WEIGHT) or INIT
+    int index;        // which input, output or weight
+    int first, last;  // steps that define and last read it
 } ein__buffer;
 
 typedef enum {
@@ -257,29 +350,30 @@ typedef enum {
     EIN__K_CONV_DATA,  // cuDNN backward-data: transposed convolution
     EIN__K_GEMM,       // cuBLAS strided-batched GEMM
     EIN__K_MAP,        // one output element a thread (or a vector of them)
-    EIN__K_TRANSPOSE,  // a permutation whose innermost dimension changes: tiles through shared memory
+    EIN__K_TRANSPOSE,  // a permutation whose innermost dimension changes: tiles through shared
+                       // memory
     EIN__K_REDUCE,     // one output element a thread, the reduction in a loop, epilogue fused
     EIN__K_ROW,        // one row a warp or block: reductions over the row in phases, then maps
     EIN__K_BAND        // product whose second operand moves with the row (G2BMM, GBMM): tiled
 } ein__skind2;
 
 typedef struct ein__conv {
-    int spatial;                          // 1..3
-    int64_t n, c, f, group;               // f output channels in all
+    int spatial;             // 1..3
+    int64_t n, c, f, group;  // f output channels in all
     int64_t in[3], out[3], k[3], pad[3], stride[3], dilation[3];
     bool nhwc;
-    ein__val x, w;                        // data, weights [f, c/group, k...]
-    ein__val bias, z;                     // or none: fused
+    ein__val x, w;     // data, weights [f, c/group, k...]
+    ein__val bias, z;  // or none: fused
     bool relu;
 } ein__conv;
 
 // row-major C[m,n] = alpha A[m,k] B[k,n], `batch` times
 typedef struct ein__gemm {
     int64_t batch, m, n, k;
-    bool ta, tb;                          // operand stored transposed
-    int64_t lda, ldb, ldc, sa, sb, sc;    // leading dimensions, batch strides; elements
-    int64_t oa, ob, oc;                   // offsets from the values' first elements
-    bool swap;                            // result is stored column-major: operands exchanged
+    bool ta, tb;                        // operand stored transposed
+    int64_t lda, ldb, ldc, sa, sb, sc;  // leading dimensions, batch strides; elements
+    int64_t oa, ob, oc;                 // offsets from the values' first elements
+    bool swap;                          // result is stored column-major: operands exchanged
     ein__val a, b;
     double alpha;
 } ein__gemm;
@@ -288,27 +382,28 @@ typedef struct ein__gemm {
 // (reductions), the last one is stored; a ROW step may have several reductions.
 typedef struct ein__step {
     ein__skind2 kind;
-    const char *name;    // unique, content-derived, a C identifier
+    const char *name;  // unique, content-derived, a C identifier
     ein__val out;
     int nval;
     ein__val val[8];
     ein__conv conv;
     ein__gemm gemm;
-    int64_t ps;          // cost, picoseconds
+    int64_t ps;  // cost, picoseconds
     bool measured;
-    const char *key;     // cost key
-    int64_t workspace;   // bytes that a library call may use of the shared workspace
+    const char *key;    // cost key
+    int64_t workspace;  // bytes that a library call may use of the shared workspace
 } ein__step;
 
 typedef struct ein__plan {
-    ein__step *step;       // run, in order; stb_ds arrays
-    ein__step *init;       // weight-only steps, once in create
+    ein__step *step;  // run, in order; stb_ds arrays
+    ein__step *init;  // weight-only steps, once in create
     ein__buffer *buffer;
-    ein__layout *layout;   // by value id
-    int64_t arena_bytes;      // activations, then the workspace
+    ein__layout *layout;  // by value id
+    int64_t arena_bytes;  // activations, then the workspace
     int64_t workspace_at, workspace_bytes;
-    int64_t const_bytes;      // kept weights and constants
-    int64_t init_bytes;       // while create runs
+    int64_t const_bytes;  // kept weights and constants
+    int64_t init_bytes;   // while create runs
+    int64_t baseline_ps;  // cost without derivation; 0: this is the baseline
 } ein__plan;
 
 // ---------------------------------------------------------------------------------- the context
@@ -319,19 +414,26 @@ struct ein_ctx {
     ein_status status;
     ein__buf errors;
     int nerror;
-    const char *file;            // model's name in messages
-    const char *text;            // model's text, NUL-terminated
+    const char *file;  // model's name in messages
+    const char *text;  // model's text, NUL-terminated
     size_t length;
-    struct { const char *name; int64_t value; bool used; } *dim_override;  // stb_ds array
-    ein__table names;            // interned strings
-    struct ein__tree *tree;      // syntax tree of the model (syntax.c)
+    struct {
+        const char *name;
+        int64_t value;
+        bool used;
+    } * dim_override;        // stb_ds array
+    ein__table names;        // interned strings
+    struct ein__tree *tree;  // syntax tree of the model (syntax.c)
     ein__graph graph;
     ein__table atoms, indices, exprs, scopes;
-    ein__value *value;           // stb_ds array; [0] unused
-    ein__val *tensor_value;      // by graph tensor: the value as lowered
+    ein__value *value;       // stb_ds array; [0] unused
+    ein__val *tensor_value;  // by graph tensor: the value as lowered
     ein__plan plan;
-    struct { char *key; int64_t value; } *costs;  // sh map: measured picoseconds by key
-    uint64_t cost_hash;          // of the tables given, 0: none
+    struct {
+        char *key;
+        int64_t value;
+    } * costs;           // sh map: measured picoseconds by key
+    uint64_t cost_hash;  // of the tables given, 0: none
 };
 
 #endif  // EIN_INT_H

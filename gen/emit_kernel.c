@@ -47,10 +47,10 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
 
 // One thread an output element, plain loops, double accumulators; operands and result dense. Inputs
 // and weights have their own types; what was computed is float unless it is integer.
-EIN__FN void ein__emit_naive(ein_ctx *ctx, ein__val v, const char *hint, ein__buf *out,
-                             ein__launch *launch) {
+static bool ein__knaive(ein_ctx *ctx, ein__val v, const char *hint, bool wide, ein__buf *out,
+                        ein__launch *launch) {
     const ein__scope *s = ein__sc_get(ctx, ein__val_get(ctx, v)->scope);
-    ein__kgen g = ein__kgen_make(ctx, v, true, 1);
+    ein__kgen g = ein__kgen_make(ctx, v, wide, 1);
     ein__kscan scan = ein__kscan_make(&g);
     ein__buf index = {0}, body = {0}, store = {0}, core = {0};
     int order[EIN__MAX_ITERS], sums[EIN__MAX_ITERS], n = 0, ns = 0;
@@ -82,12 +82,17 @@ EIN__FN void ein__emit_naive(ein_ctx *ctx, ein__val v, const char *hint, ein__bu
     ein__kstore(&g, &store, v, &scan, &value);
     ein__put(&body, store.s);
     int64_t threads = ein__kcount_slots(&g, order, n);
-    if (!g.overflow && ein__kgrid(ctx, launch, (threads + 255) / 256, 256)) {
+    bool fits = wide || (!g.too_wide && threads <= INT32_MAX);
+    if (fits && !g.overflow && ein__kgrid(ctx, launch, (threads + 255) / 256, 256)) {
         ein__kdecompose(&g, &index, order, n, scan.used, "id");
         ein__put(&index, "");
-        ein__key keys[] = {
-            {0}, {0}, {"threads", ein__knumber(&g, threads)}, {"index", index.s}, {"body", body.s}};
-        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, 5, out, launch);
+        ein__key keys[] = {{0},
+                           {0},
+                           {"number", ein__kunsigned(&g)},
+                           {"threads", ein__knumber(&g, threads)},
+                           {"index", index.s},
+                           {"body", body.s}};
+        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, 6, out, launch);
     }
     ein__buf_free(&index);
     ein__buf_free(&body);
@@ -95,6 +100,13 @@ EIN__FN void ein__emit_naive(ein_ctx *ctx, ein__val v, const char *hint, ein__bu
     ein__buf_free(&core);
     ein__kscan_free(&scan);
     ein__kgen_free(&g);
+    return fits;
+}
+
+EIN__FN void ein__emit_naive(ein_ctx *ctx, ein__val v, const char *hint, ein__buf *out,
+                             ein__launch *launch) {
+    if (!ein__knaive(ctx, v, hint, false, out, launch))
+        ein__knaive(ctx, v, hint, true, out, launch);
 }
 
 // Headers that the kernels' texts rely on; `needs` is the union over the launches.

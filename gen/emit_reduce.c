@@ -51,8 +51,7 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, co
         ein__buf loop = {0};
         bodies = s->n <= 16 && bodies ? bodies * s->n : 0;
         if (bodies > 64) bodies = 0;
-        if (g->naive) ein__put(&loop, "#pragma unroll 1\n");
-        else if (bodies) ein__put(&loop, "#pragma unroll\n");
+        if (bodies && !g->naive) ein__put(&loop, "#pragma unroll\n");
         ein__putf(&loop, "for (%s %s = 0; %s < %lld; %s++) {\n", ein__kint(g), s->name, s->name,
                   (long long)s->n, s->name);
         ein__kindent(&loop, g->code[i + 1].s, 4);

@@ -152,8 +152,8 @@ static int ein__tmpl_head(const char *const *lines, const ein__key *keys, int nk
     return head;
 }
 
-// Expands a template. A key that is undeclared, missing or never used is an internal error, as is an
-// unbalanced directive. A NULL text may be given for a key whose lines are all switched off.
+// Expands a template. A key that is undeclared, missing or never used is an internal error, as is
+// an unbalanced directive. A NULL text may be given for a key whose lines are all switched off.
 EIN__FN void ein__tmpl_put(ein__buf *out, const char *const *lines, const ein__key *keys,
                            int nkey) {
     bool on[EIN__TMPL_DEPTH] = {true};

@@ -23,14 +23,21 @@ static int conv_describe($model *m, conv_call *c, const conv_size *s) {
     if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
     if (r) return r;
     CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(m, s->name, cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, $rank, filter));
+    CUDNN_CALL(
+        m, s->name,
+        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, $rank, filter));
     CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionNdDescriptor(c->conv, $spatial, s->pad, s->stride, s->dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    CUDNN_CALL(m, s->name,
+               cudnnSetConvolutionNdDescriptor(c->conv, $spatial, s->pad, s->stride, s->dilation,
+                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
     CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
     if (!s->fused) return 0;
     CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name, cudnnSetActivationDescriptor(c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0));
+    CUDNN_CALL(m, s->name,
+               cudnnSetActivationDescriptor(
+                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
+                   CUDNN_NOT_PROPAGATE_NAN, 0));
     return 0;
 }
 
@@ -40,7 +47,9 @@ static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
     int n = 0;
     // An identity activation is only supported with this algorithm.
     int any = !s->fused || s->relu;
-    CUDNN_CALL(m, s->name, cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    CUDNN_CALL(
+        m, s->name,
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
@@ -56,7 +65,9 @@ static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
 static int conv_choose_data($model *m, conv_call *c, const conv_size *s) {
     cudnnConvolutionBwdDataAlgoPerf_t p[6];
     int n = 0;
-    CUDNN_CALL(m, s->name, cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
+    CUDNN_CALL(
+        m, s->name,
+        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
@@ -90,10 +101,20 @@ static int conv_run($model *m, int k, const float *x, const float *w, const floa
     const conv_size *s = &conv_sizes[k];
     const conv_call *c = &m->conv[k];
     if (s->transposed)
-        CUDNN_CALL(m, s->name, cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv, (cudnnConvolutionBwdDataAlgo_t)c->algorithm, workspace, c->workspace, &zero, c->y, y));
+        CUDNN_CALL(m, s->name,
+                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
+                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
+                                                workspace, c->workspace, &zero, c->y, y));
     else if (s->fused)
-        CUDNN_CALL(m, s->name, cudnnConvolutionBiasActivationForward(m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
+        CUDNN_CALL(m, s->name,
+                   cudnnConvolutionBiasActivationForward(
+                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
+                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
+                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
     else
-        CUDNN_CALL(m, s->name, cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace, &zero, c->y, y));
+        CUDNN_CALL(m, s->name,
+                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
+                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
+                                           c->workspace, &zero, c->y, y));
     return 0;
 }

@@ -13,50 +13,60 @@ static int check_weights($model *m, const void *weights, size_t bytes) {
     const unsigned char *p = (const unsigned char *)weights;
     unsigned long long manifest = 0;
     if (!weights) return fail(m, BAD_WEIGHTS, "weights", "NULL was given");
-    if (bytes != $MODEL_WEIGHT_BYTES) return fail(m, BAD_WEIGHTS, "weights", "the blob has another size than this model's");
-    if (memcmp(p, "EINWGHT1", 8)) return fail(m, BAD_WEIGHTS, "weights", "this is not a weight blob (einnet pack makes one)");
+    if (bytes != $MODEL_WEIGHT_BYTES)
+        return fail(m, BAD_WEIGHTS, "weights", "the blob has another size than this model's");
+    if (memcmp(p, "EINWGHT1", 8))
+        return fail(m, BAD_WEIGHTS, "weights", "this is not a weight blob (einnet pack makes one)");
     for (int i = 7; i >= 0; i--) manifest = manifest << 8 | p[16 + i];
     if (p[8] != 1) return fail(m, BAD_WEIGHTS, "weights", "the blob has another format version");
-    if (manifest != $manifest) return fail(m, BAD_WEIGHTS, "weights", "the blob belongs to another model (manifest hash)");
+    if (manifest != $manifest)
+        return fail(m, BAD_WEIGHTS, "weights", "the blob belongs to another model (manifest hash)");
     return 0;
 }
 
 static int check_device($model *m) {
     int count = 0, device = 0;
     cudaError_t e = cudaGetDeviceCount(&count);
-    if (e != cudaSuccess || count < 1) return fail(m, BAD_DEVICE, "no CUDA device", e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
+    if (e != cudaSuccess || count < 1)
+        return fail(m, BAD_DEVICE, "no CUDA device",
+                    e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
-//@if kernel
+    //@if kernel
     cudaFuncAttributes a;
     e = cudaFuncGetAttributes(&a, (const void *)$kernel);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
-        return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)", cudaGetErrorString(e));
+        return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
+                    cudaGetErrorString(e));
     }
-//@end
-//@if conv
+    //@end
+    //@if conv
     size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR) return fail(m, BAD_DEVICE, "cuDNN", "the library's major version is not the one compiled against");
-//@end
+    if (major != CUDNN_MAJOR)
+        return fail(m, BAD_DEVICE, "cuDNN",
+                    "the library's major version is not the one compiled against");
+    //@end
     return 0;
 }
 
 static int upload($model *m, const unsigned char *blob, cudaStream_t stream) {
-//@if consts
+    //@if consts
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, $consts));
-//@end
-//@if init
+    //@end
+    //@if init
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, $init));
-//@end
-//@if zeros
+    //@end
+    //@if zeros
     CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + $consts - $zeros, 0, $zeros, stream));
-//@end
-//@if uploads
+    //@end
+    //@if uploads
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights", cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes, cudaMemcpyHostToDevice, stream));
+        CUDA_CALL(m, "weights",
+                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+                                  cudaMemcpyHostToDevice, stream));
     }
-//@end
+    //@end
     (void)m;
     (void)blob;
     (void)stream;
@@ -64,16 +74,16 @@ static int upload($model *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries($model *m) {
-//@if conv
+    //@if conv
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
     for (int i = 0; i < $convs; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
-//@end
-//@if gemm
+    //@end
+    //@if gemm
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-//@end
+    //@end
     (void)m;
     return 0;
 }
@@ -84,7 +94,8 @@ static int create_all($model *m, const void *weights, const $model_options *o) {
     if (r) return r;
     if (o && o->arena) {
         m->arena = (char *)o->arena;
-        if ((size_t)m->arena % 256) return fail(m, BAD_ARGUMENT, "arena", "it is not 256-byte aligned");
+        if ((size_t)m->arena % 256)
+            return fail(m, BAD_ARGUMENT, "arena", "it is not 256-byte aligned");
     } else if ($MODEL_ARENA_BYTES) {
         CUDA_CALL(m, "arena", cudaMalloc((void **)&m->arena, $MODEL_ARENA_BYTES));
         m->own_arena = 1;

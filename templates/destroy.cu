@@ -5,17 +5,19 @@
 void $model_destroy($model *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-//@if conv
+    //@if conv
     for (int i = 0; i < $convs; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
-//@end
-//@if gemm
+    //@end
+    //@if gemm
     if (m->cublas) cublasDestroy(m->cublas);
-//@end
+    //@end
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
     free(m);
 }
 
-const char *$model_error(const $model *m) { return m ? m->error : "there is no handle: host memory is exhausted"; }
+const char *$model_error(const $model *m) {
+    return m ? m->error : "there is no handle: host memory is exhausted";
+}

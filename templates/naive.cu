@@ -1,10 +1,11 @@
 //@key name     the kernel's name
 //@key params   its parameters
+//@key number   type of positions
 //@key threads  output elements
 //@key index    this thread's position
 //@key body     loads, loops, the store
 static __global__ void __launch_bounds__(256) $name($params) {
-    const unsigned long long id = blockIdx.x * 256ull + threadIdx.x;
+    const $number id = ($number)blockIdx.x * 256 + threadIdx.x;
     if (id >= $threads) return;
     $index;
     $body;

@@ -11,21 +11,26 @@ static int check_run($model *m, const void *const *in, void *const *out) {
     m->error[0] = 0;
     if (!in || !out) return fail(m, BAD_ARGUMENT, "run", "no list of tensors was given");
     for (int i = 0; i < $nin; i++)
-        if (!in[i] || (size_t)in[i] % 16) return fail(m, BAD_ARGUMENT, $model_describe()->input[i].name, "the pointer is NULL or not 16-byte aligned");
+        if (!in[i] || (size_t)in[i] % 16)
+            return fail(m, BAD_ARGUMENT, $model_describe()->input[i].name,
+                        "the pointer is NULL or not 16-byte aligned");
     for (int i = 0; i < $nout; i++)
-        if (!out[i] || (size_t)out[i] % 16) return fail(m, BAD_ARGUMENT, $model_describe()->output[i].name, "the pointer is NULL or not 16-byte aligned");
+        if (!out[i] || (size_t)out[i] % 16)
+            return fail(m, BAD_ARGUMENT, $model_describe()->output[i].name,
+                        "the pointer is NULL or not 16-byte aligned");
     return 0;
 }
 
 static int run_on($model *m, const void *const *in, void *const *out, cudaStream_t stream) {
-//@if conv
+    //@if conv
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-//@end
-//@if gemm
+    //@end
+    //@if gemm
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace", cublasSetWorkspace(m->cublas, m->arena + $workspaceat, $workspace));
-//@end
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + $workspaceat, $workspace));
+    //@end
     return steps(m, in, out, stream);
 }
 

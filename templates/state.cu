@@ -5,22 +5,22 @@
 //@key nin    inputs
 //@key nout   outputs
 struct $model {
-    int ready;             // create went through
+    int ready;  // create went through
     char error[256];
-    char *arena;           // activations and workspace
+    char *arena;  // activations and workspace
     int own_arena;
-    char *constants;       // weights that run reads, and what create made of them
-    char *init;            // only while create runs
-    cudaGraphExec_t graph; // recorded by capture for these addresses
+    char *constants;        // weights that run reads, and what create made of them
+    char *init;             // only while create runs
+    cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[$nin];
     void *graph_out[$nout];
-//@if conv
+    //@if conv
     cudnnHandle_t cudnn;
     conv_call conv[$convs];
-//@end
-//@if gemm
+    //@end
+    //@if gemm
     cublasHandle_t cublas;
-//@end
+    //@end
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -31,17 +31,22 @@ static int fail($model *m, int code, const char *where, const char *why) {
     return code;
 }
 
-#define CUDA_CALL(m, where, call)                                                           \
-    do {                                                                                    \
-        cudaError_t e_ = (call);                                                            \
-        if (e_ != cudaSuccess) return fail(m, BAD_CALL, where, cudaGetErrorString(e_));     \
+#define CUDA_CALL(m, where, call)                                                       \
+    do {                                                                                \
+        cudaError_t e_ = (call);                                                        \
+        if (e_ != cudaSuccess) return fail(m, BAD_CALL, where, cudaGetErrorString(e_)); \
+    } while (0)
+#define CALL(call)         \
+    do {                   \
+        int r_ = (call);   \
+        if (r_) return r_; \
     } while (0)
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
 //@if conv
 
-#define CUDNN_CALL(m, where, call)                                                          \
-    do {                                                                                    \
-        cudnnStatus_t e_ = (call);                                                          \
+#define CUDNN_CALL(m, where, call)                                                                \
+    do {                                                                                          \
+        cudnnStatus_t e_ = (call);                                                                \
         if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
     } while (0)
 //@end
@@ -58,9 +63,9 @@ static const char *cublas_reason(cublasStatus_t s) {
     }
 }
 
-#define CUBLAS_CALL(m, where, call)                                                         \
-    do {                                                                                    \
-        cublasStatus_t e_ = (call);                                                         \
+#define CUBLAS_CALL(m, where, call)                                                          \
+    do {                                                                                     \
+        cublasStatus_t e_ = (call);                                                          \
         if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
 //@end

@@ -25,22 +25,22 @@ static const network_info *network_describe() { return ::$model_describe(); }
 
 // Library versions, 0 where the program does not use the library.
 static size_t cudnn_version() {
-//@if conv
+    //@if conv
     return cudnnGetVersion();
-//@else
+    //@else
     return 0;
-//@end
+    //@end
 }
 
 static int cublas_version() {
     int version = 0;
-//@if gemm
+    //@if gemm
     cublasHandle_t handle;
     if (cublasCreate(&handle) != CUBLAS_STATUS_SUCCESS) return -1;
     cublasStatus_t status = cublasGetVersion(handle, &version);
     if (cublasDestroy(handle) != CUBLAS_STATUS_SUCCESS) status = CUBLAS_STATUS_INTERNAL_ERROR;
     if (status != CUBLAS_STATUS_SUCCESS) return -1;
-//@end
+    //@end
     return version;
 }
 
@@ -53,16 +53,16 @@ static int fail(int code, const char *what, const char *why) {
     return code;
 }
 
-#define CALL(call)                                                                          \
-    do {                                                                                    \
-        cudaError_t e_ = (call);                                                            \
-        if (e_ != cudaSuccess) return fail(FAILED, #call, cudaGetErrorString(e_));          \
+#define CALL(call)                                                                 \
+    do {                                                                           \
+        cudaError_t e_ = (call);                                                   \
+        if (e_ != cudaSuccess) return fail(FAILED, #call, cudaGetErrorString(e_)); \
     } while (0)
 
-#define TRY(call)                                                                           \
-    do {                                                                                    \
-        int code_ = (call);                                                                 \
-        if (code_) return code_;                                                            \
+#define TRY(call)                \
+    do {                         \
+        int code_ = (call);      \
+        if (code_) return code_; \
     } while (0)
 
 // Everything a run of this program owns; `release` gives it back whatever was reached.

@@ -7,16 +7,18 @@ struct bench {
     void *in[SETS][INPUTS + 1];
     cudaGraphExec_t graph[SETS];
     cudaEvent_t start, stop;
-    void *flush;         // written between cold replays: larger than any cache
-    size_t nodes;        // of a graph; 0: not known
-    int replays;         // between two events, warm
-    double busy_ms;      // before the first sample
+    void *flush;     // written between cold replays: larger than any cache
+    size_t nodes;    // of a graph; 0: not known
+    int replays;     // between two events, warm
+    double busy_ms;  // before the first sample
     double sample[SAMPLES];
     char gpu[256];
     int driver, runtime;
 };
 
-struct figures { double median, p95, least; };
+struct figures {
+    double median, p95, least;
+};
 
 static double now_ms() {
     static time_t first;  // small numbers keep their digits
@@ -135,8 +137,7 @@ static int replay(const test *t, bench *b) {
 static int time_replays(const test *t, bench *b, int n, double *ms) {
     float elapsed = 0;
     CALL(cudaEventRecord(b->start, t->stream));
-    for (int i = 0; i < n; i++)
-        TRY(replay(t, b));
+    for (int i = 0; i < n; i++) TRY(replay(t, b));
     CALL(cudaEventRecord(b->stop, t->stream));
     CALL(cudaEventSynchronize(b->stop));
     CALL(cudaEventElapsedTime(&elapsed, b->start, b->stop));
@@ -161,8 +162,7 @@ static int bench_busy(const test *t, bench *b) {
 }
 
 static int bench_warm(const test *t, bench *b, figures *f) {
-    for (int i = 0; i < b->samples; i++)
-        TRY(time_replays(t, b, b->replays, &b->sample[i]));
+    for (int i = 0; i < b->samples; i++) TRY(time_replays(t, b, b->replays, &b->sample[i]));
     *f = figures_of(b);
     return 0;
 }

@@ -1,7 +1,10 @@
 // One output against the reference's, which is f32 where the output is f16 or bf16. `error` is the
 // relative L2 error over the finite elements, or the share of unequal integers; `misplaced` counts
 // NaN and infinities that the other side does not have.
-struct difference { double error; size_t misplaced, worst; };
+struct difference {
+    double error;
+    size_t misplaced, worst;
+};
 
 static difference compare(dtype type, const void *data, dtype ref_type, const void *ref, size_t n) {
     difference d = {0, 0, 0};

@@ -2,9 +2,11 @@
 
 enum dtype { F32, F16, BF16, I8, I32, I64, BOOL, DTYPES };
 
-static const struct { const char *name, *npy; size_t size; } dtypes[DTYPES] = {
-    {"f32", "<f4", 4}, {"f16", "<f2", 2}, {"bf16", "", 2},   {"i8", "|i1", 1},
-    {"i32", "<i4", 4}, {"i64", "<i8", 8}, {"bool", "|b1", 1}};
+static const struct {
+    const char *name, *npy;
+    size_t size;
+} dtypes[DTYPES] = {{"f32", "<f4", 4}, {"f16", "<f2", 2}, {"bf16", "", 2},   {"i8", "|i1", 1},
+                    {"i32", "<i4", 4}, {"i64", "<i8", 8}, {"bool", "|b1", 1}};
 
 static dtype dtype_of(const char *name) {
     int i = 0;
@@ -136,7 +138,9 @@ static int read_file(const char *path, unsigned char **data, size_t *bytes) {
 }
 
 // What is left of a .npy header.
-struct header { const char *at, *end; };
+struct header {
+    const char *at, *end;
+};
 
 static bool take(header *h, const char *word) {
     size_t n = strlen(word);
@@ -262,8 +266,8 @@ static int write_npy(const char *dir, const tensor *t, const void *data) {
     while ((10 + n + 1) % 64) head[n++] = ' ';
     head[n++] = '\n';
     TRY(open_output(dir, t->name, &f));
-    unsigned char magic[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)n,
-                               (unsigned char)(n >> 8)};
+    unsigned char magic[10] = {
+        0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)n, (unsigned char)(n >> 8)};
     size_t count = count_of(t);
     bool ok = fwrite(magic, 1, 10, f) == 10 && fwrite(head, 1, (size_t)n, f) == (size_t)n;
     if (type == F16 || type == BF16) {

@@ -1,26 +1,11 @@
-//@key values   enumerators, one a value
-//@key inputs   rows: value, which input, bytes
-//@key weights  rows: value, offset in the blob, bytes
-// A computed value lives in a buffer of its own from the kernel that makes it to the last reader.
-enum {
-    $values;
-    VALUES
-};
-
-static const struct { int value, input; size_t bytes; } reference_inputs[] = {
-    $inputs;
-    {VALUES, 0, 0}
-};
-
-static const struct { int value; size_t offset, bytes; } reference_weights[] = {
-    $weights;
-    {VALUES, 0, 0}
-};
-
-// Goes to a kernel as a pointer of the type it wants.
+// A computed value lives in a buffer of its own from the kernel that makes it to the last reader;
+// kernels take the buffer as a pointer of the type they want.
 struct buffer {
     void *p;
-    template <typename T> operator T *() const { return (T *)p; }
+    template <typename T>
+    operator T *() const {
+        return (T *)p;
+    }
 };
 
 struct reference {
@@ -34,7 +19,8 @@ struct reference {
         CALL(cudaGetLastError());
         return 0;
     }
-    template <typename... More> int done(int v, More... more) {
+    template <typename... More>
+    int done(int v, More... more) {
         TRY(done(more...));
         CALL(cudaStreamSynchronize(t->stream));
         return device_free(&value[v].p);

@@ -1,0 +1,380 @@
+// Proof by evaluation: expressions over the field of 2^61 - 1 elements. Inputs are random elements,
+// so two polynomials that agree at random positions are equal but for a chance of degree / 2^61.
+//
+// What has no meaning in the field is interpreted so that the laws that rules rely on hold and no
+// others do: exp, sqrt and so on are keyed hashes of their argument. max and min take the larger
+// and smaller element of a random total order (-inf first, inf last, small integers among
+// themselves as usual), and comparisons use the same order: a lattice, for which max(max(a,b),c), a
+// maximum split in two or padded by -inf, relu(x) = max(x, 0) come out equal, and max(a,b) + c does
+// not meet max(a+c,b+c).
+
+#define EIN__PRIME (((uint64_t)1 << 61) - 1)
+#define EIN__PROOF_STEPS ((int64_t)1 << 32)  // most bodies evaluated: beyond, a proof takes hours
+enum { EIN__PROOF_DEPTH = 2000 };            // longest chain of values: each takes the C stack
+
+typedef uint64_t ein__fp;  // in [0, EIN__PRIME)
+__extension__ typedef unsigned __int128 ein__u128;
+
+static ein__fp ein__fp_add(ein__fp a, ein__fp b) {
+    uint64_t s = a + b;
+    return s >= EIN__PRIME ? s - EIN__PRIME : s;
+}
+
+static ein__fp ein__fp_neg(ein__fp a) { return a ? EIN__PRIME - a : 0; }
+
+static ein__fp ein__fp_mul(ein__fp a, ein__fp b) {
+    ein__u128 p = (ein__u128)a * b;
+    return ein__fp_add((uint64_t)p & EIN__PRIME, (uint64_t)(p >> 61));
+}
+
+static ein__fp ein__fp_power(ein__fp a, uint64_t n) {
+    ein__fp r = 1;
+    for (; n; n >>= 1, a = ein__fp_mul(a, a))
+        if (n & 1) r = ein__fp_mul(r, a);
+    return r;
+}
+
+static ein__fp ein__fp_int(int64_t v) {
+    uint64_t m = (v < 0 ? 0 - (uint64_t)v : (uint64_t)v) % EIN__PRIME;
+    return v < 0 ? ein__fp_neg(m) : m;
+}
+
+// ------------------------------------------------------------------------------------ memory
+
+typedef struct ein__memo_slot {
+    uint64_t position;
+    uint32_t val;
+    uint32_t used;
+    ein__fp value;
+} ein__memo_slot;
+
+typedef struct ein__proof {
+    ein_ctx *ctx;
+    uint64_t key;
+    const bool *fresh;     // by value: random elements whatever its definition; or NULL
+    ein__memo_slot *slot;  // elements known: open addressing, at most half full
+    uint32_t mask, used;
+    int64_t steps;
+    int depth;
+    bool failed;
+    bool ordered;  // two elements were compared
+} ein__proof;
+
+enum { EIN__MEMO_FIRST = 1 << 10, EIN__MEMO_LAST = 1 << 22 };
+
+static ein__memo_slot *ein__memo_find(ein__proof *z, uint32_t val, uint64_t position) {
+    uint64_t h = ein__splitmix(position * 0x9E3779B97F4A7C15ull + val);
+    uint32_t at = (uint32_t)h & z->mask;
+    while (z->slot[at].used && (z->slot[at].val != val || z->slot[at].position != position))
+        at = (at + 1) & z->mask;
+    return &z->slot[at];
+}
+
+static void ein__memo_resize(ein__proof *z, uint32_t size) {
+    ein__memo_slot *old = z->slot;
+    uint32_t n = old ? z->mask + 1 : 0;
+    z->slot = EIN_REALLOC(NULL, size * sizeof *z->slot);
+    if (!z->slot) EIN_OUT_OF_MEMORY();
+    memset(z->slot, 0, size * sizeof *z->slot);
+    z->mask = size - 1;
+    for (uint32_t i = 0; i < n; i++)
+        if (old[i].used) *ein__memo_find(z, old[i].val, old[i].position) = old[i];
+    EIN_FREE(old);
+}
+
+// Once the table is as large as it gets, it starts anew.
+static void ein__memo_put(ein__proof *z, uint32_t val, uint64_t position, ein__fp value) {
+    if (z->used * 2 > z->mask) {
+        if (z->mask + 1 < EIN__MEMO_LAST) {
+            ein__memo_resize(z, (z->mask + 1) * 2);
+        } else {
+            memset(z->slot, 0, (z->mask + 1) * sizeof *z->slot);
+            z->used = 0;
+        }
+    }
+    ein__memo_slot *s = ein__memo_find(z, val, position);
+    z->used += !s->used;
+    *s = (ein__memo_slot){position, val, 1, value};
+}
+
+// ------------------------------------------------------------------------------------ functions
+
+static ein__fp ein__fp_hash(const ein__proof *z, uint64_t what, ein__fp a, ein__fp b) {
+    uint64_t h = ein__splitmix(z->key ^ (what * 0xD6E8FEB86659FD93ull));
+    h = ein__splitmix(h ^ a);
+    return ein__splitmix(h + 0x632BE59BD9B4E019ull * b) % EIN__PRIME;
+}
+
+enum { EIN__HASH_INF = 1000, EIN__HASH_RANK, EIN__HASH_INPUT, EIN__HASH_NUMBER };
+
+static ein__fp ein__fp_inf(const ein__proof *z) { return ein__fp_hash(z, EIN__HASH_INF, 0, 0); }
+
+static ein__fp ein__fp_inverse(const ein__proof *z, ein__fp a) {
+    return a ? ein__fp_power(a, EIN__PRIME - 2) : ein__fp_hash(z, EIN__DIV, 0, 0);
+}
+
+// Doubles are integers times powers of two, and 2^61 = 1.
+static ein__fp ein__fp_number(const ein__proof *z, double v) {
+    if (v - v != 0) {
+        if (v != v) return ein__fp_hash(z, EIN__HASH_NUMBER, 0, 0);
+        return v > 0 ? ein__fp_inf(z) : ein__fp_neg(ein__fp_inf(z));
+    }
+    int e;
+    int64_t m = (int64_t)ldexp(frexp(v, &e), 53);
+    return ein__fp_mul(ein__fp_int(m), ein__fp_power(2, (uint64_t)ein__floormod(e - 53, 61)));
+}
+
+// The integer that an element stands for, when it is a small one.
+static bool ein__fp_small(ein__fp a, int64_t *v) {
+    const uint64_t limit = (uint64_t)1 << 40;
+    *v = a < limit ? (int64_t)a : -(int64_t)(EIN__PRIME - a);
+    return a < limit || EIN__PRIME - a < limit;
+}
+
+static bool ein__fp_less(ein__proof *z, ein__fp a, ein__fp b) {
+    ein__fp inf = ein__fp_inf(z);
+    int64_t x, y;
+    z->ordered = true;
+    if (a == b) return false;
+    if (a == inf || b == ein__fp_neg(inf)) return false;
+    if (b == inf || a == ein__fp_neg(inf)) return true;
+    bool sa = ein__fp_small(a, &x), sb = ein__fp_small(b, &y);
+    if (sa && sb) return x < y;
+    ein__fp ra = sa ? EIN__PRIME / 2 : ein__fp_hash(z, EIN__HASH_RANK, a, 0);
+    ein__fp rb = sb ? EIN__PRIME / 2 : ein__fp_hash(z, EIN__HASH_RANK, b, 0);
+    return ra != rb ? ra < rb : a < b;
+}
+
+static ein__fp ein__fp_max(ein__proof *z, ein__fp a, ein__fp b) {
+    return ein__fp_less(z, a, b) ? b : a;
+}
+
+static ein__fp ein__fp_min(ein__proof *z, ein__fp a, ein__fp b) {
+    return ein__fp_less(z, a, b) ? a : b;
+}
+
+static ein__fp ein__fp_unary(ein__proof *z, ein__fn fn, ein__fp x) {
+    int64_t small;
+    switch ((int)fn) {
+    case EIN__NEG: return ein__fp_neg(x);
+    case EIN__SQUARE: return ein__fp_mul(x, x);
+    case EIN__RELU: return ein__fp_max(z, x, 0);
+    case EIN__ABS: return ein__fp_max(z, x, ein__fp_neg(x));
+    case EIN__FLOORF:
+    case EIN__CEILF:
+        if (ein__fp_small(x, &small)) return x;
+        break;
+    case EIN__RSQRT: return ein__fp_inverse(z, ein__fp_hash(z, EIN__SQRT, x, 0));
+    case EIN__SIGMOID:
+        return ein__fp_inverse(z, ein__fp_add(1, ein__fp_hash(z, EIN__EXP, ein__fp_neg(x), 0)));
+    default: break;
+    }
+    return ein__fp_hash(z, (uint64_t)fn, x, 0);
+}
+
+static ein__fp ein__fp_binary(ein__proof *z, ein__fn fn, ein__fp x, ein__fp y) {
+    switch ((int)fn) {
+    case EIN__ADD: return ein__fp_add(x, y);
+    case EIN__SUB: return ein__fp_add(x, ein__fp_neg(y));
+    case EIN__MUL: return ein__fp_mul(x, y);
+    case EIN__DIV: return ein__fp_mul(x, ein__fp_inverse(z, y));
+    case EIN__MIN: return ein__fp_min(z, x, y);
+    case EIN__MAX: return ein__fp_max(z, x, y);
+    case EIN__POW:
+        if (y <= 64) return ein__fp_power(x, y);
+        break;
+    default: break;
+    }
+    return ein__fp_hash(z, (uint64_t)fn, x, y);
+}
+
+static bool ein__fp_compare(ein__proof *z, ein__fn fn, ein__fp x, ein__fp y) {
+    switch ((int)fn) {
+    case EIN__EQ: return x == y;
+    case EIN__NE: return x != y;
+    case EIN__LT: return ein__fp_less(z, x, y);
+    case EIN__LE: return !ein__fp_less(z, y, x);
+    case EIN__GT: return ein__fp_less(z, y, x);
+    default: return !ein__fp_less(z, x, y);
+    }
+}
+
+// ------------------------------------------------------------------------------------ evaluation
+
+static ein__fp ein__proof_expr(ein__proof *z, ein__ex ex, const int64_t *it);
+
+// Numerator of a form. What is no position at all is one outside of everything.
+static int64_t ein__proof_index(ein__proof *z, ein__ix ix, const int64_t *it) {
+    const ein__index *f = ein__ix_get(z->ctx, ix);
+    uint64_t sum = (uint64_t)f->c;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(z->ctx, f->t[i].atom);
+        int64_t v;
+        if (a->kind == EIN__ITER) {
+            v = it[a->slot];
+        } else if (a->kind == EIN__GATHER) {
+            if (!ein__fp_small(ein__proof_expr(z, (ein__ex){a->ex}, it), &v))
+                v = -(EIN__INDEX_LIMIT >> 8);
+            if (a->n && (v < 0 || v >= a->n)) v = v < 0 ? -1 : a->n;
+        } else {
+            v = ein__proof_index(z, (ein__ix){a->ix}, it);
+            v = a->kind == EIN__FLOOR ? ein__floordiv(v, a->n) : ein__floormod(v, a->n);
+        }
+        sum += (uint64_t)f->t[i].k * (uint64_t)v;
+    }
+    return (int64_t)sum;
+}
+
+static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at);
+
+static ein__fp ein__proof_read(ein__proof *z, const ein__expr *e, const int64_t *it) {
+    const ein__shape *s = &z->ctx->value[e->val].shape;
+    int64_t at[EIN__MAX_RANK];
+    for (uint32_t k = 0; k < e->nix; k++) {
+        int64_t x = ein__proof_index(z, e->ix[k], it), q = ein__ix_get(z->ctx, e->ix[k])->q;
+        at[k] = x / q;
+        if (x % q || at[k] < 0 || at[k] >= s->d[k]) return ein__fp_number(z, ein__f64_of(e->bits));
+    }
+    return ein__proof_value(z, e->val, at);
+}
+
+static ein__fp ein__proof_expr(ein__proof *z, ein__ex ex, const int64_t *it) {
+    const ein__expr *e = ein__ex_get(z->ctx, ex);
+    switch ((ein__xop)e->op) {
+    case EIN__X_CONST: return ein__fp_number(z, ein__f64_of(e->bits));
+    case EIN__X_IDX: {
+        ein__fp x = ein__fp_int(ein__proof_index(z, e->ix[0], it));
+        int64_t q = ein__ix_get(z->ctx, e->ix[0])->q;
+        return q == 1 ? x : ein__fp_mul(x, ein__fp_inverse(z, ein__fp_int(q)));
+    }
+    case EIN__X_READ: return ein__proof_read(z, e, it);
+    case EIN__X_UNARY: return ein__fp_unary(z, (ein__fn)e->fn, ein__proof_expr(z, e->kid[0], it));
+    case EIN__X_BINARY: {
+        ein__fp x = ein__proof_expr(z, e->kid[0], it);
+        return ein__fp_binary(z, (ein__fn)e->fn, x, ein__proof_expr(z, e->kid[1], it));
+    }
+    case EIN__X_WHEN: {
+        int64_t x = ein__proof_index(z, e->ix[0], it), q = ein__ix_get(z->ctx, e->ix[0])->q;
+        bool is = x % q == 0 && x >= 0 && x / q < e->n;
+        return is != (e->negate != 0) ? ein__proof_expr(z, e->kid[0], it) : 0;
+    }
+    case EIN__X_SELECT: {
+        ein__fp x = ein__proof_expr(z, e->kid[0], it), y = ein__proof_expr(z, e->kid[1], it);
+        return ein__proof_expr(z, e->kid[ein__fp_compare(z, (ein__fn)e->fn, x, y) ? 2 : 3], it);
+    }
+    default: return 0;
+    }
+}
+
+static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_t *at) {
+    int64_t it[EIN__MAX_ITERS] = {0};
+    for (uint32_t k = 0; k < s->nt; k++) it[k] = at[k];
+    ein__fp inf = ein__fp_inf(z), acc = s->reduce == EIN__R_PROD  ? 1
+                                        : s->reduce == EIN__R_MAX ? ein__fp_neg(inf)
+                                        : s->reduce == EIN__R_MIN ? inf
+                                                                  : 0;
+    bool more = true;
+    while (more && !z->failed) {
+        if (++z->steps > EIN__PROOF_STEPS) {
+            ein__error(z->ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the proof takes too long");
+            z->failed = true;
+        }
+        ein__fp x = ein__proof_expr(z, s->body, it);
+        acc = s->reduce == EIN__R_PROD  ? ein__fp_mul(acc, x)
+              : s->reduce == EIN__R_MAX ? ein__fp_max(z, acc, x)
+              : s->reduce == EIN__R_MIN ? ein__fp_min(z, acc, x)
+                                        : ein__fp_add(acc, x);
+        more = false;
+        for (uint32_t k = s->nt + s->ns; !more && k-- > s->nt;) {
+            more = ++it[k] < s->n[k];
+            if (!more) it[k] = 0;
+        }
+    }
+    return acc;
+}
+
+// Elements of integer tensors are small integers, since they may serve as positions.
+static ein__fp ein__proof_input(const ein__proof *z, uint32_t val, uint64_t position) {
+    ein__dtype t = z->ctx->value[val].dtype;
+    ein__fp x = ein__fp_hash(z, EIN__HASH_INPUT, val, position);
+    bool integer = t == EIN__I8 || t == EIN__I32 || t == EIN__I64;
+    return t == EIN__BOOL ? x & 1 : integer ? x & 15 : x;
+}
+
+// Element `at` of a value, inside its box.
+static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) {
+    const ein__value *v = &z->ctx->value[val];
+    uint64_t position = 0;
+    for (int k = 0; k < v->shape.rank; k++)
+        position = position * (uint64_t)v->shape.d[k] + (uint64_t)at[k];
+    if (v->kind != EIN__V_SCOPE || (z->fresh && z->fresh[val]))
+        return ein__proof_input(z, val, position);
+    const ein__scope *s = ein__sc_get(z->ctx, v->scope);
+    // A copy costs less than finding it.
+    bool keep = s->reduce != EIN__R_NONE || ein__ex_get(z->ctx, s->body)->op != EIN__X_READ;
+    if (keep) {
+        const ein__memo_slot *known = ein__memo_find(z, val, position);
+        if (known->used) return known->value;
+    }
+    if (z->failed || ++z->depth > EIN__PROOF_DEPTH) {
+        if (!z->failed)
+            ein__error(z->ctx, EIN_RESOURCES, (ein__pos){0, 0},
+                       "the proof of '%s' goes back over too "
+                       "many values",
+                       v->name);
+        z->failed = true;
+        return 0;
+    }
+    ein__fp x = ein__proof_scope(z, s, at);
+    z->depth--;
+    if (keep && !z->failed) ein__memo_put(z, val, position, x);
+    return x;
+}
+
+// Compares `n` elements of a and b, all of them or samples, under one key.
+static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, bool all,
+                             uint64_t key) {
+    const ein__shape *s = &z->ctx->value[a.i].shape;
+    z->key = ein__splitmix(key);
+    memset(z->slot, 0, (z->mask + 1) * sizeof *z->slot);
+    z->used = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at[EIN__MAX_RANK] = {0};
+        uint64_t position = (uint64_t)i;
+        for (int k = s->rank; k-- > 0;) {
+            uint64_t d = (uint64_t)s->d[k];
+            if (!all) position = ein__splitmix(z->key + (uint64_t)(i * EIN__MAX_RANK + k));
+            at[k] = (int64_t)(position % d);
+            position /= d;
+        }
+        ein__fp x = ein__proof_value(z, a.i, at);
+        if (z->failed || x != ein__proof_value(z, b.i, at) || z->failed) return false;
+    }
+    return true;
+}
+
+// Whether values a and b, of one shape, are the same function of inputs and weights: compared at
+// `samples` random positions, or at all of them when samples <= 0. `fresh` (by value id, or NULL)
+// makes values inputs of the proof, which then covers what lies between. False also after an error.
+// An order of elements is one bit where polynomials have 61: proofs that need it take more rounds.
+EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
+                                   const bool *fresh) {
+    enum { ORDERS = 16 };
+    const ein__shape *s = &ctx->value[a.i].shape, *t = &ctx->value[b.i].shape;
+    int64_t n = ein__elements(s);
+    if (s->rank != t->rank || n > EIN__MAX_ELEMENTS) return false;
+    for (int k = 0; k < s->rank; k++)
+        if (s->d[k] != t->d[k]) return false;
+    ein__proof z = {.ctx = ctx, .fresh = fresh};
+    ein__memo_resize(&z, EIN__MEMO_FIRST);
+    bool all = samples <= 0 || samples >= n, equal = true;
+    for (int round = 0; equal && round < (z.ordered ? ORDERS : 1); round++)
+        equal = ein__proof_round(&z, a, b, all ? n : samples, all,
+                                 ein__splitmix(seed) + (uint64_t)round);
+    EIN_FREE(z.slot);
+    return equal;
+}
+
+EIN__FN bool ein__evalp_equal(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed) {
+    return ein__evalp_equal_from(ctx, a, b, samples, seed, NULL);
+}
