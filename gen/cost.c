@@ -1,5 +1,6 @@
-// Costs in picoseconds, as integers: a table's measured row where there is one, else a roofline with
-// constants per GPU. The estimate orders candidates; the emitted file says of every cost which it is.
+// Costs in picoseconds, as integers: a table's measured row where there is one, else a roofline
+// with constants per GPU. The estimate orders candidates; the emitted file says of every cost which
+// it is.
 
 // Rates are dense, at boost clock: GFLOP/s and MB/s. `node` is the cost of one CUDA-graph node, ns.
 typedef struct ein__gpu {
@@ -67,7 +68,8 @@ static int64_t ein__occupancy(const ein__gpu *g, int64_t m, int64_t n, int64_t k
 }
 
 // `rate_permille`: achieved share of peak arithmetic, in 1/1000.
-static int64_t ein__roofline(const ein__gpu *g, int64_t flop, int64_t rate_permille, int64_t bytes) {
+static int64_t ein__roofline(const ein__gpu *g, int64_t flop, int64_t rate_permille,
+                             int64_t bytes) {
     int64_t bw = bytes < g->l2_bytes / 2 ? g->bandwidth * 2 : g->bandwidth;
     int64_t math = ein__muldiv(flop, 1000 * 1000, g->fp32 * (rate_permille ? rate_permille : 1));
     int64_t memory = ein__muldiv(bytes, 1000 * 1000 * 1000, bw * 880);
@@ -79,9 +81,10 @@ static int64_t ein__roofline(const ein__gpu *g, int64_t flop, int64_t rate_permi
 
 // Canonical text of a library call: what a measured row is found by.
 EIN__FN const char *ein__gemm_key(ein_ctx *ctx, const ein__gemm *g) {
-    return ein__namef(ctx, "gemm f32 fma b=%lld m=%lld n=%lld k=%lld ta=%d tb=%d lda=%lld ldb=%lld ldc=%lld",
-                      (long long)g->batch, (long long)g->m, (long long)g->n, (long long)g->k, g->ta,
-                      g->tb, (long long)g->lda, (long long)g->ldb, (long long)g->ldc);
+    return ein__namef(
+        ctx, "gemm f32 fma b=%lld m=%lld n=%lld k=%lld ta=%d tb=%d lda=%lld ldb=%lld ldc=%lld",
+        (long long)g->batch, (long long)g->m, (long long)g->n, (long long)g->k, g->ta, g->tb,
+        (long long)g->lda, (long long)g->ldb, (long long)g->ldc);
 }
 
 static void ein__put_axes_key(ein__buf *b, const char *name, const int64_t *v, int n) {
@@ -133,19 +136,22 @@ static bool ein__cost_number(const char *s, int64_t *v) {
 }
 
 // One row: device, key, picoseconds, spread (per mille), library versions.
-static bool ein__cost_row(ein_ctx *ctx, const char *name, uint32_t line, const char *s, const char *end) {
+static bool ein__cost_row(ein_ctx *ctx, const char *name, uint32_t line, const char *s,
+                          const char *end) {
     const char *gpu = ein__cost_field(ctx, &s, end), *key = ein__cost_field(ctx, &s, end);
     const char *ps = ein__cost_field(ctx, &s, end);
     int64_t v, old;
     if (!ein__cost_number(ps, &v) || !*gpu || !*key) {
-        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "%s:%u: not a cost row: device, key, picoseconds, "
-                   "spread, versions, separated by tabs", name, (unsigned)line);
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
+                   "%s:%u: not a cost row: device, key, picoseconds, "
+                   "spread, versions, separated by tabs",
+                   name, (unsigned)line);
         return false;
     }
     if (strcmp(gpu, ein__gpu_of(ctx)->name)) return true;
     if (ein__measured(ctx, key, &old) && old != v) {
-        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "%s:%u: another cost for '%s' was given before",
-                   name, (unsigned)line, key);
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
+                   "%s:%u: another cost for '%s' was given before", name, (unsigned)line, key);
         return false;
     }
     shput(ctx->costs, key, v);

@@ -1,18 +1,18 @@
-// Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of a
-// linear epilogue folded into the weights (batch normalisation is the common case), weight-only
+// Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of
+// a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
 // sub-expressions made values of their own. Each pass rebuilds the program bottom-up.
 
 typedef struct ein__pass {
     ein_ctx *ctx;
-    ein__val *order;       // live values, operands first; stb_ds array
-    ein__val *now;         // by old value id: what it has become
-    int *uses;             // by old value id: values that read it (outputs count as one more)
+    ein__val *order;  // live values, operands first; stb_ds array
+    ein__val *now;    // by old value id: what it has become
+    int *uses;        // by old value id: values that read it (outputs count as one more)
     size_t nold;
-    ein__val *by_scope;    // by scope id: the value with this definition, so that equal ones are one
-    ein__val self;         // value being rebuilt
-    bool reduction;        // ... is a reduction
-    bool copies_only;      // inline nothing but copies
-    bool nothing;          // inline nothing
+    ein__val *by_scope;  // by scope id: the value with this definition, so that equal ones are one
+    ein__val self;       // value being rebuilt
+    bool reduction;      // ... is a reduction
+    bool copies_only;    // inline nothing but copies
+    bool nothing;        // inline nothing
 } ein__pass;
 
 // ------------------------------------------------------------------------------------ the program
@@ -207,10 +207,12 @@ static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
     s.body = body;
     ein__sc sc = ein__sc_make(ctx, &s);
     if (!sc.i) return (ein__val){0};
-    return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
+    return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype,
+                        old.node);
 }
 
-// A contraction keeps its operands as they are unless copies seen through still leave a library call.
+// A contraction keeps its operands as they are unless copies seen through still leave a library
+// call.
 static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
@@ -237,9 +239,11 @@ static ein__val ein__rebuild_inline(ein__pass *z, ein__val v) {
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 
-// ------------------------------------------------------------------------------------ linear folding
+// ------------------------------------------------------------------------------------ linear
+// folding
 
-// `ex` as alpha * V + rest, where V is read by `read` and nowhere in alpha or rest. False: not linear.
+// `ex` as alpha * V + rest, where V is read by `read` and nowhere in alpha or rest. False: not
+// linear.
 static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *alpha, ein__ex *rest) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (ex.i == read.i) {
@@ -256,7 +260,8 @@ static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *alph
         return true;
     }
     if (e->op != EIN__X_BINARY) return false;
-    bool left = ein__ex_contains(ctx, e->kid[0], read), right = ein__ex_contains(ctx, e->kid[1], read);
+    bool left = ein__ex_contains(ctx, e->kid[0], read),
+         right = ein__ex_contains(ctx, e->kid[1], read);
     ein__ex with = e->kid[left ? 0 : 1], other = e->kid[left ? 1 : 0];
     if ((left && right) || !ein__linear_in(ctx, with, read, &a, &r)) return false;
     switch (e->fn) {
@@ -266,7 +271,8 @@ static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *alph
         return true;
     case EIN__SUB:
         *alpha = left ? a : ein__ex_unary(ctx, EIN__NEG, a);
-        *rest = left ? ein__ex_binary(ctx, EIN__SUB, r, other) : ein__ex_binary(ctx, EIN__SUB, other, r);
+        *rest = left ? ein__ex_binary(ctx, EIN__SUB, r, other)
+                     : ein__ex_binary(ctx, EIN__SUB, other, r);
         return true;
     case EIN__MUL:
         *alpha = ein__ex_binary(ctx, EIN__MUL, a, other);
@@ -292,7 +298,8 @@ static bool ein__ex_weight_only(ein_ctx *ctx, ein__ex ex) {
 }
 
 // The iterators of the reader in terms of those of the value it reads: `map[t]` for every traversal
-// slot t of the reader, from subscripts that are t, t / d or t % d. False when some t is not covered.
+// slot t of the reader, from subscripts that are t, t / d or t % d. False when some t is not
+// covered.
 static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader,
                              const ein__scope *value, ein__ix *map) {
     for (uint32_t t = 0; t < reader->nt; t++) map[t] = ein__ix_const(ctx, 0);
@@ -346,8 +353,8 @@ static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const c
     while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
     ein__val v = z->by_scope[sc.i];
     if (!v.i) {
-        v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE, self.tensor,
-                         sc, &shape, EIN__F32, self.node);
+        v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE,
+                         self.tensor, sc, &shape, EIN__F32, self.node);
         z->by_scope[sc.i] = v;
     }
     return ein__ex_read(ctx, v, 0, back, (int)t.nt);
@@ -359,7 +366,8 @@ static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex alpha) 
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *e = ein__ex_get(ctx, s->body);
-    if (s->reduce != EIN__R_SUM || e->op != EIN__X_BINARY || e->fn != EIN__MUL) return (ein__val){0};
+    if (s->reduce != EIN__R_SUM || e->op != EIN__X_BINARY || e->fn != EIN__MUL)
+        return (ein__val){0};
     uint32_t used = ein__ex_uses(ctx, alpha);
     for (int k = 0; k < 2; k++) {
         ein__ex w = e->kid[k], x = e->kid[1 - k];
@@ -373,8 +381,8 @@ static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex alpha) 
     return (ein__val){0};
 }
 
-// In `ex`: the largest sub-expression linear in `read`, rewritten so that the contraction carries the
-// factor. `scaled` receives the new contraction; none when nothing was to be done.
+// In `ex`: the largest sub-expression linear in `read`, rewritten so that the contraction carries
+// the factor. `scaled` receives the new contraction; none when nothing was to be done.
 static ein__ex ein__fold_linear(ein__pass *z, const ein__scope *s, ein__ex ex, ein__ex read,
                                 const ein__ix *map, ein__val *scaled) {
     ein_ctx *ctx = z->ctx;
@@ -413,7 +421,8 @@ static int ein__occurrences(ein_ctx *ctx, ein__ex ex, ein__ex read) {
     return n > 2 ? 2 : n;
 }
 
-// Folds the factor of one contraction that map `v` reads; gives the new map, or `v` when none is left.
+// Folds the factor of one contraction that map `v` reads; gives the new map, or `v` when none is
+// left.
 static ein__val ein__fold_one_scale(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
@@ -442,7 +451,8 @@ static ein__val ein__rebuild_scales(ein__pass *z, ein__val v) {
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     if (!v.i || !ein__is_map(ctx, v) || ctx->value[v.i].weight_only) return v;
-    for (ein__val next = ein__fold_one_scale(z, v); next.i != v.i; next = ein__fold_one_scale(z, v)) {
+    for (ein__val next = ein__fold_one_scale(z, v); next.i != v.i;
+         next = ein__fold_one_scale(z, v)) {
         if (!next.i) return next;
         v = next;
     }
@@ -468,7 +478,8 @@ static ein__ex ein__sum_terms(ein_ctx *ctx, ein__ex ex, bool weights) {
 // a + (w + b) + v, with w and v known at load, as (a + b) + (w + v): one constant instead of two.
 static ein__ex ein__group_terms(ein_ctx *ctx, ein__ex ex) {
     if (!ein__is_sum(ctx, ex)) return ex;
-    return ein__ex_binary(ctx, EIN__ADD, ein__sum_terms(ctx, ex, false), ein__sum_terms(ctx, ex, true));
+    return ein__ex_binary(ctx, EIN__ADD, ein__sum_terms(ctx, ex, false),
+                          ein__sum_terms(ctx, ex, true));
 }
 
 // Replaces maximal weight-only sub-expressions that compute something by reads of values made once.

@@ -4,9 +4,10 @@
 enum { EIN__NO_BUFFER = -1 };
 
 // The slot-wise strides of a copy's source when the copy has layout `l`: the source is written
-// straight to where the copy lives. False when some element of the source has no place there, or two.
-static bool ein__inverse_view(ein_ctx *ctx, ein__val copy, const ein__expr *read, const ein__layout *l,
-                              ein__layout *source) {
+// straight to where the copy lives. False when some element of the source has no place there, or
+// two.
+static bool ein__inverse_view(ein_ctx *ctx, ein__val copy, const ein__expr *read,
+                              const ein__layout *l, ein__layout *source) {
     const ein__scope *s = ein__scope_of(ctx, copy);
     const ein__shape *p = &ctx->value[read->val].shape;
     int64_t covered[EIN__MAX_RANK];
@@ -74,7 +75,8 @@ static bool ein__is_dense(const ein__shape *s, const ein__layout *l) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------ concatenation
+// ------------------------------------------------------------------------------------
+// concatenation
 
 typedef struct ein__pieces {
     int n, axis;
@@ -95,16 +97,19 @@ static bool ein__collect_pieces(ein_ctx *ctx, ein__ex ex, ein__pieces *p) {
 static bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
     const ein__scope *s = ein__scope_of(ctx, v);
     *p = (ein__pieces){.axis = -1};
-    if (!s || s->reduce != EIN__R_NONE || !ein__collect_pieces(ctx, s->body, p) || p->n < 2) return false;
+    if (!s || s->reduce != EIN__R_NONE || !ein__collect_pieces(ctx, s->body, p) || p->n < 2)
+        return false;
     int64_t total = 0;
     for (int i = 0; i < p->n; i++) {
         const ein__shape *part = &ctx->value[p->read[i]->val].shape;
         if (part->rank != (int)s->nt) return false;
         for (int k = 0; k < part->rank; k++) {
-            if (p->read[i]->ix[k].i == ein__ix_iter(ctx, (uint32_t)k, s->n[k]).i && part->d[k] == s->n[k])
+            if (p->read[i]->ix[k].i == ein__ix_iter(ctx, (uint32_t)k, s->n[k]).i &&
+                part->d[k] == s->n[k])
                 continue;
             const ein__index *f = ein__ix_get(ctx, p->read[i]->ix[k]);
-            bool shift = f->n == 1 && f->q == 1 && ein__ix_coef(ctx, p->read[i]->ix[k], (uint32_t)k) == 1;
+            bool shift =
+                f->n == 1 && f->q == 1 && ein__ix_coef(ctx, p->read[i]->ix[k], (uint32_t)k) == 1;
             if (!shift || (p->axis >= 0 && p->axis != k)) return false;
             p->axis = k;
             p->at[i] = -f->c;
@@ -126,12 +131,17 @@ static bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
 typedef struct ein__placer {
     ein_ctx *ctx;
     const ein__selector *sel;
-    bool *view;          // by value: it has no step of its own
+    bool *view;  // by value: it has no step of its own
 } ein__placer;
 
 static int ein__new_buffer(ein_ctx *ctx, ein__bkind kind, ein__val v, int index) {
-    ein__buffer b = {.kind = kind, .name = ctx->value[v.i].name, .index = index, .first = -1, .last = -1,
-                     .bytes = ein__bytes_of(ctx, v)};
+    ein__buffer b = {.kind = kind,
+                     .name = ctx->value[v.i].name,
+                     .index = index,
+                     .first = -1,
+                     .last = -1,
+                     .bytes = ein__bytes_of(ctx, v),
+                     .dtype = ctx->value[v.i].dtype};
     arrput(ctx->plan.buffer, b);
     return (int)arrlen(ctx->plan.buffer) - 1;
 }
@@ -179,7 +189,8 @@ static void ein__place_sources(ein__placer *z, ein__val v) {
     if (read && ctx->value[read->val].dtype == ctx->value[v.i].dtype) {
         ein__val p = {read->val};
         if ((ein__inverse_view(ctx, v, read, &l, &source) ||
-             ein__inverse_reshape(ctx, v, read, &l, &source)) && ein__can_store(z, p, &source)) {
+             ein__inverse_reshape(ctx, v, read, &l, &source)) &&
+            ein__can_store(z, p, &source)) {
             ctx->plan.layout[p.i] = source;
             z->view[v.i] = true;
         }
@@ -210,7 +221,8 @@ static bool ein__readers_accept(const ein__placer *z, ein__val v, const ein__lay
         ein__ex *reads = NULL;
         bool does = false;
         ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t r = 0; r < arrlen(reads); r++) does |= ein__ex_get(ctx, reads[r])->val == v.i;
+        for (ptrdiff_t r = 0; r < arrlen(reads); r++)
+            does |= ein__ex_get(ctx, reads[r])->val == v.i;
         arrfree(reads);
         if (does) return false;
     }

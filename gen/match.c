@@ -19,7 +19,8 @@ EIN__FN void ein__dense_strides(const ein__shape *s, int64_t *stride) {
 // Strides of value `v`: the planned ones, or dense ones while nothing is planned.
 static void ein__strides_of(ein_ctx *ctx, ein__val v, int64_t *stride) {
     const ein__layout *l = ctx->plan.layout;
-    if ((ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0) memcpy(stride, l[v.i].stride, sizeof l->stride);
+    if ((ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0)
+        memcpy(stride, l[v.i].stride, sizeof l->stride);
     else ein__dense_strides(&ctx->value[v.i].shape, stride);
 }
 
@@ -34,7 +35,8 @@ static bool ein__inside(ein_ctx *ctx, const ein__expr *read) {
 
 // The address of a read that is inside its box, when it is affine (div and mod that recombine, as a
 // reshape's do, are).
-static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *stride, ein__factor *f) {
+static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *stride,
+                         ein__factor *f) {
     ein__ix sum = ein__ix_const(ctx, 0);
     if (!ein__inside(ctx, read)) return false;
     for (uint32_t k = 0; k < read->nix; k++)
@@ -85,10 +87,14 @@ EIN__FN bool ein__is_contraction(ein_ctx *ctx, const ein__scope *s) {
 // ------------------------------------------------------------------------------------ GEMM
 
 // Iterators that one dimension of a matrix stands for: extent, and stride per operand (A, B, C).
-typedef struct ein__chain { int64_t n, stride[3]; } ein__chain;
+typedef struct ein__chain {
+    int64_t n, stride[3];
+} ein__chain;
 
-typedef struct ein__groups { ein__chain m[EIN__MAX_ITERS], n[EIN__MAX_ITERS], k[EIN__MAX_ITERS],
-                             b[EIN__MAX_ITERS]; int nm, nn, nk, nb; } ein__groups;
+typedef struct ein__groups {
+    ein__chain m[EIN__MAX_ITERS], n[EIN__MAX_ITERS], k[EIN__MAX_ITERS], b[EIN__MAX_ITERS];
+    int nm, nn, nk, nb;
+} ein__groups;
 
 // Joins iterators into maximal chains: i is followed by j when stride_i = stride_j * extent_j in
 // every operand, so the two address one longer dimension.
@@ -177,7 +183,8 @@ static bool ein__gemm_choice(const ein__groups *g, int im, int in, ein__gemm *r)
 
 // Strided-batched GEMM for contraction `s` whose result has strides `out`; both orders of the
 // operands are tried, and every choice of m and n chains: largest m * n wins.
-EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__gemm *best) {
+EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                             ein__gemm *best) {
     const ein__expr *read[2];
     int64_t stride[EIN__MAX_RANK];
     ein__factor f[2];
@@ -194,8 +201,11 @@ EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *o
         if (!ein__group_iterators(s, a, b, out, &g)) continue;
         for (int im = g.nm - 1; im >= -1; im--)
             for (int in = g.nn - 1; in >= -1; in--) {
-                ein__gemm r = {.a = {a->read->val}, .b = {b->read->val}, .alpha = alpha,
-                               .oa = a->offset, .ob = b->offset};
+                ein__gemm r = {.a = {a->read->val},
+                               .b = {b->read->val},
+                               .alpha = alpha,
+                               .oa = a->offset,
+                               .ob = b->offset};
                 if (!ein__gemm_choice(&g, im, in, &r)) continue;
                 if (found && r.m * r.n <= best->m * best->n) continue;
                 *best = r;
@@ -208,17 +218,24 @@ EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *o
 // ------------------------------------------------------------------------------------ convolution
 
 // Roles of iterators, from the operands they occur in.
-typedef enum { EIN__C_NONE, EIN__C_BATCH, EIN__C_OUT, EIN__C_GROUP, EIN__C_IN, EIN__C_FILTER,
-               EIN__C_SPACE } ein__crole;
+typedef enum {
+    EIN__C_NONE,
+    EIN__C_BATCH,
+    EIN__C_OUT,
+    EIN__C_GROUP,
+    EIN__C_IN,
+    EIN__C_FILTER,
+    EIN__C_SPACE
+} ein__crole;
 
 typedef struct ein__conv_form {
     const ein__scope *s;
     const ein__expr *x, *w;
     ein__crole role[EIN__MAX_ITERS];
-    int space[3], filter[3];    // slot of the output position and of the filter tap per axis, or -1
-    int axis[3];                // dimension of x per axis
-    int batch_dim, channel_dim; // dimensions of x, -1: none
-    bool transposed;            // backward-data
+    int space[3], filter[3];  // slot of the output position and of the filter tap per axis, or -1
+    int axis[3];              // dimension of x per axis
+    int plain[2];             // dimensions of x before which batch and channels end
+    bool transposed;          // backward-data
     ein__conv c;
 } ein__conv_form;
 
@@ -319,45 +336,48 @@ static int64_t ein__conv_out_size(const ein__conv *c, int axis, int64_t in) {
 static bool ein__conv_sizes(const ein__conv_form *z) {
     const ein__conv *c = &z->c;
     for (int a = 0; a < c->spatial; a++) {
-        int64_t in = z->transposed ? c->out[a] : c->in[a], out = z->transposed ? c->in[a] : c->out[a];
+        int64_t in = z->transposed ? c->out[a] : c->in[a],
+                out = z->transposed ? c->in[a] : c->out[a];
         if (c->pad[a] < 0 || ein__conv_out_size(c, a, in) != out) return false;
     }
     return true;
 }
 
-// Rank-order of x's dimensions: batch, channels, axes. Dimensions of extent 1 without iterators may
-// stand for a missing batch or channel.
+// Rank-order of x's dimensions: batch, channels, axes; several may stand for the batch and for the
+// channels. Dimensions of extent 1 without iterators stand for whichever is missing.
 static bool ein__conv_dims(ein_ctx *ctx, ein__conv_form *z) {
-    int rank = (int)z->x->nix;
-    z->batch_dim = z->channel_dim = -1;
-    if (rank < 3 || rank > 5) return false;
-    ein__crole first = ein__conv_plain_role(ctx, z, 0), second = ein__conv_plain_role(ctx, z, 1);
+    int rank = (int)z->x->nix, dim = 0;
     const ein__shape *s = &ctx->value[z->x->val].shape;
-    if (!(first == EIN__C_BATCH || (first == EIN__C_NONE && s->d[0] == 1))) return false;
-    if (!(second == EIN__C_IN || (second == EIN__C_NONE && s->d[1] == 1))) return false;
-    z->batch_dim = 0;
-    z->channel_dim = 1;
-    z->c.n = s->d[0];
-    z->c.c = s->d[1];
-    uint32_t used[2];
-    for (int k = 0; k < 2; k++) used[k] = ein__ix_uses(ctx, z->x->ix[k]);
-    for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) {
-        // The iterators of the plain dimensions keep their role and are taken out of the windows'.
-        if (used[0] >> i & 1) z->role[i] = EIN__C_NONE;
+    uint32_t used[2] = {0, 0};
+    z->c.n = z->c.c = 1;
+    for (int part = 0; part < 2; part++) {
+        ein__crole want = part ? EIN__C_IN : EIN__C_BATCH;
+        for (int taken = 0; dim < rank - 1; dim++, taken++) {
+            ein__crole role = ein__conv_plain_role(ctx, z, dim);
+            bool unit = role == EIN__C_NONE && s->d[dim] == 1 && !taken;
+            if (role != want && !unit) break;
+            used[part] |= ein__ix_uses(ctx, z->x->ix[dim]);
+            *(part ? &z->c.c : &z->c.n) *= s->d[dim];
+        }
+        z->plain[part] = dim;
     }
-    for (int k = 2; k < rank; k++)
-        if (!ein__conv_dim(ctx, z, k, true)) return false;
+    if (!z->plain[0] || z->plain[1] == z->plain[0] || rank - dim > 3) return false;
+    for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++)
+        if (used[0] >> i & 1) z->role[i] = EIN__C_NONE;
+    for (; dim < rank; dim++)
+        if (!ein__conv_dim(ctx, z, dim, true)) return false;
     for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) {
+        bool channel = used[1] >> i & 1;
         if (used[0] >> i & 1) z->role[i] = EIN__C_BATCH;
         else if (z->role[i] == EIN__C_BATCH) return false;
-        if (z->role[i] == EIN__C_FILTER && (used[1] >> i & 1)) return false;
-        if (z->role[i] == EIN__C_IN && !(used[1] >> i & 1)) return false;
-        if (z->role[i] == EIN__C_GROUP && !(used[1] >> i & 1)) return false;
+        if (z->role[i] == EIN__C_FILTER && channel) return false;
+        if ((z->role[i] == EIN__C_IN || z->role[i] == EIN__C_GROUP) && !channel) return false;
     }
     return true;
 }
 
-// Slots in the order a dense filter has: [group, out, in, taps] or, transposed, [group, in, out, taps].
+// Slots in the order a dense filter has: [group, out, in, taps] or, transposed, [group, in, out,
+// taps].
 static int ein__conv_filter_order(const ein__conv_form *z, int *slot) {
     int n = 0;
     ein__crole order[] = {EIN__C_GROUP, EIN__C_OUT, EIN__C_IN};
@@ -401,19 +421,20 @@ static bool ein__conv_layouts(ein_ctx *ctx, ein__conv_form *z, const int64_t *ou
     for (int k = 0; k < s->rank; k++)
         if (s->d[k] > 1 && have[k] != want[k]) return false;
     // channel = group * (c / group) + c
-    const ein__index *ch = ein__ix_get(ctx, z->x->ix[1]);
-    int64_t groups = 1, per = 1;
-    if (ch->c) return false;
+    ein__ix ch = ein__ix_const(ctx, 0);
+    for (int k = z->plain[0]; k < z->plain[1]; k++)
+        ch = ein__ix_add(ctx, ein__ix_scale(ctx, ch, s->d[k]), z->x->ix[k]);
+    int64_t groups = 1, per = 1, step = 1;
+    if (!ch.i || ein__ix_get(ctx, ch)->c) return false;
     for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) {
         if (z->role[i] == EIN__C_GROUP) groups *= z->s->n[i];
         if (z->role[i] == EIN__C_IN) per *= z->s->n[i];
     }
     if (groups * per != z->c.c) return false;
-    int64_t step = 1;
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = z->s->nt + z->s->ns; i-- > 0;) {
             if (z->role[i] != (pass ? EIN__C_GROUP : EIN__C_IN)) continue;
-            if (ein__ix_coef(ctx, z->x->ix[1], i) != step) return false;
+            if (ein__ix_coef(ctx, ch, i) != step) return false;
             step *= z->s->n[i];
         }
     int64_t f = groups;
@@ -433,7 +454,8 @@ static bool ein__match_conv_form(ein_ctx *ctx, ein__conv_form *z, const int64_t 
 
 // Convolution forward or backward-data for contraction `s`. The form may still need its filter
 // re-laid (ein__conv_filter) and its window checked (ein__conv_sizes).
-static bool ein__find_conv(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__conv_form *z) {
+static bool ein__find_conv(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                           ein__conv_form *z) {
     const ein__expr *read[2];
     double alpha;
     if (!ein__two_factors(ctx, s, read, &alpha) || alpha != 1) return false;
@@ -466,8 +488,9 @@ EIN__FN bool ein__is_library_form(ein_ctx *ctx, const ein__scope *s) {
 
 // ------------------------------------------------------------------------------------ bands
 
-// A product whose second operand moves with the row: b is read at m + d * j + c along one dimension,
-// where m is a traversal iterator that a has too, and nothing else is out of the ordinary.
+// A product whose second operand moves with the row: b is read at m + d * j + c along one
+// dimension, where m is a traversal iterator that a has too, and nothing else is out of the
+// ordinary.
 EIN__FN bool ein__match_band(ein_ctx *ctx, const ein__scope *s) {
     const ein__expr *read[2];
     double alpha;
@@ -481,7 +504,7 @@ EIN__FN bool ein__match_band(ein_ctx *ctx, const ein__scope *s) {
             uint32_t slot;
             const ein__index *f = ein__ix_get(ctx, a->ix[i]);
             plain = f->n == 0 || ein__ix_is_iter(ctx, a->ix[i], &slot);
-            if (f->n) in_a |= 1u << slot;
+            if (plain && f->n) in_a |= 1u << slot;
         }
         for (uint32_t i = 0; plain && i < b->nix; i++) {
             const ein__index *f = ein__ix_get(ctx, b->ix[i]);
@@ -492,7 +515,8 @@ EIN__FN bool ein__match_band(ein_ctx *ctx, const ein__scope *s) {
             moving++;
             for (int t = 0; t < 2; t++) {
                 const ein__atom *at = ein__atom_get(ctx, f->t[t].atom);
-                if (f->t[t].k == 1 && at->slot < s->nt && (in_a >> at->slot & 1) && m < 0) m = (int)at->slot;
+                if (f->t[t].k == 1 && at->slot < s->nt && (in_a >> at->slot & 1) && m < 0)
+                    m = (int)at->slot;
                 else if (f->t[t].k > 0) j = (int)at->slot;
             }
         }

@@ -1,7 +1,7 @@
 // The plan: steps in order, weight-only work split off, memory by liveness.
 
-// A value that is an output as it stands (an input, a weight, or another output's value) gets a copy,
-// so that every output has a step that writes it.
+// A value that is an output as it stands (an input, a weight, or another output's value) gets a
+// copy, so that every output has a step that writes it.
 static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
     for (int k = 0; k < nroot; k++) {
         bool shared = ctx->value[root[k].i].kind != EIN__V_SCOPE;
@@ -17,8 +17,8 @@ static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
         s.body = ein__ex_read(ctx, root[k], 0, ix, old.shape.rank);
         ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
         if (!sc.i) return false;
-        root[k] = ein__val_new(ctx, ctx->graph.output[k].name, EIN__V_SCOPE, old.tensor, sc, &old.shape,
-                               old.dtype, old.node);
+        root[k] = ein__val_new(ctx, ctx->graph.output[k].name, EIN__V_SCOPE, old.tensor, sc,
+                               &old.shape, old.dtype, old.node);
     }
     return true;
 }
@@ -42,13 +42,14 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
 }
 
 static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val out) {
-    int64_t bytes = ein__bytes_of(ctx, c->x) + ein__bytes_of(ctx, c->w) + ein__bytes_of(ctx, out) + (1 << 20);
+    int64_t bytes =
+        ein__bytes_of(ctx, c->x) + ein__bytes_of(ctx, c->w) + ein__bytes_of(ctx, out) + (1 << 20);
     int64_t cap = (int64_t)256 << 20;
     return (bytes < cap ? bytes : cap) & ~(int64_t)255;
 }
 
-// Fills the library parameters of a step whose first value is contraction `s`. False: the layouts do
-// not allow the call after all, and a kernel takes over.
+// Fills the library parameters of a step whose first value is contraction `s`. False: the layouts
+// do not allow the call after all, and a kernel takes over.
 static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     const ein__layout *out = &ctx->plan.layout[step->out.i];
@@ -77,7 +78,8 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
             if (ein__ex_get(ctx, reads[i])->val == step->val[0].i) conv = reads[i];
         arrfree(reads);
         if (!ein__conv_epilogue(ctx, m, conv, &e)) return false;
-        if (e.z.i && !ein__is_dense(&ctx->value[e.z.i].shape, &ctx->plan.layout[e.z.i])) return false;
+        if (e.z.i && !ein__is_dense(&ctx->value[e.z.i].shape, &ctx->plan.layout[e.z.i]))
+            return false;
         step->conv.bias = e.bias;
         step->conv.z = e.z;
         step->conv.relu = e.relu;
@@ -115,14 +117,17 @@ static bool ein__is_transpose(ein_ctx *ctx, ein__val v) {
         if (s->n[t] > 1 && l->stride[t] == 1) out_inner = (int)t;
         if (s->n[t] > 1 && f.coef[t] <= 0) return false;
     }
-    return inner >= 0 && out_inner >= 0 && inner != out_inner && s->n[inner] >= 8 && s->n[out_inner] >= 8;
+    return inner >= 0 && out_inner >= 0 && inner != out_inner && s->n[inner] >= 8 &&
+           s->n[out_inner] >= 8;
 }
 
 static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step = {.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
-        if (sel->home[sel->order[i].i].i == v.i && step.nval < 8) step.val[step.nval++] = sel->order[i];
-    bool library = step.kind == EIN__K_CONV || step.kind == EIN__K_CONV_DATA || step.kind == EIN__K_GEMM;
+        if (sel->home[sel->order[i].i].i == v.i && step.nval < 8)
+            step.val[step.nval++] = sel->order[i];
+    bool library =
+        step.kind == EIN__K_CONV || step.kind == EIN__K_CONV_DATA || step.kind == EIN__K_GEMM;
     if (library && !ein__library_step(ctx, &step)) {
         step.kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step.val[0]));
         step.workspace = 0;
@@ -132,7 +137,8 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     int64_t ps;
     if (!library) step.ps = ein__step_cost(ctx, &step);
     else step.measured = ein__measured(ctx, step.key, &ps);
-    if (ctx->value[v.i].weight_only && ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
+    if (ctx->value[v.i].weight_only &&
+        ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
         arrput(ctx->plan.init, step);
     } else {
         arrput(ctx->plan.step, step);
@@ -188,7 +194,8 @@ static int64_t ein__arena_offsets(ein_ctx *ctx) {
         ptrdiff_t at = 0;
         while (at < arrlen(placed) && all[placed[at]].at <= all[k].at) at++;
         arrins(placed, at, k);
-        if (all[k].at + ein__align(all[k].bytes) > total) total = all[k].at + ein__align(all[k].bytes);
+        if (all[k].at + ein__align(all[k].bytes) > total)
+            total = all[k].at + ein__align(all[k].bytes);
     }
     arrfree(todo);
     arrfree(placed);
@@ -224,24 +231,59 @@ static void ein__plan_memory(ein_ctx *ctx) {
     p->arena_bytes += ein__align(p->workspace_bytes);
 }
 
-// The whole plan of a lowered model.
-EIN__FN bool ein__make_plan(ein_ctx *ctx) {
-    int nroot = (int)arrlen(ctx->graph.output);
-    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot) ||
-        !ein__prepare(ctx, root, nroot)) return false;
+static void ein__plan_free(ein__plan *p) {
+    arrfree(p->step);
+    arrfree(p->init);
+    arrfree(p->buffer);
+    arrfree(p->layout);
+    *p = (ein__plan){0};
+}
+
+static int64_t ein__plan_cost(const ein__plan *p) {
+    int64_t ps = 0;
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps += p->step[i].ps;
+    return ps;
+}
+
+// Steps, layouts and memory for the values under `root`, in ctx->plan.
+static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__prepare(ctx, root, nroot)) return false;
     ein__selector sel = {.ctx = ctx};
     ein__select(&sel, root, nroot);
     ein__placer placer = {.ctx = ctx, .sel = &sel};
     ein__place(&placer, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
         ein__val v = sel.order[i];
-        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel.home[v.i].i != v.i || placer.view[v.i]) continue;
+        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel.home[v.i].i != v.i || placer.view[v.i])
+            continue;
         ein__make_step(ctx, &sel, v);
     }
     ein__plan_memory(ctx);
     arrfree(placer.view);
     ein__select_free(&sel);
     return !ctx->status;
+}
+
+// The plan of a lowered model: as it stands (the baseline), and derived. The derived one is taken
+// when it is cheaper as a whole, so it never costs more under the same table.
+EIN__FN bool ein__make_plan(ein_ctx *ctx) {
+    int nroot = (int)arrlen(ctx->graph.output);
+    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    memcpy(derived, root, (size_t)nroot * sizeof *root);
+    if (!ein__build_plan(ctx, root, nroot)) return false;
+    if (ctx->desc.baseline) return true;
+    ein__plan baseline = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    bool ok = ein__derive(ctx, derived, nroot) && ein__build_plan(ctx, derived, nroot);
+    if (ok && ein__plan_cost(&ctx->plan) >= ein__plan_cost(&baseline)) {
+        ein__plan_free(&ctx->plan);
+        ctx->plan = baseline;
+    } else {
+        ctx->plan.baseline_ps = ein__plan_cost(&baseline);
+        ein__plan_free(&baseline);
+    }
+    return ok;
 }

@@ -1,5 +1,6 @@
-// Rewrites that give contractions and row statistics the form that a library call or a kernel needs:
-// filters re-laid at load, uneven padding made explicit, maps reordered to run along what they read.
+// Rewrites that give contractions and row statistics the form that a library call or a kernel
+// needs: filters re-laid at load, uneven padding made explicit, maps reordered to run along what
+// they read.
 
 // A map value with `n` dimensions; gives it, or none.
 static ein__val ein__new_map(ein__pass *z, const char *name, int n, const int64_t *extent,
@@ -14,7 +15,8 @@ static ein__val ein__new_map(ein__pass *z, const char *name, int n, const int64_
     if (!sc.i) return (ein__val){0};
     while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
     if (z->by_scope[sc.i].i) return z->by_scope[sc.i];
-    ein__val v = ein__val_new(ctx, name, EIN__V_SCOPE, self.tensor, sc, &shape, EIN__F32, self.node);
+    ein__val v =
+        ein__val_new(ctx, name, EIN__V_SCOPE, self.tensor, sc, &shape, EIN__F32, self.node);
     z->by_scope[sc.i] = v;
     return v;
 }
@@ -37,7 +39,8 @@ static ein__ex ein__relay_filter(ein__pass *z, const ein__conv_form *f) {
     int64_t stride[EIN__MAX_RANK], extent[EIN__MAX_ITERS];
     ein__factor w;
     ein__strides_of(ctx, (ein__val){f->w->val}, stride);
-    if (ein__address(ctx, f->w, stride, &w) && !w.offset && ein__dense_in_order(f->s, w.coef, slot, n))
+    if (ein__address(ctx, f->w, stride, &w) && !w.offset &&
+        ein__dense_in_order(f->s, w.coef, slot, n))
         return ein__ex_of(ctx, f->w);
     if (n > EIN__MAX_RANK) return (ein__ex){0};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
@@ -91,7 +94,8 @@ static ein__val ein__crop_transposed(ein__pass *z, ein__val v, const ein__conv_f
     for (int a = 0; a < f->c.spatial; a++) {
         if (f->space[a] < 0) return v;  // a single position: left to a kernel
         uint32_t o = (uint32_t)f->space[a];
-        s.n[o] = shape.d[o] = (f->c.in[a] - 1) * f->c.stride[a] + (f->c.k[a] - 1) * f->c.dilation[a] + 1;
+        s.n[o] = shape.d[o] =
+            (f->c.in[a] - 1) * f->c.stride[a] + (f->c.k[a] - 1) * f->c.dilation[a] + 1;
         map[o] = ein__ix_addc(ctx, ein__ix_iter(ctx, o, s.n[o]), -f->c.pad[a]);
         cut[o] = ein__ix_addc(ctx, cut[o], f->c.pad[a]);
     }
@@ -169,7 +173,8 @@ static bool ein__reads_in_place(ein_ctx *ctx, const ein__expr *read, const ein__
     if (read->nix != reader->nt) return false;
     for (uint32_t k = 0; k < read->nix; k++)
         if (read->ix[k].i != ein__ix_iter(ctx, k, reader->n[k]).i ||
-            ctx->value[read->val].shape.d[k] != reader->n[k]) return false;
+            ctx->value[read->val].shape.d[k] != reader->n[k])
+            return false;
     return true;
 }
 

@@ -2,11 +2,11 @@
 
 typedef struct ein__selector {
     ein_ctx *ctx;
-    ein__val *order;        // live values, operands first; stb_ds arrays
-    int *uses;              // by value
-    ein__val *home;         // by value: the value whose step computes it (itself, or a later one)
-    ein__skind2 *kind;      // by value: how a reduction is computed
-    bool *root;             // by value: is a model output
+    ein__val *order;    // live values, operands first; stb_ds arrays
+    int *uses;          // by value
+    ein__val *home;     // by value: the value whose step computes it (itself, or a later one)
+    ein__skind2 *kind;  // by value: how a reduction is computed
+    bool *root;         // by value: is a model output
 } ein__selector;
 
 static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
@@ -40,7 +40,10 @@ EIN__FN int64_t ein__kernel_cost(ein_ctx *ctx, ein__val v) {
 // ------------------------------------------------------------------------------------ epilogues
 
 // relu?(sum of reads) as cuDNN's fused form has it: act(conv + z + bias).
-typedef struct ein__epilogue { ein__val bias, z; bool relu; } ein__epilogue;
+typedef struct ein__epilogue {
+    ein__val bias, z;
+    bool relu;
+} ein__epilogue;
 
 static bool ein__is_bias(ein_ctx *ctx, const ein__expr *e, const ein__scope *m) {
     if (e->op != EIN__X_READ || m->nt < 2 || !ein__inside(ctx, e)) return false;
@@ -105,41 +108,46 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     return ein__match_band(ctx, s) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
-// The cheapest way to compute contraction `v`, its map `m` (or none) counted in.
-static ein__skind2 ein__choose(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
-    ein_ctx *ctx = z->ctx;
-    const ein__scope *s = ein__scope_of(ctx, v);
+// The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
+// which alone reads it by `read` (or none). `bytes` is what a kernel for it would move.
+static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                               int64_t bytes, int64_t *ps) {
     int64_t out[EIN__MAX_RANK];
     ein__conv_form f;
     ein__gemm g;
     ein__epilogue e;
-    if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only) return ein__kernel_kind(ctx, s);
     ein__dense_result(s, out);
     bool conv = ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
     bool gemm = ein__match_gemm(ctx, s, out, &g);
-    int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0, flop = ein__muldiv(ein__volume(s), 2, 1);
+    int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0;
     int64_t conv_ps = INT64_MAX, gemm_ps = INT64_MAX;
-    int64_t best = ein__cost_kernel(ctx, flop * 2, ein__kernel_bytes(ctx, v));
+    // Plain loops over global memory: far below the rate of a tiled product. The map is fused.
+    int64_t kernel_ps = ein__cost_kernel(ctx, ein__muldiv(ein__volume(s), 8, 1), bytes);
     if (conv) {
-        bool fused = m.i && !f.transposed && ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
+        bool fused =
+            m.i && !f.transposed && ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
         conv_ps = ein__cost_conv(ctx, &f.c, f.transposed) + (fused ? 0 : map);
     }
     if (gemm) gemm_ps = ein__cost_gemm(ctx, &g) + map;
     // Depthwise and narrow grouped convolutions run badly in the library.
     bool narrow = conv && f.c.group > 1 && (f.c.c / f.c.group < 4 || f.c.f / f.c.group < 4);
-    if (narrow) conv_ps = best + 1;
-    if (conv_ps == INT64_MAX && gemm_ps == INT64_MAX) return ein__kernel_kind(ctx, s);
-    if (narrow && gemm_ps >= best) return EIN__K_REDUCE;
+    if (narrow) conv_ps = INT64_MAX;
+    *ps = conv_ps < gemm_ps ? conv_ps : gemm_ps;
+    if (*ps == INT64_MAX || (narrow && kernel_ps < *ps)) {
+        *ps = kernel_ps;
+        return ein__kernel_kind(ctx, s);
+    }
     if (conv_ps <= gemm_ps) return f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
     return EIN__K_GEMM;
 }
 
-// The map that alone reads reduction `v`, at its own index, and that read; none otherwise.
-static ein__val ein__only_map(ein__selector *z, ein__val v, ptrdiff_t from, ein__ex *read) {
-    ein_ctx *ctx = z->ctx;
-    if (z->uses[v.i] != 1 || z->root[v.i]) return (ein__val){0};
-    for (ptrdiff_t i = from; i < arrlen(z->order); i++) {
-        ein__val m = z->order[i];
+// The map that alone reads reduction `v`, at its own index, and that read; none otherwise. `order`
+// is searched from place `from`.
+EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const ein__val *order, const int *uses, ein__val v,
+                                  ptrdiff_t from, ein__ex *read) {
+    if (uses[v.i] != 1) return (ein__val){0};
+    for (ptrdiff_t i = from; i < arrlen(order); i++) {
+        ein__val m = order[i];
         const ein__scope *s = ein__scope_of(ctx, m);
         if (!s) continue;
         ein__ex *reads = NULL;
@@ -223,7 +231,8 @@ static int ein__row_members(ein__selector *z, ein__val m, ein__val *list) {
     for (uint32_t rows = s->nt; rows-- > 0;) {
         int n = 0;
         if (s->n[rows] == 1 && rows + 1 == s->nt) continue;
-        if (ein__row_collect(z, m, s, rows, list, &n) && n && ein__row_closed(z, m, list, n)) return n;
+        if (ein__row_collect(z, m, s, rows, list, &n) && n && ein__row_closed(z, m, list, n))
+            return n;
     }
     return 0;
 }
@@ -249,11 +258,16 @@ static void ein__select_reductions(ein__selector *z) {
         if (!s || s->reduce == EIN__R_NONE || z->home[v.i].i != v.i) continue;
         ein__ex read = {0};
         ein__epilogue e;
-        ein__val m = ein__only_map(z, v, i + 1, &read);
-        if (m.i && (z->kind[m.i] == EIN__K_ROW || ctx->value[m.i].weight_only != ctx->value[v.i].weight_only ||
-                    ein__copy_of(ctx, m)))
+        ein__val m = {0};
+        if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        if (m.i &&
+            (z->kind[m.i] == EIN__K_ROW ||
+             ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
-        z->kind[v.i] = ein__choose(z, v, m, read);
+        int64_t ps;
+        if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
+            z->kind[v.i] = ein__kernel_kind(ctx, s);
+        else z->kind[v.i] = ein__choose(ctx, s, m, read, ein__kernel_bytes(ctx, v), &ps);
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
         if (m.i && z->kind[v.i] == EIN__K_CONV)
             fuse = ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
