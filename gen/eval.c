@@ -2,13 +2,16 @@
 // is compiled once to a list of instructions; each works on a strip, a run of consecutive values of
 // one iterator, so that the cost of interpretation is shared by the strip's lanes.
 
-enum { EIN__LANES = 256 };                                  // most lanes of a strip
-#define EIN__EVAL_BYTES ((int64_t)16 << 30)                 // most memory for values
+enum { EIN__LANES = 256 };                   // most lanes of a strip
+#define EIN__EVAL_BYTES ((int64_t)16 << 30)  // most memory for values
 
-typedef struct ein__ev_term { int64_t k; uint32_t i; } ein__ev_term;
+typedef struct ein__ev_term {
+    int64_t k;
+    uint32_t i;
+} ein__ev_term;
 
-// An index form over the strip: (c + sum k * iterator + sum k * integer register + step * lane) / q.
-// Iterators are taken at the strip's first lane.
+// An index form over the strip: (c + sum k * iterator + sum k * integer register + step * lane) /
+// q. Iterators are taken at the strip's first lane.
 typedef struct ein__ev_form {
     int64_t c, q, step;
     uint32_t nterm, natom;
@@ -17,7 +20,10 @@ typedef struct ein__ev_form {
 } ein__ev_form;
 
 // One axis of a read: the index is form / q, inside when in [0, extent).
-typedef struct ein__ev_axis { uint32_t form; int64_t extent, stride; } ein__ev_axis;
+typedef struct ein__ev_axis {
+    uint32_t form;
+    int64_t extent, stride;
+} ein__ev_axis;
 
 typedef enum { EIN__EV_FLOOR = EIN__X_SELECT + 1, EIN__EV_MOD, EIN__EV_GATHER } ein__ev_op;
 
@@ -26,32 +32,34 @@ typedef enum { EIN__EV_FLOOR = EIN__X_SELECT + 1, EIN__EV_MOD, EIN__EV_GATHER } 
 typedef struct ein__ev_ins {
     uint32_t op, fn;
     uint32_t kid[4];
-    uint32_t form;      // IDX, WHEN, FLOOR, MOD; READ when affine: the address
+    uint32_t form;  // IDX, WHEN, FLOOR, MOD; READ when affine: the address
     bool uniform, negate;
-    bool affine;        // READ: indices are affine without denominators; `axis` are those to test
+    bool affine;  // READ: indices are affine without denominators; `axis` are those to test
     uint32_t axis, naxis;
-    const double *data; // READ
-    double value;       // CONST; READ: padding
-    int64_t n;          // WHEN: extent; FLOOR, MOD: divisor; GATHER: extent of the values, or 0
+    const double *data;  // READ
+    double value;        // CONST; READ: padding
+    int64_t n;           // WHEN: extent; FLOOR, MOD: divisor; GATHER: extent of the values, or 0
     double *v;
     int64_t *w;
 } ein__ev_ins;
 
-typedef struct ein__ev_reg { uint32_t atom, reg; } ein__ev_reg;
+typedef struct ein__ev_reg {
+    uint32_t atom, reg;
+} ein__ev_reg;
 
 typedef struct ein__ev {
     ein_ctx *ctx;
     const ein__scope *s;
     double *const *data;
-    uint32_t strip;              // the iterator that lanes run along; EIN__MAX_ITERS: none
-    ein__ev_ins *ins;            // stb_ds arrays
+    uint32_t strip;    // the iterator that lanes run along; EIN__MAX_ITERS: none
+    ein__ev_ins *ins;  // stb_ds arrays
     ein__ev_form *form;
     ein__ev_axis *axis;
-    uint32_t *reg_of;            // register + 1 by expression id, 0: not compiled
-    uint32_t *compiled;          // stb_ds array: expressions with an entry in reg_of
-    ein__ev_reg *atom;           // stb_ds array: registers of floors, mods and gathers
+    uint32_t *reg_of;    // register + 1 by expression id, 0: not compiled
+    uint32_t *compiled;  // stb_ds array: expressions with an entry in reg_of
+    ein__ev_reg *atom;   // stb_ds array: registers of floors, mods and gathers
     int lanes;
-    double *memory;              // of the registers
+    double *memory;  // of the registers
     int64_t it[EIN__MAX_ITERS];
 } ein__ev;
 
@@ -179,15 +187,19 @@ static uint32_t ein__ev_expr(ein__ev *p, ein__ex ex) {
     return reg;
 }
 
-// Cost of running along `slot`: elements far apart in memory are slow, equal ones are free.
+// Cost of running along `slot`: elements on other cache lines, and more so on other pages, are
+// slow.
 static int ein__ev_stride_cost(const ein__ev *p, ein__ex *reads, uint32_t slot) {
     int cost = 0;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(p->ctx, reads[i]);
-        for (uint32_t k = 0; k < e->nix; k++) {
+        uint64_t stride = 0, all = 1;
+        for (uint32_t k = e->nix; k-- > 0; all *= (uint64_t)p->ctx->value[e->val].shape.d[k]) {
             if (!(ein__ix_uses(p->ctx, e->ix[k]) >> slot & 1)) continue;
-            cost += k + 1 == e->nix && ein__ix_coef(p->ctx, e->ix[k], slot) == 1 ? 1 : 4;
+            int64_t coef = ein__ix_coef(p->ctx, e->ix[k], slot);
+            stride += (coef ? (uint64_t)(coef < 0 ? -coef : coef) : 1) * all;
         }
+        cost += stride == 0 ? 0 : stride == 1 ? 1 : stride < 8 ? 3 : stride < 512 ? 8 : 24;
     }
     return cost;
 }
@@ -289,7 +301,8 @@ EIN__FN bool ein__apply_cmp(ein__fn fn, double x, double y) {
 
 // ------------------------------------------------------------------------------------ one strip
 
-// Numerator of a form at lane 0, registers left out. Sums wrap: only their final values are bounded.
+// Numerator of a form at lane 0, registers left out. Sums wrap: only their final values are
+// bounded.
 static int64_t ein__ev_base(const ein__ev *p, const ein__ev_form *f) {
     uint64_t sum = (uint64_t)f->c;
     for (uint32_t i = 0; i < f->nterm; i++)
@@ -398,10 +411,18 @@ static void ein__ev_run_binary(const ein__ev *p, const ein__ev_ins *r, int m) {
     double *v = r->v;
     int sx = a->uniform ? 0 : 1, sy = b->uniform ? 0 : 1;
     switch ((int)r->fn) {
-    case EIN__ADD: for (int l = 0; l < m; l++) v[l] = x[l * sx] + y[l * sy]; break;
-    case EIN__SUB: for (int l = 0; l < m; l++) v[l] = x[l * sx] - y[l * sy]; break;
-    case EIN__MUL: for (int l = 0; l < m; l++) v[l] = x[l * sx] * y[l * sy]; break;
-    case EIN__DIV: for (int l = 0; l < m; l++) v[l] = x[l * sx] / y[l * sy]; break;
+    case EIN__ADD:
+        for (int l = 0; l < m; l++) v[l] = x[l * sx] + y[l * sy];
+        break;
+    case EIN__SUB:
+        for (int l = 0; l < m; l++) v[l] = x[l * sx] - y[l * sy];
+        break;
+    case EIN__MUL:
+        for (int l = 0; l < m; l++) v[l] = x[l * sx] * y[l * sy];
+        break;
+    case EIN__DIV:
+        for (int l = 0; l < m; l++) v[l] = x[l * sx] / y[l * sy];
+        break;
     default:
         for (int l = 0; l < m; l++) v[l] = ein__apply_binary((ein__fn)r->fn, x[l * sx], y[l * sy]);
     }
@@ -449,8 +470,10 @@ static void ein__ev_run(const ein__ev *p, int lanes) {
 // ------------------------------------------------------------------------------------ one scope
 
 static double ein__reduce_start(uint32_t reduce) {
-    return reduce == EIN__R_PROD ? 1 : reduce == EIN__R_MAX ? -(double)INFINITY
-         : reduce == EIN__R_MIN ? (double)INFINITY : 0;
+    return reduce == EIN__R_PROD  ? 1
+           : reduce == EIN__R_MAX ? -(double)INFINITY
+           : reduce == EIN__R_MIN ? (double)INFINITY
+                                  : 0;
 }
 
 // Adds m lanes of the body to the accumulators: lane by lane, or all to the first one.
@@ -459,11 +482,20 @@ static void ein__ev_accumulate(const ein__ev *p, int m, double *acc) {
     int sv = r->uniform ? 0 : 1, sa = p->strip < p->s->nt ? 1 : 0;
     const double *v = r->v;
     switch (p->s->reduce) {
-    case EIN__R_SUM: for (int l = 0; l < m; l++) acc[l * sa] += v[l * sv]; break;
-    case EIN__R_PROD: for (int l = 0; l < m; l++) acc[l * sa] *= v[l * sv]; break;
-    case EIN__R_MAX: for (int l = 0; l < m; l++) acc[l * sa] = fmax(acc[l * sa], v[l * sv]); break;
-    case EIN__R_MIN: for (int l = 0; l < m; l++) acc[l * sa] = fmin(acc[l * sa], v[l * sv]); break;
-    default: for (int l = 0; l < m; l++) acc[l * sa] = v[l * sv];
+    case EIN__R_SUM:
+        for (int l = 0; l < m; l++) acc[l * sa] += v[l * sv];
+        break;
+    case EIN__R_PROD:
+        for (int l = 0; l < m; l++) acc[l * sa] *= v[l * sv];
+        break;
+    case EIN__R_MAX:
+        for (int l = 0; l < m; l++) acc[l * sa] = fmax(acc[l * sa], v[l * sv]);
+        break;
+    case EIN__R_MIN:
+        for (int l = 0; l < m; l++) acc[l * sa] = fmin(acc[l * sa], v[l * sv]);
+        break;
+    default:
+        for (int l = 0; l < m; l++) acc[l * sa] = v[l * sv];
     }
 }
 
@@ -476,7 +508,12 @@ static bool ein__ev_is_product(const ein__ev *p) {
 }
 
 // One operand of such a product: lane l is at[(l - from) * step] for l in [from, to), else `pad`.
-typedef struct ein__ev_factor { const double *at; int64_t step; int from, to; double pad; } ein__ev_factor;
+typedef struct ein__ev_factor {
+    const double *at;
+    int64_t step;
+    int from, to;
+    double pad;
+} ein__ev_factor;
 
 static ein__ev_factor ein__ev_factor_of(const ein__ev *p, const ein__ev_ins *r, int m) {
     const ein__ev_form *f = &p->form[r->form];
@@ -580,12 +617,12 @@ static bool ein__ev_scope(ein__ev *p, double *out) {
 typedef struct ein__evaluator {
     ein_ctx *ctx;
     double **data;
-    ein__val *order;       // stb_ds array: values to compute, operands first
-    uint32_t *readers;     // by value: definitions in `order` that still read it
-    bool *keep;            // by value: wanted, or given by the caller
-    char *mark;            // by value: 1 on the stack, 2 in `order`
-    uint32_t *reg_of;      // by expression: see ein__ev
-    int64_t bytes;         // of the arrays alive
+    ein__val *order;    // stb_ds array: values to compute, operands first
+    uint32_t *readers;  // by value: definitions in `order` that still read it
+    bool *keep;         // by value: wanted, or given by the caller
+    char *mark;         // by value: 1 on the stack, 2 in `order`
+    uint32_t *reg_of;   // by expression: see ein__ev
+    int64_t bytes;      // of the arrays alive
 } ein__evaluator;
 
 static ein__ex *ein__reads_of_value(ein_ctx *ctx, ein__val v) {
@@ -645,12 +682,16 @@ static bool ein__compute_value(ein__evaluator *z, ein__val v) {
     z->bytes += bytes;
     if (z->bytes <= EIN__EVAL_BYTES) out = EIN_REALLOC(NULL, (size_t)(bytes ? bytes : 1));
     if (!out) {
-        ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0}, "evaluating '%s' takes too much memory: "
-                   "%lld bytes for all values", ein__val_get(ctx, v)->name, (long long)z->bytes);
+        ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0},
+                   "evaluating '%s' takes too much memory: "
+                   "%lld bytes for all values",
+                   ein__val_get(ctx, v)->name, (long long)z->bytes);
         return false;
     }
     z->data[v.i] = out;
-    ein__ev p = {.ctx = ctx, .s = ein__sc_get(ctx, ein__val_get(ctx, v)->scope), .data = z->data,
+    ein__ev p = {.ctx = ctx,
+                 .s = ein__sc_get(ctx, ein__val_get(ctx, v)->scope),
+                 .data = z->data,
                  .reg_of = z->reg_of};
     bool ok = ein__ev_scope(&p, out);
     ein__ev_free(&p);
@@ -667,9 +708,9 @@ static bool ein__compute_value(ein__evaluator *z, ein__val v) {
     return ok;
 }
 
-// Computes the wanted values into data[id]. The caller's own arrays (of inputs and weights at least)
-// are in `data` already and stay; other entries are NULL. Results are dense, row-major, and the
-// caller frees them with EIN_FREE. After a failure nothing new is left in `data`.
+// Computes the wanted values into data[id]. The caller's own arrays (of inputs and weights at
+// least) are in `data` already and stay; other entries are NULL. Results are dense, row-major, and
+// the caller frees them with EIN_FREE. After a failure nothing new is left in `data`.
 EIN__FN bool ein__eval_values(ein_ctx *ctx, const ein__val *want, int nwant, double **data) {
     size_t n = arrlenu(ctx->value), nex = arrlenu(ctx->exprs.rec);
     ein__evaluator z = {.ctx = ctx, .data = data};

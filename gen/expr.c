@@ -3,18 +3,41 @@
 
 // ORDER fn
 static const ein__fn_info ein__fn_table[EIN__NFN] = {
-    {"+", 2, "+"}, {"-", 2, "-"}, {"*", 2, "*"}, {"/", 2, "/"}, {"pow", 2, "powf"},
-    {"min", 2, "fminf"}, {"max", 2, "fmaxf"},
-    {"==", 2, "=="}, {"!=", 2, "!="}, {"<", 2, "<"}, {"<=", 2, "<="}, {">", 2, ">"}, {">=", 2, ">="},
-    {"neg", 1, "-"}, {"abs", 1, "fabsf"}, {"relu", 1, "relu"}, {"tanh", 1, "tanhf"},
-    {"exp", 1, "expf"}, {"log", 1, "logf"}, {"sqrt", 1, "sqrtf"}, {"rsqrt", 1, "rsqrtf"},
-    {"erf", 1, "erff"}, {"sigmoid", 1, "sigmoid"}, {"floor", 1, "floorf"}, {"ceil", 1, "ceilf"},
+    {"+", 2, "+"},
+    {"-", 2, "-"},
+    {"*", 2, "*"},
+    {"/", 2, "/"},
+    {"pow", 2, "powf"},
+    {"min", 2, "fminf"},
+    {"max", 2, "fmaxf"},
+    {"==", 2, "=="},
+    {"!=", 2, "!="},
+    {"<", 2, "<"},
+    {"<=", 2, "<="},
+    {">", 2, ">"},
+    {">=", 2, ">="},
+    {"neg", 1, "-"},
+    {"abs", 1, "fabsf"},
+    {"relu", 1, "relu"},
+    {"tanh", 1, "tanhf"},
+    {"exp", 1, "expf"},
+    {"log", 1, "logf"},
+    {"sqrt", 1, "sqrtf"},
+    {"rsqrt", 1, "rsqrtf"},
+    {"erf", 1, "erff"},
+    {"sigmoid", 1, "sigmoid"},
+    {"floor", 1, "floorf"},
+    {"ceil", 1, "ceilf"},
     {"square", 1, "square"},
 };
 
-EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) { return ctx->exprs.rec[ex.i]; }
+EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) {
+    return ctx->exprs.rec[ex.i];
+}
 
-EIN__FN const ein__scope *ein__sc_get(const ein_ctx *ctx, ein__sc sc) { return ctx->scopes.rec[sc.i]; }
+EIN__FN const ein__scope *ein__sc_get(const ein_ctx *ctx, ein__sc sc) {
+    return ctx->scopes.rec[sc.i];
+}
 
 EIN__FN const ein__value *ein__val_get(const ein_ctx *ctx, ein__val v) { return &ctx->value[v.i]; }
 
@@ -140,7 +163,8 @@ static int ein__ix_compare(const ein_ctx *ctx, ein__ix a, ein__ix b) {
     if (!r) r = ein__compare(x->q, y->q);
     if (!r) r = ein__compare(x->c, y->c);
     for (uint32_t i = 0; !r && i < x->n; i++) {
-        const ein__atom *p = ein__atom_get(ctx, x->t[i].atom), *q = ein__atom_get(ctx, y->t[i].atom);
+        const ein__atom *p = ein__atom_get(ctx, x->t[i].atom),
+                        *q = ein__atom_get(ctx, y->t[i].atom);
         r = ein__compare(p->kind, q->kind);
         if (!r) r = ein__compare(p->slot, q->slot);
         if (!r) r = ein__compare(x->t[i].k, y->t[i].k);
@@ -150,8 +174,8 @@ static int ein__ix_compare(const ein_ctx *ctx, ein__ix a, ein__ix b) {
     return r;
 }
 
-// Order by structure alone. Ids depend on what was interned before, and an order by them would let a
-// change in one layer turn around operands in another.
+// Order by structure alone. Ids depend on what was interned before, and an order by them would let
+// a change in one layer turn around operands in another.
 static int ein__ex_compare(const ein_ctx *ctx, ein__ex a, ein__ex b) {
     if (a.i == b.i) return 0;
     const ein__expr *x = ein__ex_get(ctx, a), *y = ein__ex_get(ctx, b);
@@ -193,13 +217,18 @@ EIN__FN ein__ex ein__ex_binary(ein_ctx *ctx, ein__fn fn, ein__ex x, ein__ex y) {
 }
 
 // x cmp y ? p : q
-EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, ein__ex p, ein__ex q) {
+EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, ein__ex p,
+                               ein__ex q) {
     double a, b;
     if (!x.i || !y.i || !p.i || !q.i) return (ein__ex){0};
     if (p.i == q.i) return p;
     if (ein__ex_is_const(ctx, x, &a) && ein__ex_is_const(ctx, y, &b)) {
-        bool r = cmp == EIN__EQ ? a == b : cmp == EIN__NE ? a != b : cmp == EIN__LT ? a < b
-               : cmp == EIN__LE ? a <= b : cmp == EIN__GT ? a > b : a >= b;
+        bool r = cmp == EIN__EQ   ? a == b
+                 : cmp == EIN__NE ? a != b
+                 : cmp == EIN__LT ? a < b
+                 : cmp == EIN__LE ? a <= b
+                 : cmp == EIN__GT ? a > b
+                                  : a >= b;
         return r ? p : q;
     }
     ein__expr e = {.op = EIN__X_SELECT, .fn = (uint32_t)cmp, .nkid = 4, .kid = {x, y, p, q}};
@@ -241,13 +270,14 @@ static bool ein__product_implies(ein_ctx *ctx, ein__ex ex, ein__ix ix, int64_t n
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (e->op == EIN__X_READ) return !e->bits && ein__read_implies(ctx, e, ix, n);
     if (e->op == EIN__X_BINARY && e->fn == EIN__MUL)
-        return ein__product_implies(ctx, e->kid[0], ix, n) || ein__product_implies(ctx, e->kid[1], ix, n);
+        return ein__product_implies(ctx, e->kid[0], ix, n) ||
+               ein__product_implies(ctx, e->kid[1], ix, n);
     if (e->op == EIN__X_WHEN) return ein__product_implies(ctx, e->kid[0], ix, n);
     return false;
 }
 
-// Under the guard "E - c divisible by q", floor(E / q) is (E - c) / q. Gives the read with every such
-// index replaced; `ix` is the guard's form (E - c) / q + shift.
+// Under the guard "E - c divisible by q", floor(E / q) is (E - c) / q. Gives the read with every
+// such index replaced; `ix` is the guard's form (E - c) / q + shift.
 static ein__ex ein__absorb_read(ein_ctx *ctx, const ein__expr *e, ein__ix ix) {
     const ein__index *g = ein__ix_get(ctx, ix);
     ein__ix sub[EIN__MAX_RANK], exact = {0};
@@ -255,8 +285,8 @@ static ein__ex ein__absorb_read(ein_ctx *ctx, const ein__expr *e, ein__ix ix) {
     for (uint32_t k = 0; k < e->nix; k++) {
         sub[k] = e->ix[k];
         if (ein__ix_get(ctx, e->ix[k])->q != 1 || g->q == 1) continue;
-        // floor of the guard's own numerator, taken at a point of the lattice: (num) / q exactly when
-        // floor(num / q) and the index agree up to a constant.
+        // floor of the guard's own numerator, taken at a point of the lattice: (num) / q exactly
+        // when floor(num / q) and the index agree up to a constant.
         ein__index num = ein__ix_copy(g);
         num.q = 1;
         ein__ix whole = ein__ix_intern(ctx, &num);
@@ -297,9 +327,9 @@ static ein__ex ein__absorb(ein_ctx *ctx, ein__ex ex, ein__ix ix) {
     return ex;
 }
 
-// `body` where `ix` is an integer in [0, n) (negate: where it is not), else 0 without evaluating it.
-// A guard that a factor's padding implies is dropped; "divisible" guards turn floored reads into
-// exact ones first, which then imply them.
+// `body` where `ix` is an integer in [0, n) (negate: where it is not), else 0 without evaluating
+// it. A guard that a factor's padding implies is dropped; "divisible" guards turn floored reads
+// into exact ones first, which then imply them.
 EIN__FN ein__ex ein__ex_when(ein_ctx *ctx, ein__ix ix, int64_t n, bool negate, ein__ex body) {
     double c;
     if (!ix.i || !body.i) return (ein__ex){0};
@@ -317,7 +347,13 @@ EIN__FN ein__ex ein__ex_when(ein_ctx *ctx, ein__ix ix, int64_t n, bool negate, e
         if (b->ix[0].i > ix.i)
             return ein__rewrap(ctx, b, ein__ex_when(ctx, ix, n, negate, b->kid[0]));
     }
-    ein__expr e = {.op = EIN__X_WHEN, .negate = negate, .n = n, .nkid = 1, .nix = 1, .kid = {body}, .ix = {ix}};
+    ein__expr e = {.op = EIN__X_WHEN,
+                   .negate = negate,
+                   .n = n,
+                   .nkid = 1,
+                   .nix = 1,
+                   .kid = {body},
+                   .ix = {ix}};
     return ein__ex_intern(ctx, &e);
 }
 
@@ -374,8 +410,8 @@ typedef ein__ex ein__read_fn(ein_ctx *ctx, void *user, ein__ex read);
 
 static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, void *user);
 
-// Every READ replaced by what `fn` gives for it. A read inside a subscript (a gather) is handed over
-// as well; its replacement must be a read.
+// Every READ replaced by what `fn` gives for it. A read inside a subscript (a gather) is handed
+// over as well; its replacement must be a read.
 EIN__FN ein__ex ein__ex_replace_reads(ein_ctx *ctx, ein__ex ex, ein__read_fn *fn, void *user) {
     ein__expr e = *ein__ex_get(ctx, ex);
     for (uint32_t i = 0; i < e.nix; i++) {
@@ -457,7 +493,8 @@ EIN__FN int ein__ex_size(const ein_ctx *ctx, ein__ex ex) {
     return n;
 }
 
-// ------------------------------------------------------------------------------------ scopes, values
+// ------------------------------------------------------------------------------------ scopes,
+// values
 
 static bool ein__verify_index(const ein_ctx *ctx, ein__ix ix, const ein__scope *s) {
     const ein__index *f = ein__ix_get(ctx, ix);
@@ -509,10 +546,16 @@ EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
 }
 
 // A new value. `tensor` and `node` say what of the model it belongs to (-1: nothing).
-EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, int tensor, ein__sc sc,
-                              const ein__shape *shape, ein__dtype dtype, int node) {
-    ein__value v = {.name = name, .kind = kind, .tensor = tensor, .scope = sc, .shape = *shape,
-                    .dtype = dtype, .node = node, .weight_only = kind == EIN__V_WEIGHT};
+EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, int tensor,
+                              ein__sc sc, const ein__shape *shape, ein__dtype dtype, int node) {
+    ein__value v = {.name = name,
+                    .kind = kind,
+                    .tensor = tensor,
+                    .scope = sc,
+                    .shape = *shape,
+                    .dtype = dtype,
+                    .node = node,
+                    .weight_only = kind == EIN__V_WEIGHT};
     if (!arrlen(ctx->value)) arrput(ctx->value, (ein__value){0});
     if (kind == EIN__V_SCOPE) {
         ein__ex *reads = NULL;

@@ -1,6 +1,6 @@
-// Index forms: affine in atoms, over a denominator. Every form goes through these constructors, which
-// keep it in normal form; two forms that print alike are the same id. The normal form is not unique
-// (derivation rules only lose a duplicate by that), but it never changes a value.
+// Index forms: affine in atoms, over a denominator. Every form goes through these constructors,
+// which keep it in normal form; two forms that print alike are the same id. The normal form is not
+// unique (derivation rules only lose a duplicate by that), but it never changes a value.
 
 EIN__FN const ein__index *ein__ix_get(const ein_ctx *ctx, ein__ix ix) {
     return ctx->indices.rec[ix.i];
@@ -18,7 +18,8 @@ EIN__FN const ein__atom *ein__atom_get(const ein_ctx *ctx, uint32_t atom) {
 }
 
 static ein__ix ein__ix_overflow(ein_ctx *ctx) {
-    ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0}, "a subscript has too many terms or too large numbers");
+    ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0},
+               "a subscript has too many terms or too large numbers");
     return (ein__ix){0};
 }
 
@@ -49,7 +50,8 @@ static bool ein__sum_bounds(ein_ctx *ctx, const ein__index *f, int64_t *lo, int6
         ein__atom_bounds(ctx, f->t[i].atom, &l, &h);
         if (ein__mul_overflows(f->t[i].k, f->t[i].k > 0 ? l : h, &a) ||
             ein__mul_overflows(f->t[i].k, f->t[i].k > 0 ? h : l, &b) ||
-            ein__add_overflows(*lo, a, lo) || ein__add_overflows(*hi, b, hi)) return false;
+            ein__add_overflows(*lo, a, lo) || ein__add_overflows(*hi, b, hi))
+            return false;
     }
     return *lo >= -EIN__INDEX_LIMIT && *hi <= EIN__INDEX_LIMIT;
 }
@@ -75,7 +77,8 @@ static bool ein__ix_append(ein__index *r, const ein__index *a, int64_t k) {
 
 // floor(E / d) moves with the atoms of E: where one of them stands beside it in the form, as in
 // -h + floor(h / 2), bounds follow from d * floor(E / d) = E - m, 0 <= m < d. Coefficients of that
-// form times `scale`, joined by atom; the last ones are the m. False when it is no use or too large.
+// form times `scale`, joined by atom; the last ones are the m. False when it is no use or too
+// large.
 static bool ein__expand_floors(ein_ctx *ctx, const ein__index *f, ein__index *sum, int64_t *scale,
                                int64_t *lo, int64_t *hi) {
     bool expand[EIN__MAX_TERMS] = {false}, any = false;
@@ -99,10 +102,12 @@ static bool ein__expand_floors(ein_ctx *ctx, const ein__index *f, ein__index *su
         const ein__index *e = expand[i] ? ein__ix_get(ctx, (ein__ix){a->ix}) : &one;
         int64_t k, m;
         if (ein__mul_overflows(f->t[i].k, expand[i] ? *scale / a->n : *scale, &k) ||
-            !ein__ix_append(sum, e, k)) return false;
+            !ein__ix_append(sum, e, k))
+            return false;
         if (!expand[i]) continue;
-        if (ein__mul_overflows(k, a->n - 1, &m) || ein__add_overflows(k > 0 ? *lo : *hi, -m,
-                                                                      k > 0 ? lo : hi)) return false;
+        if (ein__mul_overflows(k, a->n - 1, &m) ||
+            ein__add_overflows(k > 0 ? *lo : *hi, -m, k > 0 ? lo : hi))
+            return false;
     }
     int64_t c;
     return any && !ein__mul_overflows(f->c, *scale, &c) && !ein__add_overflows(sum->c, c, &sum->c);
@@ -111,8 +116,10 @@ static bool ein__expand_floors(ein_ctx *ctx, const ein__index *f, ein__index *su
 static void ein__tighten_bounds(ein_ctx *ctx, const ein__index *f, int64_t *lo, int64_t *hi) {
     ein__index sum;
     int64_t scale, l, h, ml, mh;
-    if (!ein__expand_floors(ctx, f, &sum, &scale, &ml, &mh) || !ein__sum_bounds(ctx, &sum, &l, &h) ||
-        ein__add_overflows(l, ml, &l) || ein__add_overflows(h, mh, &h)) return;
+    if (!ein__expand_floors(ctx, f, &sum, &scale, &ml, &mh) ||
+        !ein__sum_bounds(ctx, &sum, &l, &h) || ein__add_overflows(l, ml, &l) ||
+        ein__add_overflows(h, mh, &h))
+        return;
     l = -ein__floordiv(-l, scale);
     h = ein__floordiv(h, scale);
     if (l > *lo) *lo = l;
@@ -130,7 +137,8 @@ static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         if (n && f->t[n - 1].atom == f->t[i].atom) {
-            if (ein__add_overflows(f->t[n - 1].k, f->t[i].k, &f->t[n - 1].k)) return ein__ix_overflow(ctx);
+            if (ein__add_overflows(f->t[n - 1].k, f->t[i].k, &f->t[n - 1].k))
+                return ein__ix_overflow(ctx);
         } else {
             f->t[n++] = f->t[i];
         }
@@ -216,7 +224,8 @@ static ein__ix ein__ix_combine(ein_ctx *ctx, ein__ix a, int64_t ka, ein__ix b, i
     int64_t g = ein__gcd(x->q, y->q), q, mx = y->q / g, my = x->q / g;
     ein__index r = {0};
     if (ein__mul_overflows(x->q, mx, &q) || ein__mul_overflows(ka, mx, &mx) ||
-        ein__mul_overflows(kb, my, &my)) return ein__ix_overflow(ctx);
+        ein__mul_overflows(kb, my, &my))
+        return ein__ix_overflow(ctx);
     r.q = q;
     if (!ein__ix_append(&r, x, mx) || !ein__ix_append(&r, y, my)) return ein__ix_overflow(ctx);
     return ein__ix_recombine(ctx, &r);
@@ -246,7 +255,8 @@ EIN__FN ein__ix ein__ix_div(ein_ctx *ctx, ein__ix a, int64_t q) {
     return ein__ix_intern(ctx, &r);
 }
 
-// ------------------------------------------------------------------------------------ floor and mod
+// ------------------------------------------------------------------------------------ floor and
+// mod
 
 static int64_t ein__ix_value(ein_ctx *ctx, ein__ix ix, uint32_t slot, int64_t v);
 
@@ -310,7 +320,8 @@ static const ein__atom *ein__find_iter(const ein_ctx *ctx, ein__ix ix, uint32_t 
 
 enum { EIN__TABULATE = 64 };  // extents up to this are tried value by value
 
-// floor or mod of a form of one short iterator: its values, when they are affine, as that affine form.
+// floor or mod of a form of one short iterator: its values, when they are affine, as that affine
+// form.
 static bool ein__tabulate(ein_ctx *ctx, uint32_t atom, ein__ix *r) {
     uint32_t mask = ein__atom_uses(ctx, atom), slot = 0;
     const ein__atom *a = ein__atom_get(ctx, atom);
@@ -327,10 +338,11 @@ static bool ein__tabulate(ein_ctx *ctx, uint32_t atom, ein__ix *r) {
     return true;
 }
 
-static ein__ix ein__ix_floor_or_mod(ein_ctx *ctx, ein__atom_kind kind, const ein__index *f, int64_t d);
+static ein__ix ein__ix_floor_or_mod(ein_ctx *ctx, ein__atom_kind kind, const ein__index *f,
+                                    int64_t d);
 
-// Takes multiples of d out of the integer form `f`: f = d * whole + rest. Coefficients of rest are in
-// [0, d), or keep their sign.
+// Takes multiples of d out of the integer form `f`: f = d * whole + rest. Coefficients of rest are
+// in [0, d), or keep their sign.
 static void ein__split_multiples(const ein__index *f, int64_t d, bool keep_sign, ein__index *whole,
                                  ein__index *rest) {
     *whole = (ein__index){.q = 1};
@@ -346,7 +358,8 @@ static void ein__split_multiples(const ein__index *f, int64_t d, bool keep_sign,
 
 // floor((F + floor(E / a)) / d) = floor((a F + E) / (a d)): gives a F + E and a d. False when no
 // floor stands in `f` by itself, or the numbers get large.
-static bool ein__unnest(ein_ctx *ctx, const ein__index *f, int64_t d, ein__ix *nested, int64_t *divisor) {
+static bool ein__unnest(ein_ctx *ctx, const ein__index *f, int64_t d, ein__ix *nested,
+                        int64_t *divisor) {
     for (uint32_t i = 0; i < f->n; i++) {
         const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
         if (a->kind != EIN__FLOOR || f->t[i].k != 1) continue;
@@ -354,7 +367,8 @@ static bool ein__unnest(ein_ctx *ctx, const ein__index *f, int64_t d, ein__ix *n
         other.t[i] = other.t[--other.n];
         if (ein__mul_overflows(a->n, d, divisor) || *divisor > EIN__INDEX_LIMIT >> 16 ||
             !ein__ix_append(&sum, &other, a->n) ||
-            !ein__ix_append(&sum, ein__ix_get(ctx, (ein__ix){a->ix}), 1)) return false;
+            !ein__ix_append(&sum, ein__ix_get(ctx, (ein__ix){a->ix}), 1))
+            return false;
         int64_t lo, hi;
         if (!ein__sum_bounds(ctx, &sum, &lo, &hi)) return false;
         *nested = ein__ix_recombine(ctx, &sum);
@@ -399,7 +413,8 @@ static ein__ix ein__ix_small(ein_ctx *ctx, ein__atom_kind kind, ein__index *rest
             return ein__ix_floor_or_mod(ctx, EIN__MOD, ein__ix_get(ctx, (ein__ix){a->ix}), d);
         // floor((E mod ab) / b) = floor(E / b) mod a: the second form is the normal one.
         if (kind == EIN__FLOOR && a->kind == EIN__MOD && a->n % d == 0) {
-            ein__ix e = ein__ix_floor_or_mod(ctx, EIN__FLOOR, ein__ix_get(ctx, (ein__ix){a->ix}), d);
+            ein__ix e =
+                ein__ix_floor_or_mod(ctx, EIN__FLOOR, ein__ix_get(ctx, (ein__ix){a->ix}), d);
             return e.i ? ein__ix_floor_or_mod(ctx, EIN__MOD, ein__ix_get(ctx, e), a->n / d) : e;
         }
     }
@@ -409,7 +424,8 @@ static ein__ix ein__ix_small(ein_ctx *ctx, ein__atom_kind kind, ein__index *rest
     return ein__ix_atom(ctx, atom);
 }
 
-static ein__ix ein__ix_floor_or_mod(ein_ctx *ctx, ein__atom_kind kind, const ein__index *f, int64_t d) {
+static ein__ix ein__ix_floor_or_mod(ein_ctx *ctx, ein__atom_kind kind, const ein__index *f,
+                                    int64_t d) {
     ein__index whole, rest, copy = ein__ix_copy(f);
     if (d == 1) return kind == EIN__FLOOR ? ein__ix_recombine(ctx, &copy) : ein__ix_const(ctx, 0);
     // 99 - h under h < 100 is one digit, which 99 h + 99 does not show.
@@ -443,11 +459,12 @@ EIN__FN ein__ix ein__ix_mod(ein_ctx *ctx, ein__ix a, int64_t d) {
     return ein__ix_floor_or_mod(ctx, EIN__MOD, f, d);
 }
 
-// ------------------------------------------------------------------------------------ recombination
+// ------------------------------------------------------------------------------------
+// recombination
 
 // Finds terms kf * floor(E / d) and km * (E mod d) with kf == d * km: together km * E. Digits of a
-// longer chain meet the same way, since floor(E / b) mod a is the normal form of every middle digit:
-// with F = floor(E / b), b * a * floor(F / a) + b * (F mod a) = b * F.
+// longer chain meet the same way, since floor(E / b) mod a is the normal form of every middle
+// digit: with F = floor(E / b), b * a * floor(F / a) + b * (F mod a) = b * F.
 static bool ein__join_digits(ein_ctx *ctx, ein__index *f, uint32_t *floor_at, uint32_t *mod_at,
                              ein__ix *whole) {
     for (uint32_t j = 0; j < f->n; j++) {

@@ -1,15 +1,19 @@
-// Graph -> expressions. Every node, operator or equation, becomes tensor values: one reduction at the
-// top of each, or none. After this module nothing knows operators' names.
+// Graph -> expressions. Every node, operator or equation, becomes tensor values: one reduction at
+// the top of each, or none. After this module nothing knows operators' names.
 
-typedef struct ein__bound_slot { const char *name; int64_t lo, n; int slot; } ein__bound_slot;
+typedef struct ein__bound_slot {
+    const char *name;
+    int64_t lo, n;
+    int slot;
+} ein__bound_slot;
 
 typedef struct ein__lowerer {
     ein_ctx *ctx;
     const ein__equation *eq;
-    ein__pos pos;                   // of the node, for equations that have no place of their own
+    ein__pos pos;  // of the node, for equations that have no place of their own
     const ein__operand *operand;
     const ein__ranges *ranges;
-    const char *base;               // name that inner values derive theirs from
+    const char *base;  // name that inner values derive theirs from
     int node, tensor;
     int nbind;
     ein__bound_slot bind[2 * EIN__MAX_ITERS];
@@ -66,14 +70,24 @@ static ein__ix ein__lower_index(ein__lowerer *l, const ein__ast *a) {
         ein__ix x = ein__lower_index(l, a->kid[0]);
         return x.i ? ein__ix_scale(l->ctx, x, -1) : x;
     }
-    case EIN__A_ADD: case EIN__A_SUB: case EIN__A_MUL: case EIN__A_DIV: case EIN__A_MOD:
-        return ein__lower_index_binary(l, a);
+    case EIN__A_ADD:
+    case EIN__A_SUB:
+    case EIN__A_MUL:
+    case EIN__A_DIV:
+    case EIN__A_MOD: return ein__lower_index_binary(l, a);
     case EIN__A_GATHER: {
         ein__ex read = ein__lower_expr(l, a->kid[0]);
         return read.i ? ein__ix_gather(l->ctx, read, 0) : (ein__ix){0};
     }
-    case EIN__A_STR: case EIN__A_LIST: case EIN__A_CMP: case EIN__A_GUARD: case EIN__A_REDUCE:
-    case EIN__A_CALL: case EIN__A_READ: case EIN__A_IDX: default: break;
+    case EIN__A_STR:
+    case EIN__A_LIST:
+    case EIN__A_CMP:
+    case EIN__A_GUARD:
+    case EIN__A_REDUCE:
+    case EIN__A_CALL:
+    case EIN__A_READ:
+    case EIN__A_IDX:
+    default: break;
     }
     ein__error(l->ctx, EIN_BAD_INPUT, ein__lower_pos(l, a->pos),
                "a subscript holds something that is not an index");
@@ -83,7 +97,11 @@ static ein__ix ein__lower_index(ein__lowerer *l, const ein__ast *a) {
 // ------------------------------------------------------------------------------------ guards
 
 // A condition on indices as "`ix` is an integer in [0, n)", or its negation.
-typedef struct ein__cond { ein__ix ix; int64_t n; bool negate, constant, value; } ein__cond;
+typedef struct ein__cond {
+    ein__ix ix;
+    int64_t n;
+    bool negate, constant, value;
+} ein__cond;
 
 static ein__cond ein__cond_const(bool v) { return (ein__cond){{0}, 0, false, true, v}; }
 
@@ -146,7 +164,8 @@ typedef struct ein__product {
 
 static bool ein__collect_factors(ein__lowerer *l, const ein__ast *a, ein__product *p) {
     if (p->nfactor >= EIN__MAX_ARGS || p->nguard >= EIN__MAX_ARGS) {
-        ein__error(l->ctx, EIN_RESOURCES, ein__lower_pos(l, a->pos), "a product has too many factors");
+        ein__error(l->ctx, EIN_RESOURCES, ein__lower_pos(l, a->pos),
+                   "a product has too many factors");
         return false;
     }
     if (a->kind == EIN__A_MUL)
@@ -172,8 +191,9 @@ static ein__ex ein__lower_product(ein__lowerer *l, const ein__ast *a) {
         ein__ex f = ein__lower_expr(l, p.factor[i]);
         if (!f.i) return f;
         if (!body.i && !p.inverse[i]) body = f;
-        else body = ein__ex_binary(ctx, p.inverse[i] ? EIN__DIV : EIN__MUL,
-                                   body.i ? body : ein__ex_const(ctx, 1), f);
+        else
+            body = ein__ex_binary(ctx, p.inverse[i] ? EIN__DIV : EIN__MUL,
+                                  body.i ? body : ein__ex_const(ctx, 1), f);
         if (!body.i) return body;
     }
     if (!body.i) body = ein__ex_const(ctx, 1);
@@ -206,8 +226,8 @@ static ein__ex ein__lower_read(ein__lowerer *l, const ein__ast *a) {
         if (!pad && !gather && (f->lo < lo || f->hi > hi)) {
             ein__error(ctx, EIN_BAD_INPUT, ein__lower_pos(l, a->kid[i]->pos),
                        "%s axis %d: index spans %lld..%lld outside %lld..%lld; add \"pad %s 0\"",
-                       a->name, i, (long long)f->lo, (long long)f->hi, (long long)lo,
-                       (long long)hi, a->name);
+                       a->name, i, (long long)f->lo, (long long)f->hi, (long long)lo, (long long)hi,
+                       a->name);
             return (ein__ex){0};
         }
         ix[i] = ein__ix_addc(ctx, ix[i], -lo);
@@ -222,7 +242,8 @@ static ein__ex ein__lower_call(ein__lowerer *l, const ein__ast *a) {
         ein__fn fn = EIN__EQ;
         for (int i = 0; i < 6; i++)
             if (!strcmp(a->kid[0]->name, cmp[i])) fn = (ein__fn)(EIN__EQ + i);
-        ein__ex x = ein__lower_expr(l, a->kid[0]->kid[0]), y = ein__lower_expr(l, a->kid[0]->kid[1]);
+        ein__ex x = ein__lower_expr(l, a->kid[0]->kid[0]),
+                y = ein__lower_expr(l, a->kid[0]->kid[1]);
         ein__ex p = ein__lower_expr(l, a->kid[1]), q = ein__lower_expr(l, a->kid[2]);
         if (!x.i || !y.i || !p.i || !q.i) return (ein__ex){0};
         return ein__ex_select(ctx, fn, x, y, p, q);
@@ -247,8 +268,8 @@ static ein__ex ein__lower_call(ein__lowerer *l, const ein__ast *a) {
         return y.i ? ein__ex_binary(ctx, (ein__fn)fn, x, y) : y;
     }
     ein__error(ctx, EIN_BAD_INPUT, ein__lower_pos(l, a->pos),
-               best ? "unknown function '%s'; did you mean '%s'?" : "unknown function '%s'", a->name,
-               best ? best : "");
+               best ? "unknown function '%s'; did you mean '%s'?" : "unknown function '%s'",
+               a->name, best ? best : "");
     return (ein__ex){0};
 }
 
@@ -262,7 +283,8 @@ static int64_t ein__digit_of_index(ein_ctx *ctx, ein__ix ix, uint32_t slot, int6
         if (at->kind != EIN__FLOOR && at->kind != EIN__MOD) continue;
         ein__ix inner = {at->ix};
         uint32_t s;
-        if (ein__ix_is_iter(ctx, inner, &s) && s == slot && at->n < n && n % at->n == 0) return at->n;
+        if (ein__ix_is_iter(ctx, inner, &s) && s == slot && at->n < n && n % at->n == 0)
+            return at->n;
         int64_t d = ein__digit_of_index(ctx, inner, slot, n);
         if (d) return d;
     }
@@ -286,7 +308,7 @@ static int64_t ein__digit_of(ein_ctx *ctx, ein__ex ex, uint32_t slot, int64_t n)
 // of the new ones that replaces it. Traversal slots come first.
 typedef struct ein__digits {
     ein__scope s;
-    ein__ix read[EIN__MAX_ITERS];   // of traversal slot k: form in the reader's iterators
+    ein__ix read[EIN__MAX_ITERS];  // of traversal slot k: form in the reader's iterators
 } ein__digits;
 
 // Splits iterator `slot` into (slot / d, slot % d), so that no floor or mod of it is left in a body
@@ -296,7 +318,7 @@ static bool ein__split_digit(ein_ctx *ctx, ein__digits *g, uint32_t slot, int64_
     uint32_t all = s->nt + s->ns;
     if (all + 1 > EIN__MAX_ITERS || (slot < s->nt && s->nt + 1 > EIN__MAX_RANK)) return false;
     ein__ix map[EIN__MAX_ITERS];
-    int64_t n[EIN__MAX_ITERS];
+    int64_t n[EIN__MAX_ITERS] = {0};
     for (uint32_t i = 0, j = 0; i < all; i++, j++) {
         if (i != slot) {
             n[j] = s->n[i];
@@ -382,7 +404,8 @@ static ein__ex ein__lower_reduce(ein__lowerer *l, const ein__ast *a) {
     int outer = l->nbind, ns = a->nkid - 1, red = 1;
     while (red < EIN__R_MIN && strcmp(names[red], a->name)) red++;
     if (outer + ns > 2 * EIN__MAX_ITERS) {
-        ein__error(ctx, EIN_RESOURCES, ein__lower_pos(l, a->pos), "an equation has too many indices");
+        ein__error(ctx, EIN_RESOURCES, ein__lower_pos(l, a->pos),
+                   "an equation has too many indices");
         return (ein__ex){0};
     }
     for (ptrdiff_t i = 0; i < arrlen(l->ranges->bound); i++) {
@@ -407,14 +430,17 @@ static ein__ex ein__lower_expr(ein__lowerer *l, const ein__ast *a) {
         ein__ex x = ein__lower_expr(l, a->kid[0]);
         return x.i ? ein__ex_unary(ctx, EIN__NEG, x) : x;
     }
-    case EIN__A_ADD: case EIN__A_SUB: {
+    case EIN__A_ADD:
+    case EIN__A_SUB: {
         ein__ex x = ein__lower_expr(l, a->kid[0]);
         if (!x.i) return x;
         ein__ex y = ein__lower_expr(l, a->kid[1]);
         if (!y.i) return y;
         return ein__ex_binary(ctx, a->kind == EIN__A_ADD ? EIN__ADD : EIN__SUB, x, y);
     }
-    case EIN__A_MUL: case EIN__A_DIV: case EIN__A_GUARD: return ein__lower_product(l, a);
+    case EIN__A_MUL:
+    case EIN__A_DIV:
+    case EIN__A_GUARD: return ein__lower_product(l, a);
     case EIN__A_REDUCE: return ein__lower_reduce(l, a);
     case EIN__A_CALL: return ein__lower_call(l, a);
     case EIN__A_READ: return ein__lower_read(l, a);
@@ -422,8 +448,13 @@ static ein__ex ein__lower_expr(ein__lowerer *l, const ein__ast *a) {
         ein__ix x = ein__lower_index(l, a->kid[0]);
         return x.i ? ein__ex_idx(ctx, x) : (ein__ex){0};
     }
-    case EIN__A_NAME: case EIN__A_STR: case EIN__A_LIST: case EIN__A_MOD: case EIN__A_CMP:
-    case EIN__A_GATHER: default: break;
+    case EIN__A_NAME:
+    case EIN__A_STR:
+    case EIN__A_LIST:
+    case EIN__A_MOD:
+    case EIN__A_CMP:
+    case EIN__A_GATHER:
+    default: break;
     }
     ein__error(ctx, EIN_BAD_INPUT, ein__lower_pos(l, a->pos),
                "this is not a value; write idx(...) for an index, T[] for a scalar tensor");
@@ -477,8 +508,14 @@ static bool ein__lower_user_equation(ein_ctx *ctx, int node) {
     for (int i = 0; i < n->nin; i++) operand[i].val = ctx->tensor_value[n->in[i]];
     ein__ranges ranges = {0};
     const ein__tensor *t = &ctx->graph.tensor[n->out[0]];
-    ein__lowerer l = {.ctx = ctx, .eq = n->eq, .pos = n->pos, .operand = operand, .ranges = &ranges,
-                      .base = t->name, .node = node, .tensor = n->out[0]};
+    ein__lowerer l = {.ctx = ctx,
+                      .eq = n->eq,
+                      .pos = n->pos,
+                      .operand = operand,
+                      .ranges = &ranges,
+                      .base = t->name,
+                      .node = node,
+                      .tensor = n->out[0]};
     ein__val v = {0};
     if (ein__resolve(ctx, n->eq, operand, NULL, &ranges))
         v = ein__lower_equation(&l, t->name, t->dtype);
@@ -488,7 +525,8 @@ static bool ein__lower_user_equation(ein_ctx *ctx, int node) {
     return v.i != 0;
 }
 
-// Which output of operator node `n` the formal name stands for, or -1 for a local of its definition.
+// Which output of operator node `n` the formal name stands for, or -1 for a local of its
+// definition.
 static int ein__formal_output(ein_ctx *ctx, const ein__node *n, const char *name) {
     for (int k = 0; k < n->nout; k++)
         if (!strcmp(ein__op_formal(ctx, n, true, k), name)) return k;
@@ -501,8 +539,14 @@ static bool ein__lower_op_equation(ein_ctx *ctx, int node, const ein__equation *
     int k = ein__formal_output(ctx, n, eq->result);
     const ein__tensor *t = &ctx->graph.tensor[n->out[k < 0 ? 0 : k]];
     ein__ranges ranges = {0};
-    ein__lowerer l = {.ctx = ctx, .eq = eq, .pos = n->pos, .operand = *operand, .ranges = &ranges,
-                      .base = t->name, .node = node, .tensor = n->out[k < 0 ? 0 : k]};
+    ein__lowerer l = {.ctx = ctx,
+                      .eq = eq,
+                      .pos = n->pos,
+                      .operand = *operand,
+                      .ranges = &ranges,
+                      .base = t->name,
+                      .node = node,
+                      .tensor = n->out[k < 0 ? 0 : k]};
     ein__val v = {0};
     if (ein__resolve(ctx, eq, *operand, k < 0 ? NULL : &t->shape, &ranges))
         v = ein__lower_equation(&l, k < 0 ? ein__inner_name(&l, eq->result) : t->name,
@@ -523,8 +567,8 @@ static bool ein__lower_operator(ein_ctx *ctx, int node) {
     for (int i = 0; ok && i < n->nin; i++) {
         if (n->in[i] < 0) continue;
         ein__val v = ctx->tensor_value[n->in[i]];
-        ein__operand o = {.name = ein__op_formal(ctx, n, false, i), .val = v,
-                          .shape = ctx->value[v.i].shape};
+        ein__operand o = {
+            .name = ein__op_formal(ctx, n, false, i), .val = v, .shape = ctx->value[v.i].shape};
         arrput(operand, o);
     }
     ein__equation **eq = ok ? ein__parse_equations(ctx, text.s) : NULL;
@@ -544,9 +588,9 @@ EIN__FN bool ein__lower(ein_ctx *ctx) {
     for (ptrdiff_t i = 0; i < arrlen(g->tensor); i++) {
         const ein__tensor *t = &g->tensor[i];
         if (t->kind == EIN__T_VALUE) continue;
-        ctx->tensor_value[i] = ein__val_new(
-            ctx, t->name, t->kind == EIN__T_INPUT ? EIN__V_INPUT : EIN__V_WEIGHT, (int)i,
-            (ein__sc){0}, &t->shape, t->dtype, -1);
+        ctx->tensor_value[i] =
+            ein__val_new(ctx, t->name, t->kind == EIN__T_INPUT ? EIN__V_INPUT : EIN__V_WEIGHT,
+                         (int)i, (ein__sc){0}, &t->shape, t->dtype, -1);
     }
     for (ptrdiff_t i = 0; i < arrlen(g->node); i++) {
         bool ok = g->node[i].op ? ein__lower_operator(ctx, (int)i)

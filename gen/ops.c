@@ -7,9 +7,8 @@
 static const ein__op_row ein__op_table[] = {
     // name, operands, attributes, any type, body, function
     {"Conv", "x w b?", EIN__WINDOW "group=1 kernel_shape?", false, NULL, ein__op_conv},
-    {"ConvTranspose", "x w b?",
-     EIN__WINDOW "group=1 kernel_shape? output_padding=0 output_shape?", false, NULL,
-     ein__op_conv_transpose},
+    {"ConvTranspose", "x w b?", EIN__WINDOW "group=1 kernel_shape? output_padding=0 output_shape?",
+     false, NULL, ein__op_conv_transpose},
     {"MatMul", "a b", "", false, NULL, ein__op_matmul},
     {"Gemm", "a b c?", "alpha=1 beta=1 transA=0 transB=0", false, NULL, ein__op_gemm},
     {"G2BMM", "q k", "w dilation=1", false, NULL, ein__op_g2bmm},
@@ -85,8 +84,8 @@ static const ein__op_row ein__op_table[] = {
      "scales? sizes? axes? mode=nearest|linear|!cubic "
      "nearest_mode=round_prefer_floor|round_prefer_ceil|floor|ceil "
      "coordinate_transformation_mode=half_pixel|pytorch_half_pixel|asymmetric|align_corners|"
-     "!half_pixel_symmetric|!tf_crop_and_resize antialias=0! exclude_outside=0!", false, NULL,
-     ein__op_resize},
+     "!half_pixel_symmetric|!tf_crop_and_resize antialias=0! exclude_outside=0!",
+     false, NULL, ein__op_resize},
 };
 
 enum { EIN__NOPS = sizeof ein__op_table / sizeof ein__op_table[0] };

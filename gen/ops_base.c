@@ -28,8 +28,8 @@ typedef struct ein__op_symbol {
     char name[8];
     const char *text;  // NULL: an index
     int64_t extent;
-    bool unit;         // reduction over one element
-    bool used;         // by the equation being written
+    bool unit;  // reduction over one element
+    bool used;  // by the equation being written
 } ein__op_symbol;
 
 enum { EIN__OP_SYMBOLS = 128 };
@@ -349,8 +349,9 @@ static bool ein__op_check_attrs(ein__op *o) {
             known = !strcmp(name, word);
             ein__suggest(name, word, &best, &distance);
             int64_t v;
-            if (known && token[n - 1] == '!' && (!ein__op_ast_int(o->node->attr[i].value, &v) ||
-                                                 v != strtoll(token + length + 1, NULL, 10)))
+            if (known && token[n - 1] == '!' &&
+                (!ein__op_ast_int(o->node->attr[i].value, &v) ||
+                 v != strtoll(token + length + 1, NULL, 10)))
                 return ein__op_refuse(o, name, "only %.*s is supported", (int)n - 1, token);
         }
         if (!known && best)
@@ -380,7 +381,10 @@ static bool ein__op_check_attrs(ein__op *o) {
 typedef struct ein__lin {
     int64_t c;
     int n;
-    struct { int64_t k; const char *atom; } t[24];
+    struct {
+        int64_t k;
+        const char *atom;
+    } t[24];
 } ein__lin;
 
 static void ein__lin_add(ein__lin *a, int64_t k, const ein__lin *b) {
@@ -687,8 +691,9 @@ static const char *ein__op_put_reduce(ein__op *o, ein__buf *b, const char *word,
 }
 
 static bool ein__op_reduces(const char *s, size_t n) {
-    return n >= 3 && n <= 4 && s[n] == '(' && (!strncmp(s, "sum(", 4) || !strncmp(s, "max(", 4) ||
-                                               !strncmp(s, "min(", 4) || !strncmp(s, "prod(", 5));
+    return n >= 3 && n <= 4 && s[n] == '(' &&
+           (!strncmp(s, "sum(", 4) || !strncmp(s, "max(", 4) || !strncmp(s, "min(", 4) ||
+            !strncmp(s, "prod(", 5));
 }
 
 static void ein__op_tidy(ein__op *o, ein__buf *b, const char *s) {

@@ -188,8 +188,10 @@ static bool ein__op_conv_transpose(ein__op *o) {
     ein__conv_bind_channel(o, "C", group, fg, c / group);
     ein__op_str(o, "F", -1, group == 1 ? "f" : "f%%%lld", (long long)fg);
     ein__op_str(o, "BIAS", -1, "%s", ein__op_in(o, 2) ? " + b[f]" : "");
-    ein__op_put(o, "y[n,f{,i#}] = sum(c{,r#}) x[n,C{,(i#+P#-D#*r#)/S#}] * w[C,F{,r#}]"
-                   "{ * [(i#+P#-D#*r#)%S# == 0]}BIAS", g.outside ? "x 0" : NULL);
+    ein__op_put(o,
+                "y[n,f{,i#}] = sum(c{,r#}) x[n,C{,(i#+P#-D#*r#)/S#}] * w[C,F{,r#}]"
+                "{ * [(i#+P#-D#*r#)%S# == 0]}BIAS",
+                g.outside ? "x 0" : NULL);
     return ein__op_result(o, 0, &y);
 }
 
@@ -251,8 +253,9 @@ static bool ein__op_average_pool(ein__op *o) {
     }
     ein__op_num(o, "N", -1, cells);
     if (uneven) ein__op_put(o, "d[{i#,}] = sum({r#,}) 1{G#}", NULL);
-    ein__op_put(o, uneven ? "y[n,c{,i#}] = (sum({r#,}) x[n,c{,S#*i#+D#*r#-P#}]) / d[{i#,}]"
-                          : "y[n,c{,i#}] = (sum({r#,}) x[n,c{,S#*i#+D#*r#-P#}]) / N",
+    ein__op_put(o,
+                uneven ? "y[n,c{,i#}] = (sum({r#,}) x[n,c{,S#*i#+D#*r#-P#}]) / d[{i#,}]"
+                       : "y[n,c{,i#}] = (sum({r#,}) x[n,c{,S#*i#+D#*r#-P#}]) / N",
                 g.outside ? "x 0" : NULL);
     return ein__op_result(o, 0, &y);
 }

@@ -153,8 +153,8 @@ static bool ein__op_gemm(ein__op *o) {
     ein__op_stretch(o, "C", c, &y);
     ein__op_real(o, "ALPHA", alpha);
     ein__op_real(o, "BETA", beta);
-    const char *product = alpha == 1 ? "y[{i#,}] = sum(k) a[A] * b[B]"
-                                     : "y[{i#,}] = ALPHA * sum(k) a[A] * b[B]";
+    const char *product =
+        alpha == 1 ? "y[{i#,}] = sum(k) a[A] * b[B]" : "y[{i#,}] = ALPHA * sum(k) a[A] * b[B]";
     const char *sum = !c || beta == 0 ? "" : beta == 1 ? " + c[{C#,}]" : " + BETA * c[{C#,}]";
     ein__op_put(o, ein__namef(o->ctx, "%s%s", product, sum), NULL);
     return ein__op_result(o, 0, &y);
@@ -181,7 +181,7 @@ static bool ein__op_batch_normalization(ein__op *o) {
 // Mean and variance over the axes from `axis` on.
 static bool ein__op_layer_normalization(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
-    int axis;
+    int axis = 0;
     double epsilon;
     int64_t count = 1;
     if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis) ||
@@ -211,7 +211,7 @@ static bool ein__op_layer_normalization(ein__op *o) {
 // Softmax and LogSoftmax: body is the last equation.
 static bool ein__op_softmax(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
-    int axis;
+    int axis = 0;
     if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis))
         return false;
     ein__op_each_axis(o, x);

@@ -1,13 +1,11 @@
 // Operators that move elements: pure copies, whatever the type.
 
-static bool ein__op_identity(ein__op *o) {
-    return ein__op_map(o, o->row->body, ein__op_in(o, 0));
-}
+static bool ein__op_identity(ein__op *o) { return ein__op_map(o, o->row->body, ein__op_in(o, 0)); }
 
 static bool ein__op_concat(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
     ein__shape y = *x;
-    int axis;
+    int axis = 0;
     if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis))
         return false;
     for (int k = 1; k < o->node->nin; k++) {
@@ -64,7 +62,7 @@ static bool ein__split_sizes(ein__op *o, int64_t whole, int64_t *size) {
 static bool ein__op_split(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
     int64_t size[EIN__MAX_ARGS], at = 0;
-    int axis;
+    int axis = 0;
     if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis) ||
         !ein__split_sizes(o, x->d[axis], size))
         return false;
@@ -340,7 +338,9 @@ enum { EIN__HALF_PIXEL, EIN__PYTORCH_HALF_PIXEL, EIN__ASYMMETRIC, EIN__ALIGN_COR
 enum { EIN__ROUND_DOWN, EIN__ROUND_UP, EIN__TO_FLOOR, EIN__TO_CEIL };
 
 // One axis of Resize: result position i lies at (a*i + b) / d of the source.
-typedef struct ein__resample { int64_t in, out, a, b, d; } ein__resample;
+typedef struct ein__resample {
+    int64_t in, out, a, b, d;
+} ein__resample;
 
 // The fraction with the smallest denominator that rounds to the same f32, which is what a file
 // holds.

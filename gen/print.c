@@ -1,15 +1,18 @@
-// Values as equations of the language. The text does not depend on ids: terms, operands of commuting
-// functions and guards stand in an order made from what they say, so that reading an equation back
-// and printing it again gives the same text.
+// Values as equations of the language. The text does not depend on ids: terms and guards stand in
+// an order made from what they say, so that reading an equation back and printing it again gives
+// the same text.
 
-typedef struct ein__print_pad { uint32_t val; double value; bool clause; } ein__print_pad;
+typedef struct ein__print_pad {
+    uint32_t val;
+    double value;
+    bool clause;
+} ein__print_pad;
 
 typedef struct ein__printer {
     ein_ctx *ctx;
     const ein__scope *s;
     char index[EIN__MAX_ITERS][24];  // name of each iterator
     ein__print_pad *pad;             // stb_ds array: of tensors that are read with padding
-    char *swap;                      // by expression: 1 or 2 when ein__operands_swap said no or yes
 } ein__printer;
 
 typedef enum { EIN__P_SUM, EIN__P_PRODUCT, EIN__P_FACTOR } ein__level;
@@ -35,7 +38,9 @@ static void ein__print_name(const char *name, ein__buf *out) {
 }
 
 // Texts in order, for terms and guards: there are few of them.
-typedef struct ein__texts { ein__buf *s; } ein__texts;  // stb_ds array
+typedef struct ein__texts {
+    ein__buf *s;
+} ein__texts;  // stb_ds array
 
 static void ein__texts_add(ein__texts *t, ein__buf text) {
     ptrdiff_t at = 0;
@@ -52,7 +57,8 @@ static void ein__texts_free(ein__texts *t) {
 
 // ------------------------------------------------------------------------------------ subscripts
 
-static void ein__print_linear(ein__printer *p, const ein__index *f, int64_t c, int sign, ein__buf *out);
+static void ein__print_linear(ein__printer *p, const ein__index *f, int64_t c, int sign,
+                              ein__buf *out);
 
 // True when the sum of terms needs no parentheses before `/` and `%`.
 static bool ein__is_single(const ein__printer *p, const ein__index *f) {
@@ -82,7 +88,12 @@ static void ein__print_atom(ein__printer *p, const ein__atom *a, ein__buf *out) 
 }
 
 // One term of a form as it is printed; iterators stand before other atoms.
-typedef struct ein__print_term { int64_t k; bool iter; uint32_t slot; ein__buf text; } ein__print_term;
+typedef struct ein__print_term {
+    int64_t k;
+    bool iter;
+    uint32_t slot;
+    ein__buf text;
+} ein__print_term;
 
 static bool ein__term_before(const ein__print_term *a, const ein__print_term *b) {
     if (a->iter != b->iter) return a->iter;
@@ -101,9 +112,10 @@ static void ein__print_term_text(const ein__print_term *t, bool first, ein__buf 
     ein__put(out, group ? ")" : "");
 }
 
-// The terms of `f` (all of them when `sign` is 0; else those with that sign, printed positive), then
-// constant c.
-static void ein__print_linear(ein__printer *p, const ein__index *f, int64_t c, int sign, ein__buf *out) {
+// The terms of `f` (all of them when `sign` is 0; else those with that sign, printed positive),
+// then constant c.
+static void ein__print_linear(ein__printer *p, const ein__index *f, int64_t c, int sign,
+                              ein__buf *out) {
     ein__print_term t[EIN__MAX_TERMS];
     uint32_t n = 0;
     for (uint32_t i = 0; i < f->n; i++) {
@@ -145,9 +157,10 @@ static void ein__print_index(ein__printer *p, ein__ix ix, ein__buf *out) {
 
 // ------------------------------------------------------------------------------------ conditions
 
-// `[left op right]` for (sign * terms of f) + c op 0: terms stand on the side where they are positive.
-static void ein__add_compare(ein__printer *p, const ein__index *f, int sign, int64_t c, const char *op,
-                             ein__texts *list) {
+// `[left op right]` for (sign * terms of f) + c op 0: terms stand on the side where they are
+// positive.
+static void ein__add_compare(ein__printer *p, const ein__index *f, int sign, int64_t c,
+                             const char *op, ein__texts *list) {
     bool left = false, right = false;
     for (uint32_t i = 0; i < f->n; i++)
         if ((f->t[i].k > 0) == (sign > 0)) left = true;
@@ -165,11 +178,12 @@ static void ein__add_compare(ein__printer *p, const ein__index *f, int sign, int
     ein__texts_add(list, b);
 }
 
-static void ein__add_lattice(ein__printer *p, const ein__index *f, const char *op, ein__texts *list) {
+static void ein__add_lattice(ein__printer *p, const ein__index *f, const char *op,
+                             ein__texts *list) {
     ein__buf b = {0};
     int64_t c = ein__floormod(f->c, f->q);
-    bool single = !c && f->n == 1 && f->t[0].k == 1 &&
-                  ein__atom_get(p->ctx, f->t[0].atom)->kind == EIN__ITER;
+    bool single =
+        !c && f->n == 1 && f->t[0].k == 1 && ein__atom_get(p->ctx, f->t[0].atom)->kind == EIN__ITER;
     ein__put(&b, single ? "[" : "[(");
     ein__print_linear(p, f, c, 0, &b);
     ein__putf(&b, "%s%%%lld %s 0]", single ? "" : ")", (long long)f->q, op);
@@ -233,7 +247,8 @@ static bool ein__read_is_padded(const ein_ctx *ctx, const ein__expr *e) {
     const ein__shape *s = &ein__val_get(ctx, (ein__val){e->val})->shape;
     for (uint32_t k = 0; k < e->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[k]);
-        if (f->q > 1 || f->lo < 0 || f->hi >= s->d[k] || ein__ix_has_gather(ctx, e->ix[k])) return true;
+        if (f->q > 1 || f->lo < 0 || f->hi >= s->d[k] || ein__ix_has_gather(ctx, e->ix[k]))
+            return true;
     }
     return false;
 }
@@ -263,7 +278,8 @@ static void ein__collect_pads(ein__printer *p, ein__ex body) {
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(p->ctx, reads[i]);
         if (!ein__read_is_padded(p->ctx, e)) continue;
-        ein__print_pad pad = {e->val, ein__f64_of(e->bits), e->bits || ein__read_wants_clause(p->ctx, e)};
+        ein__print_pad pad = {e->val, ein__f64_of(e->bits),
+                              e->bits || ein__read_wants_clause(p->ctx, e)};
         ptrdiff_t j = 0;
         while (j < arrlen(p->pad) && p->pad[j].val != pad.val) j++;
         if (j == arrlen(p->pad)) {
@@ -314,7 +330,8 @@ static void ein__print_select_read(ein__printer *p, const ein__expr *e, ein__buf
     const ein__shape *s = &ein__val_get(p->ctx, (ein__val){e->val})->shape;
     ein__texts guard = {0};
     for (uint32_t k = 0; k < e->nix; k++)
-        if (!ein__ix_has_gather(p->ctx, e->ix[k])) ein__add_conditions(p, e->ix[k], s->d[k], &guard);
+        if (!ein__ix_has_gather(p->ctx, e->ix[k]))
+            ein__add_conditions(p, e->ix[k], s->d[k], &guard);
     bool any = arrlen(guard.s) > 0;
     if (any) {
         ein__put(out, "select(");
@@ -333,7 +350,11 @@ static void ein__print_select_read(ein__printer *p, const ein__expr *e, ein__buf
 // ------------------------------------------------------------------------------------ products
 
 // A product as text: its factors, and the guards of all of them, which stand at its end.
-typedef struct ein__product_text { ein__buf factors; int n; ein__texts guard; } ein__product_text;
+typedef struct ein__product_text {
+    ein__buf factors;
+    int n;
+    ein__texts guard;
+} ein__product_text;
 
 static bool ein__operands_swap(ein__printer *p, ein__ex ex);
 
@@ -374,7 +395,8 @@ static void ein__collect_product(ein__printer *p, ein__ex ex, ein__product_text 
             ein__print_opposite(p, e, &t->factors);
             return;
         }
-        if (!ein__ex_is_const(p->ctx, e->kid[0], &one) || one != 1) ein__collect_product(p, e->kid[0], t);
+        if (!ein__ex_is_const(p->ctx, e->kid[0], &one) || one != 1)
+            ein__collect_product(p, e->kid[0], t);
     } else if (e->op == EIN__X_READ && ein__read_form_of(p, e) == EIN__RD_GUARDED) {
         if (t->n++) ein__put(&t->factors, " * ");
         ein__print_read(p, e, false, &t->factors);
@@ -428,35 +450,20 @@ static int ein__operand_rank(const ein_ctx *ctx, ein__ex ex, bool product) {
     return weights ? 2 : 1;
 }
 
-static bool ein__decide_swap(ein__printer *p, const ein__expr *e) {
+// Whether the second operand of a commuting function is printed first. Operands that the
+// constructor does not tell apart stay as they are; others may be exchanged, since it puts them in
+// order again.
+static bool ein__operands_swap(ein__printer *p, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(p->ctx, ex);
     bool sum = e->fn == EIN__ADD, product = e->fn == EIN__MUL;
+    if (!ein__commutes((ein__fn)e->fn) || !ein__ex_compare(p->ctx, e->kid[0], e->kid[1]))
+        return false;
     if (sum || product) {
         bool a = ein__is_chain(p->ctx, e->kid[0], sum), b = ein__is_chain(p->ctx, e->kid[1], sum);
         if (a != b) return b;
     }
-    int a = ein__operand_rank(p->ctx, e->kid[0], product);
-    int b = ein__operand_rank(p->ctx, e->kid[1], product);
-    if (a != b) return b < a;
-    ein__buf x = {0}, y = {0};
-    ein__print_expr(p, e->kid[0], EIN__P_FACTOR, &x);
-    ein__print_expr(p, e->kid[1], EIN__P_FACTOR, &y);
-    bool swap = strcmp(y.s, x.s) < 0;
-    ein__buf_free(&x);
-    ein__buf_free(&y);
-    return swap;
-}
-
-// Whether the second operand of a commuting function is printed first. Deciding it can take printing
-// both, so it is decided once.
-static bool ein__operands_swap(ein__printer *p, ein__ex ex) {
-    const ein__expr *e = ein__ex_get(p->ctx, ex);
-    if (!ein__commutes((ein__fn)e->fn)) return false;
-    while (arrlenu(p->swap) <= ex.i) arrput(p->swap, 0);
-    if (!p->swap[ex.i]) {
-        bool swap = ein__decide_swap(p, e);
-        p->swap[ex.i] = swap ? 2 : 1;
-    }
-    return p->swap[ex.i] == 2;
+    return ein__operand_rank(p->ctx, e->kid[1], product) <
+           ein__operand_rank(p->ctx, e->kid[0], product);
 }
 
 static void ein__print_binary(ein__printer *p, ein__ex ex, ein__level level, ein__buf *out) {
@@ -594,7 +601,6 @@ EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
         ein__print_expr(&p, p.s->body, EIN__P_SUM, out);
     }
     ein__print_where(&p, out);
-    arrfree(p.swap);
     arrfree(p.pad);
     arrfree(reads);
 }

@@ -10,7 +10,7 @@ typedef struct ein__bound {
 } ein__bound;
 
 typedef struct ein__ranges {
-    ein__bound *bound;   // stb_ds array: result indices first, then reductions in text order
+    ein__bound *bound;  // stb_ds array: result indices first, then reductions in text order
 } ein__ranges;
 
 // What a name that is read stands for: the extents and first indices of its dimensions.
@@ -18,7 +18,7 @@ typedef struct ein__operand {
     const char *name;
     ein__shape shape;
     int64_t lo[EIN__MAX_RANK];
-    ein__val val;        // lowering only
+    ein__val val;  // lowering only
 } ein__operand;
 
 static const ein__operand *ein__operand_find(const ein__operand *list, const char *name) {
@@ -32,11 +32,22 @@ static bool ein__const_index(const ein__ast *a, int64_t *v) {
     int64_t l, r;
     switch (a->kind) {
     case EIN__A_NUM: *v = a->inum; return a->integral;
-    case EIN__A_NEG:
-        return ein__const_index(a->kid[0], &l) && !ein__mul_overflows(l, -1, v);
-    case EIN__A_ADD: case EIN__A_SUB: case EIN__A_MUL: case EIN__A_DIV: case EIN__A_MOD: break;
-    case EIN__A_NAME: case EIN__A_STR: case EIN__A_LIST: case EIN__A_CMP: case EIN__A_GUARD:
-    case EIN__A_REDUCE: case EIN__A_CALL: case EIN__A_READ: case EIN__A_GATHER: case EIN__A_IDX:
+    case EIN__A_NEG: return ein__const_index(a->kid[0], &l) && !ein__mul_overflows(l, -1, v);
+    case EIN__A_ADD:
+    case EIN__A_SUB:
+    case EIN__A_MUL:
+    case EIN__A_DIV:
+    case EIN__A_MOD: break;
+    case EIN__A_NAME:
+    case EIN__A_STR:
+    case EIN__A_LIST:
+    case EIN__A_CMP:
+    case EIN__A_GUARD:
+    case EIN__A_REDUCE:
+    case EIN__A_CALL:
+    case EIN__A_READ:
+    case EIN__A_GATHER:
+    case EIN__A_IDX:
     default: return false;
     }
     if (!ein__const_index(a->kid[0], &l) || !ein__const_index(a->kid[1], &r)) return false;
@@ -65,7 +76,7 @@ typedef struct ein__resolver {
     const ein__equation *eq;
     const ein__operand *operand;
     ein__ranges *ranges;
-    bool use_bare;       // second walk: bare uses fill what is unknown
+    bool use_bare;  // second walk: bare uses fill what is unknown
     int depth;
     const ein__ast *inside[EIN__MAX_ITERS];
 } ein__resolver;
@@ -90,7 +101,8 @@ static bool ein__resolve_reduce(ein__resolver *z, const ein__ast *a) {
         for (int i = 0; i + 1 < a->nkid; i++) {
             const char *name = a->kid[i]->name;
             if (ein__bound_find(z->ranges, z->inside, z->depth, name)) {
-                ein__error(z->ctx, EIN_BAD_INPUT, a->kid[i]->pos, "index '%s' is bound twice", name);
+                ein__error(z->ctx, EIN_BAD_INPUT, a->kid[i]->pos, "index '%s' is bound twice",
+                           name);
                 return false;
             }
             for (int j = 0; j < i; j++)
@@ -139,8 +151,8 @@ static bool ein__resolve_where(ein__resolver *z) {
         int64_t lo, hi;
         if (!ein__const_index(w->lo, &lo) || !ein__const_index(w->hi, &hi) || hi <= lo ||
             lo < -EIN__MAX_ELEMENTS || hi > EIN__MAX_ELEMENTS) {
-            ein__error(z->ctx, EIN_BAD_INPUT, w->pos, "range of index '%s' is empty or not a number",
-                       w->name);
+            ein__error(z->ctx, EIN_BAD_INPUT, w->pos,
+                       "range of index '%s' is empty or not a number", w->name);
             return false;
         }
         bool found = false;
@@ -180,9 +192,9 @@ static bool ein__resolve_agree(ein__resolver *z, const ein__ast *a, const bool *
                 (b->lo != t->lo[i] || b->hi != t->lo[i] + t->shape.d[i])) {
                 ein__error(z->ctx, EIN_BAD_INPUT, sub->pos,
                            "index '%s' runs over %lld:%lld here and %lld:%lld elsewhere: add "
-                           "\"where %s in ...\"", sub->name, (long long)t->lo[i],
-                           (long long)(t->lo[i] + t->shape.d[i]), (long long)b->lo,
-                           (long long)b->hi, sub->name);
+                           "\"where %s in ...\"",
+                           sub->name, (long long)t->lo[i], (long long)(t->lo[i] + t->shape.d[i]),
+                           (long long)b->lo, (long long)b->hi, sub->name);
                 ok = false;
             }
         }
@@ -204,9 +216,9 @@ static bool ein__resolve_known(ein__resolver *z) {
     return true;
 }
 
-// Fills `ranges` for equation `eq` whose reads are `operand`s. `declared` is the result's shape when
-// the model states it, else NULL. A `where` wins over bare uses (it may be smaller, or larger with
-// `pad`); without one, all bare uses must agree.
+// Fills `ranges` for equation `eq` whose reads are `operand`s. `declared` is the result's shape
+// when the model states it, else NULL. A `where` wins over bare uses (it may be smaller, or larger
+// with `pad`); without one, all bare uses must agree.
 EIN__FN bool ein__resolve(ein_ctx *ctx, const ein__equation *eq, const ein__operand *operand,
                           const ein__shape *declared, ein__ranges *ranges) {
     ein__resolver z = {.ctx = ctx, .eq = eq, .operand = operand, .ranges = ranges};

@@ -366,7 +366,7 @@ static ein__ast *ein__parse_subscript(ein__parser *p);
 
 // name [ subscripts ]
 static ein__ast *ein__parse_read(ein__parser *p) {
-    ein__ident name;
+    ein__ident name = {0};
     if (!ein__parse_name(p, "a tensor's name", &name) || !ein__expect(p, "[")) return NULL;
     bool quoted = ein__peek(p, -2)->kind == EIN__TOK_STRING;
     ptrdiff_t base = arrlen(p->stack);

@@ -1,0 +1,439 @@
+// cli_file.c - whole files in and out: limits on reading, temporaries and renames on writing.
+#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
+
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_TEMPORARIES = 8, SINK_BUFFER = 1 << 16 };
+
+// Paths of the temporaries that exist, for the signal handler: a slot is set after the name is
+// complete and cleared after the file is gone, and unlink is safe in a handler.
+static char *volatile temporaries[MAX_TEMPORARIES];
+
+struct cli_sink {
+    int fd;
+    int failure;      // errno of the first failed write
+    char *path;       // where the bytes end up, symbolic links followed
+    char *temporary;  // NULL when written directly
+    int slot;         // in `temporaries`
+    size_t used;
+    uint8_t buffer[SINK_BUFFER];
+};
+
+bool cli_fail(cli_error *error, int code, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    error->code = code;
+    vsnprintf(error->text, sizeof error->text, format, list);
+    va_end(list);
+    return false;
+}
+
+const char *cli_escape(char *buffer, size_t size, const char *text) {
+    size_t used = 0;
+    for (const char *s = text; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        bool plain = c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+        size_t need = plain ? 1 : c == '"' || c == '\\' ? 2 : 4;
+        if (used + need + 4 > size) {
+            memcpy(buffer + used, "...", 4);
+            return buffer;
+        }
+        if (plain) {
+            buffer[used] = (char)c;
+        } else if (need == 2) {
+            buffer[used] = '\\';
+            buffer[used + 1] = (char)c;
+        } else {
+            snprintf(buffer + used, 5, "\\x%02x", (unsigned)c);
+        }
+        used += need;
+    }
+    buffer[used] = 0;
+    return buffer;
+}
+
+static void remove_temporaries(void) {
+    for (int i = 0; i < MAX_TEMPORARIES; i++) {
+        const char *path = temporaries[i];
+        if (path) {
+            unlink(path);
+        }
+    }
+}
+
+void cli_out_of_memory(void) {
+    static const char text[] = "einnet: out of memory\n";
+    remove_temporaries();
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)written;
+    _exit(CLI_IO);
+}
+
+void *cli_alloc(size_t size) {
+    void *memory = calloc(1, size ? size : 1);
+    if (!memory) {
+        cli_out_of_memory();
+    }
+    return memory;
+}
+
+void *cli_realloc(void *memory, size_t size) {
+    void *grown = realloc(memory, size ? size : 1);
+    if (!grown) {
+        cli_out_of_memory();
+    }
+    return grown;
+}
+
+static char *copy_string(const char *text) {
+    size_t size = strlen(text) + 1;
+    return memcpy(cli_alloc(size), text, size);
+}
+
+static void on_signal(int number) {
+    remove_temporaries();
+    raise(number);  // SA_RESETHAND: the default action follows
+}
+
+void cli_catch_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = (int)SA_RESETHAND;
+    sigemptyset(&action.sa_mask);
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction old;
+        // What the caller ignores (nohup, a shell's background jobs) stays ignored.
+        if (!sigaction(numbers[i], NULL, &old) && old.sa_handler != SIG_IGN) {
+            sigaction(numbers[i], &action, NULL);
+        }
+    }
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+// ---- reading ----
+
+static bool io_error(cli_error *error, const char *path, int number) {
+    char name[400];
+    return cli_fail(error, CLI_IO, "%s: %s", cli_escape(name, sizeof name, path), strerror(number));
+}
+
+static bool too_big(cli_error *error, const char *path, size_t limit) {
+    char name[400];
+    return cli_fail(error, CLI_BAD_INPUT, "%s: larger than the limit of %zu bytes",
+                    cli_escape(name, sizeof name, path), limit);
+}
+
+// A FIFO whose other end is not open yet is given two seconds for that, in steps of 20 ms.
+enum { FIFO_TRIES = 100 };
+
+static void wait_a_little(void) {
+    const struct timespec pause = {0, 20 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+}
+
+// One read. `fd` may be non-blocking: then 0 bytes mean that a FIFO has no writer, which is its end
+// once it had one, and EAGAIN that it has one. `*tries` is what is left of the patience.
+static ssize_t read_some(int fd, void *data, size_t size, int *tries) {
+    for (;;) {
+        ssize_t got = read(fd, data, size);
+        if (got > 0 || (got < 0 && errno == EAGAIN)) {
+            *tries = 0;
+        }
+        if (got < 0 && errno == EAGAIN) {
+            struct pollfd ready = {fd, POLLIN, 0};
+            poll(&ready, 1, -1);
+        } else if (!got && *tries > 0) {
+            --*tries;
+            wait_a_little();
+        } else if (got >= 0 || errno != EINTR) {
+            return got;
+        }
+    }
+}
+
+static bool read_stream(int fd, const char *path, size_t limit, int tries, cli_bytes *bytes,
+                        cli_error *error) {
+    size_t room = 0;
+    uint8_t *data = NULL;
+    bytes->size = 0;
+    for (;;) {
+        if (bytes->size == room) {
+            room = room ? room * 2 : 1 << 16;
+            data = cli_realloc(data, room);
+        }
+        bool patient = tries > 0;
+        ssize_t got = read_some(fd, data + bytes->size, room - bytes->size, &tries);
+        if (got < 0 || (!got && patient)) {
+            io_error(error, path, got < 0 ? errno : ENXIO);
+            free(data);
+            return false;
+        }
+        bytes->size += (size_t)got;
+        if (bytes->size > limit) {
+            free(data);
+            return too_big(error, path, limit);
+        }
+        if (!got) {
+            bytes->data = data;
+            return true;
+        }
+    }
+}
+
+static bool read_open_file(int fd, const char *path, size_t limit, cli_bytes *bytes,
+                           cli_error *error) {
+    struct stat info;
+    if (fstat(fd, &info)) {
+        return io_error(error, path, errno);
+    }
+    if (S_ISDIR(info.st_mode)) {
+        return io_error(error, path, EISDIR);
+    }
+    if (!S_ISREG(info.st_mode) || info.st_size == 0) {  // files under /proc say size 0
+        int tries = S_ISFIFO(info.st_mode) ? FIFO_TRIES : 0;
+        return read_stream(fd, path, limit, tries, bytes, error);
+    }
+    if ((uintmax_t)info.st_size > limit) {
+        return too_big(error, path, limit);
+    }
+    void *map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED) {
+        return read_stream(fd, path, limit, 0, bytes, error);
+    }
+    bytes->data = map;
+    bytes->size = (size_t)info.st_size;
+    bytes->mapped = true;
+    return true;
+}
+
+bool cli_file_read_regular(const char *path, cli_bytes *bytes, cli_error *error) {
+    const off_t big = (off_t)1 << 30;
+    struct stat info;
+    char name[400];
+    bool known = !stat(path, &info);
+    if (known && !S_ISREG(info.st_mode)) {
+        return cli_fail(error, CLI_BAD_INPUT, "%s: not a regular file",
+                        cli_escape(name, sizeof name, path));
+    }
+    // A few bytes on disk must not become terabytes of weights.
+    if (known && info.st_size > big && info.st_blocks < info.st_size / 1024) {
+        return cli_fail(error, CLI_BAD_INPUT, "%s: %lld bytes, mostly holes",
+                        cli_escape(name, sizeof name, path), (long long)info.st_size);
+    }
+    return cli_file_read(path, SIZE_MAX, bytes, error);
+}
+
+bool cli_file_read(const char *path, size_t limit, cli_bytes *bytes, cli_error *error) {
+    memset(bytes, 0, sizeof *bytes);
+    if (!strcmp(path, "-")) {
+        return read_stream(STDIN_FILENO, "standard input", limit, 0, bytes, error);
+    }
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        return io_error(error, path, errno);
+    }
+    bool good = read_open_file(fd, path, limit, bytes, error);
+    close(fd);
+    return good;
+}
+
+void cli_file_release(cli_bytes *bytes) {
+    if (bytes->mapped) {
+        munmap((void *)(uintptr_t)bytes->data, bytes->size);
+    } else {
+        free((void *)(uintptr_t)bytes->data);
+    }
+    memset(bytes, 0, sizeof *bytes);
+}
+
+bool cli_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+// ---- writing ----
+
+static void free_sink(cli_sink *sink) {
+    if (sink->temporary) {
+        temporaries[sink->slot] = NULL;
+    }
+    free(sink->temporary);
+    free(sink->path);
+    free(sink);
+}
+
+// The temporary lies beside its target, since a rename cannot cross file systems.
+static bool open_temporary(cli_sink *sink, const struct stat *old, cli_error *error) {
+    size_t size = strlen(sink->path) + sizeof ".XXXXXX";
+    char *name = cli_alloc(size);
+    snprintf(name, size, "%s.XXXXXX", sink->path);
+    sink->slot = 0;
+    while (sink->slot < MAX_TEMPORARIES - 1 && temporaries[sink->slot]) {
+        sink->slot++;
+    }
+    sink->fd = mkstemp(name);
+    if (sink->fd < 0) {
+        io_error(error, sink->path, errno);
+        free(name);
+        return false;
+    }
+    sink->temporary = name;
+    temporaries[sink->slot] = name;
+    mode_t mask = umask(0);
+    umask(mask);
+    fchmod(sink->fd, old ? old->st_mode & 0777 : 0666 & ~mask);
+    return true;
+}
+
+// A device or pipe: opened without waiting for ever, then written as usual.
+static int open_direct(const char *path) {
+    int fd = -1;
+    for (int tries = 0; tries < FIFO_TRIES && fd < 0; tries++) {
+        fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+        if (fd < 0 && errno != ENXIO) {
+            return -1;
+        }
+        if (fd < 0) {
+            wait_a_little();
+        }
+    }
+    if (fd >= 0) {
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    } else {
+        errno = ENXIO;
+    }
+    return fd;
+}
+
+static bool open_target(cli_sink *sink, const char *path, cli_error *error) {
+    struct stat old;
+    if (!strcmp(path, "-")) {
+        sink->path = copy_string("standard output");
+        sink->fd = dup(STDOUT_FILENO);
+        return sink->fd >= 0 || io_error(error, sink->path, errno);
+    }
+    bool exists = !stat(path, &old);
+    if (exists && !S_ISREG(old.st_mode)) {
+        sink->path = copy_string(path);
+        sink->fd = open_direct(path);
+        return sink->fd >= 0 || io_error(error, path, errno);
+    }
+    char *real = exists ? realpath(path, NULL) : NULL;
+    sink->path = copy_string(real ? real : path);
+    free(real);
+    return open_temporary(sink, exists ? &old : NULL, error);
+}
+
+cli_sink *cli_sink_open(const char *path, cli_error *error) {
+    cli_sink *sink = cli_alloc(sizeof *sink);
+    sink->fd = -1;
+    if (!open_target(sink, path, error)) {
+        free_sink(sink);
+        return NULL;
+    }
+    return sink;
+}
+
+static void write_all(cli_sink *sink, const uint8_t *data, size_t size) {
+    while (size && !sink->failure) {
+        ssize_t done = write(sink->fd, data, size);
+        if (done < 0 && errno != EINTR) {
+            sink->failure = errno;
+        } else if (done > 0) {
+            data += done;
+            size -= (size_t)done;
+        }
+    }
+}
+
+bool cli_sink_write(cli_sink *sink, const void *data, size_t size) {
+    if (size > sizeof sink->buffer - sink->used) {
+        write_all(sink, sink->buffer, sink->used);
+        sink->used = 0;
+    }
+    if (size > sizeof sink->buffer) {
+        write_all(sink, data, size);
+    } else if (size) {
+        memcpy(sink->buffer + sink->used, data, size);
+        sink->used += size;
+    }
+    return !sink->failure;
+}
+
+void cli_sink_abort(cli_sink *sink) {
+    if (sink) {
+        close(sink->fd);
+        if (sink->temporary) {
+            unlink(sink->temporary);
+        }
+        free_sink(sink);
+    }
+}
+
+static bool same_bytes(const char *a, const char *b) {
+    cli_bytes x, y;
+    cli_error ignored;
+    struct stat s, t;
+    if (stat(a, &s) || stat(b, &t) || s.st_size != t.st_size || !S_ISREG(t.st_mode)) {
+        return false;
+    }
+    if (!cli_file_read(a, SIZE_MAX, &x, &ignored)) {
+        return false;
+    }
+    bool same = cli_file_read(b, SIZE_MAX, &y, &ignored);
+    if (same) {
+        same = x.size == y.size && !memcmp(x.data, y.data, x.size);
+        cli_file_release(&y);
+    }
+    cli_file_release(&x);
+    return same;
+}
+
+bool cli_sink_commit(cli_sink *sink, cli_error *error) {
+    write_all(sink, sink->buffer, sink->used);
+    if (close(sink->fd) && !sink->failure) {
+        sink->failure = errno;
+    }
+    if (sink->temporary) {
+        bool drop = sink->failure || same_bytes(sink->temporary, sink->path);
+        if (!drop && rename(sink->temporary, sink->path)) {
+            sink->failure = errno;
+            drop = true;
+        }
+        if (drop) {
+            unlink(sink->temporary);
+        }
+    }
+    int failure = sink->failure;
+    if (failure) {
+        io_error(error, sink->path, failure);
+    }
+    free_sink(sink);
+    return !failure;
+}
+
+bool cli_file_write(const char *path, const void *data, size_t size, cli_error *error) {
+    cli_sink *sink = cli_sink_open(path, error);
+    if (!sink) {
+        return false;
+    }
+    cli_sink_write(sink, data, size);
+    return cli_sink_commit(sink, error);
+}

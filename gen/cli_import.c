@@ -1,0 +1,332 @@
+// cli_import.c - the command line of `einnet import` and the two files it writes.
+#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
+
+#include "cli_onnx.h"
+
+#include <limits.h>
+
+#define MODEL_LIMIT ((size_t)INT32_MAX)  // protobuf's own
+#define CONST_HELP "[--dim NAME=N ...] [--const NAME=FILE.npy ...]"
+
+typedef struct {
+    const char *model, *out, *weights, *name;
+} options;
+
+static int usage(const char *what, const char *value) {
+    char shown[120];
+    fprintf(stderr, "einnet import: %s%s\n", what,
+            value ? cli_escape(shown, sizeof shown, value) : "");
+    fprintf(stderr,
+            "usage: einnet import MODEL.onnx [-o MODEL.ein] [--weights FILE.safetensors]\n"
+            "       [--name NAME] " CONST_HELP "\n");
+    return CLI_USAGE;
+}
+
+// ---- arguments ----
+
+static int add_pin(ox *o, const char *text) {
+    const char *equals = strrchr(text, '=');
+    long long value = 0;
+    const char *s = equals ? equals + 1 : "";
+    for (; *s >= '0' && *s <= '9' && value <= OX_MAX_DIM; s++) {
+        value = value * 10 + (*s - '0');
+    }
+    if (!equals || *s || value < 1 || value > OX_MAX_DIM) {
+        return usage("--dim needs NAME=N with N from 1 on, not ", text);
+    }
+    ox_pin pin = {ox_format(o, "%.*s", (int)(equals - text), text), value, false};
+    for (ptrdiff_t i = 0; i < arrlen(o->pins); i++) {
+        if (!strcmp(o->pins[i].name, pin.name)) {
+            return usage("--dim is given twice for ", pin.name);
+        }
+    }
+    arrput(o->pins, pin);
+    return CLI_OK;
+}
+
+static int add_given(ox *o, const char *text) {
+    const char *equals = strchr(text, '=');
+    if (!equals || !equals[1]) {
+        return usage("--const needs NAME=FILE.npy, not ", text);
+    }
+    ox_given given = {.name = ox_format(o, "%.*s", (int)(equals - text), text)};
+    for (ptrdiff_t i = 0; i < arrlen(o->givens); i++) {
+        if (!strcmp(o->givens[i].name, given.name)) {
+            return usage("--const is given twice for ", given.name);
+        }
+    }
+    cli_error error;
+    if (!cli_npy_read(equals + 1, &given.tensor, &error)) {
+        fprintf(stderr, "einnet: %s\n", error.text);
+        return error.code;
+    }
+    arrput(o->givens, given);
+    return CLI_OK;
+}
+
+static int take_option(ox *o, options *p, const char *name, const char *value) {
+    const char **place = NULL;
+    if (!strcmp(name, "-o") || !strcmp(name, "--output")) {
+        place = &p->out;
+    } else if (!strcmp(name, "--weights")) {
+        place = &p->weights;
+    } else if (!strcmp(name, "--name")) {
+        place = &p->name;
+    } else if (!strcmp(name, "--dim")) {
+        return add_pin(o, value);
+    } else {
+        return add_given(o, value);
+    }
+    if (*place) {
+        return usage("given twice: ", name);
+    }
+    *place = value;
+    return CLI_OK;
+}
+
+static bool is_option(const char *name) {
+    static const char *const names[] = {"-o",     "--output", "--weights",
+                                        "--name", "--dim",    "--const"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!strcmp(name, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Both `--option value` and `--option=value`.
+static int take_arguments(ox *o, options *p, int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i], *value = NULL;
+        if (arg[0] != '-' || !arg[1]) {
+            if (p->model) {
+                return usage("a second model: ", arg);
+            }
+            p->model = arg;
+            continue;
+        }
+        const char *equals = arg[1] == '-' ? strchr(arg, '=') : NULL;
+        const char *name = equals ? ox_format(o, "%.*s", (int)(equals - arg), arg) : arg;
+        if (!is_option(name)) {
+            return usage("unknown option ", name);
+        }
+        value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
+        if (!value || !*value) {
+            return usage("no value for ", name);
+        }
+        int code = take_option(o, p, name, value);
+        if (code) {
+            return code;
+        }
+    }
+    return p->model ? CLI_OK : usage("which model?", NULL);
+}
+
+// ---- names of files ----
+
+static const char *base_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+// The file's name without directory and extension, made a C identifier.
+static const char *identifier(ox *o, const char *path) {
+    const char *base = base_of(path);
+    const char *dot = strrchr(base, '.');
+    int size = dot && dot > base ? (int)(dot - base) : (int)strlen(base);
+    bool digit = *base >= '0' && *base <= '9';
+    char *name = ox_format(o, "%s%.*s", digit || !size ? "m_" : "", size, base);
+    for (char *s = name; *s; s++) {
+        bool good =
+            (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9');
+        *s = good ? *s : '_';
+    }
+    return name;
+}
+
+static bool is_identifier(const char *name) {
+    return *name && !(*name >= '0' && *name <= '9') &&
+           !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")];
+}
+
+static char *real_directory(ox *o, const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *dir = ox_format(o, "%.*s.", slash ? (int)(slash - path) + 1 : 0, path);
+    char *real = realpath(dir, NULL);
+    char *copy = real ? ox_copy(o, real) : NULL;
+    free(real);
+    return copy;
+}
+
+// Path of the weights as the model states it: relative to the model's directory. Where the weights
+// lie elsewhere only their name is stated, and whoever reads the model has to say --blob.
+static void name_blob(ox *o, const options *p) {
+    o->blob = base_of(p->weights);
+    if (!strcmp(p->out, "-")) {
+        return;
+    }
+    char *model = real_directory(o, p->out), *weights = real_directory(o, p->weights);
+    size_t size = model ? strlen(model) : 0;
+    size = size == 1 ? 0 : size;
+    if (!model || !weights) {
+        return;
+    }
+    bool inside = !strncmp(model, weights, size) && (weights[size] == '/' || !weights[size]);
+    if (!inside) {
+        ox_note(o, "the weights are not below the model's directory: read them with --blob W=FILE");
+    } else if (weights[size] && weights[size + 1]) {
+        o->blob = ox_format(o, "%s/%s", weights + size + 1, o->blob);
+    }
+}
+
+static int settle_names(ox *o, options *p) {
+    if (!p->out) {
+        p->out = "-";
+    }
+    bool piped = !strcmp(p->out, "-");
+    const char *stem = piped ? p->model : p->out;
+    if (!p->weights) {
+        const char *dot = strrchr(base_of(stem), '.');
+        int size = dot && dot > base_of(stem) ? (int)(dot - stem) : (int)strlen(stem);
+        if (piped) {
+            return usage("--weights is needed where the model goes to the standard output", NULL);
+        }
+        p->weights = ox_format(o, "%.*s.safetensors", size, stem);
+    }
+    bool same = !strcmp(p->out, p->weights) || cli_same_file(p->out, p->weights) ||
+                cli_same_file(p->model, p->out) || cli_same_file(p->model, p->weights);
+    if (same && strcmp(p->out, "/dev/null")) {
+        return usage("model, output and weights must be different files", NULL);
+    }
+    if (p->name && !is_identifier(p->name)) {
+        return usage("--name needs a C identifier, not ", p->name);
+    }
+    o->path = p->model;
+    o->model_name = p->name ? p->name : identifier(o, strcmp(stem, "-") ? stem : "model");
+    name_blob(o, p);
+    return CLI_OK;
+}
+
+// ---- results ----
+
+static const void *as_f32(ox *o, const ox_const *c) {
+    float *data = ox_alloc(o, (size_t)c->count * sizeof *data);
+    for (int64_t i = 0; i < c->count; i++) {
+        data[i] = (float)ox_getf(c, i);
+    }
+    return data;
+}
+
+// The dense weights in the order in which the text declares them.
+static cli_st_tensor *list_weights(ox *o) {
+    cli_st_tensor *list = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(o->stmts); i++) {
+        const ox_stmt *s = o->stmts[i];
+        for (ptrdiff_t k = 0; s->live && k < arrlen(s->args); k++) {
+            ox_value *v = s->args[k];
+            if (!v || !v->known || v->known->splat || v->listed) {
+                continue;
+            }
+            const ox_const *c = v->known;
+            v->listed = true;
+            cli_st_tensor item = {
+                .name = v->name, .dtype = c->dtype, .rank = c->rank, .data = c->data};
+            memcpy(item.dims, c->dims, sizeof item.dims);
+            if (c->dtype == CLI_F64) {
+                item.dtype = CLI_F32;
+                item.data = as_f32(o, c);
+            }
+            item.bytes = (size_t)c->count * cli_dtype_size(item.dtype);
+            arrput(list, item);
+        }
+    }
+    return list;
+}
+
+static bool write_weights(ox *o, const char *path, cli_error *error) {
+    cli_st_tensor *list = list_weights(o);
+    bool good = !arrlen(list) || cli_safetensors_write(path, list, (size_t)arrlen(list), error);
+    arrfree(list);
+    return good;
+}
+
+// The model takes its place last, so that it never names weights that are not there.
+static bool write_results(ox *o, const options *p, cli_error *error) {
+    cli_sink *model = cli_sink_open(p->out, error);
+    if (!model || !write_weights(o, p->weights, error)) {
+        cli_sink_abort(model);
+        return false;
+    }
+    char *text = ox_text(o, NULL, -1, 0);
+    cli_sink_write(model, text, (size_t)arrlen(text));
+    arrfree(text);
+    return cli_sink_commit(model, error);
+}
+
+static int report(ox *o) {
+    fprintf(stderr, "%.*s", (int)arrlen(o->notes), arrlen(o->notes) ? o->notes : "");
+    for (ptrdiff_t i = 0; i < arrlen(o->refusals); i++) {
+        int others = o->refusals[i].nodes - 1;
+        fprintf(stderr, "%s", o->refusals[i].text);
+        if (others) {
+            fprintf(stderr, " (and %d more node%s)", others, others > 1 ? "s" : "");
+        }
+        fprintf(stderr, "\n");
+    }
+    if (o->error.code) {
+        fprintf(stderr, "%s\n", o->error.text);
+        return o->error.code;
+    }
+    return arrlen(o->refusals) ? CLI_UNSUPPORTED : CLI_OK;
+}
+
+// An option that fits nothing in the model is a slip that should not pass.
+static int check_pins(ox *o) {
+    for (ptrdiff_t i = 0; i < arrlen(o->pins); i++) {
+        if (!o->pins[i].used) {
+            char shown[120];
+            char *names = NULL;
+            for (ptrdiff_t k = 0; k < arrlen(o->dims); k++) {
+                ox_put(&names, " %s", o->dims[k].name);
+            }
+            fprintf(stderr, "einnet import: --dim %s: the model has no such dimension; it has%s\n",
+                    cli_escape(shown, sizeof shown, o->pins[i].name), ox_take(o, &names));
+            return CLI_USAGE;
+        }
+    }
+    return CLI_OK;
+}
+
+static int run(ox *o, int argc, char **argv) {
+    options p = {NULL, NULL, NULL, NULL};
+    cli_bytes file;
+    int code = take_arguments(o, &p, argc, argv);
+    code = code ? code : settle_names(o, &p);
+    if (code) {
+        return code;
+    }
+    if (!cli_file_read(p.model, MODEL_LIMIT, &file, &o->error)) {
+        return report(o);
+    }
+    bool good = ox_convert(o, file.data, file.size);
+    cli_file_release(&file);
+    code = good ? check_pins(o) : CLI_OK;
+    if (!good || code) {
+        int reported = report(o);
+        return code ? code : reported;
+    }
+    write_results(o, &p, &o->error);
+    return report(o);
+}
+
+int cli_import(int argc, char **argv, cli_shape_fn shape_of, void *user) {
+    ox o;
+    memset(&o, 0, sizeof o);
+    o.shape_of = shape_of;
+    o.user = user;
+    int code = run(&o, argc, argv);
+    ox_free(&o);
+    return code;
+}

@@ -1,0 +1,321 @@
+// cli_onnx.h - the inside of the ONNX importer, shared by the cli_onnx*.c files.
+//
+//     bytes -wire-> messages -graph-> statements (ops, fold) -> .ein text and a list of weights
+//
+// A value of the ONNX graph is either known at import time (an initializer, a Constant, whatever
+// folds) or computed by a statement. Statements, weights and inputs are printed at the end, those
+// that the outputs need. Two kinds of failure leave a node by a jump: `ox_unsupported` records a
+// message, gives the node's outputs up ("lost") and goes on with the next node, so that one run
+// lists everything; `ox_die` ends the import.
+#ifndef CLI_ONNX_H
+#define CLI_ONNX_H
+
+#include "cli.h"
+#include "onnx.pb-c.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <stb/stb_ds.h>
+
+typedef Onnx__NodeProto ox_proto;
+typedef Onnx__TensorProto ox_tensor;
+typedef Onnx__AttributeProto ox_attribute;
+
+enum {
+    OX_MAX_DIM = INT32_MAX,   // of one axis
+    OX_FOLD_LIMIT = 1 << 20,  // elements of one folded result
+    OX_SYM_LIMIT = 64,        // elements up to which symbolic sizes are followed
+    OX_MIN_OPSET = 1,
+    OX_MAX_OPSET = 26,  // newest read without a note
+    OX_MAX_CALLS = 32   // nesting of model-local functions
+};
+
+// A tensor known at import time. `splat`: one element stands for all. `sym[i]`, where there is one,
+// is element i as an expression over the model's dims (its number under the dims' values is in
+// `data`), so that a shape computed from a batch size stays right for every batch size.
+typedef struct {
+    cli_dtype dtype;
+    int rank;
+    int64_t dims[CLI_MAX_RANK];
+    int64_t count;
+    const uint8_t *data;
+    bool splat;
+    const char **sym;
+} ox_const;
+
+typedef struct ox_stmt ox_stmt;
+
+// A value under the name it has in the .ein text. At most one of `known`, `initializer` (not yet
+// decoded) and `maker` is set; an input has none. `rank` is -1 while nobody has asked for the
+// shape.
+typedef struct {
+    const char *name;
+    cli_dtype dtype;
+    const ox_const *known;
+    const ox_tensor *initializer;
+    ox_stmt *maker;
+    bool lost;
+    const char *why;  // of a lost value that nobody has complained about yet
+    bool live, declared, listed;
+    int rank;
+    int64_t dims[CLI_MAX_RANK];
+    const char *sym[CLI_MAX_RANK];
+    bool has_sym;
+} ox_value;
+
+// An operator, or an equation: then `op` is NULL and `attrs` is all that stands behind the result's
+// name.
+struct ox_stmt {
+    const char *op;
+    ox_value **outs;  // arr
+    ox_value **args;  // arr; NULL is an omitted input
+    const char *attrs;
+    bool live;
+};
+
+typedef struct {
+    const char *param;  // as in the file, or made up
+    const char *name;   // in the .ein text
+    int64_t value;
+    bool pinned;
+    bool batch;  // first axis of an input
+} ox_dim;
+
+typedef struct {
+    char *key;
+    ox_value *value;
+} ox_binding;
+
+typedef struct {
+    char *key;
+    int value;
+} ox_index;
+
+typedef struct {
+    char *key;
+    const char *value;
+} ox_rename;
+
+// Attribute of a node with a function's parameter already put in.
+typedef struct {
+    const char *name;
+    const ox_attribute *a;
+    bool used;
+} ox_attr;
+
+// Names of one graph or one function body. Names inside a function get a prefix, except its
+// results, which take the names of the call's outputs.
+typedef struct ox_scope {
+    struct ox_scope *parent;
+    const char *prefix;
+    ox_binding *values;  // sh
+    ox_rename *results;  // sh; formal result -> name at the call
+    const ox_attr *attrs;
+    int n_attrs;
+    Onnx__OperatorSetIdProto *const *imports;
+    size_t n_imports;
+    int depth;
+} ox_scope;
+
+typedef struct {
+    ox_scope *scope;
+    const ox_proto *p;
+    const char *op;
+    const char *domain;  // "" is ONNX's own
+    int64_t opset;
+    ox_attr *attrs;
+    ox_value **in;  // NULL where omitted
+    int n_attrs, n_in, n_out;
+    const char **out;       // names in the .ein text, NULL where omitted
+    const char **out_onnx;  // names in the scope
+} ox_node;
+
+// Why something is not supported, with and without the first node that said so.
+typedef struct {
+    const char *reason, *text;
+    int nodes;
+} ox_refusal;
+
+typedef struct {
+    const char *path;
+    cli_bytes bytes;
+} ox_mapping;
+
+// A list of integers that an attribute or a constant input holds.
+typedef struct {
+    int n;
+    const int64_t *v;
+    const char **sym;  // NULL, or as in ox_const
+} ox_list;
+
+typedef struct ox_block ox_block;
+
+// A model-local function. `defaults` are values of attributes a call may leave out.
+typedef struct {
+    const Onnx__FunctionProto *f;
+    const char *key;                  // domain, name and overload
+    Onnx__AttributeProto **defaults;  // arr
+    bool active;                      // being unrolled
+} ox_function;
+
+typedef struct {
+    char *name;
+    int64_t value;
+    bool used;
+} ox_pin;
+
+typedef struct {
+    char *name;
+    cli_tensor tensor;
+    bool used;
+} ox_given;
+
+typedef struct ox {
+    // given
+    const char *path;  // of the model, "-" for standard input
+    const char *model_name;
+    const char *blob;  // path printed in the blob statement
+    ox_pin *pins;      // arr
+    ox_given *givens;  // arr
+    cli_shape_fn shape_of;
+    void *user;
+    // model
+    Onnx__ModelProto *model;
+    ox_function *functions;  // arr
+    ox_block *blocks;
+    ox_scope *main;
+    ox_scope **scopes;    // arr; the functions' and the main one
+    const ox_node *node;  // being converted, for messages
+    ox_index *taken;      // sh; every name in the text
+    ox_index *wanted;     // sh; graph outputs
+    ox_index *counted;    // sh; names handed out with a number, and how many
+    ox_dim *dims;         // arr
+    ox_value **inputs;    // arr
+    ox_value **outputs;   // arr
+    ox_value **values;    // arr; all, in the order made
+    ox_stmt **stmts;      // arr
+    ox_mapping *maps;     // arr
+    char *attrs;          // arr; attributes of the statement being made
+    ox_value **args;      // arr
+    int64_t folded;       // elements made by folding so far
+    int64_t steps;        // nodes visited so far, functions unrolled
+    int64_t scanned;      // nodes looked at for being needed
+    // messages
+    ox_refusal *refusals;  // arr
+    char *notes;           // arr of characters
+    cli_error error;
+    jmp_buf fail;
+    jmp_buf *node_fail;
+} ox;
+
+// ---- cli_onnx.c: memory, text, messages ----
+void *ox_alloc(ox *o, size_t size);  // zeroed, freed with the import
+char *ox_copy(ox *o, const char *text);
+char *ox_format(ox *o, const char *format, ...) CLI_PRINTF(2, 3);
+// Marks in the text of a statement: spaces in the end, at which a long line may (BREAK) or will
+// (BREAK_FIRST) be broken.
+#define OX_BREAK "\x01"
+#define OX_BREAK_FIRST "\x02"
+
+void ox_put(char **text, const char *format, ...) CLI_PRINTF(2, 3);  // appends to an arr
+const char *ox_take(ox *o, char **text);  // a copy that lives as long as the import; frees the arr
+void ox_put_name(char **text, const char *name);  // bare where the language allows it, else quoted
+void ox_put_float(char **text, double value);     // shortest text that reads back as the same f32
+CLI_NORETURN void ox_die(ox *o, const ox_node *n, const char *format, ...) CLI_PRINTF(3, 4);
+CLI_NORETURN void ox_unsupported(ox *o, const ox_node *n, const char *format, ...) CLI_PRINTF(3, 4);
+CLI_NORETURN void ox_lose(ox *o);  // as ox_unsupported, for a node whose input is lost already
+void ox_note(ox *o, const char *format, ...) CLI_PRINTF(2, 3);
+// Reads a model and fills in statements, inputs and outputs; false leaves o->error and o->refusals.
+bool ox_convert(ox *o, const uint8_t *data, size_t size);
+void ox_free(ox *o);
+
+// ---- cli_onnx_wire.c ----
+// Checks the wire format against a message's description without recursion: lengths, wire types,
+// nesting, strings, and the memory that unpacking will take.
+bool ox_scan(const uint8_t *data, size_t size, const ProtobufCMessageDescriptor *type,
+             cli_error *error);
+extern ProtobufCAllocator ox_allocator;
+// Payload of the next field `tag` of length-delimited type among a message's unknown fields, from
+// field `*at` on; false when there is none left.
+bool ox_unknown(const ProtobufCMessage *m, unsigned tag, size_t *at, const uint8_t **data,
+                size_t *size);
+
+// ---- cli_onnx_tensor.c ----
+cli_dtype ox_dtype(int32_t onnx_type);
+const char *ox_type_name(int32_t onnx_type);
+const ox_const *ox_decode(ox *o, const ox_tensor *t, const char *name);
+ox_const *ox_make(ox *o, cli_dtype dtype, int rank, const int64_t *dims);  // dense, zero
+const ox_const *ox_from_tensor(ox *o, const cli_tensor *t);
+int64_t ox_geti(const ox_const *c, int64_t i);
+double ox_getf(const ox_const *c, int64_t i);
+void ox_seti(ox_const *c, int64_t i, int64_t value);
+void ox_setf(ox_const *c, int64_t i, double value);
+bool ox_is_float(cli_dtype dtype);
+const char *ox_sym(const ox_const *c, int64_t i);  // NULL when element i is a plain number
+void ox_set_sym(ox *o, ox_const *c, int64_t i, const char *sym);
+
+// ---- cli_onnx_graph.c: names, values, statements, shapes ----
+ox_value *ox_new_value(ox *o, const char *name, cli_dtype dtype);
+const char *ox_fresh(ox *o, const char *base, const char *suffix);  // a name nobody has
+void ox_bind(ox *o, ox_node *n, int output, ox_value *v);  // output of a node is this value
+void ox_bind_known(ox *o, ox_node *n, int output, const ox_const *c);
+const ox_const *ox_known(ox *o, ox_value *v);  // NULL when computed
+ox_value *ox_constant(ox *o, const char *base, const char *suffix, const ox_const *c);
+void ox_begin(ox *o);  // a statement: ox_arg and ox_set_* calls, then ox_end
+void ox_arg(ox *o, ox_value *v);
+void ox_set_int(ox *o, const char *name, int64_t value);
+void ox_set_float(ox *o, const char *name, double value);
+void ox_set_word(ox *o, const char *name, const char *word);
+void ox_set_list(ox *o, const char *name, ox_list list);
+void ox_set_floats(ox *o, const char *name, const double *v, int n);
+ox_value *ox_end(ox *o, const char *op, const char *name, cli_dtype dtype);
+void ox_end_node(ox *o, ox_node *n, const char *op);  // the node's only output
+void ox_finish(ox *o, const char *op, ox_value **outs, int n);
+bool ox_shape(ox *o, ox_value *v);  // fills v->rank and v->dims
+void ox_need_shape(ox *o, ox_node *n, ox_value *v);
+void ox_need_sym(ox *o, ox_node *n, ox_value *v);                 // and v->sym
+char *ox_text(ox *o, ox_value *want, int probed, int64_t value);  // arr; the model so far
+void ox_sweep(ox *o);                                             // marks what the outputs need
+
+// ---- cli_onnx_node.c: walking nodes, functions, attributes ----
+void ox_graph(ox *o, const Onnx__GraphProto *g);
+void ox_load_functions(ox *o);
+bool ox_has(const ox_node *n, const char *name);
+int64_t ox_int(ox *o, ox_node *n, const char *name, int64_t otherwise);
+double ox_float(ox *o, ox_node *n, const char *name, double otherwise);
+const char *ox_string(ox *o, ox_node *n, const char *name, const char *otherwise);
+bool ox_ints(ox *o, ox_node *n, const char *name, ox_list *list);
+const ox_attr *ox_find(ox *o, ox_node *n, const char *name);  // marks it as used
+// An attribute in old opsets, a constant input in new ones. False when absent.
+bool ox_int_input(ox *o, ox_node *n, const char *name, int input, ox_list *list);
+ox_list ox_list_of(ox *o, ox_node *n, const char *name, const ox_const *c);
+ox_value *ox_in(ox *o, ox_node *n, int input);   // must be there
+ox_value *ox_opt(ox *o, ox_node *n, int input);  // NULL when omitted
+bool ox_wants(const ox_node *n, int output);
+int64_t ox_axis(ox *o, ox_node *n, int64_t axis, int rank);
+
+// ---- cli_onnx_fold.c ----
+bool ox_fold(ox *o, ox_node *n);  // true when the outputs are bound to known values
+bool ox_folds(const char *op);    // an operator of ONNX that only folding knows
+const ox_const *ox_reshaped(ox *o, const ox_const *c, int rank, const int64_t *dims);
+const ox_const *ox_splat(ox *o, cli_dtype dtype, int rank, const int64_t *dims,
+                         const uint8_t *element);
+const ox_const *ox_cast(ox *o, const ox_const *c, cli_dtype to);
+// Starts, ends, axes and steps of a Slice; the last two may be empty.
+void ox_slice_lists(ox *o, ox_node *n, ox_list lists[4]);
+
+// ---- cli_onnx_ops.c, cli_onnx_nn.c ----
+typedef struct {
+    const char *op;
+    int min_in, max_in;  // max_in -1: any number
+    void (*convert)(ox *o, ox_node *n);
+} ox_row;
+
+const ox_row *ox_row_of(const char *op);
+const char *ox_nearest(const char *op);  // NULL when nothing is near
+extern const ox_row ox_nn_rows[];        // ends with a NULL op
+
+#endif  // CLI_ONNX_H

@@ -1,0 +1,899 @@
+// cli_onnx_fold.c - computes at import time what is known then: mostly the shape arithmetic that
+// exporters leave in a graph. Elements of shapes keep, beside their number, the expression over the
+// model's dims that they come from.
+#include "cli_onnx.h"
+
+#include <math.h>
+
+enum { FOLD_TOTAL = 1 << 26, SYM_LENGTH = 160 };
+
+// ---- making results ----
+
+static bool is_small(ox *o, int rank, const int64_t *dims) {
+    int64_t count = 0;
+    if (!cli_count(rank, dims, &count) || count > OX_FOLD_LIMIT) {
+        return false;
+    }
+    o->folded += count;
+    if (o->folded > FOLD_TOTAL) {
+        ox_die(o, NULL, "the constants of the model fold into more than %d elements", FOLD_TOTAL);
+    }
+    return true;
+}
+
+const ox_const *ox_splat(ox *o, cli_dtype dtype, int rank, const int64_t *dims,
+                         const uint8_t *element) {
+    int64_t one = 1;
+    ox_const *c = ox_make(o, dtype, 1, &one);
+    memcpy((uint8_t *)(uintptr_t)c->data, element, cli_dtype_size(dtype));
+    c->rank = rank;
+    memset(c->dims, 0, sizeof c->dims);
+    for (int i = 0; i < rank; i++) {
+        c->dims[i] = dims[i];
+    }
+    c->splat = true;
+    if (!cli_count(rank, dims, &c->count)) {
+        ox_die(o, NULL, "a constant has too many elements");
+    }
+    return c;
+}
+
+const ox_const *ox_reshaped(ox *o, const ox_const *c, int rank, const int64_t *dims) {
+    ox_const *r = ox_alloc(o, sizeof *r);
+    *r = *c;
+    r->rank = rank;
+    memset(r->dims, 0, sizeof r->dims);
+    if (rank) {
+        memcpy(r->dims, dims, (size_t)rank * sizeof *dims);
+    }
+    return r;
+}
+
+static void dense_strides(const ox_const *c, int64_t *strides) {
+    int64_t step = 1;
+    for (int a = c->rank - 1; a >= 0; a--) {
+        strides[a] = step;
+        step *= c->dims[a];
+    }
+}
+
+static void copy_element(ox *o, ox_const *to, int64_t at, const ox_const *from, int64_t i) {
+    size_t size = cli_dtype_size(to->dtype);
+    memcpy((uint8_t *)(uintptr_t)to->data + (size_t)at * size,
+           from->data + (from->splat ? 0 : (size_t)i * size), size);
+    ox_set_sym(o, to, at, ox_sym(from, i));
+}
+
+// Offset of element i of a box in a tensor with the given strides.
+static int64_t offset_of(int64_t i, int rank, const int64_t *dims, const int64_t *strides) {
+    int64_t offset = 0;
+    for (int a = rank - 1; a >= 0; a--) {
+        offset += i % dims[a] * strides[a];
+        i /= dims[a];
+    }
+    return offset;
+}
+
+// Copy of the elements base + sum index * stride. NULL when there are too many.
+static const ox_const *view(ox *o, const ox_const *c, int rank, const int64_t *dims,
+                            const int64_t *strides, int64_t base) {
+    if (c->splat) {
+        return ox_splat(o, c->dtype, rank, dims, c->data);
+    }
+    if (!is_small(o, rank, dims)) {
+        return NULL;
+    }
+    ox_const *r = ox_make(o, c->dtype, rank, dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        copy_element(o, r, i, c, base + offset_of(i, rank, dims, strides));
+    }
+    return r;
+}
+
+static const ox_const *known(ox *o, ox_node *n, int input) {
+    return ox_known(o, ox_in(o, n, input));
+}
+
+static bool bind(ox *o, ox_node *n, const ox_const *c) {
+    if (c) {
+        ox_bind_known(o, n, 0, c);
+    }
+    return c != NULL;
+}
+
+// ---- sources ----
+
+static const ox_const *from_numbers(ox *o, ox_node *n, const ox_attribute *a, const char *name) {
+    int64_t count = 1;
+    int rank = 0;
+    bool floats = !strncmp(name, "value_float", 11);
+    if (!strcmp(name, "value_floats") || !strcmp(name, "value_ints")) {
+        count = floats ? (int64_t)a->n_floats : (int64_t)a->n_ints;
+        rank = 1;
+    }
+    if (count > OX_FOLD_LIMIT) {
+        ox_die(o, n, "constant of %lld elements", (long long)count);
+    }
+    ox_const *c = ox_make(o, floats ? CLI_F32 : CLI_I64, rank, &count);
+    for (int64_t i = 0; i < count; i++) {
+        if (floats) {
+            ox_setf(c, i, (double)(rank ? a->floats[i] : a->f));
+        } else {
+            ox_seti(c, i, rank ? a->ints[i] : a->i);
+        }
+    }
+    return c;
+}
+
+static bool fold_constant(ox *o, ox_node *n) {
+    static const char *const forms[] = {"value_float", "value_floats", "value_int", "value_ints"};
+    const ox_attr *a = ox_find(o, n, "value");
+    if (a) {
+        if (!a->a->t) {
+            ox_die(o, n, "attribute 'value' is not a tensor");
+        }
+        return bind(o, n, ox_decode(o, a->a->t, n->n_out ? n->out_onnx[0] : ""));
+    }
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        a = ox_find(o, n, forms[i]);
+        if (a) {
+            return bind(o, n, from_numbers(o, n, a->a, forms[i]));
+        }
+    }
+    ox_unsupported(o, n, "a Constant that is not a tensor of numbers");
+}
+
+static void check_dims(ox *o, ox_node *n, ox_list dims) {
+    if (dims.n > CLI_MAX_RANK) {
+        ox_unsupported(o, n, "a constant of %d axes", dims.n);
+    }
+    for (int i = 0; i < dims.n; i++) {
+        if (dims.v[i] < 0 || dims.v[i] > OX_MAX_DIM) {
+            ox_die(o, n, "a constant whose axis %d has size %lld", i, (long long)dims.v[i]);
+        }
+    }
+}
+
+static bool fold_constant_of_shape(ox *o, ox_node *n) {
+    ox_list dims = ox_list_of(o, n, "input", known(o, n, 0));
+    check_dims(o, n, dims);
+    const ox_attr *a = ox_find(o, n, "value");
+    uint8_t zero[8] = {0};
+    if (!a) {
+        return bind(o, n, ox_splat(o, CLI_F32, dims.n, dims.v, zero));
+    }
+    const ox_const *c = a->a->t ? ox_decode(o, a->a->t, "value") : NULL;
+    if (!c || c->count != 1) {
+        ox_die(o, n, "attribute 'value' is not a tensor of one element");
+    }
+    return bind(o, n, ox_splat(o, c->dtype, dims.n, dims.v, c->data));
+}
+
+static bool fold_shape(ox *o, ox_node *n) {
+    ox_value *v = ox_in(o, n, 0);
+    ox_need_sym(o, n, v);
+    int64_t start = ox_int(o, n, "start", 0), end = ox_int(o, n, "end", v->rank);
+    start = start < 0 ? start + v->rank : start;
+    end = end < 0 ? end + v->rank : end;
+    start = start < 0 ? 0 : start > v->rank ? v->rank : start;
+    end = end > v->rank ? v->rank : end;
+    int64_t count = end > start ? end - start : 0;
+    ox_const *c = ox_make(o, CLI_I64, 1, &count);
+    for (int64_t i = 0; i < count; i++) {
+        ox_seti(c, i, v->dims[start + i]);
+        ox_set_sym(o, c, i, v->sym[start + i]);
+    }
+    return bind(o, n, c);
+}
+
+static const char *join(ox *o, char op, const char *a, int64_t x, const char *b, int64_t y);
+
+static bool fold_size(ox *o, ox_node *n) {
+    ox_value *v = ox_in(o, n, 0);
+    ox_need_sym(o, n, v);
+    int64_t count = 1;
+    const char *sym = NULL;
+    ox_const *c = ox_make(o, CLI_I64, 0, NULL);
+    for (int a = 0; a < v->rank; a++) {
+        sym = sym || v->sym[a] ? join(o, '*', sym, count, v->sym[a], v->dims[a]) : NULL;
+        count *= v->dims[a];
+    }
+    ox_seti(c, 0, count);
+    ox_set_sym(o, c, 0, sym);
+    return bind(o, n, c);
+}
+
+static bool fold_range(ox *o, ox_node *n) {
+    const ox_const *in[3] = {known(o, n, 0), known(o, n, 1), known(o, n, 2)};
+    if (in[0]->count != 1 || in[1]->count != 1 || in[2]->count != 1) {
+        ox_die(o, n, "the inputs of Range are not scalars");
+    }
+    double start = ox_getf(in[0], 0), limit = ox_getf(in[1], 0), delta = ox_getf(in[2], 0);
+    double size = delta != 0 ? ceil((limit - start) / delta) : HUGE_VAL;
+    if (!(size <= OX_FOLD_LIMIT)) {
+        ox_die(o, n, "Range makes too many elements");
+    }
+    int64_t count = size > 0 ? (int64_t)size : 0;
+    is_small(o, 1, &count);
+    ox_const *c = ox_make(o, in[0]->dtype, 1, &count);
+    for (int64_t i = 0; i < count; i++) {
+        if (ox_is_float(c->dtype)) {
+            ox_setf(c, i, start + (double)i * delta);
+        } else {
+            ox_seti(c, i, ox_geti(in[0], 0) + i * ox_geti(in[2], 0));
+        }
+    }
+    return bind(o, n, c);
+}
+
+// ---- moving elements ----
+
+static bool fold_reshape(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0);
+    ox_list shape;
+    if (!ox_int_input(o, n, "shape", 1, &shape) || shape.n > CLI_MAX_RANK) {
+        ox_die(o, n, "Reshape without a usable shape");
+    }
+    int64_t dims[CLI_MAX_RANK], count = 0;
+    int infer = -1;
+    bool zeros = ox_int(o, n, "allowzero", 0) != 0;
+    for (int i = 0; i < shape.n; i++) {
+        dims[i] = shape.v[i] == 0 && !zeros && i < c->rank ? c->dims[i] : shape.v[i];
+        if (shape.v[i] == -1 && infer < 0) {
+            infer = i;
+            dims[i] = 1;
+        }
+    }
+    bool good = cli_count(shape.n, dims, &count);
+    if (good && infer >= 0 && count > 0 && c->count % count == 0) {
+        dims[infer] = c->count / count;
+        count = c->count;
+    }
+    if (!good || count != c->count) {
+        ox_die(o, n, "the shape does not have the %lld elements of the input", (long long)c->count);
+    }
+    return bind(o, n, ox_reshaped(o, c, shape.n, dims));
+}
+
+static bool fold_flatten(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0);
+    int64_t axis = ox_int(o, n, "axis", 1), dims[2] = {1, 1};
+    axis = axis == c->rank ? axis : ox_axis(o, n, axis, c->rank);
+    for (int a = 0; a < c->rank; a++) {
+        dims[a >= axis] *= c->dims[a];
+    }
+    return bind(o, n, ox_reshaped(o, c, 2, dims));
+}
+
+static bool fold_squeeze(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0);
+    ox_list axes;
+    bool all = !ox_int_input(o, n, "axes", 1, &axes);
+    bool drop[CLI_MAX_RANK] = {false};
+    for (int i = 0; i < axes.n; i++) {
+        drop[ox_axis(o, n, axes.v[i], c->rank)] = true;
+    }
+    int64_t dims[CLI_MAX_RANK];
+    int rank = 0;
+    for (int a = 0; a < c->rank; a++) {
+        if (drop[a] && c->dims[a] != 1) {
+            ox_die(o, n, "axis %d has size %lld, not 1", a, (long long)c->dims[a]);
+        }
+        if (!(drop[a] || (all && c->dims[a] == 1))) {
+            dims[rank++] = c->dims[a];
+        }
+    }
+    return bind(o, n, ox_reshaped(o, c, rank, dims));
+}
+
+static bool fold_unsqueeze(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0);
+    ox_list axes;
+    if (!ox_int_input(o, n, "axes", 1, &axes) || c->rank + axes.n > CLI_MAX_RANK) {
+        ox_die(o, n, "Unsqueeze without usable axes");
+    }
+    int rank = c->rank + axes.n, from = 0;
+    bool added[CLI_MAX_RANK] = {false};
+    for (int i = 0; i < axes.n; i++) {
+        int64_t axis = ox_axis(o, n, axes.v[i], rank);
+        if (added[axis]) {
+            ox_die(o, n, "axis %lld is added twice", (long long)axis);
+        }
+        added[axis] = true;
+    }
+    int64_t dims[CLI_MAX_RANK];
+    for (int a = 0; a < rank; a++) {
+        dims[a] = added[a] ? 1 : c->dims[from++];
+    }
+    return bind(o, n, ox_reshaped(o, c, rank, dims));
+}
+
+static bool fold_transpose(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0);
+    int64_t dense[CLI_MAX_RANK], dims[CLI_MAX_RANK], strides[CLI_MAX_RANK];
+    bool seen[CLI_MAX_RANK] = {false};
+    ox_list perm;
+    bool given = ox_ints(o, n, "perm", &perm);
+    if (given && perm.n != c->rank) {
+        ox_die(o, n, "perm has %d axes, the input %d", perm.n, c->rank);
+    }
+    dense_strides(c, dense);
+    for (int a = 0; a < c->rank; a++) {
+        int64_t from = given ? ox_axis(o, n, perm.v[a], c->rank) : c->rank - 1 - a;
+        if (seen[from]) {
+            ox_die(o, n, "perm has an axis twice");
+        }
+        seen[from] = true;
+        dims[a] = c->dims[from];
+        strides[a] = dense[from];
+    }
+    return bind(o, n, view(o, c, c->rank, dims, strides, 0));
+}
+
+void ox_slice_lists(ox *o, ox_node *n, ox_list lists[4]) {
+    static const char *const names[] = {"starts", "ends", "axes", "steps"};
+    for (int i = 0; i < 4; i++) {
+        lists[i] = (ox_list){0};
+        bool given = n->opset < 10 ? i < 3 && ox_ints(o, n, names[i], &lists[i])
+                                   : ox_int_input(o, n, names[i], i + 1, &lists[i]);
+        if (i < 2 && !given) {
+            ox_die(o, n, "Slice without %s", names[i]);
+        }
+        if (given && lists[i].n != lists[0].n) {
+            ox_die(o, n, "Slice with lists of different lengths");
+        }
+    }
+}
+
+// ONNX's clamping: a negative position counts from the end, then both are forced into the axis.
+static int64_t slice_length(int64_t *start, int64_t end, int64_t step, int64_t dim) {
+    int64_t low = step < 0 ? -1 : 0, high = step < 0 ? dim - 1 : dim;
+    *start = *start < 0 ? *start + dim : *start;
+    end = end < -dim ? low : end < 0 ? end + dim : end;
+    *start = *start < 0 ? 0 : *start > high ? high : *start;
+    end = end < low ? low : end > dim ? dim : end;
+    if (step > 0) {
+        return end > *start ? (end - *start - 1) / step + 1 : 0;
+    }
+    return *start > end ? (*start - end - 1) / -step + 1 : 0;
+}
+
+static bool fold_slice(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0);
+    ox_list l[4];
+    ox_slice_lists(o, n, l);
+    int64_t dims[CLI_MAX_RANK], strides[CLI_MAX_RANK], base = 0;
+    memcpy(dims, c->dims, sizeof dims);
+    dense_strides(c, strides);
+    bool seen[CLI_MAX_RANK] = {false};
+    for (int i = 0; i < l[0].n; i++) {
+        int64_t axis = ox_axis(o, n, l[2].n ? l[2].v[i] : i, c->rank);
+        int64_t step = l[3].n ? l[3].v[i] : 1, start = l[0].v[i];
+        if (seen[axis] || step == 0 || step == INT64_MIN) {
+            ox_die(o, n, "Slice with a repeated axis or a bad step");
+        }
+        seen[axis] = true;
+        dims[axis] = slice_length(&start, l[1].v[i], step, c->dims[axis]);
+        base += dims[axis] ? start * strides[axis] : 0;
+        strides[axis] = dims[axis] > 1 ? strides[axis] * step : 0;
+    }
+    return bind(o, n, view(o, c, c->rank, dims, strides, base));
+}
+
+static bool fold_split(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0);
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", 0), c->rank), at = 0;
+    ox_list split;
+    bool given = ox_int_input(o, n, "split", 1, &split);
+    int64_t parts = ox_int(o, n, "num_outputs", n->n_out);
+    int64_t part = parts > 0 ? (c->dims[axis] + parts - 1) / parts : 0;
+    if (parts != n->n_out || (given && split.n != n->n_out)) {
+        ox_die(o, n, "Split into a wrong number of parts");
+    }
+    if (!is_small(o, c->rank, c->dims)) {
+        return false;
+    }
+    int64_t dims[CLI_MAX_RANK], strides[CLI_MAX_RANK];
+    memcpy(dims, c->dims, sizeof dims);
+    dense_strides(c, strides);
+    for (int i = 0; i < n->n_out; i++) {
+        int64_t left = c->dims[axis] - at;
+        dims[axis] = given ? split.v[i] : part < left ? part : left;
+        if (dims[axis] < 0 || dims[axis] > left) {
+            ox_die(o, n, "Split with parts that are not the whole");
+        }
+        ox_bind_known(o, n, i, view(o, c, c->rank, dims, strides, at * strides[axis]));
+        at += dims[axis];
+    }
+    return true;
+}
+
+static bool fold_gather(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0), *index = known(o, n, 1);
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", 0), c->rank);
+    int64_t dims[CLI_MAX_RANK], inner = 1;
+    int rank = 0;
+    if (c->rank + index->rank - 1 > CLI_MAX_RANK || ox_is_float(index->dtype)) {
+        ox_die(o, n, "Gather with a bad index");
+    }
+    for (int a = 0; a < c->rank; a++) {
+        for (int b = 0; a == axis && b < index->rank; b++) {
+            dims[rank++] = index->dims[b];
+        }
+        if (a != axis) {
+            dims[rank++] = c->dims[a];
+            inner *= a > axis ? c->dims[a] : 1;
+        }
+    }
+    if (!is_small(o, rank, dims)) {
+        return false;
+    }
+    ox_const *r = ox_make(o, c->dtype, rank, dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        int64_t row = i / inner, pick = ox_geti(index, row % index->count);
+        pick = pick < 0 ? pick + c->dims[axis] : pick;
+        if (pick < 0 || pick >= c->dims[axis]) {
+            ox_die(o, n, "Gather index outside an axis of size %lld", (long long)c->dims[axis]);
+        }
+        int64_t from = (row / index->count * c->dims[axis] + pick) * inner + i % inner;
+        copy_element(o, r, i, c, from);
+    }
+    return bind(o, n, r);
+}
+
+static bool fold_concat(ox *o, ox_node *n) {
+    const ox_const *first = known(o, n, 0);
+    if (!ox_has(n, "axis")) {
+        ox_die(o, n, "Concat without axis");
+    }
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", 0), first->rank);
+    int64_t dims[CLI_MAX_RANK], inner = 1, outer = 1, at = 0;
+    memcpy(dims, first->dims, sizeof dims);
+    dims[axis] = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        const ox_const *c = known(o, n, i);
+        bool same = c->rank == first->rank && c->dtype == first->dtype;
+        for (int a = 0; a < first->rank && same; a++) {
+            same = a == axis || c->dims[a] == first->dims[a];
+        }
+        if (!same) {
+            ox_die(o, n, "Concat of tensors whose shapes do not match");
+        }
+        dims[axis] += c->dims[axis];
+    }
+    if (!is_small(o, first->rank, dims)) {
+        return false;
+    }
+    for (int a = 0; a < first->rank; a++) {
+        inner *= a > axis ? dims[a] : 1;
+        outer *= a < axis ? dims[a] : 1;
+    }
+    ox_const *r = ox_make(o, first->dtype, first->rank, dims);
+    for (int i = 0; i < n->n_in; i++) {
+        const ox_const *c = known(o, n, i);
+        int64_t block = c->dims[axis] * inner;
+        for (int64_t k = 0; k < outer * block; k++) {
+            copy_element(o, r, k / block * dims[axis] * inner + at + k % block, c, k);
+        }
+        at += block;
+    }
+    return bind(o, n, r);
+}
+
+// ---- computing ----
+
+// How tightly an expression binds: 1 a sum, 2 a product, 3 what can stand beside `*`.
+static int tightness(const char *s) {
+    int depth = 0, least = 3;
+    for (const char *c = s; *c; c++) {
+        depth += (*c == '(') - (*c == ')');
+        if (!depth && c > s && strchr("+-*/%", *c)) {
+            int own = *c == '+' || *c == '-' ? 1 : 2;
+            least = own < least ? own : least;
+        }
+    }
+    return least;
+}
+
+static const char *operand(ox *o, const char *sym, int64_t number, int least) {
+    if (!sym) {
+        return ox_format(o, number < 0 && least > 1 ? "(%lld)" : "%lld", (long long)number);
+    }
+    return tightness(sym) >= least ? sym : ox_format(o, "(%s)", sym);
+}
+
+// `a op b` as an expression, where a NULL side is a number. NULL when it gets out of hand.
+static const char *join(ox *o, char op, const char *a, int64_t x, const char *b, int64_t y) {
+    bool one = op == '*' || op == '/';
+    if (!b && y == one) {
+        return a;
+    }
+    if (!a && x == one && (op == '*' || op == '+')) {
+        return b;
+    }
+    if (op == '/' && (x < 0 || y <= 0)) {
+        return NULL;  // ONNX rounds to zero, an expression down
+    }
+    int own = op == '+' || op == '-' ? 1 : 2;
+    const char *left = operand(o, a, x, own), *right = operand(o, b, y, own + 1);
+    const char *text = ox_format(o, "%s%c%s", left, op, right);
+    return strlen(text) <= SYM_LENGTH ? text : NULL;
+}
+
+typedef enum {
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    MOD,
+    MAX,
+    MIN,
+    EQ,
+    LT,
+    LE,
+    GT,
+    GE,
+    AND,
+    OR,
+    NEG,
+    ABS,
+    FLOOR,
+    CEIL,
+    ROUND,
+    SQRT,
+    RECIPROCAL,
+    NOT
+} scalar_op;
+
+static int64_t compute_int(ox *o, ox_node *n, scalar_op op, int64_t a, int64_t b) {
+    uint64_t x = (uint64_t)a, y = (uint64_t)b;
+    switch (op) {
+    case ADD: return (int64_t)(x + y);
+    case SUB: return (int64_t)(x - y);
+    case MUL: return (int64_t)(x * y);
+    case DIV:
+    case MOD:
+        if (b == 0) {
+            ox_die(o, n, "division by zero in a constant");
+        }
+        if (b == -1) {
+            return op == DIV ? (int64_t)(0 - x) : 0;
+        }
+        return op == DIV ? a / b : a % b + (a % b && (a < 0) != (b < 0) ? b : 0);
+    case MAX: return a > b ? a : b;
+    case MIN: return a < b ? a : b;
+    case EQ: return a == b;
+    case LT: return a < b;
+    case LE: return a <= b;
+    case GT: return a > b;
+    case GE: return a >= b;
+    case AND: return a && b;
+    case OR: return a || b;
+    case NEG: return (int64_t)(0 - x);
+    case ABS: return a < 0 ? (int64_t)(0 - x) : a;
+    case NOT: return !a;
+    case FLOOR:
+    case CEIL:
+    case ROUND:
+    case SQRT:
+    case RECIPROCAL: return a;
+    }
+    return 0;
+}
+
+static double compute_float(scalar_op op, double a, double b) {
+    switch (op) {
+    case ADD: return a + b;
+    case SUB: return a - b;
+    case MUL: return a * b;
+    case DIV: return a / b;
+    case MOD: return fmod(a, b);
+    case MAX: return isnan(a) || a > b ? a : b;
+    case MIN: return isnan(a) || a < b ? a : b;
+    case EQ: return a == b;
+    case LT: return a < b;
+    case LE: return a <= b;
+    case GT: return a > b;
+    case GE: return a >= b;
+    case AND: return a != 0 && b != 0;
+    case OR: return a != 0 || b != 0;
+    case NEG: return -a;
+    case ABS: return fabs(a);
+    case FLOOR: return floor(a);
+    case CEIL: return ceil(a);
+    case ROUND: return rint(a);
+    case SQRT: return sqrt(a);
+    case RECIPROCAL: return 1 / a;
+    case NOT: return a == 0;
+    }
+    return 0;
+}
+
+// Shape that the inputs broadcast to, and each input's strides in it (0 along broadcast axes).
+static int broadcast(ox *o, ox_node *n, const ox_const **in, int count, int64_t *dims,
+                     int64_t strides[][CLI_MAX_RANK]) {
+    int rank = 0;
+    for (int i = 0; i < count; i++) {
+        rank = in[i]->rank > rank ? in[i]->rank : rank;
+    }
+    for (int a = 0; a < rank; a++) {
+        dims[a] = 1;
+        for (int i = 0; i < count; i++) {
+            int b = a - (rank - in[i]->rank);
+            int64_t dim = b < 0 ? 1 : in[i]->dims[b];
+            if (dim != 1 && dims[a] != 1 && dim != dims[a]) {
+                ox_die(o, n, "the shapes of the inputs do not broadcast");
+            }
+            dims[a] = dim != 1 ? dim : dims[a];
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        int64_t dense[CLI_MAX_RANK] = {0};
+        dense_strides(in[i], dense);
+        for (int a = 0; a < rank; a++) {
+            int b = a - (rank - in[i]->rank);
+            strides[i][a] = b < 0 || in[i]->dims[b] == 1 ? 0 : dense[b];
+        }
+    }
+    return rank;
+}
+
+static bool fold_scalar(ox *o, ox_node *n, scalar_op op) {
+    const ox_const *in[2] = {known(o, n, 0), NULL};
+    int count = op >= NEG ? 1 : 2;
+    int64_t dims[CLI_MAX_RANK], strides[2][CLI_MAX_RANK];
+    if (n->n_in != count) {
+        return false;  // Max and Min of another number of inputs
+    }
+    in[1] = count == 2 ? known(o, n, 1) : in[0];
+    int rank = broadcast(o, n, in, 2, dims, strides);
+    bool compares = op >= EQ && op <= GE;
+    bool floats = ox_is_float(in[0]->dtype) || ox_is_float(in[1]->dtype);
+    if (!is_small(o, rank, dims) || (op == MOD && ox_int(o, n, "fmod", 0) != floats)) {
+        return false;
+    }
+    ox_const *r = ox_make(o, compares ? CLI_BOOL : in[0]->dtype, rank, dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        int64_t j = offset_of(i, rank, dims, strides[0]), k = offset_of(i, rank, dims, strides[1]);
+        if (floats) {
+            ox_setf(r, i, compute_float(op, ox_getf(in[0], j), ox_getf(in[1], k)));
+            continue;
+        }
+        int64_t a = ox_geti(in[0], j), b = ox_geti(in[1], k);
+        ox_seti(r, i, compute_int(o, n, op, a, b));
+        const char *x = ox_sym(in[0], j), *y = ox_sym(in[1], k);
+        if (op <= DIV && (x || y)) {
+            ox_set_sym(o, r, i, join(o, "+-*/"[op], x, a, y, b));
+        }
+    }
+    return bind(o, n, r);
+}
+
+static bool fold_where(ox *o, ox_node *n) {
+    const ox_const *in[3] = {known(o, n, 0), known(o, n, 1), known(o, n, 2)};
+    int64_t dims[CLI_MAX_RANK], strides[3][CLI_MAX_RANK];
+    int rank = broadcast(o, n, in, 3, dims, strides);
+    if (in[1]->dtype != in[2]->dtype) {
+        ox_die(o, n, "Where with two types");
+    }
+    if (!is_small(o, rank, dims)) {
+        return false;
+    }
+    ox_const *r = ox_make(o, in[1]->dtype, rank, dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        int pick = ox_geti(in[0], offset_of(i, rank, dims, strides[0])) ? 1 : 2;
+        copy_element(o, r, i, in[pick], offset_of(i, rank, dims, strides[pick]));
+    }
+    return bind(o, n, r);
+}
+
+static bool fold_expand(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0);
+    ox_list shape;
+    ox_int_input(o, n, "shape", 1, &shape);
+    check_dims(o, n, shape);
+    ox_const target = {.rank = shape.n};
+    memcpy(target.dims, shape.v, (size_t)shape.n * sizeof *shape.v);
+    const ox_const *in[2] = {c, &target};
+    int64_t dims[CLI_MAX_RANK], strides[2][CLI_MAX_RANK];
+    int rank = broadcast(o, n, in, 2, dims, strides);
+    if (c->count == 1 && !c->sym) {
+        return bind(o, n, ox_splat(o, c->dtype, rank, dims, c->data));
+    }
+    return bind(o, n, view(o, c, rank, dims, strides[0], 0));
+}
+
+const ox_const *ox_cast(ox *o, const ox_const *c, cli_dtype to) {
+    int64_t one = 1;
+    ox_const *r = ox_make(o, to, c->splat ? 1 : c->rank, c->splat ? &one : c->dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        if (ox_is_float(c->dtype)) {
+            double value = ox_getf(c, i);
+            if (to == CLI_BOOL || ox_is_float(to)) {
+                ox_setf(r, i, value);
+            } else {
+                ox_setf(r, i, trunc(value));
+            }
+        } else {
+            ox_seti(r, i, ox_geti(c, i));
+            ox_set_sym(o, r, i, to == CLI_I64 || to == CLI_I32 ? ox_sym(c, i) : NULL);
+        }
+    }
+    return c->splat ? ox_splat(o, to, c->rank, c->dims, r->data) : r;
+}
+
+static bool fold_cast(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0);
+    int64_t code = ox_int(o, n, "to", 0);
+    cli_dtype to = ox_dtype((int32_t)code);
+    ox_find(o, n, "saturate");
+    if (to == CLI_NONE || code > 100) {
+        ox_unsupported(o, n, "Cast to %s", ox_type_name((int32_t)code));
+    }
+    if (to == c->dtype) {
+        return bind(o, n, c);
+    }
+    return (c->splat || is_small(o, c->rank, c->dims)) && bind(o, n, ox_cast(o, c, to));
+}
+
+// Axes in a mask; no axes means all, unless the node says otherwise.
+static bool reduced_axes(ox *o, ox_node *n, int rank, bool *mask) {
+    ox_list axes;
+    bool given = ox_int_input(o, n, "axes", 1, &axes) && axes.n;
+    bool none = ox_int(o, n, "noop_with_empty_axes", 0) != 0;
+    for (int a = 0; a < rank; a++) {
+        mask[a] = !given && !none;
+    }
+    for (int i = 0; i < axes.n; i++) {
+        mask[ox_axis(o, n, axes.v[i], rank)] = true;
+    }
+    return given || !none;
+}
+
+static bool fold_reduce(ox *o, ox_node *n, scalar_op op) {
+    const ox_const *c = known(o, n, 0);
+    bool mask[CLI_MAX_RANK], keep = ox_int(o, n, "keepdims", 1) != 0;
+    int64_t dims[CLI_MAX_RANK], kept[CLI_MAX_RANK], strides[CLI_MAX_RANK], step = 1;
+    int rank = 0;
+    bool floats = ox_is_float(c->dtype);
+    if ((floats && op != MUL) || !is_small(o, c->rank, c->dims) || !c->count) {
+        return false;
+    }
+    reduced_axes(o, n, c->rank, mask);
+    for (int a = 0; a < c->rank; a++) {
+        if (!mask[a] || keep) {
+            kept[rank++] = mask[a] ? 1 : c->dims[a];
+        }
+        dims[a] = c->dims[a];
+    }
+    for (int a = c->rank - 1; a >= 0; a--) {
+        strides[a] = mask[a] ? 0 : step;
+        step *= mask[a] ? 1 : c->dims[a];
+    }
+    ox_const *r = ox_make(o, c->dtype, rank, kept);
+    bool *begun = ox_alloc(o, (size_t)r->count);
+    for (int64_t i = 0; i < c->count; i++) {
+        int64_t at = offset_of(i, c->rank, dims, strides);
+        const char *x = begun[at] ? ox_sym(r, at) : NULL, *y = ox_sym(c, i);
+        int64_t before = begun[at] ? ox_geti(r, at) : op == MUL;
+        if (floats) {
+            ox_setf(r, at, begun[at] ? ox_getf(r, at) * ox_getf(c, i) : ox_getf(c, i));
+        } else {
+            int64_t value = ox_geti(c, i);
+            ox_seti(r, at, begun[at] ? compute_int(o, n, op, before, value) : value);
+            if ((x || y) && (op == MUL || op == ADD)) {
+                ox_set_sym(o, r, at, join(o, "+-*"[op], x, before, y, value));
+            }
+        }
+        begun[at] = true;
+    }
+    return bind(o, n, r);
+}
+
+static bool fold_non_zero(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0);
+    if (!is_small(o, c->rank, c->dims)) {
+        return false;
+    }
+    int64_t dims[2] = {c->rank, 0}, at = 0;
+    for (int64_t i = 0; i < c->count; i++) {
+        dims[1] += ox_getf(c, i) != 0;
+    }
+    ox_const *r = ox_make(o, CLI_I64, 2, dims);
+    for (int64_t i = 0; i < c->count; i++) {
+        int64_t rest = i;
+        for (int a = c->rank - 1; ox_getf(c, i) != 0 && a >= 0; a--) {
+            ox_seti(r, a * dims[1] + at, rest % c->dims[a]);
+            rest /= c->dims[a];
+        }
+        at += ox_getf(c, i) != 0;
+    }
+    return bind(o, n, r);
+}
+
+// ---- the table ----
+
+typedef bool (*fold_function)(ox *o, ox_node *n);
+typedef bool (*fold_family)(ox *o, ox_node *n, scalar_op op);
+
+static const struct {
+    const char *name;
+    int min_in;
+    fold_function function;
+    fold_family family;
+    scalar_op op;
+} folds[] = {
+    {"Constant", 0, fold_constant, NULL, ADD},
+    {"ConstantOfShape", 1, fold_constant_of_shape, NULL, ADD},
+    {"Shape", 1, fold_shape, NULL, ADD},
+    {"Size", 1, fold_size, NULL, ADD},
+    {"Range", 3, fold_range, NULL, ADD},
+    {"Reshape", 1, fold_reshape, NULL, ADD},
+    {"Flatten", 1, fold_flatten, NULL, ADD},
+    {"Squeeze", 1, fold_squeeze, NULL, ADD},
+    {"Unsqueeze", 1, fold_unsqueeze, NULL, ADD},
+    {"Transpose", 1, fold_transpose, NULL, ADD},
+    {"Slice", 1, fold_slice, NULL, ADD},
+    {"Split", 1, fold_split, NULL, ADD},
+    {"Gather", 2, fold_gather, NULL, ADD},
+    {"Concat", 1, fold_concat, NULL, ADD},
+    {"Where", 3, fold_where, NULL, ADD},
+    {"Expand", 2, fold_expand, NULL, ADD},
+    {"Cast", 1, fold_cast, NULL, ADD},
+    {"NonZero", 1, fold_non_zero, NULL, ADD},
+    {"Add", 2, NULL, fold_scalar, ADD},
+    {"Sub", 2, NULL, fold_scalar, SUB},
+    {"Mul", 2, NULL, fold_scalar, MUL},
+    {"Div", 2, NULL, fold_scalar, DIV},
+    {"Mod", 2, NULL, fold_scalar, MOD},
+    {"Max", 1, NULL, fold_scalar, MAX},
+    {"Min", 1, NULL, fold_scalar, MIN},
+    {"Equal", 2, NULL, fold_scalar, EQ},
+    {"Less", 2, NULL, fold_scalar, LT},
+    {"LessOrEqual", 2, NULL, fold_scalar, LE},
+    {"Greater", 2, NULL, fold_scalar, GT},
+    {"GreaterOrEqual", 2, NULL, fold_scalar, GE},
+    {"And", 2, NULL, fold_scalar, AND},
+    {"Or", 2, NULL, fold_scalar, OR},
+    {"Not", 1, NULL, fold_scalar, NOT},
+    {"Neg", 1, NULL, fold_scalar, NEG},
+    {"Abs", 1, NULL, fold_scalar, ABS},
+    {"Floor", 1, NULL, fold_scalar, FLOOR},
+    {"Ceil", 1, NULL, fold_scalar, CEIL},
+    {"Round", 1, NULL, fold_scalar, ROUND},
+    {"Sqrt", 1, NULL, fold_scalar, SQRT},
+    {"Reciprocal", 1, NULL, fold_scalar, RECIPROCAL},
+    {"ReduceProd", 1, NULL, fold_reduce, MUL},
+    {"ReduceSum", 1, NULL, fold_reduce, ADD},
+    {"ReduceMax", 1, NULL, fold_reduce, MAX},
+    {"ReduceMin", 1, NULL, fold_reduce, MIN},
+};
+
+bool ox_folds(const char *op) {
+    for (size_t i = 0; i < sizeof folds / sizeof *folds; i++) {
+        if (!strcmp(folds[i].name, op)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ox_fold(ox *o, ox_node *n) {
+    size_t i = 0, count = sizeof folds / sizeof *folds;
+    while (i < count && strcmp(folds[i].name, n->op)) {
+        i++;
+    }
+    if (i == count) {
+        return false;
+    }
+    bool asks_shape = folds[i].function == fold_shape || folds[i].function == fold_size;
+    if (n->n_in < folds[i].min_in) {
+        ox_die(o, n, "operator '%s' with %d inputs", n->op, n->n_in);
+    }
+    for (int k = 0; k < n->n_in && !asks_shape; k++) {
+        if (n->in[k] && !ox_known(o, n->in[k])) {
+            return false;
+        }
+    }
+    return folds[i].function ? folds[i].function(o, n) : folds[i].family(o, n, folds[i].op);
+}

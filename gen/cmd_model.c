@@ -1,0 +1,407 @@
+// cmd_model.c - models opened through the library, and the commands that turn them into text.
+#include "cmd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const cmd_option cmd_size_options[] = {
+    {"dim", "NAME=N...", "give a dim another value"},
+    {"small", NULL, "use the model's small sizes"},
+    {NULL, NULL, NULL},
+};
+
+const cmd_option cmd_plan_options[] = {
+    {"gpu", "NAME", "plan for this GPU; default h200"},
+    {"costs", "FILE...", "a table of measured costs"},
+    {"baseline", NULL, "no derivation: one call or kernel per operator"},
+    {"prefix", "NAME", "prefix of the symbols; default: the model's name"},
+    {"license", "SPDX", "license named in the files; default MIT-0"},
+    {NULL, NULL, NULL},
+};
+
+int cmd_failed(const ein_ctx *ctx) {
+    fputs(ein_error(ctx), stderr);
+    return (int)ein_get_status(ctx);  // the codes of the program are the library's
+}
+
+// ---- opening ----
+
+// One --dim: digits only, so that the text means the same everywhere.
+static int set_dim(const cmd_args *args, ein_ctx *ctx, const char *text) {
+    char name[256];
+    size_t length = 0;
+    int64_t value = 0;
+    const char *digits = cmd_split(args, "dim", text, &length);
+    if (!digits) {
+        return CLI_USAGE;
+    }
+    const char *s = digits;
+    for (; *s >= '0' && *s <= '9' && value < INT64_MAX / 10 - 1; s++) {
+        value = value * 10 + (*s - '0');
+    }
+    if (*s || value < 1 || length >= sizeof name) {
+        char shown[120];
+        return cmd_usage(args, "--dim needs NAME=N with N from 1 on, not '%s'",
+                         cli_escape(shown, sizeof shown, text));
+    }
+    memcpy(name, text, length);
+    name[length] = 0;
+    return ein_set_dim(ctx, name, value) ? cmd_failed(ctx) : CLI_OK;
+}
+
+static int check_gpu(const cmd_args *args, const char *name) {
+    char shown[120], hint[120];
+    const char *best = NULL, *known;
+    int distance = 3;
+    for (int i = 0; (known = ein_gpu_name(i)); i++) {
+        if (!strcmp(known, name)) {
+            return CLI_OK;
+        }
+        cmd_nearest(name, known, &best, &distance);
+    }
+    cmd_usage(args, "unknown GPU '%s'%s", cli_escape(shown, sizeof shown, name),
+              cmd_hint(hint, sizeof hint, best));
+    fputs("known:", stderr);
+    for (int i = 0; (known = ein_gpu_name(i)); i++) {
+        fprintf(stderr, " %s", known);
+    }
+    fputc('\n', stderr);
+    return CLI_USAGE;
+}
+
+// The names go into emitted code: a C identifier, and an SPDX expression that cannot leave its
+// line.
+static int check_names(const cmd_args *args, const ein_desc *desc) {
+    static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    const char *prefix = desc->prefix, *license = desc->license;
+    if (prefix &&
+        (prefix[strspn(prefix, word)] || strspn(prefix, word + 53) || strlen(prefix) > 64)) {
+        return cmd_usage(args, "--prefix must be a C identifier of at most 64 bytes");
+    }
+    if (license) {
+        size_t length = strspn(license, word);
+        while (license[length] && strchr("-.+() ", license[length])) {
+            length += 1 + strspn(license + length + 1, word);
+        }
+        if (license[length] || length > 80) {
+            return cmd_usage(args, "--license must be an SPDX expression of at most 80 bytes");
+        }
+    }
+    return desc->gpu ? check_gpu(args, desc->gpu) : CLI_OK;
+}
+
+static int set_dims(const cmd_args *args, ein_ctx *ctx) {
+    const char *text;
+    int at = 0, code = CLI_OK;
+    while (!code && (text = cmd_next(args, "dim", &at))) {
+        code = set_dim(args, ctx, text);
+    }
+    return code;
+}
+
+static int add_file(ein_ctx *ctx, const char *path, bool model) {
+    cli_error error;
+    cli_bytes bytes;
+    if (!cli_file_read(path, CMD_TEXT_LIMIT, &bytes, &error)) {
+        return cmd_report(&error);
+    }
+    const char *text = bytes.size ? (const char *)bytes.data : "";
+    ein_status status = model ? ein_add_model(ctx, path, text, bytes.size)
+                              : ein_add_costs(ctx, path, text, bytes.size);
+    cli_file_release(&bytes);
+    return status ? cmd_failed(ctx) : CLI_OK;
+}
+
+ein_ctx *cmd_open(const cmd_args *args, int *code) {
+    ein_desc desc = {
+        .gpu = cmd_get(args, "gpu"),
+        .prefix = cmd_get(args, "prefix"),
+        .license = cmd_get(args, "license"),
+        .small = cmd_get(args, "small") != NULL,
+        .baseline = cmd_get(args, "baseline") != NULL,
+    };
+    *code = check_names(args, &desc);
+    if (*code) {
+        return NULL;
+    }
+    ein_ctx *ctx = ein_open(&desc);
+    if (!ctx) {
+        cli_out_of_memory();
+    }
+    *code = set_dims(args, ctx);
+    if (!*code) {
+        *code = add_file(ctx, args->operand[0], true);
+    }
+    if (!*code) {
+        return ctx;
+    }
+    ein_close(ctx);
+    return NULL;
+}
+
+ein_ctx *cmd_plan(const cmd_args *args, int *code) {
+    ein_ctx *ctx = cmd_open(args, code);
+    const char *costs;
+    int at = 0;
+    while (ctx && !*code && (costs = cmd_next(args, "costs", &at))) {
+        *code = add_file(ctx, costs, false);
+    }
+    if (ctx && !*code && ein_plan(ctx)) {
+        *code = cmd_failed(ctx);
+    }
+    if (ctx && *code) {
+        ein_close(ctx);
+        return NULL;
+    }
+    return ctx;
+}
+
+// ---- text ----
+
+static bool collect(void *user, const char *text, size_t length) {
+    cmd_text *to = user;
+    if (length > SIZE_MAX / 2 - to->size) {
+        return false;
+    }
+    size_t need = to->size + length + 1, room = 4096;
+    while (room < to->size + 1) {
+        room *= 2;
+    }
+    if (!to->data || need > room) {
+        while (room < need) {
+            room *= 2;
+        }
+        to->data = cli_realloc(to->data, room);
+    }
+    memcpy(to->data + to->size, text, length);
+    to->size += length;
+    to->data[to->size] = 0;
+    return true;
+}
+
+int cmd_render(ein_ctx *ctx, ein_output what, cmd_text *text) {
+    *text = (cmd_text){NULL, 0};
+    if (ein_emit(ctx, what, (ein_writer){collect, text})) {
+        cmd_text_free(text);
+        return cmd_failed(ctx);
+    }
+    return CLI_OK;
+}
+
+void cmd_text_free(cmd_text *text) {
+    free(text->data);
+    *text = (cmd_text){NULL, 0};
+}
+
+static int write_text(const char *path, const cmd_text *text) {
+    cli_error error;
+    bool good = cli_file_write(path, text->data ? text->data : "", text->size, &error);
+    return good ? CLI_OK : cmd_report(&error);
+}
+
+int cmd_check_output(const cmd_args *args, const char *path, const char *const *others, int count) {
+    char shown[200];
+    if (strcmp(path, "-") && cli_same_file(path, args->operand[0])) {
+        return cmd_usage(args, "'%s' is the model itself", cli_escape(shown, sizeof shown, path));
+    }
+    for (int i = 0; i < count; i++) {
+        if (others[i] && (!strcmp(path, others[i]) || cli_same_file(path, others[i]))) {
+            return cmd_usage(args, "'%s' is given for two files",
+                             cli_escape(shown, sizeof shown, path));
+        }
+    }
+    return CLI_OK;
+}
+
+// ---- emit and check ----
+
+enum { FILES = 3 };
+static const ein_output file_kind[FILES] = {EIN_CUDA, EIN_HEADER, EIN_TEST};
+
+static void free_texts(cmd_text text[FILES]) {
+    for (int i = 0; i < FILES; i++) {
+        cmd_text_free(&text[i]);
+    }
+}
+
+// The texts of those files that have a path. CLI_OK, or an exit code and no texts.
+static int render_files(const cmd_args *args, const char *const path[FILES], cmd_text text[FILES]) {
+    int code;
+    ein_ctx *ctx = cmd_plan(args, &code);
+    memset(text, 0, FILES * sizeof *text);
+    for (int i = 0; ctx && !code && i < FILES; i++) {
+        if (path[i]) {
+            code = cmd_render(ctx, file_kind[i], &text[i]);
+        }
+    }
+    ein_close(ctx);
+    if (code) {
+        free_texts(text);
+    }
+    return code;
+}
+
+int cmd_emit(const cmd_args *args) {
+    const char *path[FILES] = {cmd_get(args, "output"), cmd_get(args, "header"),
+                               cmd_get(args, "test")};
+    cmd_text text[FILES];
+    int code = CLI_OK;
+    if (!path[0] && !path[1] && !path[2]) {
+        return cmd_usage(args, "where to? -o OUT.cu, or -o - for standard output");
+    }
+    for (int i = 0; i < FILES; i++) {
+        if (path[i] && (code = cmd_check_output(args, path[i], path, i))) {
+            return code;
+        }
+    }
+    code = render_files(args, path, text);
+    for (int i = 0; !code && i < FILES; i++) {
+        if (path[i]) {
+            code = write_text(path[i], &text[i]);
+        }
+    }
+    free_texts(text);
+    return code;
+}
+
+// Compares one file with what it should hold.
+static int compare_file(const char *path, const cmd_text *text, const char *with) {
+    cli_error error;
+    cli_bytes bytes;
+    char old_name[400], new_name[420];
+    if (!cli_file_read(path, CMD_TEXT_LIMIT, &bytes, &error)) {
+        return cmd_report(&error);
+    }
+    cli_escape(old_name, sizeof old_name, path);
+    snprintf(new_name, sizeof new_name, "%s (%s)", old_name, with);
+    bool differs = cmd_diff(stdout, old_name, bytes.size ? (const char *)bytes.data : "",
+                            bytes.size, new_name, text->data ? text->data : "", text->size);
+    cli_file_release(&bytes);
+    return differs ? CLI_DIFFERS : CLI_OK;
+}
+
+int cmd_check(const cmd_args *args) {
+    const char *path[FILES] = {args->operand[1], cmd_get(args, "header"), cmd_get(args, "test")};
+    cmd_text text[FILES];
+    int code = render_files(args, path, text);
+    for (int i = 0; code <= CLI_DIFFERS && i < FILES; i++) {
+        if (path[i] && text[i].data) {
+            int found = compare_file(path[i], &text[i], "regenerated");
+            code = found > code ? found : code;
+        }
+    }
+    free_texts(text);
+    return code;
+}
+
+// ---- fmt, graph, equations ----
+
+// Prints one output of the library to -o or standard output.
+static int print_output(const cmd_args *args, ein_output what, bool over_model) {
+    const char *path = cmd_get(args, "output");
+    cmd_text text = {NULL, 0};
+    int code = path && !over_model ? cmd_check_output(args, path, NULL, 0) : CLI_OK;
+    if (code) {
+        return code;
+    }
+    ein_ctx *ctx = cmd_open(args, &code);
+    if (!ctx) {
+        return code;
+    }
+    code = cmd_render(ctx, what, &text);
+    ein_close(ctx);
+    if (!code) {
+        code = write_text(path ? path : "-", &text);
+    }
+    cmd_text_free(&text);
+    return code;
+}
+
+int cmd_fmt(const cmd_args *args) {
+    if (!cmd_get(args, "check")) {
+        return print_output(args, EIN_FORMAT, true);
+    }
+    if (cmd_get(args, "output") || !strcmp(args->operand[0], "-")) {
+        return cmd_usage(args, "--check compares a file and writes none");
+    }
+    int code;
+    cmd_text text;
+    ein_ctx *ctx = cmd_open(args, &code);
+    if (!ctx) {
+        return code;
+    }
+    code = cmd_render(ctx, EIN_FORMAT, &text);
+    ein_close(ctx);
+    if (!code) {
+        code = compare_file(args->operand[0], &text, "formatted");
+    }
+    cmd_text_free(&text);
+    return code;
+}
+
+int cmd_equations(const cmd_args *args) { return print_output(args, EIN_EQUATIONS, false); }
+
+static void put_tensor(cmd_text *to, const char *kind, const ein_tensor_info *t) {
+    char line[700], name[300], key[200];
+    int used = snprintf(line, sizeof line, "%-7s %-24s %s[", kind,
+                        cli_escape(name, sizeof name, t->name), t->dtype);
+    for (int d = 0; d < t->rank; d++) {
+        used += snprintf(line + used, sizeof line - (size_t)used, "%s%lld", d ? "," : "",
+                         (long long)t->dims[d]);
+    }
+    used += snprintf(line + used, sizeof line - (size_t)used, "]  %zu bytes", t->bytes);
+    if (t->blob) {
+        snprintf(line + used, sizeof line - (size_t)used, "  %.60s \"%s\"", t->blob,
+                 cli_escape(key, sizeof key, t->key ? t->key : ""));
+    }
+    collect(to, line, strlen(line));
+    collect(to, "\n", 1);
+}
+
+int cmd_graph(const cmd_args *args) {
+    static const struct {
+        char kind;
+        const char *name;
+    } kinds[] = {{'i', "input"}, {'o', "output"}, {'w', "weight"}};
+    if (cmd_get(args, "json")) {
+        return print_output(args, EIN_GRAPH_JSON, false);
+    }
+    const char *path = cmd_get(args, "output");
+    int code = path ? cmd_check_output(args, path, NULL, 0) : CLI_OK;
+    ein_ctx *ctx = code ? NULL : cmd_open(args, &code);
+    if (!ctx) {
+        return code;
+    }
+    cmd_text text = {NULL, 0};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        ein_tensor_info info;
+        for (int i = 0; ein_describe(ctx, kinds[k].kind, i, &info); i++) {
+            put_tensor(&text, kinds[k].name, &info);
+        }
+    }
+    code = write_text(path ? path : "-", &text);
+    cmd_text_free(&text);
+    ein_close(ctx);
+    return code;
+}
+
+// ---- import ----
+
+static bool shape_of(void *user, const char *text, const char *tensor, int64_t dims[CLI_MAX_RANK],
+                     int *rank) {
+    (void)user;
+    ein_ctx *ctx = ein_open(NULL);
+    if (!ctx) {
+        cli_out_of_memory();
+    }
+    bool known =
+        !ein_add_model(ctx, "import", text, strlen(text)) && ein_shape(ctx, tensor, rank, dims);
+    if (!known) {
+        fputs(ein_error(ctx), stderr);
+    }
+    ein_close(ctx);
+    return known;
+}
+
+int cmd_import(const cmd_args *args) { return cli_import(args->argc, args->argv, shape_of, NULL); }

@@ -1,0 +1,198 @@
+// main.c - the `einnet` program: the table of its commands.
+#include "cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NO_OPTION \
+    { NULL, NULL, NULL }
+
+static const cmd_option output_option[] = {
+    {"output", "FILE", "write there; standard output without it"},
+    NO_OPTION,
+};
+
+static const cmd_option emit_options[] = {
+    {"output", "OUT.cu", "the CUDA source; '-' is standard output"},
+    {"header", "OUT.h", "its declarations, for the programs that call it"},
+    {"test", "OUT_test.cu", "a program that checks and times OUT.cu"},
+    NO_OPTION,
+};
+
+static const cmd_option check_options[] = {
+    {"header", "OUT.h", "compare this file too"},
+    {"test", "OUT_test.cu", "compare this file too"},
+    NO_OPTION,
+};
+
+static const cmd_option fmt_options[] = {
+    {"output", "FILE", "write there, the model's own file included"},
+    {"check", NULL, "only print what would change"},
+    NO_OPTION,
+};
+
+static const cmd_option pack_options[] = {
+    {"output", "FILE", "the packed weights; '-' is standard output"},
+    NO_OPTION,
+};
+
+static const cmd_option eval_options[] = {
+    {"out", "DIR", "directory of the results, one NAME.npy an output"},
+    {"in", "NAME=FILE.npy...", "values of an input; seeded ones without it"},
+    {"weights", "FILE", "weights from a packed file"},
+    NO_OPTION,
+};
+
+static const cmd_option import_options[] = {
+    {"output", "MODEL.ein", "default: the model's name with .ein"},
+    {"weights", "FILE", "where the weights go, as safetensors"},
+    {"name", "NAME", "the model's name"},
+    {"dim", "NAME=N...", "size of a symbolic dimension"},
+    {"const", "NAME=FILE.npy...", "fix an input to these values"},
+    NO_OPTION,
+};
+
+static const cmd_option graph_options[] = {
+    {"json", NULL, "operators, shapes, attributes and equations as JSON"},
+    {"output", "FILE", "write there; standard output without it"},
+    NO_OPTION,
+};
+
+static const cmd_command commands[] = {
+    {
+        .name = "emit",
+        .operands = "MODEL.ein",
+        .count = 1,
+        .summary = "Writes a model as one self-contained CUDA source file",
+        .detail = "Nothing is written unless everything could be made.\n",
+        .options = {emit_options, cmd_plan_options, cmd_size_options},
+        .run = cmd_emit,
+    },
+    {
+        .name = "check",
+        .operands = "MODEL.ein OUT.cu",
+        .count = 2,
+        .summary = "Tells whether emitted files are what emit makes now",
+        .detail = "Give the options that emit was given. Differences are printed; exit code 1.\n",
+        .options = {check_options, cmd_plan_options, cmd_size_options},
+        .run = cmd_check,
+    },
+    {
+        .name = "fmt",
+        .operands = "MODEL.ein",
+        .count = 1,
+        .summary = "Prints a model in its canonical form, comments kept",
+        .detail = "",
+        .options = {fmt_options, NULL, NULL},
+        .run = cmd_fmt,
+    },
+    {
+        .name = "pack",
+        .operands = "MODEL.ein",
+        .count = 1,
+        .summary = "Writes a model's weights as one file for the emitted code",
+        .detail = "One file serves every plan, GPU and batch size of the model.\n",
+        .options = {pack_options, cmd_weight_options, cmd_size_options},
+        .run = cmd_pack,
+    },
+    {
+        .name = "eval",
+        .operands = "MODEL.ein",
+        .count = 1,
+        .summary = "Computes a model on the CPU, straight from its equations",
+        .detail = "Results are float64. In the file's name, bytes of an output's name outside\n"
+                  "A-Z a-z 0-9 _ . - become %XX.\n",
+        .options = {eval_options, cmd_weight_options, cmd_size_options},
+        .run = cmd_eval,
+    },
+    {
+        .name = "import",
+        .operands = "MODEL.onnx",
+        .count = 1,
+        .summary = "Turns an ONNX model into a .ein model and its weights",
+        .detail = "",
+        .options = {import_options, NULL, NULL},
+        .run = cmd_import,
+    },
+    {
+        .name = "graph",
+        .operands = "MODEL.ein",
+        .count = 1,
+        .summary = "Lists a model's inputs, outputs and weights",
+        .detail = "",
+        .options = {graph_options, cmd_size_options, NULL},
+        .run = cmd_graph,
+    },
+    {
+        .name = "equations",
+        .operands = "MODEL.ein",
+        .count = 1,
+        .summary = "Prints every value of a model as a legal equation",
+        .detail = "",
+        .options = {output_option, cmd_size_options, NULL},
+        .run = cmd_equations,
+    },
+};
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_overview(FILE *out) {
+    fputs("usage: einnet COMMAND ...\n\n", out);
+    for (int i = 0; i < COMMANDS; i++) {
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    }
+    fputs(
+        "\neinnet COMMAND --help tells more; einnet --version prints the version. '-' as MODEL is\n"
+        "standard input. Exit codes: 0 fine, 1 differs, 2 usage, 3 bad input, 4 unsupported\n"
+        "operator, 5 input/output or memory.\n",
+        out);
+}
+
+static int unknown_command(const char *name) {
+    char shown[120], hint[120];
+    const char *best = NULL;
+    int distance = 3;
+    for (int i = 0; i < COMMANDS; i++) {
+        cmd_nearest(name, commands[i].name, &best, &distance);
+    }
+    fprintf(stderr, "einnet: unknown command '%s'%s\ntry 'einnet --help'\n",
+            cli_escape(shown, sizeof shown, name), cmd_hint(hint, sizeof hint, best));
+    return CLI_USAGE;
+}
+
+static int run_command(int argc, char **argv) {
+    if (argc < 2) {
+        print_overview(stderr);
+        return CLI_USAGE;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("einnet %s\n", EIN_VERSION);
+        return CLI_OK;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        print_overview(stdout);
+        return CLI_OK;
+    }
+    for (int i = 0; i < COMMANDS; i++) {
+        if (!strcmp(argv[1], commands[i].name)) {
+            cmd_args args;
+            int code = cmd_args_parse(&args, &commands[i], argc - 1, argv + 1);
+            if (!code) {
+                code = commands[i].run(&args);
+            }
+            cmd_args_free(&args);
+            return code < 0 ? CLI_OK : code;
+        }
+    }
+    return unknown_command(argv[1]);
+}
+
+int main(int argc, char **argv) {
+    cli_catch_signals();
+    int code = run_command(argc, argv);
+    if ((fflush(stdout) || ferror(stdout)) && code <= CLI_DIFFERS) {
+        fputs("einnet: standard output cannot be written\n", stderr);
+        code = CLI_IO;
+    }
+    return code;
+}
