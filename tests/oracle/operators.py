@@ -288,7 +288,7 @@ def run_ort(op, attrs, inputs, outputs, double=True):
         if "NOT_IMPLEMENTED" in str(error) or "NotImplemented" in type(error).__name__:
             return None
         raise EinError("%s: %s" % (op, first_line(error))) from None
-    feed = {"x%d" % i: np.ascontiguousarray(a) for i, a in enumerate(arrays) if a is not None}
+    feed = {"x%d" % i: np.asarray(a, order="C") for i, a in enumerate(arrays) if a is not None}
     try:
         return session.run(None, feed)
     except Exception as error:

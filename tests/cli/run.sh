@@ -1,0 +1,307 @@
+#!/bin/sh
+# The program from outside: exit codes, messages, what it does to files, and what it does when
+# reading or writing fails.
+. "$(dirname "$0")/../frame/lib.sh"
+
+check 'the program builds' make -s all
+cd "$work" || exit 1
+mkdir bin
+cp "$top/build/einnet" bin
+einnet=$work/bin/einnet
+cat > m.ein << 'END'
+ein 1
+model m
+dim N = 2, C = 4
+small C = 2
+input x: f32[N,C]
+weight w: f32[C,3] = randn(seed=1)
+weight b: f32[3] = uniform(seed=2, lo=-1, hi=1)
+output y
+y[n,f] = relu(sum(c) x[n,c] * w[c,f] + b[f])
+END
+cp m.ein keep.ein
+
+# expect CODE NAME COMMAND...: runs it with standard output in `out` and errors in `err`. An error
+# has a message, and no run may take longer than ten seconds.
+expect() {
+    want=$1
+    name=$2
+    shift 2
+    timeout 10 "$@" > out 2> err < /dev/null
+    got=$?
+    if [ $got != "$want" ]; then
+        echo "exit code $got instead of $want" >> err
+        fail "$name" err
+    elif [ "$want" -gt 1 ] && ! grep -q . err; then
+        fail "$name: no message"
+    else
+        pass
+    fi
+}
+
+# says TEXT: the last run's output or message holds it.
+says() {
+    if grep -q -F -e "$1" out err; then pass; else
+        fail "$name: does not say '$1'" err
+    fi
+}
+
+# ---- the command line itself ----
+
+expect 0 'version' "$einnet" --version
+says 'einnet 0.'
+expect 0 'help' "$einnet" --help
+expect 2 'no command' "$einnet"
+expect 2 'unknown command' "$einnet" emti
+says "did you mean 'emit'"
+expect 2 'unknown command, far from all' "$einnet" zzzzzzzz
+expect 2 'a command with control bytes' "$einnet" "$(printf 'a\033[2Jb')"
+if grep -q "$(printf '\033')" err; then fail 'control bytes come back escaped'; else pass; fi
+
+commands='emit check fmt pack eval import graph equations'
+for command in $commands; do
+    expect 0 "$command --help" "$einnet" $command --help
+    [ "$(wc -l < out)" -le 40 ] && pass || fail "$command --help fits 40 lines"
+    awk 'length > 100' out > "$found"
+empty "$command --help fits 100 columns"
+    cp out first
+    expect 0 "$command -h" "$einnet" $command -h
+    check "$command: -h is --help" cmp first out
+    expect 2 "$command without a model" "$einnet" $command
+    expect 2 "$command: unknown option" "$einnet" $command m.ein --ouput x
+    says "unknown option '--ouput'"
+    expect 5 "$command: help to a full device" sh -c "'$einnet' $command --help > /dev/full"
+done
+expect 2 'a hint at the nearest option' "$einnet" emit m.ein --headr=x
+says "did you mean '--header'"
+expect 2 'no abbreviations' "$einnet" emit m.ein --head x.h
+says "did you mean '--header'"
+expect 2 'no value' "$einnet" emit m.ein -o
+expect 2 'an empty value' "$einnet" emit m.ein --output=
+expect 2 'a value for a switch' "$einnet" emit m.ein -o - --small=yes
+expect 2 'an option twice' "$einnet" emit m.ein -o a.cu -o b.cu
+expect 2 'two models' "$einnet" emit m.ein m.ein -o a.cu
+expect 2 'no output' "$einnet" emit m.ein
+expect 2 'unknown GPU' "$einnet" emit m.ein -o - --gpu h20
+says "did you mean 'h200'"
+expect 2 'prefix' "$einnet" emit m.ein -o - --prefix '1x'
+expect 2 'prefix with a newline' "$einnet" emit m.ein -o - --prefix "$(printf 'a\nb')"
+expect 2 'license with a newline' "$einnet" emit m.ein -o - --license "$(printf 'MIT\nint x;')"
+for value in N N= N=0 N=-1 N=x N=1x =2 N=99999999999999999999 N=2.0 N=0x2; do
+    expect 2 "--dim $value" "$einnet" emit m.ein -o - --dim "$value"
+done
+expect 2 'one dim twice' "$einnet" emit m.ein -o - --dim N=2 --dim N=3
+"$einnet" emit m.ein -o - --dim Q=2 > out 2> err
+case $? in 2 | 3) pass ;; *) fail 'an unknown dim' err ;; esac
+expect 2 'pack without output' "$einnet" pack m.ein
+expect 2 'eval without directory' "$einnet" eval m.ein
+expect 2 'fmt: --check and -o' "$einnet" fmt --check m.ein -o x.ein
+[ -e a.cu ] && fail 'a usage error writes no file' || pass
+for environment in POSIXLY_CORRECT=1 LC_ALL=C.UTF-8; do
+    expect 0 "options after the model, $environment" env $environment "$einnet" emit m.ein -o x.cu
+done
+expect 0 'options before the model' "$einnet" emit -o y.cu --gpu h200 -- m.ein
+check 'the order of arguments does not matter' cmp x.cu y.cu
+
+# ---- what commands write ----
+
+expect 0 'emit to a file' "$einnet" emit m.ein -o m.cu --header m.h --test m_test.cu
+[ ! -s out ] && [ -s m.cu ] && [ -s m.h ] && [ -s m_test.cu ] && pass ||
+    fail 'emit writes three files'
+expect 0 'emit to standard output' "$einnet" emit m.ein -o -
+check 'the same bytes on standard output' cmp out m.cu
+"$einnet" emit - -o stdin.cu < m.ein
+sed 's/-\.ein\|stdin/m.ein/' stdin.cu > out
+[ "$(wc -l < stdin.cu)" = "$(wc -l < m.cu)" ] && pass || fail 'a model from standard input'
+expect 0 'check: equal' "$einnet" check m.ein m.cu --header m.h --test m_test.cu
+[ ! -s out ] && pass || fail 'check: nothing to say'
+expect 1 'check: other sizes differ' "$einnet" check m.ein m.cu --dim N=3
+sed 's/relu/RELU/' m.cu > changed.cu
+cp changed.cu changed.copy
+expect 1 'check: a changed file' "$einnet" check m.ein changed.cu
+cp out ours
+check 'check writes nothing' cmp changed.cu changed.copy
+diff -U 3 changed.cu m.cu | sed 1,2d > theirs
+sed 1,2d ours > ours.body
+check 'the difference is that of diff -u' cmp theirs ours.body
+: > nothing
+expect 1 'check: an empty file' "$einnet" check m.ein nothing
+printf 'no newline' > short
+expect 1 'check: no newline at the end' "$einnet" check m.ein short
+says 'No newline at end of file'
+expect 1 'check: a header that differs' "$einnet" check m.ein m.cu --header m.cu
+expect 5 'check: no such file' "$einnet" check m.ein absent.cu
+
+expect 0 'fmt' "$einnet" fmt m.ein
+cp out canonical.ein
+expect 0 'fmt twice' "$einnet" fmt canonical.ein
+check 'fmt of fmt changes nothing' cmp out canonical.ein
+expect 0 'fmt --check: canonical' "$einnet" fmt --check canonical.ein
+sed 's/dim N = 2, /dim   N=2,/' canonical.ein > loose.ein
+expect 1 'fmt --check: not canonical' "$einnet" fmt --check loose.ein
+says '+dim N = 2'
+expect 0 'fmt in place' "$einnet" fmt loose.ein -o loose.ein
+check 'fmt in place is fmt' cmp loose.ein canonical.ein
+expect 0 'graph' "$einnet" graph m.ein
+says 'f32[2,4]'
+expect 0 'graph --json' "$einnet" graph --json m.ein -o g.json
+check 'graph --json is JSON' python3 -m json.tool g.json
+expect 0 'equations' "$einnet" equations m.ein
+says 'sum('
+
+expect 0 'pack' "$einnet" pack m.ein -o m.weights
+[ "$(head -c 8 m.weights)" = EINWGHT1 ] && [ "$(wc -c < m.weights)" = 768 ] && pass || fail 'packed'
+expect 0 'pack to standard output' "$einnet" pack m.ein -o -
+check 'the same bytes in a pipe' cmp out m.weights
+expect 0 'eval' "$einnet" eval m.ein --out r1
+expect 0 'eval with packed weights' "$einnet" eval m.ein --weights m.weights --out r2
+check 'the same values' cmp r1/y.npy r2/y.npy
+expect 0 'eval: results as inputs' "$einnet" eval m.ein --small --out r1
+expect 3 'eval: type of an input' "$einnet" eval m.ein --in x=r1/y.npy --out r3
+says 'f32[2,4]'
+expect 2 'eval: unknown input' "$einnet" eval m.ein --in xx=r1/y.npy --out r3
+expect 2 'eval: unknown weight' "$einnet" eval m.ein --weight v=r1/y.npy --out r3
+expect 2 'eval: unknown blob' "$einnet" eval m.ein --blob B=x --out r3
+expect 3 'eval: weights of other sizes' "$einnet" eval m.ein --small --weights m.weights --out r3
+head -c 700 m.weights > cut.weights
+expect 3 'eval: weights cut off' "$einnet" eval m.ein --weights cut.weights --out r3
+{ head -c 600 m.weights && printf x && tail -c +602 m.weights; } > bad.weights
+expect 3 'eval: weights damaged' "$einnet" eval m.ein --weights bad.weights --out r3
+expect 3 'eval: not weights' "$einnet" eval m.ein --weights m.cu --out r3
+[ -e r3 ] && fail 'a failed eval makes no directory' || pass
+printf 'ein 1\nmodel q\ninput x: f32[2]\noutput "a/../b %%"\n"a/../b %%"[i] = x[i]\n' > quoted.ein
+expect 0 'eval: names as file names' "$einnet" eval quoted.ein --out r4
+[ -s 'r4/a%2F..%2Fb%20%25.npy' ] && pass || fail 'bytes of names are escaped'
+for path in /etc/hostname ../m.ein a/../../m.ein ''; do
+    printf 'ein 1\nmodel q\nblob B = "%s"\ninput x: f32[2]\nweight w: f32[2] = B "w"\noutput y
+y[i] = x[i] * w[i]\n' "$path" > blob.ein
+    expect 3 "blob outside: $path" "$einnet" pack blob.ein -o blob.weights
+done
+printf 'ein 1\nmodel q\ninput x: f32[2]\nweight w: f32[2]\noutput y
+y[i] = x[i] * w[i]\n' > none.ein
+expect 3 'a weight without source' "$einnet" pack none.ein -o none.weights
+says "'w'"
+expect 0 'a weight without source is emitted' "$einnet" emit none.ein -o none.cu
+[ -e none.weights ] || [ -e blob.weights ] && fail 'a failed pack writes nothing' || pass
+
+# ---- reading that fails ----
+
+mkdir directory
+: > empty
+mkfifo pipe
+head -c 100000 /dev/urandom > random
+printf 'ein 1\nmodel m\ny = Convv(x)\n' > wrong.ein
+for command in 'emit -o o.cu' 'check m.cu' fmt 'pack -o o.w' 'eval --out o' graph equations; do
+    set -- $command
+    first=$1
+    shift
+    for file in absent directory; do
+        expect 5 "$first: $file" "$einnet" "$first" $file "$@"
+        says "$file"
+    done
+    for file in empty random wrong.ein /dev/null; do
+        expect 3 "$first: $file" "$einnet" "$first" $file "$@"
+    done
+    expect 3 "$first: an endless device" "$einnet" "$first" /dev/zero "$@"
+done
+expect 5 'a pipe that nobody writes to' "$einnet" emit pipe -o o.cu
+expect 5 'import: a pipe that nobody writes to' "$einnet" import pipe -o i.ein
+for file in o.cu o.w o; do
+    [ -e $file ] && fail "an error leaves no $file" || pass
+done
+expect 5 'import: no such file' "$einnet" import absent.onnx -o i.ein
+expect 3 'import: not a model' "$einnet" import random -o i.ein
+expect 3 'import: empty' "$einnet" import empty -o i.ein
+[ -e i.ein ] && fail 'a failed import writes nothing' || pass
+(sleep 1; cat m.ein) | "$einnet" emit /dev/stdin -o piped.cu 2> err && pass ||
+    fail 'a slow pipe' err
+{ sleep 1; cat m.ein > pipe; } &
+expect 0 'a pipe whose writer comes later' "$einnet" emit pipe -o piped.cu
+wait
+awk 'BEGIN { for (i = 0; i < 70; i++) printf "%01048576d\n", 0 }' > huge
+expect 3 'a text over the limit' "$einnet" emit huge -o o.cu
+rm huge
+
+# ---- writing that fails ----
+
+left() {
+    find . -name '*.??????' -newer keep.ein ! -name '*.weights' > "$found"
+empty "no temporary: $1"
+}
+expect 2 'output over the model' "$einnet" emit m.ein -o m.ein
+ln m.ein link.ein
+ln -s m.ein symbolic.ein
+expect 2 'output over a link to the model' "$einnet" emit m.ein -o link.ein
+expect 2 'output over a symbolic link to the model' "$einnet" emit m.ein -o symbolic.ein
+expect 2 'pack over the model' "$einnet" pack m.ein -o m.ein
+expect 2 'graph over the model' "$einnet" graph m.ein --json -o m.ein
+check 'the model is as it was' cmp m.ein keep.ein
+expect 2 'two outputs in one file' "$einnet" emit m.ein -o two.cu --header two.cu
+expect 2 'two outputs on standard output' "$einnet" emit m.ein -o - --header -
+for command in 'emit -o' 'pack -o' 'fmt -o' 'graph -o' 'equations -o'; do
+    expect 5 "$command /dev/full" "$einnet" ${command% *} m.ein -o /dev/full
+    says 'No space'
+    expect 5 "$command a directory" "$einnet" ${command% *} m.ein -o directory
+    expect 5 "$command in no directory" "$einnet" ${command% *} m.ein -o absent/x
+    expect 5 "$command - closed" sh -c "'$einnet' ${command% *} m.ein -o - >&-"
+    expect 5 "$command - full" sh -c "'$einnet' ${command% *} m.ein -o - > /dev/full"
+done
+expect 5 'a pipe that nobody reads' "$einnet" emit m.ein -o pipe
+cat pipe > read.cu &
+expect 0 'a pipe with a reader' "$einnet" emit m.ein -o pipe
+wait
+check 'the reader gets the same bytes' cmp read.cu m.cu
+expect 5 'eval into a file' "$einnet" eval m.ein --out m.cu
+expect 5 'eval in no directory' "$einnet" eval m.ein --out absent/x
+cp m.cu old.cu
+cp wrong.ein broken.ein
+expect 3 'an error after a good file' "$einnet" emit broken.ein -o old.cu
+check 'the old file stays' cmp old.cu m.cu
+touch -d '2001-01-01' old.cu
+expect 0 'the same bytes again' "$einnet" emit m.ein -o old.cu
+[ old.cu -ot m.ein ] && pass || fail 'an unchanged file keeps its time stamp'
+ln -s target.cu through.cu
+: > target.cu
+expect 0 'through a symbolic link' "$einnet" emit m.ein -o through.cu
+[ -L through.cu ] && cmp -s target.cu m.cu && pass || fail 'the link stays, its target is written'
+chmod 640 target.cu
+expect 0 'over a file with permissions' "$einnet" emit m.ein -o target.cu --dim N=3
+[ "$(stat -c %a target.cu)" = 640 ] && pass || fail 'permissions stay'
+left 'after all that'
+
+# Limits on memory and file size, and permissions, which mean nothing to root.
+expect 5 'no memory' sh -c "ulimit -v 60000; '$einnet' eval m.ein --out r5 --dim N=100000000"
+expect 5 'a file over the limit of the system' \
+    sh -c "ulimit -f 1; '$einnet' emit m.ein -o limited.cu"
+[ -e limited.cu ] && fail 'no file cut at the limit' || pass
+mkdir closed
+cp m.ein closed/secret.ein
+chmod 000 closed/secret.ein
+chmod 555 closed
+user=
+[ "$(id -u)" != 0 ] || user='setpriv --reuid=65534 --regid=65534 --clear-groups'
+if chmod 755 . && $user test -x "$einnet" 2> /dev/null; then  # every directory above too
+    expect 5 'a directory without permission to write' $user "$einnet" emit m.ein -o closed/x.cu
+    expect 5 'a file without permission to read' $user "$einnet" emit closed/secret.ein -o -
+fi
+chmod 755 closed
+
+# A signal while writing leaves the old file and no temporary.
+cp m.weights old.weights
+sed 's/N = 2, C = 4/N = 2, C = 8000000/; s/C = 2/C = 3/' m.ein > large.ein
+for signal in INT TERM HUP; do
+    "$einnet" pack large.ein -o old.weights 2> err &
+    pid=$!
+    tries=0
+    until ls old.weights.* > /dev/null 2>&1 || [ $tries = 500 ]; do
+        sleep 0.02
+        tries=$((tries + 1))
+    done
+    # Background jobs of a script ignore SIGINT, and the program keeps that.
+    [ $signal = INT ] && sent=TERM || sent=$signal
+    kill -s $sent $pid
+    wait $pid
+    [ $? -gt 128 ] && cmp -s old.weights m.weights && pass || fail "SIG$signal while packing" err
+done
+left 'after signals'
+finish
