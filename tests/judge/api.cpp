@@ -12,8 +12,8 @@
 
 namespace {
 
-long calls;    // API calls so far
-long matching; // of those, calls that fault injection counts
+long calls;     // API calls so far
+long matching;  // of those, calls that fault injection counts
 uint64_t random_state = 0x9E3779B97F4A7C15ull;
 cudaError_t last_error = cudaSuccess;
 
@@ -86,7 +86,7 @@ bool same_name(const char *function, const char *wanted) {
            (function[length] == 0 || strcmp(function + length, "_v2") == 0);
 }
 
-} // namespace
+}  // namespace
 
 const judge_settings &judge_env() {
     static const judge_settings settings = read_settings();
@@ -194,7 +194,7 @@ const error_text *find_text(cudaError_t error) {
     return nullptr;
 }
 
-} // namespace
+}  // namespace
 
 const char *cudaGetErrorString(cudaError_t error) {
     const error_text *found = find_text(error);

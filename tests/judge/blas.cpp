@@ -102,9 +102,9 @@ void judge_check_matrix(const char *function, const char *name, const void *data
 
 void judge_check_distinct(const char *function, const judge_gemm &g, long long stride, int batch) {
     long long s = stride < 0 ? -stride : stride;
-    bool apart = s >= g.ldc * (g.n - 1) + g.m; // whole matrices one after another
+    bool apart = s >= g.ldc * (g.n - 1) + g.m;  // whole matrices one after another
     bool interleaved =
-        s >= g.m && s * (batch - 1) + g.m <= g.ldc; // columns of all matrices side by side
+        s >= g.m && s * (batch - 1) + g.m <= g.ldc;  // columns of all matrices side by side
     if (batch > 1 && g.m > 0 && g.n > 0 && !apart && !interleaved) {
         judge_fault("%s: the %d results overlap (stride %lld, m %d, n %d, ldc %lld)", function,
                     batch, stride, g.m, g.n, g.ldc);
@@ -137,7 +137,7 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     handle->stream = stream;
-    handle->workspace = nullptr; // as documented: back to the library's own workspace
+    handle->workspace = nullptr;  // as documented: back to the library's own workspace
     handle->workspace_bytes = 0;
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -23,7 +23,7 @@ struct operation {
     cublasLtEpilogue_t epilogue;
     const void *bias;
     int64_t bias_stride;
-    cudaDataType bias_type; // (cudaDataType)-1: that of D
+    cudaDataType bias_type;  // (cudaDataType)-1: that of D
 };
 
 struct matrix {
@@ -46,7 +46,8 @@ operation *of(cublasLtMatmulDesc_t desc) { return reinterpret_cast<operation *>(
 matrix *of(cublasLtMatrixLayout_t layout) { return reinterpret_cast<matrix *>(layout); }
 preference *of(cublasLtMatmulPreference_t p) { return reinterpret_cast<preference *>(p); }
 
-template <class T> cublasStatus_t set(T *field, const void *value, size_t bytes) {
+template <class T>
+cublasStatus_t set(T *field, const void *value, size_t bytes) {
     if (!value || bytes < sizeof(T)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
@@ -56,7 +57,7 @@ template <class T> cublasStatus_t set(T *field, const void *value, size_t bytes)
 
 const size_t workspace_bytes = 8192;
 
-} // namespace
+}  // namespace
 
 #define LT_CALL(error)                                                              \
     do {                                                                            \
@@ -280,7 +281,7 @@ void check_operand(const char *name, const matrix &m, const void *data) {
                        (long long)(rows ? m.rows : m.columns), m.ld, m.stride, m.batch);
 }
 
-} // namespace
+}  // namespace
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,

@@ -13,7 +13,7 @@
 #include "judge.h"
 
 #define KEEP_OUT_OF_BSS \
-    __attribute__((section("judge_state"))) // race mode takes .bss for shared memory
+    __attribute__((section("judge_state")))  // race mode takes .bss for shared memory
 
 KEEP_OUT_OF_BSS judge_thread *judge_self = nullptr;
 KEEP_OUT_OF_BSS uint3 threadIdx = {0, 0, 0}, blockIdx = {0, 0, 0};
@@ -34,7 +34,7 @@ enum thread_state { running, at_barrier, at_warp, returned };
 
 struct thread : judge_thread {
     thread_state state;
-    int line; // of the barrier or warp operation it waits at
+    int line;  // of the barrier or warp operation it waits at
     judge_fiber *fiber;
 };
 
@@ -153,7 +153,7 @@ thread *self(const char *operation) {
     return static_cast<thread *>(judge_self);
 }
 
-} // namespace
+}  // namespace
 
 void judge_syncthreads(int line) {
     thread *me = self("__syncthreads");
@@ -254,7 +254,7 @@ static void run_block(dim3 grid, size_t number, size_t shared) {
             std::swap(block.order[i - 1], block.order[judge_random() % i]);
         }
     }
-    memset(dynamic_shared, 0xFF, shared); // unset shared memory reads as NaN
+    memset(dynamic_shared, 0xFF, shared);  // unset shared memory reads as NaN
     for (unsigned w = 0; w <= (block.size - 1) / 32; w++) {
         warps[w].arrived = warps[w].returned = 0;
     }

@@ -59,7 +59,8 @@ void fold_line(const judge_conv &c, const float *from, int k, float *line) {
 // Calls visit(line offset in the channels or -1 in the padding, tap of the last dimension, position
 // in the unfolded matrix) for every channel, tap and output line in [begin, end). The unfolded
 // matrix is [channels * taps, (end - begin) * out width].
-template <class Visit> void for_lines(const judge_conv &c, long begin, long end, Visit visit) {
+template <class Visit>
+void for_lines(const judge_conv &c, long begin, long end, Visit visit) {
     long channels = c.in_channels / c.groups, at = 0;
     for (long channel = 0; channel < channels; channel++) {
         for (int k0 = 0; k0 < c.filter[0]; k0++) {
@@ -84,7 +85,7 @@ long piece_lines(const judge_conv &c) {
     return std::max(1l, piece_floats / std::max(1l, row));
 }
 
-} // namespace
+}  // namespace
 
 void judge_conv_forward(const judge_conv &c, float alpha, const float *x, const float *w,
                         float beta, float *y) {

@@ -8,7 +8,7 @@
 struct judge_conv {
     int batch, groups, in_channels, out_channels;
     int in[3], out[3], filter[3], pad[3], stride[3], dilation[3];
-    bool flipped; // true convolution: the filter is read backwards
+    bool flipped;  // true convolution: the filter is read backwards
 };
 
 // y = alpha * conv(x, w) + beta * y

@@ -26,14 +26,14 @@ static void report(int signal_number, siginfo_t *info, void *) {
     if (write(STDERR_FILENO, text, (size_t)length) < 0) {
         _exit(JUDGE_EXIT_FAULT);
     }
-    signal(signal_number, SIG_DFL); // the access is repeated when the handler returns
+    signal(signal_number, SIG_DFL);  // the access is repeated when the handler returns
 }
 
 void judge_report_crashes() {
     if (__asan_init) {
         return;
     }
-    static char stack[64 << 10]; // the fault may be the overrun of a small stack
+    static char stack[64 << 10];  // the fault may be the overrun of a small stack
     stack_t alternative = {};
     alternative.ss_sp = stack;
     alternative.ss_size = sizeof stack;

@@ -6,13 +6,15 @@
 
 namespace {
 
-template <class T> cudnnStatus_t create(T **descriptor, const char *kind) {
+template <class T>
+cudnnStatus_t create(T **descriptor, const char *kind) {
     *descriptor = new T;
     judge_ledger(kind, 1);
     return CUDNN_STATUS_SUCCESS;
 }
 
-template <class T> cudnnStatus_t destroy(T *descriptor, const char *kind, bool fails) {
+template <class T>
+cudnnStatus_t destroy(T *descriptor, const char *kind, bool fails) {
     judge_ledger(kind, descriptor ? -1 : 0);
     delete descriptor;
     return fails ? CUDNN_STATUS_INTERNAL_ERROR : CUDNN_STATUS_SUCCESS;
@@ -37,7 +39,7 @@ bool sizes_ok(const int *size, int rank) {
     return true;
 }
 
-} // namespace
+}  // namespace
 
 void judge_dense_strides(cudnnTensorStruct *t, cudnnTensorFormat_t format) {
     int next = format == CUDNN_TENSOR_NHWC ? t->size[1] : 1;

@@ -14,7 +14,7 @@ struct cudnnContext {
 
 struct cudnnTensorStruct {
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    int rank = 0; // 0 until it is set
+    int rank = 0;  // 0 until it is set
     int size[CUDNN_DIM_MAX] = {}, stride[CUDNN_DIM_MAX] = {};
 };
 
@@ -26,7 +26,7 @@ struct cudnnFilterStruct {
 };
 
 struct cudnnConvolutionStruct {
-    int rank = 0; // spatial dimensions
+    int rank = 0;  // spatial dimensions
     int pad[CUDNN_DIM_MAX] = {}, stride[CUDNN_DIM_MAX] = {}, dilation[CUDNN_DIM_MAX] = {};
     int groups = 1;
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;

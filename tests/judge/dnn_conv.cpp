@@ -59,7 +59,8 @@ layout layout_of(const cudnnFilterStruct &f) {
     return layout_of(t);
 }
 
-template <class Visit> void for_elements(const layout &l, Visit visit) {
+template <class Visit>
+void for_elements(const layout &l, Visit visit) {
     long dense = 0;
     for (long n = 0; n < l.size[0]; n++) {
         for (long c = 0; c < l.size[1]; c++) {
@@ -78,7 +79,7 @@ template <class Visit> void for_elements(const layout &l, Visit visit) {
 
 // A tensor as dense floats: itself, or a copy. `store` writes a copy back.
 class dense {
-public:
+   public:
     dense(const layout &l, const void *data, bool read)
         : layout_(l), values_(static_cast<float *>(const_cast<void *>(data))) {
         if (l.is_dense_floats()) {
@@ -100,7 +101,7 @@ public:
     }
     float *get() { return values_; }
 
-private:
+   private:
     layout layout_;
     std::vector<float> copy_;
     float *values_;
@@ -111,7 +112,7 @@ private:
 struct problem {
     judge_conv shape;
     layout x, w, y;
-    int rank; // spatial dimensions: 2 or 3
+    int rank;  // spatial dimensions: 2 or 3
     bool channels_last_filter;
     cudnnMathType_t math;
 };
@@ -272,7 +273,8 @@ struct backward_algorithms {
     }
 };
 
-template <class Algorithms> cudnnStatus_t check_algorithm(const problem &p, int algo) {
+template <class Algorithms>
+cudnnStatus_t check_algorithm(const problem &p, int algo) {
     if (algo < 0 || algo >= Algorithms::count) {
         return CUDNN_STATUS_BAD_PARAM;
     }
@@ -352,7 +354,7 @@ cudnnStatus_t status_of(cudaError_t error) {
     return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
-} // namespace
+}  // namespace
 
 // ---- questions
 
@@ -634,7 +636,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
         spoil(workspace, bytes);
         dense in(p.x, x, true), taps(p.w, w, true), shift(bias_layout, bias, true),
             added(p.y, z, scale2 != 0), out(p.y, y, false);
-        std::vector<float> result((size_t)p.y.count()); // z may be y
+        std::vector<float> result((size_t)p.y.count());  // z may be y
         judge_conv_forward(p.shape, scale1, in.get(), taps.get(), 0, result.data());
         finish_fused(p, result.data(), scale2, scale2 != 0 ? added.get() : nullptr, shift.get(),
                      relu);

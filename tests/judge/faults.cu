@@ -40,7 +40,8 @@ __global__ void warp_exchange(float *p) {
 }
 
 // Sums 8 warps by shuffles; rows of a loop reuse the shared memory behind a second barrier.
-template <int BLOCK> __global__ void __launch_bounds__(BLOCK) block_sum(float *p, int rows) {
+template <int BLOCK>
+__global__ void __launch_bounds__(BLOCK) block_sum(float *p, int rows) {
     __shared__ float parts[BLOCK / 32];
     for (int row = 0; row < rows; row++) {
         float v = (float)(threadIdx.x + row);

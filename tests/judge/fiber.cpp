@@ -78,7 +78,7 @@ void first_entry() {
     abort();
 }
 
-} // namespace
+}  // namespace
 
 #ifdef OWN_SWITCH
 
@@ -115,7 +115,7 @@ static void swap_to(judge_fiber *from, judge_fiber *to) {
 // cache set.
 static void prepare(judge_fiber *fiber, unsigned number) {
     void **top = (void **)(fiber->stack + fiber->stack_bytes - 64 * (number % 63 + 1));
-    *--top = nullptr; // where first_entry would return to; keeps the ABI's alignment
+    *--top = nullptr;  // where first_entry would return to; keeps the ABI's alignment
     *--top = (void *)first_entry;
     for (int i = 0; i < 6; i++) {
         *--top = nullptr;

@@ -13,16 +13,17 @@ enum { JUDGE_EXIT_FAULT = 86, JUDGE_EXIT_LEAK = 87, JUDGE_EXIT_RACE = 88 };
 
 // Settings from the environment, read once.
 struct judge_settings {
-    long fail_at;         // JUDGE_FAIL_AT: the call that fails, counted from 1; 0 for none
-    const char *fail_api; // JUDGE_FAIL_API: count only calls of this name
-    bool sticky;          // JUDGE_STICKY: every later call fails too
-    bool leakcheck;       // JUDGE_LEAKCHECK: exit 87 when something is not released
-    bool report; // JUDGE_REPORT: a summary on stderr at exit; `launch`: also a line for each launch
+    long fail_at;          // JUDGE_FAIL_AT: the call that fails, counted from 1; 0 for none
+    const char *fail_api;  // JUDGE_FAIL_API: count only calls of this name
+    bool sticky;           // JUDGE_STICKY: every later call fails too
+    bool leakcheck;        // JUDGE_LEAKCHECK: exit 87 when something is not released
+    bool
+        report;  // JUDGE_REPORT: a summary on stderr at exit; `launch`: also a line for each launch
     bool report_launches;
-    bool no_device; // JUDGE_NO_DEVICE: behave as on a machine without a GPU
-    size_t memory;  // JUDGE_MEM_MB: device memory in bytes
-    enum { forward, reversed, random } order; // JUDGE_ORDER: rev or rand<seed>
-    int capability;                           // JUDGE_CC: 90 is compute capability 9.0
+    bool no_device;  // JUDGE_NO_DEVICE: behave as on a machine without a GPU
+    size_t memory;   // JUDGE_MEM_MB: device memory in bytes
+    enum { forward, reversed, random } order;  // JUDGE_ORDER: rev or rand<seed>
+    int capability;                            // JUDGE_CC: 90 is compute capability 9.0
 };
 
 const judge_settings &judge_env();
@@ -97,7 +98,7 @@ void judge_drain_all();
 // Where the running thread stands in time: accesses of one launch are ordered only by these.
 struct judge_clock {
     unsigned launch, block, barrier;
-    unsigned warp_sync[32]; // full-warp __syncwarp calls of each warp since the last barrier
+    unsigned warp_sync[32];  // full-warp __syncwarp calls of each warp since the last barrier
 };
 
 extern judge_clock judge_now;
@@ -110,7 +111,7 @@ void judge_run_grid(const judge_config &config, void (*body)(void *), void *stat
 // ---- race.cpp, linked in race mode only
 
 struct judge_traffic {
-    unsigned long long loaded, stored, atomics; // bytes of global memory
+    unsigned long long loaded, stored, atomics;  // bytes of global memory
 };
 
 __attribute__((weak)) bool judge_race_report();

@@ -30,7 +30,7 @@ struct allocation {
 };
 
 std::map<const char *, allocation> &live() {
-    static auto *allocations = new std::map<const char *, allocation>; // by data()
+    static auto *allocations = new std::map<const char *, allocation>;  // by data()
     return *allocations;
 }
 
@@ -68,7 +68,7 @@ const allocation *find_allocation(const void *pointer) {
 
 void check_redzones(const allocation &a) {
     if (__asan_poison_memory_region) {
-        return; // closed to device code already
+        return;  // closed to device code already
     }
     for (const char *p = a.first; p < a.first + a.reserved; p++) {
         if (p == a.data()) {
@@ -110,7 +110,7 @@ bool new_allocation(size_t bytes, allocation *result) {
     if (open_depth == 0) {
         mprotect(first, reserved, PROT_NONE);
     }
-    arena_used = start + reserved + page_bytes; // the page between two allocations is never opened
+    arena_used = start + reserved + page_bytes;  // the page between two allocations is never opened
     memory_used += round_up(bytes, redzone);
     return true;
 }
@@ -121,7 +121,7 @@ void protect_all(int protection) {
     }
 }
 
-} // namespace
+}  // namespace
 
 extern const size_t judge_arena_bytes = (size_t)1 << 38;
 char *const judge_arena = reserve_arena();
@@ -285,7 +285,7 @@ cudaError_t copy_async(void *to, const void *from, size_t bytes, cudaStream_t st
     bool capturing = judge_is_capturing(stream);
     if (!capturing && !judge_is_device(from) && !judge_is_pinned(from)) {
         char *staged = static_cast<char *>(
-            malloc(bytes)); // pageable memory may be reused once the call returns
+            malloc(bytes));  // pageable memory may be reused once the call returns
         if (!staged) {
             return judge_error(cudaErrorMemoryAllocation);
         }
@@ -302,7 +302,7 @@ cudaError_t copy_async(void *to, const void *from, size_t bytes, cudaStream_t st
     return error;
 }
 
-} // namespace
+}  // namespace
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
     JUDGE_CALL(cudaErrorUnknown);

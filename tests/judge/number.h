@@ -34,7 +34,7 @@ inline void judge_store(void *base, size_t index, cudaDataType type, float value
 // A column-major matrix as floats with the same leading dimension: the matrix itself, or a
 // converted copy.
 class judge_floats {
-public:
+   public:
     judge_floats(const void *data, cudaDataType type, size_t rows, size_t columns, size_t ld) {
         if (type == CUDA_R_32F) {
             values_ = static_cast<const float *>(data);
@@ -50,7 +50,7 @@ public:
     }
     const float *get() const { return values_; }
 
-private:
+   private:
     const float *values_;
     std::vector<float> copy_;
 };

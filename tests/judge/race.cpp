@@ -141,7 +141,7 @@ void note_read(cell &c, const access &a) {
     bool same_time = (c.flags & has_read) && c.read_block == judge_now.block &&
                      c.read_barrier == judge_now.barrier;
     if ((c.flags & has_read) && c.read_block != judge_now.block) {
-        c.flags |= many_blocks; // nothing more to know: any later write of this launch is a race
+        c.flags |= many_blocks;  // nothing more to know: any later write of this launch is a race
     } else if (!same_time) {
         c.flags &= (unsigned char)~(many_readers | many_warps);
     } else if (c.read_thread / 32u != a.warp) {
@@ -225,7 +225,7 @@ void check(const void *address, size_t size, bool write, bool atomic) {
                 address};
     if (!a.shared) {
         if (!judge_is_device(address)) {
-            return; // a local variable or an argument
+            return;  // a local variable or an argument
         }
         (atomic  ? traffic.atomics
          : write ? traffic.stored
@@ -238,7 +238,7 @@ void check(const void *address, size_t size, bool write, bool atomic) {
     }
 }
 
-} // namespace
+}  // namespace
 
 bool judge_race_report() {
     if (races) {
@@ -351,4 +351,4 @@ ATOMIC_HOOKS(16, unsigned short)
 ATOMIC_HOOKS(32, unsigned)
 ATOMIC_HOOKS(64, unsigned long)
 
-} // extern "C"
+}  // extern "C"

@@ -23,7 +23,7 @@ struct event_state {
 
 struct task {
     std::function<void()> work;
-    std::shared_ptr<event_state> wait; // when set, the task is a wait for record `ticket`
+    std::shared_ptr<event_state> wait;  // when set, the task is a wait for record `ticket`
     long ticket = 0;
 };
 
@@ -33,7 +33,7 @@ double seconds_now() {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-} // namespace
+}  // namespace
 
 // Work under capture, in issue order, with the streams that take part. `unjoined` are forked
 // streams whose last work the origin has not waited for.
@@ -67,7 +67,7 @@ struct CUevent_st {
 namespace {
 
 CUstream_st null_stream;
-std::vector<CUstream_st *> streams; // in order of creation, so that random orders can be repeated
+std::vector<CUstream_st *> streams;  // in order of creation, so that random orders can be repeated
 std::set<CUevent_st *> events;
 std::set<CUgraph_st *> captures;
 
@@ -112,7 +112,8 @@ bool run_any() {
     return true;
 }
 
-template <class Done> void run_until(Done done) {
+template <class Done>
+void run_until(Done done) {
     while (!done()) {
         if (!run_any()) {
             judge_fault("streams wait for each other");
@@ -125,7 +126,7 @@ cudaError_t capture_error(CUgraph_st *graph) {
     return cudaErrorStreamCaptureInvalidated;
 }
 
-} // namespace
+}  // namespace
 
 bool judge_stream_ok(cudaStream_t stream) {
     return resolve(stream) == &null_stream || is_stream(stream);
@@ -154,8 +155,8 @@ cudaError_t judge_enqueue(cudaStream_t handle, std::function<void()> work) {
         return cudaSuccess;
     }
     if (stream == &null_stream && judge_forbid_capture() != cudaSuccess) {
-        return cudaErrorStreamCaptureImplicit; // the null stream would have to wait for the
-                                               // captured ones
+        return cudaErrorStreamCaptureImplicit;  // the null stream would have to wait for the
+                                                // captured ones
     }
     stream->queue.push_back({std::move(work), nullptr, 0});
     if (!stream->deferred) {
@@ -365,7 +366,8 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
     JUDGE_CALL(cudaErrorUnknown);
     if (!is_stream(stream)) {
-        return judge_error(cudaErrorStreamCaptureUnsupported); // the null stream cannot be captured
+        return judge_error(
+            cudaErrorStreamCaptureUnsupported);  // the null stream cannot be captured
     }
     if (stream->capture) {
         return judge_error(cudaErrorIllegalState);

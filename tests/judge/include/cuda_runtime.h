@@ -30,7 +30,7 @@
 #undef __align__
 #ifdef JUDGE_RACE
 #define __global__ \
-    __attribute__((flatten)) // g++ does not report the store of a structure that a call returns
+    __attribute__((flatten))  // g++ does not report the store of a structure that a call returns
 #else
 #define __global__
 #endif
@@ -55,7 +55,7 @@ struct judge_thread {
     unsigned linear, lane, warp;
 };
 
-extern judge_thread *judge_self; // NULL while host code runs
+extern judge_thread *judge_self;  // NULL while host code runs
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 static const int warpSize = 32;
@@ -154,7 +154,8 @@ struct judge_config {
 void judge_launch(const judge_config &config, judge_body body, const void *const *pointers,
                   int count);
 
-template <class T> static inline const void *judge_pointer(const T &value) {
+template <class T>
+static inline const void *judge_pointer(const T &value) {
     if constexpr (std::is_pointer<T>::value) {
         return (const void *)value;
     } else {
@@ -165,7 +166,8 @@ template <class T> static inline const void *judge_pointer(const T &value) {
 
 // What `kernel<<<grid, block, shared, stream>>>` becomes; calling it converts the arguments to the
 // kernel's own types.
-template <class... P> struct judge_call {
+template <class... P>
+struct judge_call {
     judge_config config;
     void (*kernel)(P...);
 
@@ -188,7 +190,8 @@ static inline judge_call<P...> judge_configure(const char *name, void (*kernel)(
 
 // ---- the vendor header's C++ forms of host functions
 
-template <class T> static inline cudaError_t cudaMalloc(T **pointer, size_t bytes) {
+template <class T>
+static inline cudaError_t cudaMalloc(T **pointer, size_t bytes) {
     return ::cudaMalloc((void **)pointer, bytes);
 }
 

@@ -30,7 +30,8 @@ static inline float sinpif(float a) { return (float)sin((double)a * M_PI); }
 static inline float cospif(float a) { return (float)cos((double)a * M_PI); }
 static inline float normcdff(float a) { return (float)(0.5 * erfc((double)a * -M_SQRT1_2)); }
 
-template <class To, class From> static inline To judge_bits(From value) {
+template <class To, class From>
+static inline To judge_bits(From value) {
     static_assert(sizeof(To) == sizeof(From), "same size");
     To result;
     memcpy(&result, &value, sizeof result);
@@ -73,19 +74,41 @@ static inline unsigned long long __umul64hi(unsigned long long a, unsigned long 
 
 // ---- loads and stores with cache hints
 
-template <class T> static inline T __ldg(const T *p) { return *p; }
-template <class T> static inline T __ldca(const T *p) { return *p; }
-template <class T> static inline T __ldcg(const T *p) { return *p; }
-template <class T> static inline T __ldcs(const T *p) { return *p; }
-template <class T> static inline void __stcg(T *p, T value) { *p = value; }
-template <class T> static inline void __stcs(T *p, T value) { *p = value; }
-template <class T> static inline void __stwt(T *p, T value) { *p = value; }
+template <class T>
+static inline T __ldg(const T *p) {
+    return *p;
+}
+template <class T>
+static inline T __ldca(const T *p) {
+    return *p;
+}
+template <class T>
+static inline T __ldcg(const T *p) {
+    return *p;
+}
+template <class T>
+static inline T __ldcs(const T *p) {
+    return *p;
+}
+template <class T>
+static inline void __stcg(T *p, T value) {
+    *p = value;
+}
+template <class T>
+static inline void __stcs(T *p, T value) {
+    *p = value;
+}
+template <class T>
+static inline void __stwt(T *p, T value) {
+    *p = value;
+}
 static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // ---- min and max: fminf/fmaxf for floats (a NaN loses), common type for integers
 
-template <class A, class B> static inline typename std::common_type<A, B>::type min(A a, B b) {
+template <class A, class B>
+static inline typename std::common_type<A, B>::type min(A a, B b) {
     using T = typename std::common_type<A, B>::type;
     static_assert(std::is_floating_point<A>::value == std::is_floating_point<B>::value,
                   "min of an integer and a float");
@@ -96,7 +119,8 @@ template <class A, class B> static inline typename std::common_type<A, B>::type 
     }
 }
 
-template <class A, class B> static inline typename std::common_type<A, B>::type max(A a, B b) {
+template <class A, class B>
+static inline typename std::common_type<A, B>::type max(A a, B b) {
     using T = typename std::common_type<A, B>::type;
     static_assert(std::is_floating_point<A>::value == std::is_floating_point<B>::value,
                   "max of an integer and a float");
@@ -111,7 +135,8 @@ template <class A, class B> static inline typename std::common_type<A, B>::type 
 
 // Applies `change` to *p by compare-and-swap and returns the old value. Bits is the unsigned type
 // of T's size.
-template <class Bits, class T, class F> static inline T judge_atomic(T *p, F change) {
+template <class Bits, class T, class F>
+static inline T judge_atomic(T *p, F change) {
     Bits *word = reinterpret_cast<Bits *>(p);
     Bits old = __atomic_load_n(word, __ATOMIC_RELAXED);
     for (;;) {

@@ -1,0 +1,39 @@
+#!/bin/sh
+# The host side of emitted files compiles without warnings against the headers of CUDA 11.8 and
+# cuDNN 8, the older end of what the files support. The headers come from the Python registry's
+# packages, once, into build/cuda11; without a registry the part is skipped.
+. "$(dirname "$0")/lib.sh"
+
+headers=build/cuda11/include
+if [ ! -f "$headers/cudnn.h" ]; then
+    rm -rf build/cuda11
+    mkdir -p build/cuda11/wheels "$headers"
+    .venv/bin/pip download -q --no-deps --only-binary=:all: -d build/cuda11/wheels \
+        nvidia-cuda-runtime-cu11==11.8.89 nvidia-cuda-nvcc-cu11==11.8.89 \
+        nvidia-cublas-cu11==11.10.3.66 nvidia-cudnn-cu11==8.5.0.96 > "$work/log" 2>&1 || {
+        rm -rf build/cuda11
+        echo 'skipped: the packages with the headers of CUDA 11.8 and cuDNN 8.5 cannot be had'
+        echo '0 passed, 0 failed'
+        exit 0
+    }
+    # Only the headers are kept: the libraries are a gigabyte.
+    .venv/bin/python - build/cuda11/wheels "$headers" << 'END'
+import glob, os, sys, zipfile
+for wheel in sorted(glob.glob(os.path.join(sys.argv[1], "*.whl"))):
+    with zipfile.ZipFile(wheel) as z:
+        for name in z.namelist():
+            parts = name.split("/")
+            if "include" in parts and not name.endswith("/"):
+                path = os.path.join(sys.argv[2], *parts[parts.index("include") + 1:])
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                open(path, "wb").write(z.read(name))
+END
+    rm -rf build/cuda11/wheels
+fi
+
+for file in out/*.cu out/cases/*.cu; do
+    awk -f tests/judge/launch.awk "$file" > "$work/source.cpp"
+    check "$file with CUDA 11.8 and cuDNN 8.5" g++ -std=c++17 -fsyntax-only -Wall -Wextra -Werror \
+        -Wno-unknown-pragmas -Itests/judge/include -isystem "$headers" "$work/source.cpp"
+done
+finish

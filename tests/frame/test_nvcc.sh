@@ -1,0 +1,49 @@
+#!/bin/sh
+# Emitted files compile with nvcc, warnings are errors, no kernel spills (those of the test program,
+# which are as plain as their equations, may), and a program linked from them says in words that
+# there is no GPU.
+. "$(dirname "$0")/lib.sh"
+
+flags='-std=c++14 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror'
+no_spills='-Xptxas -warn-spills,-warn-lmem-usage -Xptxas -Werror'
+
+# An architecture that the toolkit no longer knows is left out.
+arch=
+for cc in 75 87 90; do
+    if nvcc --list-gpu-arch | grep -q "_$cc\$"; then
+        arch="$arch -gencode arch=compute_$cc,code=sm_$cc"
+    else
+        echo "skipped: sm_$cc is not known to this nvcc"
+    fi
+done
+
+compile() {
+    source=$1
+    object=$2
+    shift 2
+    nvcc $flags "$@" $arch -c "$source" -o "$object"
+}
+
+for file in out/*.cu out/cases/*.cu; do
+    case $file in *_test.cu) continue ;; esac
+    check "$file compiles" compile "$file" "$work/$(basename "$file" .cu).o" $no_spills
+done
+check 'out/resnet18_test.cu compiles' compile out/resnet18_test.cu "$work/resnet18_test.o"
+check 'as a host without exceptions and types' nvcc -std=c++14 -Werror all-warnings \
+    -Xcompiler -fno-exceptions,-fno-rtti -arch=sm_75 -c out/srcnn.cu -o "$work/bare.o"
+echo '#include "resnet18.h"
+int main(void) { return resnet18_describe() == 0; }' > "$work/use.c"
+cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+check 'the header as C' gcc -std=c11 $warn_c -isystem "$cuda/include" \
+    -Iout -c "$work/use.c" -o "$work/use.o"
+check 'the program links' nvcc "$work/resnet18_test.o" "$work/resnet18.o" -o "$work/resnet18" \
+    -lcudart -lcudnn -lcublas
+check 'weights are packed' build/einnet pack models/resnet18.ein -o "$work/resnet18.weights"
+if nvidia-smi > /dev/null 2>&1; then
+    check 'it proves itself on this GPU' "$work/resnet18" "$work/resnet18.weights" --check
+else
+    "$work/resnet18" "$work/resnet18.weights" --check > "$work/log" 2>&1
+    [ $? = 77 ] && [ -s "$work/log" ] && pass ||
+        fail 'without a GPU: exit code 77 and a message' "$work/log"
+fi
+finish

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Runs every part of the tests, two at a time, with one line for each when it ends; the last line
+# sums up. A part is a program that prints its own "N passed, N failed" last. `run_all.sh lint` runs
+# the parts that look at sources alone; further words select parts by name.
+set -u
+cd "$(dirname "$0")/.."
+python=.venv/bin/python
+export PYTHONDONTWRITEBYTECODE=1
+
+# Models whose small sizes are light enough for sanitizers and for the race mode; those that a CPU
+# runs at full size; those whose forms are exact in integers.
+light='models/infogan.ein models/fsrcnn.ein models/longformer_short.ein models/cases/*.ein'
+light="$light tests/unseen/*.ein"
+full='models/infogan.ein models/dcgan.ein models/fsrcnn.ein models/srcnn.ein models/resnet18.ein'
+full="$full models/gcn.ein models/csrnet_backend.ein models/csrnet.ein models/longformer_short.ein"
+exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
+
+# name, what it needs beside the setup, command; quick parts first, so that common mistakes show at
+# once, and long ones where two of them can run side by side.
+parts=(
+    'sources  -    sh tests/frame/test_sources.sh'
+    'readme   -    sh tests/frame/test_readme.sh'
+    'lang     -    sh tests/lang/run.sh'
+    'cli      -    sh tests/cli/run.sh'
+    'golden   -    sh tests/frame/test_golden.sh'
+    'algebra  -    sh tests/frame/test_algebra.sh'
+    'derive   -    sh tests/frame/test_derive.sh'
+    "oracle   -    $python tests/oracle/test_oracle.py"
+    "models   -    $python tests/check_models.py"
+    "import   -    $python tests/import/run.py build/einnet"
+    'formats  -    sh tests/import/run_formats.sh'
+    "nodes    -    $python tests/import/nodes.py build/einnet"
+    'header   -    sh tests/frame/test_header.sh'
+    'build    -    sh tests/frame/test_build.sh'
+    "ops      -    $python tests/ops/check_ops.py"
+    'judge    cuda sh tests/judge/run_judge_tests'
+    'nvcc     cuda sh tests/frame/test_nvcc.sh'
+    'cuda11   -    sh tests/frame/test_cuda11.sh'
+    "demo     cuda $python tests/demo/test_classifier.py"
+    'kernels  cuda sh tests/kernels/run'
+    'stable   -    python3 tests/check_stable.py'
+    "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
+    "run-base cuda $python tests/run_models.py --baseline models/*.ein models/cases/*.ein"
+    "run-san  cuda $python tests/run_models.py --mode san $light"
+    "run-race cuda $python tests/run_models.py --mode race $light"
+    "run-full cuda $python tests/run_models.py --full $full"
+    "run-ints cuda $python tests/run_models.py --ints --order rev $exact"
+    'faults   cuda tests/run_faults.sh tests/unseen/attention.ein models/cases/basic_block.ein'
+)
+
+logs=build/test/logs
+rm -rf "$logs"
+mkdir -p "$logs"
+echo 'building'
+make -s all > "$logs/make" 2>&1 || {
+    cat "$logs/make"
+    echo '0 passed, 1 failed'
+    exit 1
+}
+
+# Runs one part; its counts go to NAME.count, and one line is printed.
+run_part() {
+    local name=$1 command=$2 start=$SECONDS code last count
+    timeout -k 10 1800 bash -c "$command" > "$logs/$name" 2>&1 < /dev/null
+    code=$?
+    last=$(tail -n 1 "$logs/$name")
+    if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(, [0-9]+ skipped)?$ ]]; then
+        count="${BASH_REMATCH[1]} ${BASH_REMATCH[2]}"
+        [ $code = 0 ] || [ "${BASH_REMATCH[2]}" != 0 ] || count="${BASH_REMATCH[1]} 1"
+    else
+        last="ended with exit code $code and no count"
+        count='0 1'
+    fi
+    echo "$count" > "$logs/$name.count"
+    # One write, so that lines of parts that end together do not mix.
+    if [ "${count#* }" = 0 ]; then
+        printf 'ok   %-9s %s (%d s)%s\n' "$name" "$last" $((SECONDS - start)) \
+            "$(grep '^skipped' "$logs/$name" | sed 's/^/\n     /')"
+    else
+        printf 'FAIL %-9s %s (%d s)\n%s\n' "$name" "$last" $((SECONDS - start)) \
+            "$(grep -v -E '^ok |^[0-9]+ passed, ' "$logs/$name" | head -n 60 | sed 's/^/     /')"
+    fi
+}
+
+# Each part runs in a process group of its timeout, which passes the signal on.
+stop() {
+    for job in $(jobs -p); do
+        pkill -P "$job"
+    done
+    exit 130
+}
+trap stop INT TERM
+running=0
+for part in "${parts[@]}"; do
+    read -r name needs command <<< "$part"
+    if [ $# -gt 0 ]; then
+        case " ${*/lint/sources header} " in *" $name "*) ;; *) continue ;; esac
+    fi
+    if [ "$needs" = cuda ] && ! command -v nvcc > /dev/null; then
+        printf 'skip %-9s nvcc is not on PATH\n' "$name"
+        continue
+    fi
+    if [ $running = 2 ]; then
+        wait -n
+        running=1
+    fi
+    run_part "$name" "$command" &
+    running=$((running + 1))
+done
+wait
+
+cat "$logs"/*.count /dev/null | awk '
+    { passed += $1; failed += $2 }
+    END { printf "%d passed, %d failed\n", passed, failed; exit failed || !passed }'

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Emits models, runs the emitted code on the CPU judge, and compares with the oracle.
+
+    run_models.py [--mode plain|san|race] [--full] [--ints] [--baseline] [--order rev] MODEL.ein...
+
+Per model: emit (.cu and test program), build with the judge, `pack`, then the test program with
+--check (its own naive kernels, two runs, a captured run) and --out; every output must agree with
+the oracle's: relative L2 error <= 1e-5 (1e-2 where the model has f16 or bf16 tensors), or to the
+bit with --ints (integer-valued weights and inputs).
+Small sizes unless --full. Ends with `N passed, N failed`.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "oracle"))
+
+import ein  # noqa: E402
+import evaluate  # noqa: E402
+import tensors  # noqa: E402
+from compare import compare  # noqa: E402
+
+
+class Failure(Exception):
+    pass
+
+
+def run(command, env=None, limit=600):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit,
+                          env=dict(os.environ, **(env or {})))
+    if done.returncode:
+        text = done.stdout.decode(errors="replace").strip().splitlines()
+        raise Failure("%s: status %d: %s" % (os.path.basename(command[0]), done.returncode,
+                                             " | ".join(text[-6:])))
+
+
+def oracle_values(program, weights, ints, folder):
+    """The oracle's inputs, written for the program, and its outputs."""
+    inputs = evaluate.default_inputs(program, ints)
+    for name, value in inputs.items():
+        kind = program.tensors[name].dtype
+        value = value if kind not in ("f16", "bf16") else value.astype(np.float32)
+        np.save(os.path.join(folder, tensors.file_name(name)), value)
+    return evaluate.evaluate(program, inputs, tensors.Blob(program, weights))
+
+
+def check_model(path, args, folder):
+    base = os.path.join(folder, "model")
+    size = ([] if args.full else ["--small"]) + (["--baseline"] if args.baseline else [])
+    program = ein.load(path, not args.full, {})
+    run([args.einnet, "emit", path, "-o", base + ".cu", "--test", base + "_test.cu"] + size)
+    weights = base + ".weights"
+    run([args.einnet, "pack", path, "-o", weights] + ([] if args.full else ["--small"]))
+    if args.ints:
+        variance = tensors.variance_names(program)
+        tensors.write_blob(program, weights,
+                           lambda name: tensors.weight(program, name, True, {}, variance))
+    run([os.path.join(HERE, "judge", "judgecc"), "--mode", args.mode, "-o", base, base + "_test.cu",
+         base + ".cu"])
+    want = oracle_values(program, weights, args.ints, folder)
+    given = []
+    if args.ints:
+        for name in program.inputs:
+            given += ["--in", "%s=%s" % (name, os.path.join(folder, tensors.file_name(name)))]
+    out = os.path.join(folder, "out")
+    os.makedirs(out, exist_ok=True)
+    check = [] if args.full else ["--check"]
+    env = {"JUDGE_LEAKCHECK": "1", "OPENBLAS_NUM_THREADS": "1"}
+    if args.order:
+        env["JUDGE_ORDER"] = args.order
+    run([base, weights] + given + ["--out", out] + check, env)
+    narrow = any(t.dtype in ("f16", "bf16") for t in program.tensors.values())
+    limit = 1e-2 if narrow else 1e-5
+    worst = ""
+    for name, value in want.items():
+        got = np.load(os.path.join(out, tensors.file_name(name)), allow_pickle=False)
+        exact = args.ints or value.dtype.kind in "iub"
+        text, same = compare(got, value, limit, exact)
+        if not same:
+            raise Failure("output %s: %s" % (name, text))
+        worst = text
+    return worst
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--einnet", default=os.path.join(HERE, "..", "build", "einnet"))
+    parser.add_argument("--mode", default="plain", choices=("plain", "san", "race"))
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--ints", action="store_true")
+    parser.add_argument("--baseline", action="store_true")
+    parser.add_argument("--order")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    args = parser.parse_args()
+    passed = failed = 0
+    for path in args.models:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                text = check_model(path, args, folder)
+                passed += 1
+                if args.verbose:
+                    print("ok   %s: %s" % (os.path.basename(path), text), flush=True)
+            except (Failure, ein.EinError, subprocess.TimeoutExpired, OSError, ValueError) as error:
+                failed += 1
+                print("FAIL %s: %s" % (os.path.basename(path), error), flush=True)
+    print("%d passed, %d failed" % (passed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
