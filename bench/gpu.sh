@@ -1,0 +1,559 @@
+#!/usr/bin/env bash
+# Builds every program of out/ with its test program, checks it on the GPU and times it. Needs nvcc,
+# cuDNN and cuBLAS, and neither a network nor what the generator is built with: where the
+# repository can be built, `make gpu-kit` puts a static generator and the test programs in
+# build/gpu/. Copy the repository with that folder to a machine with a GPU; there the one command is
+#
+#     bash bench/gpu.sh
+#
+# Results go to $OUT, by default bench/results/raw/:
+#     device.tsv     GPU, driver, libraries, clocks
+#     build.tsv      program, ok or not, seconds, bytes of the executable
+#     check.tsv      program, ok or not, relative L2 error, seconds, last words
+#     bench.jsonl    one object a program: times in microseconds
+#     clocks.tsv     clocks, temperature and power beside each of them
+#     sanitize.tsv   compute-sanitizer on small sizes; tells, decides nothing
+#     summary.md     the table, also printed
+#     failures.txt   what the failed ones said
+# A program is MODEL, MODEL_small, MODEL_base (without derivation, where that makes a difference),
+# MODEL_n1 or MODEL_n16 (batch 1 and 16, where the model's own batch is another). Finished items are
+# kept in build/gpu-run/ and not done again until their sources change, so a run that was stopped
+# continues where it was.
+#
+# Exit codes: 0 all is well, 1 something failed (the rest was still done), 2 usage, 75 the budget is
+# used up (run it again), 77 no GPU or no nvcc.
+set -u
+cd "$(dirname "$0")/.." || exit 5
+export LC_ALL=C
+
+usage() {
+    cat << 'END'
+usage: bash bench/gpu.sh [OPTION]...
+  --phase NAME      only this one: device emit build check bench sanitize summary; may be repeated
+  --only MODEL      only this model (resnet18, cases/conv3x3); may be repeated
+  --budget SECONDS  begin no item after this time
+  --jobs N          compilers at a time; default: the number of cores
+  --arch ARCH       default: the GPU's, or sm_90 where there is none
+  --fresh           forget what earlier runs finished
+END
+}
+
+kit=build/gpu
+work=build/gpu-run
+out=${OUT:-bench/results/raw}
+nvcc=${NVCC:-nvcc}
+phases=
+only=
+budget=
+arch=
+jobs=$(nproc 2> /dev/null || echo 1)
+stopped=no
+gpu=no
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    --phase | --only | --budget | --jobs | --arch)
+        [ $# -gt 1 ] || { usage >&2; exit 2; }
+        case $1 in
+        --phase)
+            case $2 in
+            device | emit | build | check | bench | sanitize | summary) phases="$phases $2" ;;
+            *) echo "gpu.sh: no phase '$2'" >&2; exit 2 ;;
+            esac ;;
+        --only) only="$only $2" ;;
+        --budget) budget=$2 ;;
+        --jobs) jobs=$2 ;;
+        --arch) arch=$2 ;;
+        esac
+        shift 2 ;;
+    --fresh) rm -rf "$work"; shift ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "gpu.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
+    esac
+done
+for number in "${budget:-1}" "$jobs"; do
+    case $number in '' | *[!0-9]* | 0*) echo "gpu.sh: '$number': not a number" >&2; exit 2 ;; esac
+done
+mkdir -p "$kit" "$work" "$out" || exit 5
+
+wanted() {
+    [ -z "$phases" ] && return 0
+    case " $phases " in *" $1 "*) return 0 ;; esac
+    return 1
+}
+
+# selected MODEL: `--only` names it, by its path below models/ or its last part.
+selected() {
+    [ -z "$only" ] && return 0
+    case " $only " in *" $1 "* | *" ${1##*/} "*) return 0 ;; esac
+    return 1
+}
+
+# Whether another item may begin; says so once when not.
+may_begin() {
+    [ -n "$budget" ] && [ "$SECONDS" -ge "$budget" ] || return 0
+    [ "$stopped" = yes ] || echo "stopped: $budget seconds are used; run it again to go on"
+    stopped=yes
+    return 1
+}
+
+# limit SECONDS: a limit for one item, less near the budget's end, but never below 20.
+limit() {
+    local left=$1
+    [ -z "$budget" ] || left=$((budget - SECONDS + 20))
+    [ "$left" -lt "$1" ] || left=$1
+    [ "$left" -gt 20 ] || left=20
+    echo "$left"
+}
+
+# ---- finished items: work/PHASE/ITEM holds the key that it was made from, then its row ----
+
+done_already() { # PHASE ITEM KEY
+    [ -f "$work/$1/$2.row" ] && [ "$(head -n 1 "$work/$1/$2.row")" = "$3" ]
+}
+
+record() { # PHASE ITEM KEY ROW
+    mkdir -p "$(dirname "$work/$1/$2")"
+    printf '%s\n%s\n' "$3" "$4" > "$work/$1/$2.row.new"
+    mv "$work/$1/$2.row.new" "$work/$1/$2.row"
+}
+
+# The row of an item, if it is about the sources as they are now.
+row() { # PHASE ITEM
+    local key
+    case $1 in
+    build) key=$(key_of "$2") ;;
+    *) key=$(run_key "$2") ;;
+    esac
+    ! done_already "$1" "$2" "$key" || tail -n +2 "$work/$1/$2.row"
+}
+
+# rows PHASE: the rows of all items, in their order.
+rows() {
+    local item
+    for item in $(items); do row "$1" "$item"; done
+}
+
+# The last line that says something, without tabs.
+last_words() {
+    grep -v '^[[:space:]]*$' "$1" | tail -n 1 | tr '\t' ' ' | cut -c1-200
+}
+
+# ---- models and programs ----
+
+models() {
+    local file
+    for file in models/*.ein models/cases/*.ein; do
+        file=${file#models/}
+        file=${file%.ein}
+        if selected "$file"; then echo "$file"; fi
+    done
+}
+
+# Programs in order, small ones first: those whose test program exists.
+items() {
+    local model suffix
+    for suffix in _small '' _base _n1 _n16; do
+        for model in $(models); do
+            [ ! -f "$kit/$model${suffix}_test.cu" ] || echo "$model$suffix"
+        done
+    done
+}
+
+# The program's own file: the one in out/ where there is one.
+source_of() {
+    if [ -f "out/$1.cu" ]; then echo "out/$1.cu"; else echo "$kit/$1.cu"; fi
+}
+
+# The packed weights of a program: one file serves every plan and batch size.
+weights_of() {
+    case $1 in
+    *_n1 | *_n16 | *_base) echo "$work/weights/${1%_*}" ;;
+    *) echo "$work/weights/$1" ;;
+    esac
+}
+
+key_of() {
+    { cat "$(source_of "$1")" "$kit/$1_test.cu"; echo "${flags[@]}"; } | sha256sum | cut -c1-16
+}
+
+# The key of what ran: a program with its weights.
+run_key() {
+    echo "$(key_of "$1") $(head -n 1 "$(weights_of "$1").row" 2> /dev/null)"
+}
+
+generator() {
+    local file
+    for file in build/einnet "$kit/einnet"; do
+        if [ -x "$file" ] && "$file" --version > /dev/null 2>&1; then
+            echo "$file"
+            return
+        fi
+    done
+}
+
+# ---- emit: test programs, and programs of sizes that out/ does not hold ----
+
+emit_one() { # ITEM MODEL OPTION...
+    local item=$1 model=$2 log=$work/emit/$1.log
+    shift 2
+    mkdir -p "$(dirname "$log")" "$(dirname "$kit/$item")"
+    if "$einnet" emit "models/$model.ein" "$@" -o "$kit/$item.cu" --test "$kit/${item}_test.cu" \
+        2> "$log"; then
+        rm -f "$work/emit/$item.row"
+    else
+        rm -f "$kit/$item.cu" "$kit/${item}_test.cu"
+        record emit "$item" - "$item"$'\tfailed\t\t\t'"$(head -n 1 "$log")"
+        echo "emit $item: failed: $(head -n 1 "$log")"
+    fi
+}
+
+# Rows of models that were not emitted; they are no items.
+emit_failures() {
+    find "$work/emit" -name '*.row' -exec grep -h -P '\tfailed\t' {} + 2> /dev/null | sort
+}
+
+emit_all() {
+    local model batch n
+    if [ -z "$einnet" ]; then
+        echo 'emit: the generator does not run here; the files in build/gpu/ are taken as they are'
+        return
+    fi
+    rm -rf "$work/emit"
+    for model in $(models); do
+        emit_one "$model" "$model"
+        ! grep -q '^small ' "models/$model.ein" || emit_one "${model}_small" "$model" --small
+        emit_one "${model}_base" "$model" --baseline
+        if cmp -s "$kit/${model}_base.cu" "$kit/$model.cu"; then
+            rm "$kit/${model}_base.cu" "$kit/${model}_base_test.cu"
+        fi
+        batch=$(sed -n -E 's/^dim (.*, )?N = ([0-9]+)(,.*)?$/\2/p' "models/$model.ein" | head -n 1)
+        for n in 1 16; do
+            if [ -z "$batch" ] || [ "$batch" = $n ]; then continue; fi
+            emit_one "${model}_n$n" "$model" --dim N=$n --prefix "${model##*/}_n$n"
+        done
+    done
+    echo "emit: $(items | wc -l) programs in build/gpu/"
+}
+
+# ---- device ----
+
+# Builds bench/device.cu. cuDNN and cuBLAS stand where nvcc looks, or in the Python packages that
+# carry them; what the compiler has to be told goes into `include` and `libraries`.
+build_device() {
+    local folder file name
+    include=()
+    libraries=(-lcudart -lcudnn -lcublas)
+    compile_device && return
+    mkdir -p "$work/lib"
+    for folder in $(python3 -c 'import site, sys
+print(*[p + "/nvidia" for p in site.getsitepackages() + sys.path if p])' 2> /dev/null); do
+        [ -d "$folder" ] || continue
+        for file in "$folder"/*/include; do
+            if [ -f "$file/cudnn.h" ] || [ -f "$file/cublas_v2.h" ]; then
+                include+=(-I "$file")
+            fi
+        done
+        for file in "$folder"/*/lib/libcudnn.so* "$folder"/*/lib/libcublas.so*; do
+            [ -f "$file" ] || continue
+            name=${file##*/}
+            ln -sf "$file" "$work/lib/${name%%.so*}.so"
+            libraries+=(-Xlinker "-rpath=${file%/*}")
+        done
+        [ ${#include[@]} = 0 ] || break
+    done
+    libraries=(-L "$work/lib" "${libraries[@]}")
+    compile_device
+}
+
+compile_device() {
+    "$nvcc" "${include[@]}" bench/device.cu -o "$work/device" "${libraries[@]}" \
+        > "$work/device.log" 2>&1
+}
+
+clocks() {
+    nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw \
+        --format=csv,noheader 2> /dev/null | head -n 1 | sed 's/, /\t/g'
+}
+
+record_device() {
+    local code
+    if ! build_device; then
+        echo "device: bench/device.cu does not build: $(last_words "$work/device.log")"
+        return
+    fi
+    "$work/device" > "$work/device.tsv" 2>> "$work/device.log"
+    code=$?
+    [ $code != 0 ] || gpu=yes
+    [ $code = 0 ] || [ $code = 77 ] || echo "device: bench/device.cu ends with exit code $code"
+    {
+        printf 'nvcc\t%s\n' "$("$nvcc" --version | grep release | sed 's/.*release //')"
+        printf 'host\t%s cores, %s\n' "$(nproc)" \
+            "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2> /dev/null | head -n 1)"
+        printf 'clocks_idle\t%s\n' "$(clocks | tr '\t' ' ')"
+        nvidia-smi --query-gpu=driver_version,clocks.max.sm,clocks.max.mem,power.limit \
+            --format=csv,noheader 2> /dev/null | head -n 1 | sed 's/^/smi\t/'
+    } >> "$work/device.tsv"
+}
+
+# ---- build ----
+
+build_one() { # ITEM KEY
+    local item=$1 log=$work/build/$1.log start=$SECONDS status=ok said=
+    mkdir -p "$(dirname "$log")"
+    rm -f "$work/build/$item"
+    if ! "$nvcc" "${flags[@]}" "${include[@]}" "$kit/${item}_test.cu" "$(source_of "$item")" \
+        -o "$work/build/$item" "${libraries[@]}" > "$log" 2>&1; then
+        status=failed
+        said=$(grep -m 1 -i error "$log" | tr '\t' ' ' | cut -c1-200)
+        [ -n "$said" ] || said=$(last_words "$log")
+    elif grep -qi warning "$log"; then
+        status=warnings
+        said=$(grep -m 1 -i warning "$log" | tr '\t' ' ' | cut -c1-200)
+    fi
+    record build "$item" "$2" "$item"$'\t'"$status"$'\t'$((SECONDS - start))$'\t'"$(
+        stat -c %s "$work/build/$item" 2> /dev/null)"$'\t'"$said"
+    [ $status = ok ] || echo "build $item: $status: $said"
+}
+
+# One file of weights: WEIGHTS is work/weights/MODEL or work/weights/MODEL_small.
+pack_one() { # WEIGHTS KEY
+    local file=$1 model=${1#"$work/weights/"} small=()
+    case $model in
+    *_small)
+        model=${model%_small}
+        small=(--small) ;;
+    esac
+    mkdir -p "$(dirname "$file")"
+    rm -f "$file.row"
+    if "$einnet" pack "models/$model.ein" "${small[@]}" -o "$file.weights" 2> "$file.log"; then
+        echo "$2" > "$file.row"
+    else
+        echo "pack $model: failed: $(head -n 1 "$file.log")"
+    fi
+}
+
+# Runs a command beside at most $jobs - 1 others.
+in_parallel() {
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+    "$@" &
+}
+
+build_all() {
+    local item key file model
+    local -A packed=()
+    [ -n "$einnet" ] || echo 'build: without the generator there are no weights'
+    for item in $(items); do
+        may_begin || break
+        key=$(key_of "$item")
+        done_already build "$item" "$key" || in_parallel build_one "$item" "$key"
+        file=$(weights_of "$item")
+        model=${file#"$work/weights/"}
+        key=$(sha256sum < "models/${model%_small}.ein" | cut -c1-16)
+        if [ -n "$einnet" ] && [ -z "${packed[$file]:-}" ] &&
+            [ "$(cat "$file.row" 2> /dev/null)" != "$key" ]; then
+            packed[$file]=yes
+            in_parallel pack_one "$file" "$key"
+        fi
+    done
+    wait
+    echo "build: $(rows build | grep -c -P '^\S+\t(ok|warnings)\t') of $(items | wc -l) built"
+}
+
+# ---- check and bench ----
+
+status_of() { # EXIT CODE
+    case $1 in
+    0) echo ok ;;
+    1) echo differs ;;
+    77) echo 'no device' ;;
+    124 | 137) echo 'time limit' ;;
+    *) echo "exit code $1" ;;
+    esac
+}
+
+# ready PHASE ITEM: built, and not done. Sets $key, $start and $seconds, the item's limit.
+ready() { # PHASE ITEM SECONDS
+    [ -x "$work/build/$2" ] || return 1
+    key=$(run_key "$2")
+    ! done_already "$1" "$2" "$key" || return 1
+    mkdir -p "$(dirname "$work/$1/$2")"
+    seconds=$(limit "$3")
+    start=$SECONDS
+}
+
+# cut_off CODE SECONDS: the budget, not the item's own limit, ended it: it will be tried again.
+cut_off() {
+    [ "$1" = 124 ] && [ "$seconds" -lt "$2" ] || return 1
+    stopped=yes
+}
+
+check_all() {
+    local item log code status error
+    for item in $(items); do
+        ready check "$item" 240 || continue
+        may_begin || return
+        log=$work/check/$item.log
+        timeout "$seconds" "$work/build/$item" "$(weights_of "$item").weights" --check \
+            > "$log" 2>&1 < /dev/null
+        code=$?
+        ! cut_off $code 240 || return
+        status=$(status_of $code)
+        error=$(sed -n -E 's/^check .*: error ([^ ,]+), .*/\1/p' "$log" | sort -g | tail -n 1)
+        record check "$item" "$key" "$item"$'\t'"$status"$'\t'"${error:--}"$'\t'$((SECONDS - \
+            start))$'\t'"$(last_words "$log")"
+        echo "check $item: $status, error ${error:--}"
+    done
+}
+
+# The figures carry the outcome of a check in the same process.
+bench_all() {
+    local item log code status before
+    for item in $(items); do
+        case $item in *_small) continue ;; esac
+        ready bench "$item" 240 || continue
+        may_begin || return
+        log=$work/bench/$item.log
+        before=$(clocks)
+        timeout "$seconds" "$work/build/$item" "$(weights_of "$item").weights" --check --bench \
+            > "$log.json" 2> "$log" < /dev/null
+        code=$?
+        ! cut_off $code 240 || return
+        status=$(status_of $code)
+        if ! grep -q '"median_us"' "$log.json"; then
+            printf '{"said": "%s"}\n' "$(last_words "$log" | tr -d '\042\134')" > "$log.json"
+        fi
+        record bench "$item" "$key" \
+            "$(tr '\n' ' ' < "$log.json" |
+                sed "s|^{|{\"program\": \"$item\", \"status\": \"$status\", |; s/ *\$//")"
+        record clocks "$item" "$key" \
+            "$item"$'\tbefore\t'"$before"$'\n'"$item"$'\tafter\t'"$(clocks)"
+        echo "bench $item: $status, $(figure "$(cat "$log.json")" median_us) us"
+    done
+}
+
+# figure JSON NAME
+figure() {
+    sed -n -E "s/.*\"$2\": \"?([^,\"}]*).*/\1/p" <<< "$1" | head -n 1
+}
+
+# ---- sanitize ----
+
+sanitize_all() {
+    local item tool log said
+    if ! command -v compute-sanitizer > /dev/null; then
+        echo 'sanitize: compute-sanitizer is not on PATH'
+        return
+    fi
+    for tool in memcheck racecheck; do
+        for item in $(items | grep '_small$'); do
+            ready "$tool" "$item" 120 || continue
+            may_begin || return
+            log=$work/$tool/$item.log
+            timeout "$seconds" compute-sanitizer --tool $tool --print-limit 20 \
+                "$work/build/$item" "$(weights_of "$item").weights" --check \
+                > "$log" 2>&1 < /dev/null
+            ! cut_off $? 120 || return
+            said=$(grep -o -E '(ERROR|RACECHECK) SUMMARY: .*' "$log" | tail -n 1)
+            if [ -z "$said" ]; then
+                echo "sanitize: $tool does not work here: $(last_words "$log")"
+                break
+            fi
+            record $tool "$item" "$key" "$item"$'\t'"$tool"$'\t'$((SECONDS - start))$'\t'"$said"
+            echo "$tool $item: $said"
+        done
+    done
+}
+
+# ---- results ----
+
+gather() {
+    local phase item
+    [ ! -f "$work/device.tsv" ] || cp "$work/device.tsv" "$out/device.tsv"
+    { emit_failures; rows build; } > "$out/build.tsv"
+    rows check > "$out/check.tsv"
+    rows bench > "$out/bench.jsonl"
+    rows clocks > "$out/clocks.tsv"
+    { rows memcheck; rows racecheck; } > "$out/sanitize.tsv"
+    for phase in build check bench; do
+        for item in $(items); do
+            row "$phase" "$item" | grep -v -q -P '^\S+\tok\t|"status": "ok"' || continue
+            echo "==== $phase $item"
+            tail -n 40 "$work/$phase/$item.log" | cut -c1-300
+        done
+    done > "$out/failures.txt"
+}
+
+# One row a program; a dash where there is no figure.
+summary() {
+    local item source check error json plan line name
+    echo "GPU: $(sed -n 's/^gpu\t//p' "$work/device.tsv" 2> /dev/null)"
+    echo
+    echo 'Times in microseconds. Warm: graph replays back to back, median and 95th percentile;'
+    echo 'cold: after a 256 MB fill; latency: one replay, launch to completion on the host clock.'
+    echo 'Estimate: of the plan, by a model of the GPU that the program names in its first lines.'
+    echo
+    echo '| program | check | rel. L2 | estimate | warm | p95 | cold | latency | kernels |'
+    echo '| --- | --- | --- | --- | --- | --- | --- | --- | --- |'
+    for item in $(items); do
+        source=$(source_of "$item")
+        IFS=$'\t' read -r _ check error _ <<< "$(row check "$item")"
+        json=$(row bench "$item")
+        if [ -z "$check" ]; then
+            check=$(row build "$item" | cut -f2)
+            check="not run, build ${check:-not run}"
+        fi
+        plan=$(sed -n -E 's|^// plan +[0-9]+ steps?, ([0-9.]+ [a-z]+) .*|\1|p' "$source")
+        line="| $item | $check | ${error:--} | ${plan:--} |"
+        for name in median_us p95_us cold_median_us latency_median_us kernels; do
+            name=$(figure "$json" $name)
+            line="$line ${name:--} |"
+        done
+        echo "$line"
+    done
+}
+
+failed() {
+    grep -q -P '\tfailed\t' "$out/build.tsv" && return 0
+    grep -v -q -P '^\S+\tok\t' "$out/check.tsv" && return 0
+    grep -v -q '"status": "ok"' "$out/bench.jsonl"
+}
+
+# ---- run ----
+
+einnet=$(generator)
+if [ "$phases" = ' emit' ]; then
+    [ -n "$einnet" ] || { echo 'gpu.sh: build the generator first' >&2; exit 5; }
+    emit_all
+    [ -z "$(emit_failures)" ]
+    exit
+fi
+if ! command -v "$nvcc" > /dev/null; then
+    echo 'gpu.sh: nvcc is not on PATH' >&2
+    exit 77
+fi
+record_device
+if [ -z "$arch" ]; then
+    arch=sm_90
+    [ $gpu = no ] || arch=sm_$(sed -n 's/^sm\t//p' "$work/device.tsv" | tr -d .)
+fi
+flags=(-O3 -std=c++14 "-arch=$arch")
+! wanted device || cat "$work/device.tsv"
+! wanted emit || emit_all
+! wanted build || build_all
+if [ $gpu = yes ]; then
+    ! wanted check || [ $stopped = yes ] || check_all
+    ! wanted bench || [ $stopped = yes ] || bench_all
+    ! wanted sanitize || [ $stopped = yes ] || sanitize_all
+fi
+only=
+gather
+summary > "$out/summary.md"
+! wanted summary || cat "$out/summary.md"
+echo "results in $out"
+if [ $gpu = no ]; then
+    echo 'gpu.sh: no GPU here: nothing was checked or timed' >&2
+    exit 77
+fi
+[ $stopped = no ] || exit 75
+! failed || exit 1
