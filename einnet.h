@@ -23,10 +23,84 @@
 // may be written in a row and tested once.
 //
 // WHAT IT DOES
-//     text -parse-> graph -lower-> expressions -plan-> steps -emit-> .cu .h
+//     text -parse-> graph -lower-> expressions -derive, plan-> steps -emit-> .cu .h
 // Operators carry ONNX names and mean tensor-algebra equations; everything after lowering sees
 // equations only. Text in, text out: the library reads and writes no files, never looks at the
 // clock or the locale, and gives the same bytes for the same input.
+//
+// MODEL TEXT
+//     ein 1                                   first line
+//     model NAME
+//     dim N = 1, H = 2*N                      sizes; later ones may use earlier ones
+//     small H = 7                             the shrunken set that tests use (ein_desc.small)
+//     blob W = "file.safetensors"             relative, inside the model's directory
+//     input x: f32[N,3,H,H]
+//     weight k: f32[8,3,3,3] = W "key"        or zeros(), ones(), randn(seed, std),
+//                                             uniform(seed, lo, hi); seeded values are exact
+//     output y, z                             before or after y is defined
+//     y = Conv(x, k; strides=2, pads=1)       ONNX operator, opset 21; `_` omits an operand
+//     t[n,f,h] = sum(c) a[n,c,h-1] * b[f,c] where h in 0:H, pad a 0
+// `#` starts a comment. A statement is a line; lines indented further than it continue it. Names
+// are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16 bf16 i8 i32 i64
+// bool. Attribute values are integer expressions over dims, numbers, words, strings or lists; a
+// number where ONNX wants a list holds for every spatial axis. What ONNX passes as constant inputs
+// (shape, axes, pads, scales, split, min, max) is an attribute.
+//   Equations. Subscripts: + - * and floored / % by constants. An index's range comes from `where`,
+// else from a declared result, else from bare uses, which must agree; it may begin below 0. Reading
+// outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
+// where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
+// log sqrt rsqrt erf sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
+// select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i.
+//   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`. What
+//   is
+// declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters, inputs
+// and own names, and calls blocks above it. `repeat i in 0:4 { ... }` unrolls; names get the
+// round's number (`w.0`); a name assigned inside and defined before is carried from round to round,
+// and means the last round's value afterwards.
+//   A seeded source without `seed` takes the FNV-1a hash of its tensor's full name, modulo 2^31.
+// Unknown names, operators and attributes are errors that name the nearest known one.
+//
+// COST TABLE
+// One row a line, fields separated by tabs: device, key, picoseconds, spread in 1/1000, versions.
+// `#` starts a comment line; rows of other devices are skipped, two costs for one key are an error.
+// Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
+// `conv f32 fma nchw n=1 ...`, `kernel k_map_1a2b3c4d`. A measured row wins over the estimate.
+//
+// THE EMITTED FILE
+// Sections: summary (tensors, memory, the plan with its costs), includes, interface, sizes and
+// offsets, kernels, state, create, run, destroy, info. It compiles as C++14 with nvcc, needs cudart
+// and, where used, cuDNN and cuBLAS. Weights come in one blob (little-endian): "EINWGHT1", u32
+// version, u32 tensors, u64 manifest hash, u64 content hash, u64 file bytes, zeros to 256, then raw
+// tensors in declaration order, 256-byte aligned. The manifest is FNV-1a 64 over a line
+// `name dtype[d0,d1]` a tensor. One blob serves every plan, GPU and batch size.
+//   FP32 means no TF32. max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
+//   Products
+// with padding are not evaluated, so infinite weights there give 0.
+//
+// OPTIONS
+// EIN_REALLOC(p, n) and EIN_FREE(p), both or neither (stb_ds has its own hooks);
+// EIN_OUT_OF_MEMORY() must not return; EIN_ASSERT(x) sees broken invariants only. EIN_STATIC makes
+// the functions static.
+//
+// ERRORS
+// `file:line:column: message`, the source line and a caret; several in one text. Statuses are the
+// exit codes of the command line.
+//
+// LIMITS
+// Rank 10, 16 iterators and 12 subscript terms an expression, 64 operands, 2^40 elements a tensor,
+// 20000 statements after expansion, nesting 200, 64 MB of text. A limit met is a message.
+//
+// LICENSE: MIT No Attribution
+// Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+// associated documentation files (the "Software"), to deal in the Software without restriction,
+// including without limitation the rights to use, copy, modify, merge, publish, distribute,
+// sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
+// furnished to do so.
+// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT
+// NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+// NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+// DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+// OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 #ifndef EINNET_H
 #define EINNET_H
 
@@ -64,7 +138,9 @@ typedef enum {
     EIN_TEST,        // the companion test program
     EIN_FORMAT,      // the model in canonical form, comments kept
     EIN_GRAPH_JSON,  // operators, shapes, attributes, equations
-    EIN_EQUATIONS    // every value's expression as a legal equation
+    EIN_EQUATIONS,   // every value's expression as a legal equation
+    EIN_EXPLAIN,     // the derivations of contractions, with costs; see ein_desc.explain
+    EIN_EXPLAIN_JSON
 } ein_output;
 
 typedef struct {
@@ -79,6 +155,8 @@ typedef struct {
     const char *license;  // SPDX expression in the emitted files; default MIT-0
     bool small;           // use the model's `small` dims
     bool baseline;        // no derivation: one library call or kernel per contraction
+    const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
+    bool explain_all;     // EIN_EXPLAIN: every candidate, not only the chosen and the original one
 } ein_desc;
 
 typedef struct {
@@ -115,6 +193,9 @@ EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx);
 // doubles (dense, row-major) into the caller's arrays.
 EIN_DEF ein_status ein_eval(ein_ctx *ctx, const void *const *inputs, const void *const *weights,
                             double *const *outputs);
+// Proves the plan: every output as planned against the model's own equations, modulo 2^61-1, at
+// this many random places (Schwartz-Zippel; functions without field meaning are uninterpreted).
+EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
 EIN_DEF ein_status ein_get_status(const ein_ctx *ctx);
 EIN_DEF const char *ein_error(const ein_ctx *ctx);  // one message a line; "" when fine
 EIN_DEF const char *ein_gpu_name(int index);        // NULL past the end
@@ -534,6 +615,7 @@ typedef struct ein__plan {
     ein__step *init;  // weight-only steps, once in create
     ein__buffer *buffer;
     ein__layout *layout;  // by value id
+    ein__val *root;       // by output of the model: the value as planned
     int64_t arena_bytes;  // activations, then the workspace
     int64_t workspace_at, workspace_bytes;
     int64_t const_bytes;  // kept weights and constants
@@ -12529,6 +12611,8 @@ static ein__ex ein__written_out(ein__deriver *z, const ein__scope *s, const ein_
     uint32_t mine = 0, theirs = 0;
     for (uint32_t k = 0; k < r->nix; k++) mine |= ein__ix_uses(ctx, r->ix[k]);
     for (uint32_t k = 0; k < other->nix; k++) theirs |= ein__ix_uses(ctx, other->ix[k]);
+    // What was written out once is in the right order already.
+    if (r->val >= z->first && ein__copy_of(ctx, (ein__val){r->val})) return (ein__ex){0};
     bool weight = ctx->value[r->val].weight_only;
     int64_t volume = ein__slots_volume(s, mine), had = ein__elements(&ctx->value[r->val].shape);
     if (!weight && volume > had * EIN__MAX_GROWTH) return (ein__ex){0};
@@ -12562,14 +12646,9 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     ein__gemm g;
     if (!ein__two_factors(ctx, s, read, &alpha)) return;
     ein__dense_result(s, out);
-    bool matches = ein__match_gemm(ctx, s, out, &g);
     for (int which = 1; which < 4; which++) {
         ein__ex x[2];
         bool made = true;
-        // A filter is re-laid at load for nothing; data only where there is no call otherwise.
-        for (int k = 0; k < 2; k++)
-            if ((which >> k & 1) && matches && !ctx->value[read[k]->val].weight_only) made = false;
-        if (!made) continue;
         for (int k = 0; k < 2; k++) {
             x[k] = ein__ex_of(ctx, read[k]);
             if (which >> k & 1) x[k] = ein__written_out(z, s, read[k], read[1 - k], from);
@@ -12597,23 +12676,30 @@ static bool ein__is_view_copy(ein_ctx *ctx, const ein__scope *s) {
            ein__invert_read(ctx, e, s, p, map);
 }
 
+// Bytes that a kernel for the definition moves: every read once, the result once.
+static int64_t ein__def_bytes(ein__deriver *z, const ein__def *d) {
+    ein_ctx *ctx = z->ctx;
+    int64_t bytes = ein__bytes_of(ctx, d->cls);
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        bytes += ein__bytes_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
+    arrfree(reads);
+    return bytes;
+}
+
 // Cost of the step that computes a definition, without what it reads. The problem itself carries
 // the cost of the map behind it, unless that map is fused.
 static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__sc_get(ctx, d->sc);
-    int64_t bytes = ein__bytes_of(ctx, d->cls),
-            flop = ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
     bool last = d->cls.i == z->problem.i && z->map.i;
-    int64_t map = last ? ein__kernel_cost(ctx, z->map) : 0;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        bytes += ein__bytes_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
-    arrfree(reads);
+    int64_t map = last ? ein__kernel_cost(ctx, z->map) : 0, bytes = ein__def_bytes(z, d), ps;
     if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s)) return map;
-    if (!ein__is_contraction(ctx, s)) return ein__cost_kernel(ctx, flop, bytes);
-    int64_t ps;
+    if (!ein__is_contraction(ctx, s)) {
+        int64_t flop = ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
+        return ein__cost_kernel(ctx, flop, bytes);
+    }
     ein__choose(ctx, s, last ? z->map : (ein__val){0}, z->map_read, bytes, &ps);
     return ps;
 }
@@ -12709,14 +12795,25 @@ static void ein__explore(ein__deriver *z) {
     }
 }
 
+static ein__deriver ein__deriver_of(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
+    return (ein__deriver){.ctx = ctx,
+                          .problem = v,
+                          .map = map,
+                          .map_read = read,
+                          .first = (uint32_t)arrlen(ctx->value)};
+}
+
+static void ein__deriver_free(ein__deriver *z) {
+    arrfree(z->def);
+    arrfree(z->by_scope);
+    arrfree(z->cost);
+    arrfree(z->best);
+}
+
 // The cheapest derivation of contraction `v`, or `v` itself. `map`, `read`: the map that alone
 // reads it.
 static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
-    ein__deriver z = {.ctx = ctx,
-                      .problem = v,
-                      .map = map,
-                      .map_read = read,
-                      .first = (uint32_t)arrlen(ctx->value)};
+    ein__deriver z = ein__deriver_of(ctx, v, map, read);
     ein__realiser r = {.z = &z};
     ein__explore(&z);
     ein__val result = v;
@@ -12724,10 +12821,7 @@ static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__e
         ein__class_cost(&z, v);
         if (z.best[v.i] > 0) result = ein__realise(&r, v);
     }
-    arrfree(z.def);
-    arrfree(z.by_scope);
-    arrfree(z.cost);
-    arrfree(z.best);
+    ein__deriver_free(&z);
     arrfree(r.made);
     return result;
 }
@@ -13300,6 +13394,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
         ein__make_step(ctx, &sel, v);
     }
     ein__plan_memory(ctx);
+    ctx->plan.root = root;
     arrfree(placer.view);
     ein__select_free(&sel);
     return !ctx->status;
@@ -18343,14 +18438,17 @@ static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
         const ein__step *s = &ctx->plan.step[i];
         const ein__gemm *g = &s->gemm;
         if (s->kind != EIN__K_GEMM) continue;
-        ein__putf(out, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
-        ein__put_string(out, s->name);
-        ein__putf(out, ", %d, %d, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, ",
-                  g->ta, g->tb, (long long)g->batch, (long long)g->m, (long long)g->n,
-                  (long long)g->k, (long long)g->lda, (long long)g->ldb, (long long)g->ldc,
-                  (long long)g->sa, (long long)g->sb, (long long)g->sc);
-        ein__put_f32_literal(out, g->alpha);
-        ein__put(out, "};\n");
+        ein__buf line = {0};
+        ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
+        ein__put_string(&line, s->name);
+        const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
+                             g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
+        for (int k = 0; k < 12; k++) ein__putf(&line, ", %lld", (long long)n[k]);
+        ein__put(&line, ", ");
+        ein__put_f32_literal(&line, g->alpha);
+        ein__put(&line, "};");
+        ein__tmpl_line(out, line.s, line.n);
+        ein__buf_free(&line);
     }
 }
 
@@ -18492,8 +18590,8 @@ static void ein__put_info(ein__emitter *z, ein__buf *out) {
     ein__putf(out, "static const %s_info info = {\n    ", symbol);
     ein__put_string(out, ctx->graph.model);
     ein__putf(out,
-              ", %d, %d, %d, %s, info_outputs, %s,\n    %s_ARENA_BYTES, %s_WEIGHT_BYTES, %lldull, "
-              "%lldull, 0x%016llxull};\n\n",
+              ", %d, %d, %d, %s, info_outputs, %s,\n    %s_ARENA_BYTES, %s_WEIGHT_BYTES,\n    "
+              "%lldull, %lldull, 0x%016llxull};\n\n",
               (int)arrlen(ctx->graph.input), (int)arrlen(ctx->graph.output),
               (int)arrlen(ctx->graph.weight), in ? "info_inputs" : "NULL",
               w ? "info_weights" : "NULL", upper, upper, (long long)z->const_bytes,
@@ -18937,6 +19035,263 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
     }
     ein__tfree(&z);
 }
+/* ---- explain.c ---- */
+// What the derivation found, for people and for other programs: every definition of a contraction
+// with its steps, the rules that led to it and its cost.
+
+typedef struct ein__explainer {
+    ein_ctx *ctx;
+    ein__deriver *z;
+    ein__buf *out;
+    bool json;
+    bool *listed;    // by value id: its step is printed already
+    ein__val other;  // a class that the candidate takes by definition `by`, not by its cheapest
+    int by;
+    int nstep;
+} ein__explainer;
+
+static void ein__put_json_text(ein__buf *out, const char *s, size_t n) {
+    ein__put(out, "\"");
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c == '"' || c == '\\') ein__putf(out, "\\%c", c);
+        else if (c < 32 || c > 126) ein__putf(out, "\\u%04x", c);
+        else ein__put_n(out, s + i, 1);
+    }
+    ein__put(out, "\"");
+}
+
+static void ein__put_sizes_json(ein__buf *out, const char *name, const int64_t *v, int n) {
+    ein__putf(out, ", \"%s\": [", name);
+    for (int i = 0; i < n; i++) ein__putf(out, "%s%lld", i ? ", " : "", (long long)v[i]);
+    ein__put(out, "]");
+}
+
+static void ein__put_gemm_match(ein__explainer *x, const ein__gemm *g) {
+    ein__putf(x->out,
+              x->json
+                  ? "{\"kind\": \"gemm\", \"batch\": %lld, \"m\": %lld, \"n\": %lld, \"k\": %lld}"
+                  : "GEMM batch %lld, m %lld, n %lld, k %lld",
+              (long long)g->batch, (long long)g->m, (long long)g->n, (long long)g->k);
+}
+
+static void ein__put_conv_match(ein__explainer *x, const ein__conv_form *f) {
+    const ein__conv *c = &f->c;
+    ein__putf(x->out,
+              x->json ? "{\"kind\": \"%s\", \"n\": %lld, \"c\": %lld, \"f\": %lld, \"group\": %lld"
+                      : "%s n %lld, c %lld, f %lld, groups %lld, filter ",
+              f->transposed ? "conv_backward_data" : "conv", (long long)c->n, (long long)c->c,
+              (long long)c->f, (long long)c->group);
+    if (!x->json) {
+        ein__put_sizes(x->out, c->k, c->spatial);
+        return;
+    }
+    ein__put_sizes_json(x->out, "filter", c->k, c->spatial);
+    ein__put_sizes_json(x->out, "stride", c->stride, c->spatial);
+    ein__put_sizes_json(x->out, "dilation", c->dilation, c->spatial);
+    ein__put(x->out, "}");
+}
+
+// How a definition is computed: the library call that is cheapest, or a kernel. In JSON also every
+// call that matches, cheapest or not.
+static void ein__put_signature(ein__explainer *x, const ein__def *d) {
+    ein_ctx *ctx = x->ctx;
+    const ein__scope *s = ein__sc_get(ctx, d->sc);
+    int64_t dense[EIN__MAX_RANK], ps;
+    ein__conv_form f;
+    ein__gemm g;
+    bool product = ein__is_contraction(ctx, s), last = d->cls.i == x->z->problem.i;
+    ein__dense_result(s, dense);
+    bool gemm = product && ein__match_gemm(ctx, s, dense, &g);
+    bool conv = product && ein__find_conv(ctx, s, dense, &f) && ein__conv_sizes(&f);
+    ein__skind2 kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
+    if (product)
+        kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read,
+                           ein__def_bytes(x->z, d), &ps);
+    bool load = ctx->value[d->cls.i].weight_only;
+    const char *name = kind == EIN__K_BAND ? "band kernel"
+                       : s->ns             ? "reduction kernel"
+                                           : "map kernel";
+    if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);
+    else if ((kind == EIN__K_CONV || kind == EIN__K_CONV_DATA) && conv) ein__put_conv_match(x, &f);
+    else ein__putf(x->out, x->json ? "{\"kind\": \"%s%s\"}" : "%s%s", name, load ? " at load" : "");
+    if (!x->json) return;
+    ein__put(x->out, ", \"matches\": [");
+    if (gemm) ein__put_gemm_match(x, &g);
+    if (gemm && conv) ein__put(x->out, ", ");
+    if (conv) ein__put_conv_match(x, &f);
+    ein__put(x->out, "]");
+}
+
+static void ein__put_step_line(ein__explainer *x, int def) {
+    ein_ctx *ctx = x->ctx;
+    const ein__def *d = &x->z->def[def];
+    ein__buf *out = x->out, text = {0};
+    ein__sc keep = ctx->value[d->cls.i].scope;
+    // The class is printed by this definition, not by its first.
+    ctx->value[d->cls.i].scope = d->sc;
+    ein__print_value(ctx, d->cls, &text);
+    ctx->value[d->cls.i].scope = keep;
+    int64_t ps = ein__def_step_cost(x->z, d);
+    const char *why = ein__trail(x->z, def);
+    if (x->json) {
+        ein__put(out, x->nstep ? ",\n         " : "\n         ");
+        ein__put(out, "{\"equation\": ");
+        ein__put_json_text(out, text.s, text.n);
+        ein__put(out, ", \"call\": ");
+        ein__put_signature(x, d);
+        ein__putf(out, ", \"ps\": %lld, \"rules\": ", (long long)ps);
+        ein__put_json_text(out, why, strlen(why));
+        ein__put(out, "}");
+    } else {
+        ein__put(out, "      ");
+        ein__put_us(out, ps);
+        ein__put(out, "  ");
+        ein__put_signature(x, d);
+        if (*why) ein__putf(out, "\n                  by %s", why);
+        ein__putf(out, "\n                  %s\n", text.s);
+    }
+    ein__buf_free(&text);
+    x->nstep++;
+}
+
+// The steps of a definition, operands first; other classes by their cheapest definition.
+static void ein__put_steps_of(ein__explainer *x, int def) {
+    ein_ctx *ctx = x->ctx;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, ein__sc_get(ctx, x->z->def[def].sc)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        uint32_t v = ein__ex_get(ctx, reads[i])->val;
+        while (arrlen(x->listed) <= (ptrdiff_t)v) arrput(x->listed, false);
+        bool made = (ptrdiff_t)v < arrlen(x->z->best) && x->z->best[v] >= 0;
+        if (!made || x->listed[v] || v == x->z->problem.i) continue;
+        x->listed[v] = true;
+        ein__put_steps_of(x, v == x->other.i ? x->by : x->z->best[v]);
+    }
+    arrfree(reads);
+    ein__put_step_line(x, def);
+}
+
+typedef struct ein__candidate {
+    int def;         // of the problem
+    ein__val other;  // none, or a class it reads that is taken by definition `by`
+    int by;
+    int64_t ps;
+} ein__candidate;
+
+static void ein__put_candidate(ein__explainer *x, const ein__candidate *c, int id, bool chosen) {
+    for (ptrdiff_t i = 0; i < arrlen(x->listed); i++) x->listed[i] = false;
+    x->nstep = 0;
+    x->other = c->other;
+    x->by = c->by;
+    if (x->json) {
+        ein__putf(x->out, "%s\n      {\"id\": %d, \"ps\": %lld, \"chosen\": %s, \"steps\": [",
+                  id ? "," : "", id, (long long)c->ps, chosen ? "true" : "false");
+        ein__put_steps_of(x, c->def);
+        ein__put(x->out, "]}");
+        return;
+    }
+    ein__putf(x->out, "  candidate %d%s:", id, chosen ? ", chosen" : "");
+    ein__put_us(x->out, c->ps);
+    ein__put(x->out, "\n");
+    ein__put_steps_of(x, c->def);
+}
+
+static void ein__add_candidate(ein__candidate **list, ein__candidate c) {
+    ptrdiff_t at = arrlen(*list);
+    while (at > 0 && (*list)[at - 1].ps > c.ps) at--;
+    arrins(*list, at, c);
+}
+
+// Definition `def` of the problem with everything it reads at its cheapest, and once for every
+// other definition of a class that it reads.
+static void ein__add_candidates(ein__deriver *z, int def, ein__candidate **list) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex *reads = NULL;
+    int64_t ps = ein__def_cost(z, &z->def[def]);
+    ein__add_candidate(list, (ein__candidate){.def = def, .ps = ps});
+    ein__ex_reads(ctx, ein__sc_get(ctx, z->def[def].sc)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        if ((ptrdiff_t)v.i >= arrlen(z->best) || z->best[v.i] < 0 || v.i == z->problem.i) continue;
+        for (ptrdiff_t k = 0; k < arrlen(z->def); k++) {
+            if (z->def[k].cls.i != v.i || k == z->best[v.i]) continue;
+            int64_t other = ps - ein__class_cost(z, v) + ein__def_cost(z, &z->def[k]);
+            ein__add_candidate(list, (ein__candidate){def, v, (int)k, other});
+        }
+    }
+    arrfree(reads);
+}
+
+// Candidates for the problem, cheapest first; all of them, or the chosen one and the one it started
+// from.
+static void ein__explain_value(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read, bool all,
+                               bool json, ein__buf *out) {
+    ein__deriver z = ein__deriver_of(ctx, v, map, read);
+    ein__explainer x = {.ctx = ctx, .z = &z, .out = out, .json = json};
+    ein__candidate *list = NULL;
+    ein__explore(&z);
+    if (!ctx->status) ein__class_cost(&z, v);
+    for (ptrdiff_t i = 0; i < arrlen(z.def) && !ctx->status; i++)
+        if (z.def[i].cls.i == v.i) ein__add_candidates(&z, (int)i, &list);
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
+        bool chosen = list[i].def == z.best[v.i] && !list[i].other.i;
+        if (all || chosen || (list[i].def == 0 && !list[i].other.i))
+            ein__put_candidate(&x, &list[i], (int)i, chosen);
+    }
+    arrfree(list);
+    arrfree(x.listed);
+    ein__deriver_free(&z);
+}
+
+// Every contraction of the model, or the one called `name`.
+EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, ein__buf *out) {
+    int nroot = (int)arrlen(ctx->graph.output), found = 0;
+    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    ein__val *order = ein__live(ctx, root, nroot);
+    int *uses = ein__count_uses(ctx, order, root, nroot);
+    if (json) ein__put(out, "{\"einnet_explain\": 1, \"values\": [");
+    for (ptrdiff_t i = 0; i < arrlen(order) && !ctx->status; i++) {
+        ein__val v = order[i];
+        const ein__scope *s = ein__scope_of(ctx, v);
+        const char *mine = ctx->value[v.i].name;
+        if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) continue;
+        size_t n = name ? strlen(name) : 0;
+        if (name && strcmp(mine, name) && (strncmp(mine, name, n) || mine[n] != '.')) continue;
+        ein__ex read = {0};
+        ein__val map = ein__sole_reader(ctx, order, uses, v, i + 1, &read);
+        if (json) {
+            ein__putf(out, "%s\n  {\"value\": ", found ? "," : "");
+            ein__put_json_text(out, mine, strlen(mine));
+            ein__put(out, ", \"candidates\": [");
+        } else {
+            ein__putf(out, "%s%s\n", found ? "\n" : "", mine);
+        }
+        ein__explain_value(ctx, v, map, read, all, json, out);
+        if (json) ein__put(out, "]}");
+        found++;
+    }
+    if (json) ein__put(out, "]}\n");
+    arrfree(order);
+    arrfree(uses);
+    if (name && !found)
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no contraction is called '%s'", name);
+    return !ctx->status;
+}
+
+// Whether the plan computes what the model says: every output, the value as lowered against the
+// value as planned, modulo 2^61-1 at `samples` random places. `name` receives the output that
+// differs.
+EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
+    for (ptrdiff_t k = 0; k < arrlen(ctx->graph.output); k++) {
+        *name = ctx->graph.output[k].name;
+        ein__val a = ctx->tensor_value[ctx->graph.output[k].tensor], b = ctx->plan.root[k];
+        if (!ein__evalp_equal(ctx, a, b, samples, 1)) return false;
+    }
+    return true;
+}
 /* ---- api.c ---- */
 // The public functions: text in, text out.
 
@@ -18951,8 +19306,9 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     if (!ctx) return NULL;
     memset(ctx, 0, sizeof *ctx);
     if (desc) ctx->desc = *desc;
-    const char **text[] = {&ctx->desc.gpu, &ctx->desc.prefix, &ctx->desc.license};
-    for (int i = 0; i < 3; i++)
+    const char **text[] = {&ctx->desc.gpu, &ctx->desc.prefix, &ctx->desc.license,
+                           &ctx->desc.explain};
+    for (int i = 0; i < 4; i++)
         if (*text[i]) *text[i] = ein__copy_text(ctx, *text[i], strlen(*text[i]));
     ein__put(&ctx->errors, "");
     if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
@@ -19044,8 +19400,9 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
     ein__buf out = {0};
     ein__put(&out, "");
     bool ready = what == EIN_FORMAT || what == EIN_GRAPH_JSON ? ein__need_model(ctx)
-                 : what == EIN_EQUATIONS                      ? ein__need_values(ctx)
-                                                              : !ein_plan(ctx);
+                 : what == EIN_EQUATIONS || what == EIN_EXPLAIN || what == EIN_EXPLAIN_JSON
+                     ? ein__need_values(ctx)
+                     : !ein_plan(ctx);
     if (ready) switch (what) {
         case EIN_CUDA: ein__emit_cuda(ctx, &out); break;
         case EIN_HEADER: ein__emit_header(ctx, &out); break;
@@ -19053,11 +19410,25 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
         case EIN_FORMAT: ein__format(ctx, &out, true); break;
         case EIN_GRAPH_JSON: ein__graph_json(ctx, &out); break;
         case EIN_EQUATIONS: ein__emit_equations(ctx, &out); break;
+        case EIN_EXPLAIN:
+        case EIN_EXPLAIN_JSON:
+            ein__explain(ctx, ctx->desc.explain, ctx->desc.explain_all, what == EIN_EXPLAIN_JSON,
+                         &out);
+            break;
         default: ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown output"); break;
         }
     if (!ctx->status && !writer.func(writer.user, out.s, out.n))
         ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the output could not be written");
     ein__buf_free(&out);
+    return ctx->status;
+}
+
+EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples) {
+    const char *name = "";
+    if (ein_plan(ctx)) return ctx->status;
+    if (!ein__verify(ctx, samples, &name) && !ctx->status)
+        ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0},
+                   "output '%s': the plan computes something else", name);
     return ctx->status;
 }
 

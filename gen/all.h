@@ -53,5 +53,6 @@
 #include "emit_kernel.c"
 #include "emit.c"
 #include "emit_test.c"
+#include "explain.c"
 #include "api.c"
 #endif

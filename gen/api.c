@@ -11,8 +11,9 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     if (!ctx) return NULL;
     memset(ctx, 0, sizeof *ctx);
     if (desc) ctx->desc = *desc;
-    const char **text[] = {&ctx->desc.gpu, &ctx->desc.prefix, &ctx->desc.license};
-    for (int i = 0; i < 3; i++)
+    const char **text[] = {&ctx->desc.gpu, &ctx->desc.prefix, &ctx->desc.license,
+                           &ctx->desc.explain};
+    for (int i = 0; i < 4; i++)
         if (*text[i]) *text[i] = ein__copy_text(ctx, *text[i], strlen(*text[i]));
     ein__put(&ctx->errors, "");
     if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
@@ -104,8 +105,9 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
     ein__buf out = {0};
     ein__put(&out, "");
     bool ready = what == EIN_FORMAT || what == EIN_GRAPH_JSON ? ein__need_model(ctx)
-                 : what == EIN_EQUATIONS                      ? ein__need_values(ctx)
-                                                              : !ein_plan(ctx);
+                 : what == EIN_EQUATIONS || what == EIN_EXPLAIN || what == EIN_EXPLAIN_JSON
+                     ? ein__need_values(ctx)
+                     : !ein_plan(ctx);
     if (ready) switch (what) {
         case EIN_CUDA: ein__emit_cuda(ctx, &out); break;
         case EIN_HEADER: ein__emit_header(ctx, &out); break;
@@ -113,11 +115,25 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
         case EIN_FORMAT: ein__format(ctx, &out, true); break;
         case EIN_GRAPH_JSON: ein__graph_json(ctx, &out); break;
         case EIN_EQUATIONS: ein__emit_equations(ctx, &out); break;
+        case EIN_EXPLAIN:
+        case EIN_EXPLAIN_JSON:
+            ein__explain(ctx, ctx->desc.explain, ctx->desc.explain_all, what == EIN_EXPLAIN_JSON,
+                         &out);
+            break;
         default: ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown output"); break;
         }
     if (!ctx->status && !writer.func(writer.user, out.s, out.n))
         ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the output could not be written");
     ein__buf_free(&out);
+    return ctx->status;
+}
+
+EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples) {
+    const char *name = "";
+    if (ein_plan(ctx)) return ctx->status;
+    if (!ein__verify(ctx, samples, &name) && !ctx->status)
+        ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0},
+                   "output '%s': the plan computes something else", name);
     return ctx->status;
 }
 

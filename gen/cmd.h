@@ -31,7 +31,8 @@ typedef struct cmd_args cmd_args;
 typedef struct {
     const char *name;
     const char *operands;          // as printed in the usage line
-    int count;                     // of them, all needed
+    int count;                     // of them, all needed ...
+    int more;                      // ... and this many more that may be given
     const char *summary;           // one line
     const char *detail;            // a paragraph for --help, lines ended, or ""
     const cmd_option *options[3];  // tables ended by a NULL name; unused places are NULL
@@ -103,6 +104,8 @@ int cmd_check(const cmd_args *args);
 int cmd_fmt(const cmd_args *args);
 int cmd_graph(const cmd_args *args);
 int cmd_equations(const cmd_args *args);
+int cmd_explain(const cmd_args *args);
+int cmd_verify(const cmd_args *args);
 int cmd_import(const cmd_args *args);
 
 // ---- differences (cmd_diff.c) ----

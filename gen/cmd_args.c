@@ -154,7 +154,7 @@ static int add_given(cmd_args *args, const cmd_option *option, const char *value
 
 static int add_operand(cmd_args *args, const char *value) {
     char shown[120];
-    if (args->operands == args->command->count) {
+    if (args->operands == args->command->count + args->command->more) {
         return cmd_usage(args, "unexpected argument '%s'", cli_escape(shown, sizeof shown, value));
     }
     args->operand[args->operands++] = value;

@@ -120,6 +120,9 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
         .license = cmd_get(args, "license"),
         .small = cmd_get(args, "small") != NULL,
         .baseline = cmd_get(args, "baseline") != NULL,
+        .explain =
+            !strcmp(args->command->name, "explain") && args->operands > 1 ? args->operand[1] : NULL,
+        .explain_all = cmd_get(args, "all") != NULL,
     };
     *code = check_names(args, &desc);
     if (*code) {
@@ -341,6 +344,26 @@ int cmd_fmt(const cmd_args *args) {
 }
 
 int cmd_equations(const cmd_args *args) { return print_output(args, EIN_EQUATIONS, false); }
+
+int cmd_explain(const cmd_args *args) {
+    return print_output(args, cmd_get(args, "json") ? EIN_EXPLAIN_JSON : EIN_EXPLAIN, false);
+}
+
+int cmd_verify(const cmd_args *args) {
+    enum { SAMPLES = 4 };
+    int code;
+    ein_ctx *ctx = cmd_open(args, &code);
+    if (!ctx) {
+        return code;
+    }
+    code = ein_verify(ctx, SAMPLES) ? cmd_failed(ctx) : CLI_OK;
+    if (!code) {
+        printf("the plan computes what the model says (%d places an output, modulo 2^61-1)\n",
+               SAMPLES);
+    }
+    ein_close(ctx);
+    return code;
+}
 
 static void put_tensor(cmd_text *to, const char *kind, const ein_tensor_info *t) {
     char line[700], name[300], key[200];

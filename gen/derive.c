@@ -387,6 +387,8 @@ static ein__ex ein__written_out(ein__deriver *z, const ein__scope *s, const ein_
     uint32_t mine = 0, theirs = 0;
     for (uint32_t k = 0; k < r->nix; k++) mine |= ein__ix_uses(ctx, r->ix[k]);
     for (uint32_t k = 0; k < other->nix; k++) theirs |= ein__ix_uses(ctx, other->ix[k]);
+    // What was written out once is in the right order already.
+    if (r->val >= z->first && ein__copy_of(ctx, (ein__val){r->val})) return (ein__ex){0};
     bool weight = ctx->value[r->val].weight_only;
     int64_t volume = ein__slots_volume(s, mine), had = ein__elements(&ctx->value[r->val].shape);
     if (!weight && volume > had * EIN__MAX_GROWTH) return (ein__ex){0};
@@ -420,14 +422,9 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     ein__gemm g;
     if (!ein__two_factors(ctx, s, read, &alpha)) return;
     ein__dense_result(s, out);
-    bool matches = ein__match_gemm(ctx, s, out, &g);
     for (int which = 1; which < 4; which++) {
         ein__ex x[2];
         bool made = true;
-        // A filter is re-laid at load for nothing; data only where there is no call otherwise.
-        for (int k = 0; k < 2; k++)
-            if ((which >> k & 1) && matches && !ctx->value[read[k]->val].weight_only) made = false;
-        if (!made) continue;
         for (int k = 0; k < 2; k++) {
             x[k] = ein__ex_of(ctx, read[k]);
             if (which >> k & 1) x[k] = ein__written_out(z, s, read[k], read[1 - k], from);
@@ -455,23 +452,30 @@ static bool ein__is_view_copy(ein_ctx *ctx, const ein__scope *s) {
            ein__invert_read(ctx, e, s, p, map);
 }
 
+// Bytes that a kernel for the definition moves: every read once, the result once.
+static int64_t ein__def_bytes(ein__deriver *z, const ein__def *d) {
+    ein_ctx *ctx = z->ctx;
+    int64_t bytes = ein__bytes_of(ctx, d->cls);
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        bytes += ein__bytes_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
+    arrfree(reads);
+    return bytes;
+}
+
 // Cost of the step that computes a definition, without what it reads. The problem itself carries
 // the cost of the map behind it, unless that map is fused.
 static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__sc_get(ctx, d->sc);
-    int64_t bytes = ein__bytes_of(ctx, d->cls),
-            flop = ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
     bool last = d->cls.i == z->problem.i && z->map.i;
-    int64_t map = last ? ein__kernel_cost(ctx, z->map) : 0;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        bytes += ein__bytes_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
-    arrfree(reads);
+    int64_t map = last ? ein__kernel_cost(ctx, z->map) : 0, bytes = ein__def_bytes(z, d), ps;
     if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s)) return map;
-    if (!ein__is_contraction(ctx, s)) return ein__cost_kernel(ctx, flop, bytes);
-    int64_t ps;
+    if (!ein__is_contraction(ctx, s)) {
+        int64_t flop = ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
+        return ein__cost_kernel(ctx, flop, bytes);
+    }
     ein__choose(ctx, s, last ? z->map : (ein__val){0}, z->map_read, bytes, &ps);
     return ps;
 }
@@ -567,14 +571,25 @@ static void ein__explore(ein__deriver *z) {
     }
 }
 
+static ein__deriver ein__deriver_of(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
+    return (ein__deriver){.ctx = ctx,
+                          .problem = v,
+                          .map = map,
+                          .map_read = read,
+                          .first = (uint32_t)arrlen(ctx->value)};
+}
+
+static void ein__deriver_free(ein__deriver *z) {
+    arrfree(z->def);
+    arrfree(z->by_scope);
+    arrfree(z->cost);
+    arrfree(z->best);
+}
+
 // The cheapest derivation of contraction `v`, or `v` itself. `map`, `read`: the map that alone
 // reads it.
 static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
-    ein__deriver z = {.ctx = ctx,
-                      .problem = v,
-                      .map = map,
-                      .map_read = read,
-                      .first = (uint32_t)arrlen(ctx->value)};
+    ein__deriver z = ein__deriver_of(ctx, v, map, read);
     ein__realiser r = {.z = &z};
     ein__explore(&z);
     ein__val result = v;
@@ -582,10 +597,7 @@ static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__e
         ein__class_cost(&z, v);
         if (z.best[v.i] > 0) result = ein__realise(&r, v);
     }
-    arrfree(z.def);
-    arrfree(z.by_scope);
-    arrfree(z.cost);
-    arrfree(z.best);
+    ein__deriver_free(&z);
     arrfree(r.made);
     return result;
 }

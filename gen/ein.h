@@ -19,10 +19,84 @@
 // may be written in a row and tested once.
 //
 // WHAT IT DOES
-//     text -parse-> graph -lower-> expressions -plan-> steps -emit-> .cu .h
+//     text -parse-> graph -lower-> expressions -derive, plan-> steps -emit-> .cu .h
 // Operators carry ONNX names and mean tensor-algebra equations; everything after lowering sees
 // equations only. Text in, text out: the library reads and writes no files, never looks at the
 // clock or the locale, and gives the same bytes for the same input.
+//
+// MODEL TEXT
+//     ein 1                                   first line
+//     model NAME
+//     dim N = 1, H = 2*N                      sizes; later ones may use earlier ones
+//     small H = 7                             the shrunken set that tests use (ein_desc.small)
+//     blob W = "file.safetensors"             relative, inside the model's directory
+//     input x: f32[N,3,H,H]
+//     weight k: f32[8,3,3,3] = W "key"        or zeros(), ones(), randn(seed, std),
+//                                             uniform(seed, lo, hi); seeded values are exact
+//     output y, z                             before or after y is defined
+//     y = Conv(x, k; strides=2, pads=1)       ONNX operator, opset 21; `_` omits an operand
+//     t[n,f,h] = sum(c) a[n,c,h-1] * b[f,c] where h in 0:H, pad a 0
+// `#` starts a comment. A statement is a line; lines indented further than it continue it. Names
+// are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16 bf16 i8 i32 i64
+// bool. Attribute values are integer expressions over dims, numbers, words, strings or lists; a
+// number where ONNX wants a list holds for every spatial axis. What ONNX passes as constant inputs
+// (shape, axes, pads, scales, split, min, max) is an attribute.
+//   Equations. Subscripts: + - * and floored / % by constants. An index's range comes from `where`,
+// else from a declared result, else from bare uses, which must agree; it may begin below 0. Reading
+// outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
+// where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
+// log sqrt rsqrt erf sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
+// select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i.
+//   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`. What
+//   is
+// declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters, inputs
+// and own names, and calls blocks above it. `repeat i in 0:4 { ... }` unrolls; names get the
+// round's number (`w.0`); a name assigned inside and defined before is carried from round to round,
+// and means the last round's value afterwards.
+//   A seeded source without `seed` takes the FNV-1a hash of its tensor's full name, modulo 2^31.
+// Unknown names, operators and attributes are errors that name the nearest known one.
+//
+// COST TABLE
+// One row a line, fields separated by tabs: device, key, picoseconds, spread in 1/1000, versions.
+// `#` starts a comment line; rows of other devices are skipped, two costs for one key are an error.
+// Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
+// `conv f32 fma nchw n=1 ...`, `kernel k_map_1a2b3c4d`. A measured row wins over the estimate.
+//
+// THE EMITTED FILE
+// Sections: summary (tensors, memory, the plan with its costs), includes, interface, sizes and
+// offsets, kernels, state, create, run, destroy, info. It compiles as C++14 with nvcc, needs cudart
+// and, where used, cuDNN and cuBLAS. Weights come in one blob (little-endian): "EINWGHT1", u32
+// version, u32 tensors, u64 manifest hash, u64 content hash, u64 file bytes, zeros to 256, then raw
+// tensors in declaration order, 256-byte aligned. The manifest is FNV-1a 64 over a line
+// `name dtype[d0,d1]` a tensor. One blob serves every plan, GPU and batch size.
+//   FP32 means no TF32. max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
+//   Products
+// with padding are not evaluated, so infinite weights there give 0.
+//
+// OPTIONS
+// EIN_REALLOC(p, n) and EIN_FREE(p), both or neither (stb_ds has its own hooks);
+// EIN_OUT_OF_MEMORY() must not return; EIN_ASSERT(x) sees broken invariants only. EIN_STATIC makes
+// the functions static.
+//
+// ERRORS
+// `file:line:column: message`, the source line and a caret; several in one text. Statuses are the
+// exit codes of the command line.
+//
+// LIMITS
+// Rank 10, 16 iterators and 12 subscript terms an expression, 64 operands, 2^40 elements a tensor,
+// 20000 statements after expansion, nesting 200, 64 MB of text. A limit met is a message.
+//
+// LICENSE: MIT No Attribution
+// Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+// associated documentation files (the "Software"), to deal in the Software without restriction,
+// including without limitation the rights to use, copy, modify, merge, publish, distribute,
+// sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
+// furnished to do so.
+// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT
+// NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+// NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+// DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+// OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 #ifndef EINNET_H
 #define EINNET_H
 
@@ -60,7 +134,9 @@ typedef enum {
     EIN_TEST,        // the companion test program
     EIN_FORMAT,      // the model in canonical form, comments kept
     EIN_GRAPH_JSON,  // operators, shapes, attributes, equations
-    EIN_EQUATIONS    // every value's expression as a legal equation
+    EIN_EQUATIONS,   // every value's expression as a legal equation
+    EIN_EXPLAIN,     // the derivations of contractions, with costs; see ein_desc.explain
+    EIN_EXPLAIN_JSON
 } ein_output;
 
 typedef struct {
@@ -75,6 +151,8 @@ typedef struct {
     const char *license;  // SPDX expression in the emitted files; default MIT-0
     bool small;           // use the model's `small` dims
     bool baseline;        // no derivation: one library call or kernel per contraction
+    const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
+    bool explain_all;     // EIN_EXPLAIN: every candidate, not only the chosen and the original one
 } ein_desc;
 
 typedef struct {
@@ -111,6 +189,9 @@ EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx);
 // doubles (dense, row-major) into the caller's arrays.
 EIN_DEF ein_status ein_eval(ein_ctx *ctx, const void *const *inputs, const void *const *weights,
                             double *const *outputs);
+// Proves the plan: every output as planned against the model's own equations, modulo 2^61-1, at
+// this many random places (Schwartz-Zippel; functions without field meaning are uninterpreted).
+EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
 EIN_DEF ein_status ein_get_status(const ein_ctx *ctx);
 EIN_DEF const char *ein_error(const ein_ctx *ctx);  // one message a line; "" when fine
 EIN_DEF const char *ein_gpu_name(int index);        // NULL past the end

@@ -399,6 +399,7 @@ typedef struct ein__plan {
     ein__step *init;  // weight-only steps, once in create
     ein__buffer *buffer;
     ein__layout *layout;  // by value id
+    ein__val *root;       // by output of the model: the value as planned
     int64_t arena_bytes;  // activations, then the workspace
     int64_t workspace_at, workspace_bytes;
     int64_t const_bytes;  // kept weights and constants

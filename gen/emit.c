@@ -532,14 +532,17 @@ static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
         const ein__step *s = &ctx->plan.step[i];
         const ein__gemm *g = &s->gemm;
         if (s->kind != EIN__K_GEMM) continue;
-        ein__putf(out, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
-        ein__put_string(out, s->name);
-        ein__putf(out, ", %d, %d, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, ",
-                  g->ta, g->tb, (long long)g->batch, (long long)g->m, (long long)g->n,
-                  (long long)g->k, (long long)g->lda, (long long)g->ldb, (long long)g->ldc,
-                  (long long)g->sa, (long long)g->sb, (long long)g->sc);
-        ein__put_f32_literal(out, g->alpha);
-        ein__put(out, "};\n");
+        ein__buf line = {0};
+        ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
+        ein__put_string(&line, s->name);
+        const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
+                             g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
+        for (int k = 0; k < 12; k++) ein__putf(&line, ", %lld", (long long)n[k]);
+        ein__put(&line, ", ");
+        ein__put_f32_literal(&line, g->alpha);
+        ein__put(&line, "};");
+        ein__tmpl_line(out, line.s, line.n);
+        ein__buf_free(&line);
     }
 }
 
@@ -681,8 +684,8 @@ static void ein__put_info(ein__emitter *z, ein__buf *out) {
     ein__putf(out, "static const %s_info info = {\n    ", symbol);
     ein__put_string(out, ctx->graph.model);
     ein__putf(out,
-              ", %d, %d, %d, %s, info_outputs, %s,\n    %s_ARENA_BYTES, %s_WEIGHT_BYTES, %lldull, "
-              "%lldull, 0x%016llxull};\n\n",
+              ", %d, %d, %d, %s, info_outputs, %s,\n    %s_ARENA_BYTES, %s_WEIGHT_BYTES,\n    "
+              "%lldull, %lldull, 0x%016llxull};\n\n",
               (int)arrlen(ctx->graph.input), (int)arrlen(ctx->graph.output),
               (int)arrlen(ctx->graph.weight), in ? "info_inputs" : "NULL",
               w ? "info_weights" : "NULL", upper, upper, (long long)z->const_bytes,

@@ -58,6 +58,13 @@ static const cmd_option graph_options[] = {
     NO_OPTION,
 };
 
+static const cmd_option explain_options[] = {
+    {"all", NULL, "every candidate, not only the chosen and the original one"},
+    {"json", NULL, "for other programs"},
+    {"output", "FILE", "write there; standard output without it"},
+    NO_OPTION,
+};
+
 static const cmd_command commands[] = {
     {
         .name = "emit",
@@ -131,6 +138,25 @@ static const cmd_command commands[] = {
         .detail = "",
         .options = {output_option, cmd_size_options, NULL},
         .run = cmd_equations,
+    },
+    {
+        .name = "explain",
+        .operands = "MODEL.ein [VALUE]",
+        .count = 1,
+        .more = 1,
+        .summary = "Tells how contractions are derived: steps, rules, costs",
+        .detail = "",
+        .options = {explain_options, cmd_plan_options, cmd_size_options},
+        .run = cmd_explain,
+    },
+    {
+        .name = "verify",
+        .operands = "MODEL.ein",
+        .count = 1,
+        .summary = "Proves that the plan computes what the model says",
+        .detail = "Give --small for models whose sizes are too large to evaluate one by one.\n",
+        .options = {cmd_plan_options, cmd_size_options, NULL},
+        .run = cmd_verify,
     },
 };
 

@@ -259,6 +259,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
         ein__make_step(ctx, &sel, v);
     }
     ein__plan_memory(ctx);
+    ctx->plan.root = root;
     arrfree(placer.view);
     ein__select_free(&sel);
     return !ctx->status;

@@ -874,16 +874,26 @@ static int gemm_run(csrnet *h, const gemm_size *g, const float *a, const float *
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_v3_b_c_sum_part = {"v3.b.c.sum.part", 0, 0, 1, 2304, 3136, 256, 256, 3136, 3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_v3_c_c_sum_part = {"v3.c.c.sum.part", 0, 0, 1, 2304, 3136, 256, 256, 3136, 3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_v4_a_c_sum_part = {"v4.a.c.sum.part", 0, 0, 1, 4608, 784, 256, 256, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_v4_b_c_sum_part = {"v4.b.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_v4_c_c_sum_part = {"v4.c.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_d1_c_sum_part = {"d1.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_d2_c_sum_part = {"d2.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_d3_c_sum_part = {"d3.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_d4_c_sum_part = {"d4.c.sum.part", 0, 0, 1, 2304, 784, 512, 512, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_d5_c_sum_part = {"d5.c.sum.part", 0, 0, 1, 1152, 784, 256, 256, 784, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_v3_b_c_sum_part = {"v3.b.c.sum.part", 0, 0, 1, 2304, 3136, 256, 256,
+    3136, 3136, 0, 0, 0, 1.f};
+static const gemm_size gemm_v3_c_c_sum_part = {"v3.c.c.sum.part", 0, 0, 1, 2304, 3136, 256, 256,
+    3136, 3136, 0, 0, 0, 1.f};
+static const gemm_size gemm_v4_a_c_sum_part = {"v4.a.c.sum.part", 0, 0, 1, 4608, 784, 256, 256, 784,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_v4_b_c_sum_part = {"v4.b.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_v4_c_c_sum_part = {"v4.c.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_d1_c_sum_part = {"d1.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_d2_c_sum_part = {"d2.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_d3_c_sum_part = {"d3.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_d4_c_sum_part = {"d4.c.sum.part", 0, 0, 1, 2304, 784, 512, 512, 784,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_d5_c_sum_part = {"d5.c.sum.part", 0, 0, 1, 1152, 784, 256, 256, 784,
+    784, 0, 0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet *m, cudaStream_t stream) {
@@ -1270,6 +1280,7 @@ static const csrnet_tensor info_weights[] = {
 };
 static const csrnet_info info = {
     "csrnet", 1, 1, 34, info_inputs, info_outputs, info_weights,
-    CSRNET_ARENA_BYTES, CSRNET_WEIGHT_BYTES, 65054208ull, 194422272ull, 0x3c6aa7563ba4b068ull};
+    CSRNET_ARENA_BYTES, CSRNET_WEIGHT_BYTES,
+    65054208ull, 194422272ull, 0x3c6aa7563ba4b068ull};
 
 const csrnet_info *csrnet_describe(void) { return &info; }

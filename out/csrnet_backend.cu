@@ -390,9 +390,12 @@ static int gemm_run(csrnet_backend *h, const gemm_size *g, const float *a, const
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_d1_c_part = {"d1.c.part", 0, 0, 1, 4608, 196, 512, 512, 196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_d2_c_part = {"d2.c.part", 0, 0, 1, 4608, 196, 512, 512, 196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_d3_c_part = {"d3.c.part", 0, 0, 1, 4608, 196, 512, 512, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_d1_c_part = {"d1.c.part", 0, 0, 1, 4608, 196, 512, 512, 196, 196, 0, 0,
+    0, 1.f};
+static const gemm_size gemm_d2_c_part = {"d2.c.part", 0, 0, 1, 4608, 196, 512, 512, 196, 196, 0, 0,
+    0, 1.f};
+static const gemm_size gemm_d3_c_part = {"d3.c.part", 0, 0, 1, 4608, 196, 512, 512, 196, 196, 0, 0,
+    0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
@@ -674,6 +677,7 @@ static const csrnet_backend_tensor info_weights[] = {
 };
 static const csrnet_backend_info info = {
     "csrnet_backend", 1, 1, 6, info_inputs, info_outputs, info_weights,
-    CSRNET_BACKEND_ARENA_BYTES, CSRNET_BACKEND_WEIGHT_BYTES, 34505728ull, 100385792ull, 0x8f67e44c7724f8a7ull};
+    CSRNET_BACKEND_ARENA_BYTES, CSRNET_BACKEND_WEIGHT_BYTES,
+    34505728ull, 100385792ull, 0x8f67e44c7724f8a7ull};
 
 const csrnet_backend_info *csrnet_backend_describe(void) { return &info; }

@@ -494,8 +494,10 @@ static int gemm_run(dcgan *h, const gemm_size *g, const float *a, const float *b
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_c3_part = {"c3.part", 0, 0, 1, 2048, 64, 256, 256, 64, 64, 0, 0, 0, 1.f};
-static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 256, 128, 128, 256, 256, 0, 0, 0, 1.f};
+static const gemm_size gemm_c3_part = {"c3.part", 0, 0, 1, 2048, 64, 256, 256, 64, 64, 0, 0, 0,
+    1.f};
+static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 256, 128, 128, 256, 256, 0, 0, 0,
+    1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
@@ -766,6 +768,7 @@ static const dcgan_tensor info_weights[] = {
 };
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
-    DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES, 14299136ull, 51798016ull, 0x6756f55537a6229eull};
+    DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
+    14299136ull, 51798016ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }

@@ -734,6 +734,7 @@ static const fsrcnn_tensor info_weights[] = {
 };
 static const fsrcnn_info info = {
     "fsrcnn", 1, 1, 20, info_inputs, info_outputs, info_weights,
-    FSRCNN_ARENA_BYTES, FSRCNN_WEIGHT_BYTES, 54016ull, 2260992ull, 0x4454c5d340db7a2dull};
+    FSRCNN_ARENA_BYTES, FSRCNN_WEIGHT_BYTES,
+    54016ull, 2260992ull, 0x4454c5d340db7a2dull};
 
 const fsrcnn_info *fsrcnn_describe(void) { return &info; }

@@ -2547,45 +2547,84 @@ static int gemm_run(gcn *h, const gemm_size *g, const float *a, const float *b, 
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_g1_l1_sum_part = {"g1.l1.sum.part", 0, 1, 1, 231, 3136, 256, 256, 256, 3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_g1_r1_sum_part = {"g1.r1.sum.part", 0, 0, 1, 231, 3136, 256, 256, 3136, 3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_l2_0_b_c_sum_part = {"l2.0.b.c.sum.part", 0, 0, 1, 1152, 784, 128, 128, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l2_1_b_c_sum_part = {"l2.1.b.c.sum.part", 0, 0, 1, 1152, 784, 128, 128, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l2_2_b_c_sum_part = {"l2.2.b.c.sum.part", 0, 0, 1, 1152, 784, 128, 128, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_g2_l1_sum_part = {"g2.l1.sum.part", 0, 1, 1, 231, 784, 512, 512, 512, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_g2_r1_sum_part = {"g2.r1.sum.part", 0, 0, 1, 231, 784, 512, 512, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_l1_c_sum_part = {"l3.l1.c.sum.part", 0, 1, 1, 425, 784, 512, 512, 512, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_l2_c_sum_part = {"l3.l2.c.sum.part", 0, 0, 1, 425, 784, 85, 85, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_r1_c_sum_part = {"l3.r1.c.sum.part", 0, 0, 1, 425, 784, 512, 512, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_r2_c_sum_part = {"l3.r2.c.sum.part", 0, 1, 1, 425, 784, 85, 85, 85, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c1_0_sum_part = {"l3.c1.0.sum.part", 0, 1, 1, 425, 196, 1024, 1024, 1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c3_0_sum_part = {"l3.c3.0.sum.part", 0, 0, 1, 425, 196, 1024, 1024, 196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c1_1_sum_part = {"l3.c1.1.sum.part", 0, 1, 1, 425, 196, 1024, 1024, 1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c3_1_sum_part = {"l3.c3.1.sum.part", 0, 0, 1, 425, 196, 1024, 1024, 196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c1_2_sum_part = {"l3.c1.2.sum.part", 0, 1, 1, 425, 196, 1024, 1024, 1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c3_2_sum_part = {"l3.c3.2.sum.part", 0, 0, 1, 425, 196, 1024, 1024, 196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c1_3_sum_part = {"l3.c1.3.sum.part", 0, 1, 1, 425, 196, 1024, 1024, 1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c3_3_sum_part = {"l3.c3.3.sum.part", 0, 0, 1, 425, 196, 1024, 1024, 196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c1_4_sum_part = {"l3.c1.4.sum.part", 0, 1, 1, 425, 196, 1024, 1024, 1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c3_4_sum_part = {"l3.c3.4.sum.part", 0, 0, 1, 425, 196, 1024, 1024, 196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_g3_l1_sum_part = {"g3.l1.sum.part", 0, 1, 1, 231, 196, 1024, 1024, 1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_g3_r1_sum_part = {"g3.r1.sum.part", 0, 0, 1, 231, 196, 1024, 1024, 196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_l1_c_sum_part = {"l4.l1.c.sum.part", 0, 1, 1, 896, 196, 1024, 1024, 1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_l2_c_sum_part = {"l4.l2.c.sum.part", 0, 0, 1, 896, 196, 128, 128, 196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_r1_c_sum_part = {"l4.r1.c.sum.part", 0, 0, 1, 896, 196, 1024, 1024, 196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_r2_c_sum_part = {"l4.r2.c.sum.part", 0, 1, 1, 896, 196, 128, 128, 128, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c1_0_sum_part = {"l4.c1.0.sum.part", 0, 1, 1, 896, 49, 2048, 2048, 2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c3_0_sum_part = {"l4.c3.0.sum.part", 0, 0, 1, 896, 49, 2048, 2048, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c1_1_sum_part = {"l4.c1.1.sum.part", 0, 1, 1, 896, 49, 2048, 2048, 2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c3_1_sum_part = {"l4.c3.1.sum.part", 0, 0, 1, 896, 49, 2048, 2048, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c1_2_sum_part = {"l4.c1.2.sum.part", 0, 1, 1, 896, 49, 2048, 2048, 2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c3_2_sum_part = {"l4.c3.2.sum.part", 0, 0, 1, 896, 49, 2048, 2048, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c1_3_sum_part = {"l4.c1.3.sum.part", 0, 1, 1, 896, 49, 2048, 2048, 2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c3_3_sum_part = {"l4.c3.3.sum.part", 0, 0, 1, 896, 49, 2048, 2048, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c1_4_sum_part = {"l4.c1.4.sum.part", 0, 1, 1, 896, 49, 2048, 2048, 2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c3_4_sum_part = {"l4.c3.4.sum.part", 0, 0, 1, 896, 49, 2048, 2048, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_g4_l1_sum_part = {"g4.l1.sum.part", 0, 1, 1, 231, 49, 2048, 2048, 2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_g4_r1_sum_part = {"g4.r1.sum.part", 0, 0, 1, 231, 49, 2048, 2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_g1_l1_sum_part = {"g1.l1.sum.part", 0, 1, 1, 231, 3136, 256, 256, 256,
+    3136, 0, 0, 0, 1.f};
+static const gemm_size gemm_g1_r1_sum_part = {"g1.r1.sum.part", 0, 0, 1, 231, 3136, 256, 256, 3136,
+    3136, 0, 0, 0, 1.f};
+static const gemm_size gemm_l2_0_b_c_sum_part = {"l2.0.b.c.sum.part", 0, 0, 1, 1152, 784, 128, 128,
+    784, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l2_1_b_c_sum_part = {"l2.1.b.c.sum.part", 0, 0, 1, 1152, 784, 128, 128,
+    784, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l2_2_b_c_sum_part = {"l2.2.b.c.sum.part", 0, 0, 1, 1152, 784, 128, 128,
+    784, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_g2_l1_sum_part = {"g2.l1.sum.part", 0, 1, 1, 231, 784, 512, 512, 512,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_g2_r1_sum_part = {"g2.r1.sum.part", 0, 0, 1, 231, 784, 512, 512, 784,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_l1_c_sum_part = {"l3.l1.c.sum.part", 0, 1, 1, 425, 784, 512, 512,
+    512, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_l2_c_sum_part = {"l3.l2.c.sum.part", 0, 0, 1, 425, 784, 85, 85, 784,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_r1_c_sum_part = {"l3.r1.c.sum.part", 0, 0, 1, 425, 784, 512, 512,
+    784, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_r2_c_sum_part = {"l3.r2.c.sum.part", 0, 1, 1, 425, 784, 85, 85, 85,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c1_0_sum_part = {"l3.c1.0.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
+    1024, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c3_0_sum_part = {"l3.c3.0.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
+    196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c1_1_sum_part = {"l3.c1.1.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
+    1024, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c3_1_sum_part = {"l3.c3.1.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
+    196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c1_2_sum_part = {"l3.c1.2.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
+    1024, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c3_2_sum_part = {"l3.c3.2.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
+    196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c1_3_sum_part = {"l3.c1.3.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
+    1024, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c3_3_sum_part = {"l3.c3.3.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
+    196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c1_4_sum_part = {"l3.c1.4.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
+    1024, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c3_4_sum_part = {"l3.c3.4.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
+    196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_g3_l1_sum_part = {"g3.l1.sum.part", 0, 1, 1, 231, 196, 1024, 1024, 1024,
+    196, 0, 0, 0, 1.f};
+static const gemm_size gemm_g3_r1_sum_part = {"g3.r1.sum.part", 0, 0, 1, 231, 196, 1024, 1024, 196,
+    196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_l1_c_sum_part = {"l4.l1.c.sum.part", 0, 1, 1, 896, 196, 1024, 1024,
+    1024, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_l2_c_sum_part = {"l4.l2.c.sum.part", 0, 0, 1, 896, 196, 128, 128,
+    196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_r1_c_sum_part = {"l4.r1.c.sum.part", 0, 0, 1, 896, 196, 1024, 1024,
+    196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_r2_c_sum_part = {"l4.r2.c.sum.part", 0, 1, 1, 896, 196, 128, 128,
+    128, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_0_sum_part = {"l4.c1.0.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
+    2048, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c3_0_sum_part = {"l4.c3.0.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
+    49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_1_sum_part = {"l4.c1.1.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
+    2048, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c3_1_sum_part = {"l4.c3.1.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
+    49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_2_sum_part = {"l4.c1.2.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
+    2048, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c3_2_sum_part = {"l4.c3.2.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
+    49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_3_sum_part = {"l4.c1.3.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
+    2048, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c3_3_sum_part = {"l4.c3.3.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
+    49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_4_sum_part = {"l4.c1.4.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
+    2048, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c3_4_sum_part = {"l4.c3.4.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
+    49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_g4_l1_sum_part = {"g4.l1.sum.part", 0, 1, 1, 231, 49, 2048, 2048, 2048,
+    49, 0, 0, 0, 1.f};
+static const gemm_size gemm_g4_r1_sum_part = {"g4.r1.sum.part", 0, 0, 1, 231, 49, 2048, 2048, 49,
+    49, 0, 0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(gcn *m, cudaStream_t stream) {
@@ -3774,6 +3813,7 @@ static const gcn_tensor info_weights[] = {
 };
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
-    GCN_ARENA_BYTES, GCN_WEIGHT_BYTES, 56276736ull, 148301312ull, 0xe4a54419c106ca07ull};
+    GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
+    56276736ull, 148301312ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

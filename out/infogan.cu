@@ -646,6 +646,7 @@ static const infogan_tensor info_weights[] = {
 };
 static const infogan_info info = {
     "infogan", 1, 1, 5, info_inputs, info_outputs, info_weights,
-    INFOGAN_ARENA_BYTES, INFOGAN_WEIGHT_BYTES, 11608064ull, 22281216ull, 0x274286081a8138a1ull};
+    INFOGAN_ARENA_BYTES, INFOGAN_WEIGHT_BYTES,
+    11608064ull, 22281216ull, 0x274286081a8138a1ull};
 
 const infogan_info *infogan_describe(void) { return &info; }

@@ -449,8 +449,10 @@ static int gemm_run(longformer *h, const gemm_size *g, const float *a, const flo
 static const gemm_size gemm_v = {"v", 0, 1, 8, 10000, 64, 512, 512, 512, 64, 0, 32768, 640000, 1.f};
 static const gemm_size gemm_q = {"q", 0, 1, 8, 10000, 64, 512, 512, 512, 64, 0, 32768, 640000, 1.f};
 static const gemm_size gemm_k = {"k", 0, 1, 8, 10000, 64, 512, 512, 512, 64, 0, 32768, 640000, 1.f};
-static const gemm_size gemm_f_sum = {"f.sum", 0, 0, 1, 10000, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
-static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 10000, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
+static const gemm_size gemm_f_sum = {"f.sum", 0, 0, 1, 10000, 512, 512, 512, 512, 512, 0, 0, 0,
+    1.f};
+static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 10000, 512, 512, 512, 512, 512, 0, 0, 0,
+    1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer *m, cudaStream_t stream) {
@@ -705,6 +707,7 @@ static const longformer_tensor info_weights[] = {
 };
 static const longformer_info info = {
     "longformer", 1, 1, 7, info_inputs, info_outputs, info_weights,
-    LONGFORMER_ARENA_BYTES, LONGFORMER_WEIGHT_BYTES, 5246976ull, 1339921408ull, 0x6ef52548fc95cc4dull};
+    LONGFORMER_ARENA_BYTES, LONGFORMER_WEIGHT_BYTES,
+    5246976ull, 1339921408ull, 0x6ef52548fc95cc4dull};
 
 const longformer_info *longformer_describe(void) { return &info; }

@@ -683,6 +683,7 @@ static const longformer_short_tensor info_weights[] = {
 };
 static const longformer_short_info info = {
     "longformer_short", 1, 1, 7, info_inputs, info_outputs, info_weights,
-    LONGFORMER_SHORT_ARENA_BYTES, LONGFORMER_SHORT_WEIGHT_BYTES, 5246976ull, 49352704ull, 0x6ef52548fc95cc4dull};
+    LONGFORMER_SHORT_ARENA_BYTES, LONGFORMER_SHORT_WEIGHT_BYTES,
+    5246976ull, 49352704ull, 0x6ef52548fc95cc4dull};
 
 const longformer_short_info *longformer_short_describe(void) { return &info; }

@@ -1252,12 +1252,18 @@ static int gemm_run(resnet18 *h, const gemm_size *g, const float *a, const float
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_l2_h_b_c_part = {"l2.h.b.c.part", 0, 0, 1, 1152, 784, 128, 128, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l2_a_c_part = {"l2.a.c.part", 0, 0, 1, 1152, 784, 128, 128, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l2_b_c_part = {"l2.b.c.part", 0, 0, 1, 1152, 784, 128, 128, 784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_h_b_c_part = {"l4.h.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_a_c_part = {"l4.a.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_b_c_part = {"l4.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l2_h_b_c_part = {"l2.h.b.c.part", 0, 0, 1, 1152, 784, 128, 128, 784,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l2_a_c_part = {"l2.a.c.part", 0, 0, 1, 1152, 784, 128, 128, 784, 784, 0,
+    0, 0, 1.f};
+static const gemm_size gemm_l2_b_c_part = {"l2.b.c.part", 0, 0, 1, 1152, 784, 128, 128, 784, 784, 0,
+    0, 0, 1.f};
+static const gemm_size gemm_l4_h_b_c_part = {"l4.h.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49,
+    0, 0, 0, 1.f};
+static const gemm_size gemm_l4_a_c_part = {"l4.a.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0,
+    0, 1.f};
+static const gemm_size gemm_l4_b_c_part = {"l4.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0,
+    0, 1.f};
 static const gemm_size gemm_y_sum = {"y.sum", 0, 1, 1, 1, 1000, 512, 512, 512, 1000, 0, 0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
@@ -1847,6 +1853,7 @@ static const resnet18_tensor info_weights[] = {
 };
 static const resnet18_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
-    RESNET18_ARENA_BYTES, RESNET18_WEIGHT_BYTES, 46735360ull, 130271744ull, 0x0349b93ac5df4a66ull};
+    RESNET18_ARENA_BYTES, RESNET18_WEIGHT_BYTES,
+    46735360ull, 130271744ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_info *resnet18_describe(void) { return &info; }

@@ -1191,12 +1191,18 @@ static int gemm_run(resnet18_n16 *h, const gemm_size *g, const float *a, const f
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_l3_h_b_c_part = {"l3.h.b.c.part", 0, 1, 1, 2304, 3136, 256, 256, 256, 3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_a_c_part = {"l3.a.c.part", 0, 0, 16, 2304, 196, 256, 256, 196, 3136, 0, 50176, 196, 1.f};
-static const gemm_size gemm_l3_b_c_part = {"l3.b.c.part", 0, 1, 1, 2304, 3136, 256, 256, 256, 3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_h_b_c_part = {"l4.h.b.c.part", 0, 1, 1, 4608, 784, 512, 512, 512, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_a_c_part = {"l4.a.c.part", 0, 0, 16, 4608, 49, 512, 512, 49, 784, 0, 25088, 49, 1.f};
-static const gemm_size gemm_l4_b_c_part = {"l4.b.c.part", 0, 1, 1, 4608, 784, 512, 512, 512, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_h_b_c_part = {"l3.h.b.c.part", 0, 1, 1, 2304, 3136, 256, 256, 256,
+    3136, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_a_c_part = {"l3.a.c.part", 0, 0, 16, 2304, 196, 256, 256, 196, 3136,
+    0, 50176, 196, 1.f};
+static const gemm_size gemm_l3_b_c_part = {"l3.b.c.part", 0, 1, 1, 2304, 3136, 256, 256, 256, 3136,
+    0, 0, 0, 1.f};
+static const gemm_size gemm_l4_h_b_c_part = {"l4.h.b.c.part", 0, 1, 1, 4608, 784, 512, 512, 512,
+    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_a_c_part = {"l4.a.c.part", 0, 0, 16, 4608, 49, 512, 512, 49, 784, 0,
+    25088, 49, 1.f};
+static const gemm_size gemm_l4_b_c_part = {"l4.b.c.part", 0, 1, 1, 4608, 784, 512, 512, 512, 784, 0,
+    0, 0, 1.f};
 static const gemm_size gemm_y_sum = {"y.sum", 0, 1, 1, 16, 1000, 512, 512, 512, 1000, 0, 0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
@@ -1794,6 +1800,7 @@ static const resnet18_n16_tensor info_weights[] = {
 };
 static const resnet18_n16_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
-    RESNET18_N16_ARENA_BYTES, RESNET18_N16_WEIGHT_BYTES, 46735360ull, 217824512ull, 0x0349b93ac5df4a66ull};
+    RESNET18_N16_ARENA_BYTES, RESNET18_N16_WEIGHT_BYTES,
+    46735360ull, 217824512ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_n16_info *resnet18_n16_describe(void) { return &info; }

@@ -424,8 +424,10 @@ static int gemm_run(srcnn *h, const gemm_size *g, const float *a, const float *b
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_c2_sum_part = {"c2.sum.part", 0, 0, 1, 800, 50176, 64, 64, 50176, 50176, 0, 0, 0, 1.f};
-static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 25, 50176, 32, 32, 50176, 50176, 0, 0, 0, 1.f};
+static const gemm_size gemm_c2_sum_part = {"c2.sum.part", 0, 0, 1, 800, 50176, 64, 64, 50176, 50176,
+    0, 0, 0, 1.f};
+static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 25, 50176, 32, 32, 50176, 50176, 0,
+    0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(srcnn *m, cudaStream_t stream) {
@@ -685,6 +687,7 @@ static const srcnn_tensor info_weights[] = {
 };
 static const srcnn_info info = {
     "srcnn", 1, 1, 6, info_inputs, info_outputs, info_weights,
-    SRCNN_ARENA_BYTES, SRCNN_WEIGHT_BYTES, 229632ull, 207400448ull, 0x0f4ba455d1b33b4eull};
+    SRCNN_ARENA_BYTES, SRCNN_WEIGHT_BYTES,
+    229632ull, 207400448ull, 0x0f4ba455d1b33b4eull};
 
 const srcnn_info *srcnn_describe(void) { return &info; }

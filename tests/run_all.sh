@@ -25,6 +25,7 @@ parts=(
     'golden   -    sh tests/frame/test_golden.sh'
     'algebra  -    sh tests/frame/test_algebra.sh'
     'derive   -    sh tests/frame/test_derive.sh'
+    'explain  -    python3 tests/check_explain.py'
     "oracle   -    $python tests/oracle/test_oracle.py"
     "models   -    $python tests/check_models.py"
     "import   -    $python tests/import/run.py build/einnet"

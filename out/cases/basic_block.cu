@@ -515,6 +515,7 @@ static const basic_block_tensor info_weights[] = {
 };
 static const basic_block_info info = {
     "basic_block", 1, 1, 4, info_inputs, info_outputs, info_weights,
-    BASIC_BLOCK_ARENA_BYTES, BASIC_BLOCK_WEIGHT_BYTES, 295424ull, 3899904ull, 0xffd4ac5d5c860f17ull};
+    BASIC_BLOCK_ARENA_BYTES, BASIC_BLOCK_WEIGHT_BYTES,
+    295424ull, 3899904ull, 0xffd4ac5d5c860f17ull};
 
 const basic_block_info *basic_block_describe(void) { return &info; }

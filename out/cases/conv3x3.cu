@@ -432,6 +432,7 @@ static const conv3x3_tensor info_weights[] = {
 };
 static const conv3x3_info info = {
     "conv3x3", 1, 1, 1, info_inputs, info_outputs, info_weights,
-    CONV3X3_ARENA_BYTES, CONV3X3_WEIGHT_BYTES, 9437184ull, 53331968ull, 0x94a1553cd1c62379ull};
+    CONV3X3_ARENA_BYTES, CONV3X3_WEIGHT_BYTES,
+    9437184ull, 53331968ull, 0x94a1553cd1c62379ull};
 
 const conv3x3_info *conv3x3_describe(void) { return &info; }

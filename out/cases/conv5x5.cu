@@ -201,7 +201,8 @@ static int gemm_run(conv5x5 *h, const gemm_size *g, const float *a, const float 
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_y_part = {"y.part", 1, 0, 16, 25, 50176, 32, 25, 50176, 802816, 0, 1605632, 50176, 1.f};
+static const gemm_size gemm_y_part = {"y.part", 1, 0, 16, 25, 50176, 32, 25, 50176, 802816, 0,
+    1605632, 50176, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv5x5 *m, cudaStream_t stream) {
@@ -430,6 +431,7 @@ static const conv5x5_tensor info_weights[] = {
 };
 static const conv5x5_info info = {
     "conv5x5", 1, 1, 1, info_inputs, info_outputs, info_weights,
-    CONV5X5_ARENA_BYTES, CONV5X5_WEIGHT_BYTES, 3328ull, 113839360ull, 0x289948591d217129ull};
+    CONV5X5_ARENA_BYTES, CONV5X5_WEIGHT_BYTES,
+    3328ull, 113839360ull, 0x289948591d217129ull};
 
 const conv5x5_info *conv5x5_describe(void) { return &info; }

@@ -498,6 +498,7 @@ static const convtranspose_tensor info_weights[] = {
 };
 static const convtranspose_info info = {
     "convtranspose", 1, 1, 1, info_inputs, info_outputs, info_weights,
-    CONVTRANSPOSE_ARENA_BYTES, CONVTRANSPOSE_WEIGHT_BYTES, 7340032ull, 16105472ull, 0x5e804e9891f18ea8ull};
+    CONVTRANSPOSE_ARENA_BYTES, CONVTRANSPOSE_WEIGHT_BYTES,
+    7340032ull, 16105472ull, 0x5e804e9891f18ea8ull};
 
 const convtranspose_info *convtranspose_describe(void) { return &info; }

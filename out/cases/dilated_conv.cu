@@ -496,6 +496,7 @@ static const dilated_conv_tensor info_weights[] = {
 };
 static const dilated_conv_info info = {
     "dilated_conv", 1, 1, 1, info_inputs, info_outputs, info_weights,
-    DILATED_CONV_ARENA_BYTES, DILATED_CONV_WEIGHT_BYTES, 4718592ull, 11087872ull, 0xed7187898741c454ull};
+    DILATED_CONV_ARENA_BYTES, DILATED_CONV_WEIGHT_BYTES,
+    4718592ull, 11087872ull, 0xed7187898741c454ull};
 
 const dilated_conv_info *dilated_conv_describe(void) { return &info; }

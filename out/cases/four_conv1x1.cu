@@ -417,6 +417,7 @@ static const four_conv1x1_tensor info_weights[] = {
 };
 static const four_conv1x1_info info = {
     "four_conv1x1", 1, 4, 4, info_inputs, info_outputs, info_weights,
-    FOUR_CONV1X1_ARENA_BYTES, FOUR_CONV1X1_WEIGHT_BYTES, 2162688ull, 35717120ull, 0xe9b03ca0b837ced9ull};
+    FOUR_CONV1X1_ARENA_BYTES, FOUR_CONV1X1_WEIGHT_BYTES,
+    2162688ull, 35717120ull, 0xe9b03ca0b837ced9ull};
 
 const four_conv1x1_info *four_conv1x1_describe(void) { return &info; }

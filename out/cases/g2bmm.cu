@@ -385,6 +385,7 @@ static const g2bmm_tensor info_outputs[] = {
 };
 static const g2bmm_info info = {
     "g2bmm", 2, 1, 0, info_inputs, info_outputs, NULL,
-    G2BMM_ARENA_BYTES, G2BMM_WEIGHT_BYTES, 0ull, 0ull, 0xcbf29ce484222325ull};
+    G2BMM_ARENA_BYTES, G2BMM_WEIGHT_BYTES,
+    0ull, 0ull, 0xcbf29ce484222325ull};
 
 const g2bmm_info *g2bmm_describe(void) { return &info; }

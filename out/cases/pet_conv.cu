@@ -201,7 +201,8 @@ static int gemm_run(pet_conv *h, const gemm_size *g, const float *a, const float
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_y_part = {"y.part", 0, 0, 1, 1600, 1444, 48, 48, 1444, 1444, 0, 0, 0, 1.f};
+static const gemm_size gemm_y_part = {"y.part", 0, 0, 1, 1600, 1444, 48, 48, 1444, 1444, 0, 0, 0,
+    1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(pet_conv *m, cudaStream_t stream) {
@@ -432,6 +433,7 @@ static const pet_conv_tensor info_weights[] = {
 };
 static const pet_conv_info info = {
     "pet_conv", 1, 1, 1, info_inputs, info_outputs, info_weights,
-    PET_CONV_ARENA_BYTES, PET_CONV_WEIGHT_BYTES, 307200ull, 43410432ull, 0x0543c13020f1ebb3ull};
+    PET_CONV_ARENA_BYTES, PET_CONV_WEIGHT_BYTES,
+    307200ull, 43410432ull, 0x0543c13020f1ebb3ull};
 
 const pet_conv_info *pet_conv_describe(void) { return &info; }

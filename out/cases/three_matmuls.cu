@@ -405,6 +405,7 @@ static const three_matmuls_tensor info_weights[] = {
 };
 static const three_matmuls_info info = {
     "three_matmuls", 1, 3, 3, info_inputs, info_outputs, info_weights,
-    THREE_MATMULS_ARENA_BYTES, THREE_MATMULS_WEIGHT_BYTES, 7077888ull, 40632320ull, 0x8e53d8e80032975dull};
+    THREE_MATMULS_ARENA_BYTES, THREE_MATMULS_WEIGHT_BYTES,
+    7077888ull, 40632320ull, 0x8e53d8e80032975dull};
 
 const three_matmuls_info *three_matmuls_describe(void) { return &info; }

@@ -494,6 +494,7 @@ static const up2_tensor info_weights[] = {
 };
 static const up2_info info = {
     "up2", 1, 1, 1, info_inputs, info_outputs, info_weights,
-    UP2_ARENA_BYTES, UP2_WEIGHT_BYTES, 12288ull, 1150976ull, 0x7570f786207a52f2ull};
+    UP2_ARENA_BYTES, UP2_WEIGHT_BYTES,
+    12288ull, 1150976ull, 0x7570f786207a52f2ull};
 
 const up2_info *up2_describe(void) { return &info; }
