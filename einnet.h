@@ -959,6 +959,27 @@ EIN__FN ein_status ein__error(ein_ctx *ctx, ein_status status, ein__pos pos, con
     return ctx->status;
 }
 
+// An attempt that may run into a limit of the implementation and is then simply not made.
+typedef struct ein__attempt {
+    ein_status status;
+    size_t text;
+    int nerror;
+} ein__attempt;
+
+EIN__FN ein__attempt ein__try(const ein_ctx *ctx) {
+    return (ein__attempt){ctx->status, ctx->errors.n, ctx->nerror};
+}
+
+// Takes back the messages since ein__try when a limit was met; false when it was.
+EIN__FN bool ein__tried(ein_ctx *ctx, ein__attempt a) {
+    if (ctx->status != EIN_RESOURCES || a.status == EIN_RESOURCES) return true;
+    ctx->status = a.status;
+    ctx->nerror = a.nerror;
+    ctx->errors.n = a.text;
+    if (ctx->errors.s) ctx->errors.s[a.text] = 0;
+    return false;
+}
+
 // Edit distance, capped: names further apart than `cap` are not worth suggesting.
 static int ein__distance(const char *a, const char *b, int cap) {
     int row[64];
@@ -11080,8 +11101,10 @@ static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     ein__val old = {e->val}, p = z->now[e->val];
     if (ein__may_inline(z, old, p, e)) {
+        ein__attempt attempt = ein__try(ctx);
         ein__ex body = ein__inline_body(ctx, p, e);
-        if (body.i && ein__ex_size(ctx, body) <= EIN__MAX_INLINE) return body;
+        if (ein__tried(ctx, attempt) && body.i && ein__ex_size(ctx, body) <= EIN__MAX_INLINE)
+            return body;
         if (ctx->status) return (ein__ex){0};
     }
     double pad;
@@ -12815,12 +12838,14 @@ static void ein__deriver_free(ein__deriver *z) {
 static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
     ein__deriver z = ein__deriver_of(ctx, v, map, read);
     ein__realiser r = {.z = &z};
-    ein__explore(&z);
     ein__val result = v;
+    ein__attempt attempt = ein__try(ctx);
+    ein__explore(&z);
     if (!ctx->status) {
         ein__class_cost(&z, v);
         if (z.best[v.i] > 0) result = ein__realise(&r, v);
     }
+    if (!ein__tried(ctx, attempt)) result = v;
     ein__deriver_free(&z);
     arrfree(r.made);
     return result;
@@ -18411,17 +18436,20 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
         const ein__step *s = &ctx->plan.step[i];
         const ein__conv *c = &s->conv;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
-        ein__put(out, "    {");
-        ein__put_string(out, s->name);
-        ein__putf(out, ", %d, %lld, %lld, %lld, %lld, ", s->kind == EIN__K_CONV_DATA,
+        ein__buf line = {0};
+        ein__put(&line, "    {");
+        ein__put_string(&line, s->name);
+        ein__putf(&line, ", %d, %lld, %lld, %lld, %lld, ", s->kind == EIN__K_CONV_DATA,
                   (long long)c->n, (long long)c->c, (long long)c->f, (long long)c->group);
         const int64_t *axes[] = {c->in, c->out, c->k, c->pad, c->stride, c->dilation};
         for (int k = 0; k < 6; k++) {
-            ein__put_axes(out, axes[k], c->spatial, z->spatial, k == 3 ? 0 : 1);
-            ein__put(out, ", ");
+            ein__put_axes(&line, axes[k], c->spatial, z->spatial, k == 3 ? 0 : 1);
+            ein__put(&line, ", ");
         }
         bool fused = c->bias.i || c->z.i || c->relu;
-        ein__putf(out, "%d, %d},\n", fused, c->relu);
+        ein__putf(&line, "%d, %d},", fused, c->relu);
+        ein__tmpl_line(out, line.s, line.n);
+        ein__buf_free(&line);
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -18533,7 +18561,7 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
     const ein__launch *launches = init ? z->init : z->run;
     const char *symbol = ein__symbol(ctx);
     const char *params = init ? "cudaStream_t stream"
-                              : "const void *const *in, void *const *out, cudaStream_t stream";
+                              : "const void *const *in, void *const *out,\n    cudaStream_t stream";
     const char *name = init ? "prepare_weights" : "steps";
     ptrdiff_t n = arrlen(steps),
               parts = (n + EIN__STEPS_PER_FUNCTION - 1) / EIN__STEPS_PER_FUNCTION;

@@ -302,6 +302,27 @@ EIN__FN ein_status ein__error(ein_ctx *ctx, ein_status status, ein__pos pos, con
     return ctx->status;
 }
 
+// An attempt that may run into a limit of the implementation and is then simply not made.
+typedef struct ein__attempt {
+    ein_status status;
+    size_t text;
+    int nerror;
+} ein__attempt;
+
+EIN__FN ein__attempt ein__try(const ein_ctx *ctx) {
+    return (ein__attempt){ctx->status, ctx->errors.n, ctx->nerror};
+}
+
+// Takes back the messages since ein__try when a limit was met; false when it was.
+EIN__FN bool ein__tried(ein_ctx *ctx, ein__attempt a) {
+    if (ctx->status != EIN_RESOURCES || a.status == EIN_RESOURCES) return true;
+    ctx->status = a.status;
+    ctx->nerror = a.nerror;
+    ctx->errors.n = a.text;
+    if (ctx->errors.s) ctx->errors.s[a.text] = 0;
+    return false;
+}
+
 // Edit distance, capped: names further apart than `cap` are not worth suggesting.
 static int ein__distance(const char *a, const char *b, int cap) {
     int row[64];

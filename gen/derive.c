@@ -591,12 +591,14 @@ static void ein__deriver_free(ein__deriver *z) {
 static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
     ein__deriver z = ein__deriver_of(ctx, v, map, read);
     ein__realiser r = {.z = &z};
-    ein__explore(&z);
     ein__val result = v;
+    ein__attempt attempt = ein__try(ctx);
+    ein__explore(&z);
     if (!ctx->status) {
         ein__class_cost(&z, v);
         if (z.best[v.i] > 0) result = ein__realise(&r, v);
     }
+    if (!ein__tried(ctx, attempt)) result = v;
     ein__deriver_free(&z);
     arrfree(r.made);
     return result;

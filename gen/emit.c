@@ -505,17 +505,20 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
         const ein__step *s = &ctx->plan.step[i];
         const ein__conv *c = &s->conv;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
-        ein__put(out, "    {");
-        ein__put_string(out, s->name);
-        ein__putf(out, ", %d, %lld, %lld, %lld, %lld, ", s->kind == EIN__K_CONV_DATA,
+        ein__buf line = {0};
+        ein__put(&line, "    {");
+        ein__put_string(&line, s->name);
+        ein__putf(&line, ", %d, %lld, %lld, %lld, %lld, ", s->kind == EIN__K_CONV_DATA,
                   (long long)c->n, (long long)c->c, (long long)c->f, (long long)c->group);
         const int64_t *axes[] = {c->in, c->out, c->k, c->pad, c->stride, c->dilation};
         for (int k = 0; k < 6; k++) {
-            ein__put_axes(out, axes[k], c->spatial, z->spatial, k == 3 ? 0 : 1);
-            ein__put(out, ", ");
+            ein__put_axes(&line, axes[k], c->spatial, z->spatial, k == 3 ? 0 : 1);
+            ein__put(&line, ", ");
         }
         bool fused = c->bias.i || c->z.i || c->relu;
-        ein__putf(out, "%d, %d},\n", fused, c->relu);
+        ein__putf(&line, "%d, %d},", fused, c->relu);
+        ein__tmpl_line(out, line.s, line.n);
+        ein__buf_free(&line);
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -627,7 +630,7 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
     const ein__launch *launches = init ? z->init : z->run;
     const char *symbol = ein__symbol(ctx);
     const char *params = init ? "cudaStream_t stream"
-                              : "const void *const *in, void *const *out, cudaStream_t stream";
+                              : "const void *const *in, void *const *out,\n    cudaStream_t stream";
     const char *name = init ? "prepare_weights" : "steps";
     ptrdiff_t n = arrlen(steps),
               parts = (n + EIN__STEPS_PER_FUNCTION - 1) / EIN__STEPS_PER_FUNCTION;

@@ -189,8 +189,10 @@ static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     ein__val old = {e->val}, p = z->now[e->val];
     if (ein__may_inline(z, old, p, e)) {
+        ein__attempt attempt = ein__try(ctx);
         ein__ex body = ein__inline_body(ctx, p, e);
-        if (body.i && ein__ex_size(ctx, body) <= EIN__MAX_INLINE) return body;
+        if (ein__tried(ctx, attempt) && body.i && ein__ex_size(ctx, body) <= EIN__MAX_INLINE)
+            return body;
         if (ctx->status) return (ein__ex){0};
     }
     double pad;

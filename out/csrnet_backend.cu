@@ -513,7 +513,8 @@ int csrnet_backend_create(csrnet_backend **out, const void *weights, size_t byte
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(csrnet_backend *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(csrnet_backend *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

@@ -612,7 +612,8 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(dcgan *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

@@ -553,7 +553,8 @@ int fsrcnn_create(fsrcnn **out, const void *weights, size_t bytes, const fsrcnn_
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(fsrcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(fsrcnn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

@@ -926,8 +926,10 @@ static const conv_size conv_sizes[] = {
     {"f1.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
     {"f0.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f0.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
-    {"e0.a.c.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"e0.b.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"e0.a.c.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"e0.b.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"y", 0, 1, 21, 21, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
 };
 enum {
@@ -2803,7 +2805,8 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_1(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps_1(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;
@@ -2989,7 +2992,8 @@ static int steps_1(gcn *m, const void *const *in, void *const *out, cudaStream_t
     return 0;
 }
 
-static int steps_2(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps_2(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;
@@ -3126,7 +3130,8 @@ static int steps_2(gcn *m, const void *const *in, void *const *out, cudaStream_t
     return 0;
 }
 
-static int steps_3(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps_3(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;
@@ -3258,7 +3263,8 @@ static int steps_3(gcn *m, const void *const *in, void *const *out, cudaStream_t
     return 0;
 }
 
-static int steps_4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps_4(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;
@@ -3389,7 +3395,8 @@ static int steps_4(gcn *m, const void *const *in, void *const *out, cudaStream_t
     return 0;
 }
 
-static int steps_5(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps_5(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;
@@ -3524,7 +3531,8 @@ static int steps_5(gcn *m, const void *const *in, void *const *out, cudaStream_t
     return 0;
 }
 
-static int steps(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     int r = steps_1(m, in, out, stream);
     if (!r) r = steps_2(m, in, out, stream);
     if (!r) r = steps_3(m, in, out, stream);

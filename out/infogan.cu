@@ -493,7 +493,8 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(infogan *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

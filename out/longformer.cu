@@ -553,7 +553,8 @@ int longformer_create(longformer **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(longformer *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(longformer *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

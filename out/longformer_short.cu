@@ -526,7 +526,8 @@ int longformer_short_create(longformer_short **out, const void *weights, size_t 
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(longformer_short *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(longformer_short *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

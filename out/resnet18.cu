@@ -1498,7 +1498,8 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(resnet18 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

@@ -1438,7 +1438,8 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(resnet18_n16 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(resnet18_n16 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

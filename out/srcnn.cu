@@ -540,7 +540,8 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(srcnn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

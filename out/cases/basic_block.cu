@@ -381,7 +381,8 @@ int basic_block_create(basic_block **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(basic_block *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

@@ -303,7 +303,8 @@ int conv3x3_create(conv3x3 **out, const void *weights, size_t bytes, const conv3
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(conv3x3 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

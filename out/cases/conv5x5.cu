@@ -302,7 +302,8 @@ int conv5x5_create(conv5x5 **out, const void *weights, size_t bytes, const conv5
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(conv5x5 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(conv5x5 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

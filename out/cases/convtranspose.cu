@@ -372,7 +372,8 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(convtranspose *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

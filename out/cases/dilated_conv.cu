@@ -371,7 +371,8 @@ int dilated_conv_create(dilated_conv **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(dilated_conv *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

@@ -275,7 +275,8 @@ int four_conv1x1_create(four_conv1x1 **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(four_conv1x1 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(four_conv1x1 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

@@ -267,7 +267,8 @@ int g2bmm_create(g2bmm **out, const void *weights, size_t bytes, const g2bmm_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(g2bmm *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(g2bmm *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

@@ -304,7 +304,8 @@ int pet_conv_create(pet_conv **out, const void *weights, size_t bytes, const pet
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(pet_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(pet_conv *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

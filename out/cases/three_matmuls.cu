@@ -271,7 +271,8 @@ int three_matmuls_create(three_matmuls **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(three_matmuls *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(three_matmuls *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;

@@ -369,7 +369,8 @@ int up2_create(up2 **out, const void *weights, size_t bytes, const up2_options *
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(up2 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps(up2 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
     (void)stream;
