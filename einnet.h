@@ -10788,6 +10788,25 @@ static bool ein__dense_in_order(const ein__scope *s, const int64_t *coef, const 
     return true;
 }
 
+// Dimensions [from, to) of x as one: the product of extents of the iterators with roles `role[]`
+// (innermost role first), when the combined index counts them in the scope's order; 0 otherwise.
+static int64_t ein__plain_extent(ein_ctx *ctx, const ein__conv_form *z, int from, int to,
+                                 const ein__crole *role, int nrole) {
+    const ein__shape *s = &ctx->value[z->x->val].shape;
+    ein__ix all = ein__ix_const(ctx, 0);
+    int64_t step = 1;
+    for (int k = from; k < to; k++)
+        all = ein__ix_add(ctx, ein__ix_scale(ctx, all, s->d[k]), z->x->ix[k]);
+    if (!all.i || ein__ix_get(ctx, all)->c) return 0;
+    for (int r = 0; r < nrole; r++)
+        for (uint32_t i = z->s->nt + z->s->ns; i-- > 0;) {
+            if (z->role[i] != role[r]) continue;
+            if (ein__ix_coef(ctx, all, i) != step) return 0;
+            step *= z->s->n[i];
+        }
+    return step;
+}
+
 // The result must be dense [batch, group, out, axes]; x dense as it is declared, its channel
 // dimension ordered group-major.
 static bool ein__conv_layouts(ein_ctx *ctx, ein__conv_form *z, const int64_t *out) {
@@ -10805,23 +10824,13 @@ static bool ein__conv_layouts(ein_ctx *ctx, ein__conv_form *z, const int64_t *ou
     ein__dense_strides(s, want);
     for (int k = 0; k < s->rank; k++)
         if (s->d[k] > 1 && have[k] != want[k]) return false;
-    // channel = group * (c / group) + c
-    ein__ix ch = ein__ix_const(ctx, 0);
-    for (int k = z->plain[0]; k < z->plain[1]; k++)
-        ch = ein__ix_add(ctx, ein__ix_scale(ctx, ch, s->d[k]), z->x->ix[k]);
-    int64_t groups = 1, per = 1, step = 1;
-    if (!ch.i || ein__ix_get(ctx, ch)->c) return false;
-    for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) {
+    // batch: its iterators in the result's order; channel = group * (c / group) + c
+    static const ein__crole batch[] = {EIN__C_BATCH}, channel[] = {EIN__C_IN, EIN__C_GROUP};
+    if (ein__plain_extent(ctx, z, 0, z->plain[0], batch, 1) != z->c.n) return false;
+    if (ein__plain_extent(ctx, z, z->plain[0], z->plain[1], channel, 2) != z->c.c) return false;
+    int64_t groups = 1;
+    for (uint32_t i = 0; i < z->s->nt; i++)
         if (z->role[i] == EIN__C_GROUP) groups *= z->s->n[i];
-        if (z->role[i] == EIN__C_IN) per *= z->s->n[i];
-    }
-    if (groups * per != z->c.c) return false;
-    for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = z->s->nt + z->s->ns; i-- > 0;) {
-            if (z->role[i] != (pass ? EIN__C_GROUP : EIN__C_IN)) continue;
-            if (ein__ix_coef(ctx, ch, i) != step) return false;
-            step *= z->s->n[i];
-        }
     int64_t f = groups;
     for (uint32_t i = 0; i < z->s->nt; i++)
         if (z->role[i] == EIN__C_OUT) f *= z->s->n[i];

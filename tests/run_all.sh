@@ -41,6 +41,7 @@ parts=(
     'kernels  cuda sh tests/kernels/run'
     'stable   -    python3 tests/check_stable.py'
     "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
+    "fuzz     cuda $python tests/fuzz_models.py --count 40"
     "run-base cuda $python tests/run_models.py --baseline models/*.ein models/cases/*.ein"
     "run-san  cuda $python tests/run_models.py --mode san $light"
     "run-race cuda $python tests/run_models.py --mode race $light"

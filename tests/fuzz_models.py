@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Random models of several operators, emitted, run on the judge and compared with the oracle.
+
+    fuzz_models.py [--count N] [--seed S] [--keep DIR]
+
+What single operators cannot show: fusion, views, concatenations written in place, folded weights,
+layouts between steps, derived forms. Ends with `N passed, N failed`.
+"""
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import run_models  # noqa: E402
+
+UNARY = ["Relu(%s)", "Sigmoid(%s)", "Tanh(%s)", "LeakyRelu(%s; alpha=0.2)", "HardSwish(%s)",
+         "Clip(%s; min=-1, max=1.5)", "Abs(%s)", "Neg(%s)", "Erf(%s)"]
+
+
+class Model:
+    """Grows a model statement by statement; `values` maps names to shapes (rank 4, N C H W)."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.lines = []
+        self.values = {}
+        self.count = 0
+        shape = [rng.choice([1, 2]), rng.choice([3, 4, 6, 8]), rng.choice([5, 7, 8]),
+                 rng.choice([5, 6, 8])]
+        self.lines.append("input x: f32[%s]" % ",".join(map(str, shape)))
+        self.values["x"] = shape
+
+    def name(self, prefix):
+        self.count += 1
+        return "%s%d" % (prefix, self.count)
+
+    def weight(self, shape, std=0.3):
+        name = self.name("w")
+        self.lines.append("weight %s: f32[%s] = randn(std=%g)" % (
+            name, ",".join(map(str, shape)), std))
+        return name
+
+    def put(self, text, shape):
+        name = self.name("t")
+        self.lines.append("%s = %s" % (name, text))
+        self.values[name] = shape
+        return name
+
+    def pick(self, same=None):
+        names = [n for n, s in self.values.items() if same is None or s == same]
+        return self.rng.choice(names[-4:]) if names else None
+
+    def conv(self, x):
+        n, c, h, w = self.values[x]
+        r = self.rng
+        group = r.choice([1, 1, 1, 2, c]) if c % 2 == 0 else r.choice([1, 1, c])
+        k, s, d = r.choice([1, 2, 3]), r.choice([1, 1, 2]), r.choice([1, 1, 2])
+        pads = [r.choice([0, 1, 2]) for _ in range(4)] if r.random() < 0.3 else [k // 2 * d] * 4
+        f = group * r.choice([1, 2, 3, 4])
+        oh = (h + pads[0] + pads[2] - d * (k - 1) - 1) // s + 1
+        ow = (w + pads[1] + pads[3] - d * (k - 1) - 1) // s + 1
+        if min(oh, ow) < 1:
+            return None
+        args = [x, self.weight([f, c // group, k, k])]
+        if r.random() < 0.5:
+            args.append(self.weight([f]))
+        return self.put("Conv(%s; strides=%d, pads=[%s], dilations=%d, group=%d)" % (
+            ", ".join(args), s, ",".join(map(str, pads)), d, group), [n, f, oh, ow])
+
+    def deconv(self, x):
+        n, c, h, w = self.values[x]
+        k, s = self.rng.choice([2, 3, 4]), self.rng.choice([1, 2])
+        p = self.rng.choice([0, 1]) if k > 2 else 0
+        f = self.rng.choice([2, 3, 4])
+        oh, ow = (h - 1) * s + k - 2 * p, (w - 1) * s + k - 2 * p
+        if max(oh, ow) > 20 or min(oh, ow) < 1:
+            return None
+        return self.put("ConvTranspose(%s, %s; strides=%d, pads=%d)" % (
+            x, self.weight([c, f, k, k]), s, p), [n, f, oh, ow])
+
+    def norm(self, x):
+        c = self.values[x][1]
+        scale, bias, mean = self.weight([c]), self.weight([c]), self.weight([c])
+        var = self.name("v")
+        self.lines.append("weight %s: f32[%d] = uniform(lo=0.5, hi=1.5)" % (var, c))
+        return self.put("BatchNormalization(%s, %s, %s, %s, %s)" % (x, scale, bias, mean, var),
+                        list(self.values[x]))
+
+    def pool(self, x):
+        n, c, h, w = self.values[x]
+        if min(h, w) < 3:
+            return None
+        op = self.rng.choice(["MaxPool(%s; kernel_shape=3, strides=2, pads=1)",
+                              "AveragePool(%s; kernel_shape=3, strides=2, pads=1)"])
+        return self.put(op % x, [n, c, (h - 1) // 2 + 1, (w - 1) // 2 + 1])
+
+    def binary(self, x):
+        other = self.pick(self.values[x])
+        if other is None or self.rng.random() < 0.3:
+            other = self.weight([self.values[x][1], 1, 1])
+        return self.put("%s(%s, %s)" % (self.rng.choice(["Add", "Mul", "Sub", "Max"]), x, other),
+                        list(self.values[x]))
+
+    def concat(self, x):
+        shape = self.values[x]
+        axis = self.rng.choice([1, 1, 2, 3])
+        others = [n for n, s in self.values.items()
+                  if n != x and all(a == b for i, (a, b) in enumerate(zip(s, shape)) if i != axis)]
+        if not others:
+            return None
+        other = self.rng.choice(others)
+        out = list(shape)
+        out[axis] += self.values[other][axis]
+        if out[axis] >= 20:
+            return None
+        return self.put("Concat(%s, %s; axis=%d)" % (x, other, axis), out)
+
+    def move(self, x):
+        n, c, h, w = self.values[x]
+        kind = self.rng.randrange(5)
+        if kind == 0:
+            perm = self.rng.choice([[0, 1, 3, 2], [0, 2, 3, 1], [0, 3, 1, 2], [0, 2, 1, 3]])
+            return self.put("Transpose(%s; perm=%s)" % (x, perm), [self.values[x][p] for p in perm])
+        if kind == 1:
+            return self.put("Reshape(%s; shape=[%d,%d,%d,%d])" % (x, n, h, c, w), [n, h, c, w])
+        if kind == 2 and h > 2:
+            return self.put("Slice(%s; starts=[1], ends=[%d], axes=[2])" % (x, h), [n, c, h - 1, w])
+        if kind == 3:
+            return self.put("Pad(%s; pads=[0,0,1,0,0,0,0,2])" % x, [n, c, h + 1, w + 2])
+        if c % 2 == 0:
+            a, b = self.name("t"), self.name("t")
+            self.lines.append("%s, %s = Split(%s; axis=1, num_outputs=2)" % (a, b, x))
+            self.values[a] = self.values[b] = [n, c // 2, h, w]
+            return b
+        return None
+
+    def rows(self, x):
+        shape = list(self.values[x])
+        kind = self.rng.randrange(3)
+        if kind == 0:
+            return self.put("Softmax(%s; axis=%d)" % (x, self.rng.choice([1, 2, 3])), shape)
+        if kind == 1:
+            return self.put("LayerNormalization(%s, %s, %s; axis=-1)" % (
+                x, self.weight([shape[3]]), self.weight([shape[3]])), shape)
+        return self.put("ReduceMean(%s; axes=[2,3])" % x, [shape[0], shape[1], 1, 1])
+
+    def matmul(self, x):
+        n, c, h, w = self.values[x]
+        m = self.rng.choice([3, 4, 5])
+        return self.put("MatMul(%s, %s)" % (x, self.weight([w, m])), [n, c, h, m])
+
+    def grow(self, steps):
+        r = self.rng
+        makers = [self.conv, self.conv, self.conv, self.deconv, self.norm, self.pool, self.binary,
+                  self.binary, self.concat, self.move, self.move, self.rows, self.matmul]
+        last = "x"
+        for _ in range(steps):
+            x = last if r.random() < 0.7 else self.pick()
+            if r.random() < 0.3:
+                made = self.put(r.choice(UNARY) % x, list(self.values[x]))
+            else:
+                made = r.choice(makers)(x)
+            last = made or last
+        return last
+
+    def text(self, last):
+        outputs = {last if last != "x" else self.put("Relu(x)", self.values["x"])}
+        if self.rng.random() < 0.4:
+            extra = self.pick()
+            if extra != "x":
+                outputs.add(extra)
+        return "ein 1\nmodel fuzz\n%s\noutput %s\n" % (
+            "\n".join(self.lines), ", ".join(sorted(outputs)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--einnet", default=os.path.join(HERE, "..", "build", "einnet"))
+    parser.add_argument("--keep", help="folder for models that fail")
+    args = parser.parse_args()
+    options = argparse.Namespace(einnet=args.einnet, mode="plain", full=True, ints=False,
+                                 order=None, baseline=False)
+    passed = failed = 0
+    for seed in range(args.seed, args.seed + args.count):
+        rng = random.Random(seed)
+        model = Model(rng)
+        text = model.text(model.grow(rng.randrange(4, 14)))
+        options.baseline = seed % 4 == 0
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "fuzz.ein")
+            with open(path, "w") as f:
+                f.write(text)
+            try:
+                run_models.check_model(path, options, folder)
+                passed += 1
+            except Exception as error:  # whatever it is, the seed shows it again
+                failed += 1
+                print("FAIL seed %d: %s" % (seed, str(error)[:300]), flush=True)
+                if args.keep:
+                    with open(os.path.join(args.keep, "fuzz%d.ein" % seed), "w") as f:
+                        f.write(text)
+    print("%d passed, %d failed" % (passed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
