@@ -50,6 +50,27 @@ CASES = [
 ]
 
 
+def spread(c, f, h, dilation, stride):
+    return """ein 1
+model spread
+input x: f32[1,%d,%d,%d]
+weight k: f32[%d,%d,3,3] = randn(std=0.1)
+output y
+y = Conv(x, k; pads=%d, dilations=%d, strides=%d)
+""" % (c, h, h, f, c, dilation, dilation, stride)
+
+
+# name, model, a convolution (batch, channels, filter, stride, dilation) that a candidate has
+CONVOLUTIONS = [
+    ("dilation 2 to four phases", spread(512, 256, 14, 2, 1), (4, 512, 3, 1, 1)),
+    ("dilation 3, not dividing", spread(5, 7, 13, 3, 1), (9, 5, 3, 1, 1)),
+    ("dilation 4, not dividing", spread(6, 3, 18, 4, 1), (16, 6, 3, 1, 1)),
+    ("stride 2 to space-to-depth", spread(64, 128, 56, 1, 2), (1, 256, 2, 1, 1)),
+    ("stride 2, odd size", spread(5, 4, 15, 1, 2), (1, 20, 2, 1, 1)),
+    ("stride 3", spread(4, 6, 16, 1, 3), (1, 36, 1, 1, 1)),
+]
+
+
 def candidates(path):
     done = subprocess.run([EINNET, "explain", path, "y", "--all", "--json"],
                           stdout=subprocess.PIPE, check=True)
@@ -64,7 +85,15 @@ def gemm_sizes(candidate):
                 yield tuple(sorted((call["m"], call["n"], call["k"])))
 
 
-def check(name, text, sizes, folder):
+def convolutions(candidate):
+    for step in candidate["steps"]:
+        for call in step["matches"]:
+            if call["kind"] == "conv" and len(call["filter"]) == 2:
+                yield (call["n"], call["c"], call["filter"][0], call["stride"][0],
+                       call["dilation"][0])
+
+
+def check(text, found_in, sizes, folder):
     path = os.path.join(folder, "model.ein")
     with open(path, "w") as f:
         f.write(text)
@@ -74,8 +103,8 @@ def check(name, text, sizes, folder):
         problems.append("not exactly one candidate is chosen")
     if min(c["ps"] for c in found) != [c["ps"] for c in found if c["chosen"]][0]:
         problems.append("the chosen candidate is not the cheapest")
-    if not any(tuple(sorted(sizes)) in gemm_sizes(c) for c in found):
-        problems.append("no candidate has a GEMM of %s" % (sizes,))
+    if not any(sizes in found_in(c) for c in found):
+        problems.append("no candidate has %s" % (sizes,))
     if subprocess.run([EINNET, "verify", path], stdout=subprocess.DEVNULL).returncode:
         problems.append("the plan is not proved")
     return problems
@@ -84,8 +113,10 @@ def check(name, text, sizes, folder):
 def main():
     passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, text, sizes in CASES:
-            problems = check(name, text, sizes, folder)
+        cases = [(n, t, gemm_sizes, tuple(sorted(s))) for n, t, s in CASES]
+        cases += [(n, t, convolutions, s) for n, t, s in CONVOLUTIONS]
+        for name, text, found_in, sizes in cases:
+            problems = check(text, found_in, sizes, folder)
             passed, failed = passed + (not problems), failed + bool(problems)
             for p in problems:
                 print("FAIL %s: %s" % (name, p))
