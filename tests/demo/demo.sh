@@ -73,7 +73,7 @@ else
     echo '   Verified.'
 fi
 
-echo "2. PP-OCR's text orientation classifier: is a line of text upside down?"
+echo "3. PP-OCR's text orientation classifier: is a line of text upside down?"
 if [ ! -x "$python" ]; then
     echo '   skipped: no Python in .venv (make setup)'
     exit 0
