@@ -6669,7 +6669,7 @@ EIN__FN bool ein__expand(ein_ctx *ctx) {
 // of reductions as they stand in the text. Infinite numbers are the strings "inf" and "-inf".
 
 // ASCII: everything else is escaped, above U+FFFF as a surrogate pair.
-static void ein__json_string(ein__buf *b, const char *s) {
+EIN__FN void ein__json_string(ein__buf *b, const char *s) {
     const char *end = s + strlen(s);
     ein__put(b, "\"");
     while (s < end) {
@@ -19299,17 +19299,6 @@ typedef struct ein__explainer {
     int nstep;
 } ein__explainer;
 
-static void ein__put_json_text(ein__buf *out, const char *s, size_t n) {
-    ein__put(out, "\"");
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\') ein__putf(out, "\\%c", c);
-        else if (c < 32 || c > 126) ein__putf(out, "\\u%04x", c);
-        else ein__put_n(out, s + i, 1);
-    }
-    ein__put(out, "\"");
-}
-
 static void ein__put_sizes_json(ein__buf *out, const char *name, const int64_t *v, int n) {
     ein__putf(out, ", \"%s\": [", name);
     for (int i = 0; i < n; i++) ein__putf(out, "%s%lld", i ? ", " : "", (long long)v[i]);
@@ -19386,11 +19375,11 @@ static void ein__put_step_line(ein__explainer *x, int def) {
     if (x->json) {
         ein__put(out, x->nstep ? ",\n         " : "\n         ");
         ein__put(out, "{\"equation\": ");
-        ein__put_json_text(out, text.s, text.n);
+        ein__json_string(out, text.s);
         ein__put(out, ", \"call\": ");
         ein__put_signature(x, d);
         ein__putf(out, ", \"ps\": %lld, \"rules\": ", (long long)ps);
-        ein__put_json_text(out, why, strlen(why));
+        ein__json_string(out, why);
         ein__put(out, "}");
     } else {
         ein__put(out, "      ");
@@ -19513,7 +19502,7 @@ EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, e
         ein__val map = ein__sole_reader(ctx, order, uses, v, i + 1, &read);
         if (json) {
             ein__putf(out, "%s\n  {\"value\": ", found ? "," : "");
-            ein__put_json_text(out, mine, strlen(mine));
+            ein__json_string(out, mine);
             ein__put(out, ", \"candidates\": [");
         } else {
             ein__putf(out, "%s%s\n", found ? "\n" : "", mine);

@@ -14,7 +14,7 @@
 // of reductions as they stand in the text. Infinite numbers are the strings "inf" and "-inf".
 
 // ASCII: everything else is escaped, above U+FFFF as a surrogate pair.
-static void ein__json_string(ein__buf *b, const char *s) {
+EIN__FN void ein__json_string(ein__buf *b, const char *s) {
     const char *end = s + strlen(s);
     ein__put(b, "\"");
     while (s < end) {
