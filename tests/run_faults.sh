@@ -50,7 +50,8 @@ for model in "$@"; do
         for sticky in '' JUDGE_STICKY=1; do
             check "$name, call $n fails $sticky" '0 1 5 77' \
                 env JUDGE_REPORT=1 JUDGE_FAIL_AT=$n $sticky "${run[@]}"
-            call=$(sed -n 's/.*injected failure of \([A-Za-z0-9_]*\).*/\1/p' "$work/log" | head -n 1)
+            call=$(sed -n 's/.*injected failure of \([A-Za-z0-9_]*\).*/\1/p' "$work/log" |
+                head -n 1)
             case "$status $call" in
             "0 cudaFree" | "0 "*Destroy* | [1-9]*) ;;
             *)
