@@ -12270,8 +12270,9 @@ EIN__FN void ein__select_free(ein__selector *z) {
 enum {
     EIN__DERIVE_STATES = 300,  // definitions of one problem
     EIN__DERIVE_DEPTH = 3,     // rules in a row
-    EIN__MAX_GROWTH = 16,      // of an activation written out for a library call
-    EIN__MAX_SPLIT = 6         // summation iterators whose subsets are enumerated
+    EIN__MAX_RULES = 16,
+    EIN__MAX_GROWTH = 16,  // of an activation written out for a library call
+    EIN__MAX_SPLIT = 6     // summation iterators whose subsets are enumerated
 };
 
 typedef struct ein__def {
@@ -12291,7 +12292,8 @@ typedef struct ein__deriver {
     int *best;              // by value id: that definition
     ein__val problem, map;  // what is derived, and the map that alone reads it (or none)
     ein__ex map_read;
-    uint32_t first;  // values from here on were made for this problem
+    uint32_t first;             // values from here on were made for this problem
+    int added[EIN__MAX_RULES];  // definitions by rule
 } ein__deriver;
 
 #ifdef EIN_CHECK_STEPS
@@ -12570,8 +12572,10 @@ static ein__ex ein__inner_value(ein__deriver *z, const ein__scope *s, const ein_
     ein__val w = ein__class_of(z, &t, suffix, from, rule, true);
     return w.i ? ein__ex_read(ctx, w, 0, back, dims.n) : (ein__ex){0};
 }
-
-// ------------------------------------------------------------------------------------ rules
+/* ---- rule_split.c ---- */
+// Summation splitting: part of a sum goes to an inner value (EinNet section 4.1, OLLIE section 4).
+// The inner value is made in normal form, so variable substitution and boundary tightening happen
+// on the way.
 
 // The reductions of `mask` as the printer names them: "r0,r2".
 static void ein__put_slots(ein__buf *b, const ein__scope *s, uint32_t mask) {
@@ -12633,6 +12637,9 @@ static void ein__rule_split(ein__deriver *z, int from) {
             ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
     }
 }
+/* ---- rule_match.c ---- */
+// Converging derivation: what keeps a definition from being a library call is the form of an
+// operand, so the operand is written out as a tensor that has the form (EinNet section 5.2).
 
 // Read `r` written out as a tensor whose dimensions are the iterators it uses: group iterators
 // first, the summation last (or first for the second factor). None when that is no gain or grows
@@ -12694,8 +12701,10 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         ein__add_def(z, d.cls, &t, from, "operand re-laid for matching", d.inner);
     }
 }
-
-// ------------------------------------------------------------------------------------ digits
+/* ---- rule_digits.c ---- */
+// Digit re-layout: iterators beside multiples of a coefficient d fall into two digits each, and
+// every tensor read there is re-laid. Dilated convolutions become batches of plain ones, strided
+// ones become space-to-depth and stride 1.
 
 // Digit re-layout by `d`: iterators that stand with coefficient 1 beside multiples of d become two
 // digits, u = d * U + p, and every tensor read there is re-laid, a'[i, p] = a[d * i + p].
@@ -12905,8 +12914,30 @@ static void ein__rule_digits(ein__deriver *z, int from) {
             }
         }
 }
+/* ---- rules.c ---- */
+// The rules of derivation, one row each. A rule is given one definition and adds equivalent ones of
+// the same class, or classes that they read. It takes its constants from the expression: extents,
+// coefficients, denominators. To add a rule: one function in a rule_*.c file, one row here, one
+// case in tests/test_derive.c.
 
-// ------------------------------------------------------------------------------------ choice
+typedef struct ein__rule {
+    const char *name;  // as `--rules` has it
+    const char *what;  // in the papers' words
+    void (*apply)(ein__deriver *z, int from);
+    int quota;  // definitions that it may add to one problem
+} ein__rule;
+
+static const ein__rule ein__rules[] = {
+    // sum(y,z) a b = sum(y) sum(z) a b; a product of sums where a factor is free of z
+    {"split", "summation splitting", ein__rule_split, 200},
+    // a[E(i)] = a'[i], a'[i] = a[E(i)]
+    {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 100},
+    // a[d*x + u], u = d*U + p, is a'[x + U, p], a'[i,p] = a[d*i + p]
+    {"digits", "digit re-layout", ein__rule_digits, 20},
+};
+enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
+/* ---- extract.c ---- */
+// Choice: the cheapest definition of every class, and the values made from it.
 
 static int64_t ein__class_cost(ein__deriver *z, ein__val v);
 
@@ -13026,16 +13057,20 @@ static ein__val ein__realise(ein__realiser *r, ein__val v) {
     r->made[v.i] = made;
     return made;
 }
-
-// ------------------------------------------------------------------------------------ the pass
+/* ---- search.c ---- */
+// The search: rules applied breadth first to the definitions of one problem, and the pass that
+// replaces every contraction of a program by its cheapest derivation.
 
 static void ein__explore(ein__deriver *z) {
     ein__add_def(z, z->problem, ein__scope_of(z->ctx, z->problem), -1, NULL, false);
     for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++) {
         if (z->def[i].depth >= EIN__DERIVE_DEPTH) continue;
-        ein__rule_split(z, (int)i);
-        ein__rule_match_gemm(z, (int)i);
-        ein__rule_digits(z, (int)i);
+        for (int r = 0; r < EIN__NRULES; r++) {
+            ptrdiff_t before = arrlen(z->def);
+            if (z->added[r] >= ein__rules[r].quota) continue;
+            ein__rules[r].apply(z, (int)i);
+            z->added[r] += (int)(arrlen(z->def) - before);
+        }
     }
 }
 

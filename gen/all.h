@@ -40,6 +40,12 @@
 #include "cost.c"
 #include "select.c"
 #include "derive.c"
+#include "rule_split.c"
+#include "rule_match.c"
+#include "rule_digits.c"
+#include "rules.c"
+#include "extract.c"
+#include "search.c"
 #include "layout.c"
 #include "plan.c"
 // plan -> text

@@ -1,0 +1,212 @@
+// Digit re-layout: iterators beside multiples of a coefficient d fall into two digits each, and
+// every tensor read there is re-laid. Dilated convolutions become batches of plain ones, strided
+// ones become space-to-depth and stride 1.
+
+// Digit re-layout by `d`: iterators that stand with coefficient 1 beside multiples of d become two
+// digits, u = d * U + p, and every tensor read there is re-laid, a'[i, p] = a[d * i + p].
+typedef struct ein__digit {
+    int64_t d;
+    uint32_t unit;  // slots that are split
+    ein__scope t;   // the new scope; body last
+    ein__ix whole[EIN__MAX_ITERS], high[EIN__MAX_ITERS], low[EIN__MAX_ITERS];  // by old slot
+    ein__ix back[EIN__MAX_RANK];  // of new traversal slot: its form in the old iterators
+} ein__digit;
+
+// Whether form `f` is (multiples of d) + one bare iterator + c; that iterator in `*slot`.
+static bool ein__beside(ein_ctx *ctx, const ein__index *f, int64_t d, uint32_t *slot,
+                        bool *multiple) {
+    int ones = 0;
+    *multiple = false;
+    if (f->q != 1) return false;
+    for (uint32_t k = 0; k < f->n; k++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[k].atom);
+        if (a->kind != EIN__ITER) return false;
+        if (f->t[k].k % d == 0) {
+            *multiple = true;
+        } else if (f->t[k].k == 1) {
+            *slot = a->slot;
+            ones++;
+        } else {
+            return false;
+        }
+    }
+    return ones == 1;
+}
+
+static bool ein__find_units(ein_ctx *ctx, const ein__scope *s, const ein__expr *const *read,
+                            ein__digit *g) {
+    uint32_t slot = 0, padded = 0;
+    bool multiple;
+    g->unit = 0;
+    for (int r = 0; r < 2; r++)
+        for (uint32_t k = 0; k < read[r]->nix; k++)
+            if (ein__beside(ctx, ein__ix_get(ctx, read[r]->ix[k]), g->d, &slot, &multiple) &&
+                multiple)
+                g->unit |= 1u << slot;
+    // Every other use of such an iterator must be splittable too, and terms that a sum gains by
+    // rounding up must meet a read outside its box.
+    for (int r = 0; r < 2; r++)
+        for (uint32_t k = 0; k < read[r]->nix; k++) {
+            const ein__index *f = ein__ix_get(ctx, read[r]->ix[k]);
+            if (!(ein__ix_uses(ctx, read[r]->ix[k]) & g->unit)) continue;
+            if (!ein__beside(ctx, f, g->d, &slot, &multiple) || !(g->unit >> slot & 1))
+                return false;
+            if (!multiple && !f->c && ctx->value[read[r]->val].shape.d[k] == s->n[slot])
+                padded |= 1u << slot;
+        }
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
+        if ((g->unit >> i & 1) && s->n[i] % g->d && !(padded >> i & 1)) return false;
+    return g->unit != 0;
+}
+
+// Rank of an iterator in the result: batch, filter, window.
+static int ein__digit_rank(ein_ctx *ctx, const ein__expr *const *read, uint32_t slot) {
+    bool windowed = false, in[2] = {false, false};
+    for (int r = 0; r < 2; r++)
+        for (uint32_t k = 0; k < read[r]->nix; k++) {
+            if (!(ein__ix_uses(ctx, read[r]->ix[k]) >> slot & 1)) continue;
+            in[r] = true;
+            windowed |= ein__ix_get(ctx, read[r]->ix[k])->n > 1;
+        }
+    bool data[2] = {false, false};
+    for (int r = 0; r < 2; r++)
+        for (uint32_t k = 0; k < read[r]->nix; k++)
+            data[r] |= ein__ix_get(ctx, read[r]->ix[k])->n > 1;
+    return windowed ? 3 : (in[0] && data[0]) || (in[1] && data[1]) ? 0 : 2;
+}
+
+static bool ein__digit_slots(ein_ctx *ctx, const ein__scope *s, const ein__expr *const *read,
+                             ein__digit *g) {
+    bool split = (g->unit & ((1u << s->nt) - 1)) != 0;
+    g->t = (ein__scope){.reduce = s->reduce};
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        g->whole[i] = g->high[i] = g->low[i] = ein__ix_const(ctx, 0);
+    for (int rank = 0; rank < 5; rank++)
+        for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+            bool sum = i >= s->nt, unit = g->unit >> i & 1;
+            ein__ix old = ein__ix_iter(ctx, i, s->n[i]);
+            int mine = sum ? 4 : split ? ein__digit_rank(ctx, read, i) : 0;
+            for (int part = unit ? 1 : 0; part < (unit ? 3 : 1); part++) {
+                // The low digit of a window is one more batch dimension.
+                if ((part == 2 && !sum ? 0 : mine) != rank) continue;
+                uint32_t slot = g->t.nt + g->t.ns;
+                int64_t n = part == 0 ? s->n[i] : part == 1 ? (s->n[i] + g->d - 1) / g->d : g->d;
+                if (slot == EIN__MAX_ITERS || (!sum && slot == EIN__MAX_RANK)) return false;
+                g->t.n[slot] = n;
+                *(part == 0   ? &g->whole[i]
+                  : part == 1 ? &g->high[i]
+                              : &g->low[i]) = ein__ix_iter(ctx, slot, n);
+                if (!sum)
+                    g->back[slot] = part == 0   ? old
+                                    : part == 1 ? ein__ix_floordiv(ctx, old, g->d)
+                                                : ein__ix_mod(ctx, old, g->d);
+                if (sum) g->t.ns++;
+                else g->t.nt++;
+            }
+        }
+    return true;
+}
+
+// Read `r` of the re-laid tensor. Its dimensions: batch, low digits of windows, channels, low
+// digits of sums, windows.
+static ein__ex ein__digit_read(ein__deriver *z, const ein__scope *s, const ein__expr *r,
+                               const ein__digit *g, int from) {
+    ein_ctx *ctx = z->ctx;
+    ein__scope t = {.reduce = EIN__R_NONE};
+    ein__ix body[EIN__MAX_RANK], index[EIN__MAX_RANK];
+    if (r->bits) return (ein__ex){0};
+    for (int group = 0; group < 5; group++)
+        for (uint32_t k = 0; k < r->nix; k++) {
+            const ein__index *f = ein__ix_get(ctx, r->ix[k]);
+            uint32_t uses = ein__ix_uses(ctx, r->ix[k]), slot = 0;
+            int64_t extent = ctx->value[r->val].shape.d[k];
+            bool multiple = false,
+                 unit = (uses & g->unit) && ein__beside(ctx, f, g->d, &slot, &multiple);
+            bool sum = slot >= s->nt;
+            if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
+            if (!unit) {
+                int mine = f->n > 1 ? 4 : uses >> s->nt ? 2 : 0;
+                if (mine != group) continue;
+                body[k] = ein__ix_iter(ctx, t.nt, extent);
+                index[t.nt] = ein__ix_subst(ctx, r->ix[k], g->whole, (int)(s->nt + s->ns));
+                t.n[t.nt++] = extent;
+                continue;
+            }
+            int64_t c0 = ein__floormod(f->c, g->d), c1 = ein__floordiv(f->c, g->d);
+            int64_t lo = c0 ? -1 : 0, hi = ein__floordiv(extent - 1 - c0, g->d);
+            if (group == (sum ? 3 : 1)) {
+                index[t.nt] = g->low[slot];
+                t.n[t.nt++] = g->d;
+            } else if (group == 4) {
+                ein__ix i = ein__ix_addc(ctx, g->high[slot], c1 - lo);
+                for (uint32_t q = 0; q < f->n; q++) {
+                    uint32_t other = ein__atom_get(ctx, f->t[q].atom)->slot;
+                    if (other != slot)
+                        i = ein__ix_add(ctx, i,
+                                        ein__ix_scale(ctx, g->whole[other], f->t[q].k / g->d));
+                }
+                // Zeros are written out on one side until both are padded alike: library calls take
+                // one padding for both.
+                const ein__index *range = ein__ix_get(ctx, i);
+                int64_t before = range->lo < 0 ? -range->lo : 0, after = range->hi - (hi - lo);
+                if (after < 0) after = 0;
+                if (after > before) hi += after - before;
+                if (before > after) {
+                    lo -= before - after;
+                    i = ein__ix_addc(ctx, i, before - after);
+                }
+                // d * (i + lo) + p + c0, with p the low digit placed before
+                body[k] = ein__ix_addc(
+                    ctx, ein__ix_scale(ctx, ein__ix_iter(ctx, t.nt, hi - lo + 1), g->d),
+                    lo * g->d + c0);
+                for (uint32_t q = 0; q < t.nt; q++)
+                    if (index[q].i == g->low[slot].i) {
+                        body[k] = ein__ix_add(ctx, body[k], ein__ix_iter(ctx, q, g->d));
+                        break;
+                    }
+                index[t.nt] = i;
+                t.n[t.nt++] = hi - lo + 1;
+            }
+        }
+    t.body = ein__ex_read(ctx, (ein__val){r->val}, 0, body, (int)r->nix);
+    ein__val v =
+        t.body.i ? ein__class_of(z, &t, "digits", from, "digit re-layout", true) : (ein__val){0};
+    return v.i ? ein__ex_read(ctx, v, 0, index, (int)t.nt) : (ein__ex){0};
+}
+
+static void ein__rule_digits(ein__deriver *z, int from) {
+    ein_ctx *ctx = z->ctx;
+    const ein__def d = z->def[from];
+    const ein__scope *s = ein__sc_get(ctx, d.sc);
+    const ein__expr *read[2];
+    int64_t tried[8];
+    int ntried = 0;
+    double alpha;
+    if (d.inner || d.depth || !ein__two_factors(ctx, s, read, &alpha) || alpha != 1) return;
+    for (int r = 0; r < 2; r++)
+        for (uint32_t k = 0; k < read[r]->nix; k++) {
+            const ein__index *f = ein__ix_get(ctx, read[r]->ix[k]);
+            for (uint32_t q = 0; q < f->n; q++) {
+                ein__digit g = {.d = f->t[q].k};
+                bool again = false;
+                for (int i = 0; i < ntried; i++) again |= tried[i] == g.d;
+                if (g.d < 2 || f->n < 2 || again || ntried == 8) continue;
+                tried[ntried++] = g.d;
+                if (!ein__find_units(ctx, s, read, &g) || !ein__digit_slots(ctx, s, read, &g))
+                    continue;
+                ein__ex x = ein__digit_read(z, s, read[0], &g, from),
+                        w = ein__digit_read(z, s, read[1], &g, from);
+                if (!x.i || !w.i) continue;
+                g.t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
+                if (!(g.unit & ((1u << s->nt) - 1))) {
+                    ein__add_def(z, d.cls, &g.t, from, "digit re-layout", d.inner);
+                    continue;
+                }
+                ein__val v = ein__class_of(z, &g.t, "phases", from, "digit re-layout", true);
+                ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
+                memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
+                copy.body = v.i ? ein__ex_read(ctx, v, 0, g.back, (int)g.t.nt) : (ein__ex){0};
+                if (copy.body.i) ein__add_def(z, d.cls, &copy, from, "digit re-layout", d.inner);
+            }
+        }
+}
