@@ -148,6 +148,26 @@ typedef struct {
     void *user;
 } ein_writer;
 
+// Why the search of one problem ended, mildest first.
+typedef enum {
+    EIN_STOP_SATURATED,  // no rule gives anything new
+    EIN_STOP_QUOTA,      // a rule gave as much as it may
+    EIN_STOP_DEPTH,
+    EIN_STOP_STATES,
+    EIN_STOP_CANCELLED  // by ein_desc.progress
+} ein_stop;
+
+// What the search has done.
+typedef struct {
+    int64_t problems;     // contractions
+    int64_t distinct;     // of them, up to names: each is derived once
+    int64_t definitions;  // states: equivalent definitions, all distinct
+    int64_t lookups;      // definitions that rules gave, known ones included
+    int64_t candidates;   // definitions of the problems themselves
+    ein_stop stop;        // the worst of all problems
+    bool searching;       // in ein_desc.progress: false in the last call for a contraction
+} ein_stats;
+
 // Zero means default, everywhere.
 typedef struct {
     const char *gpu;      // a name of the device table ("h200"), see ein_gpu_name
@@ -155,6 +175,13 @@ typedef struct {
     const char *license;  // SPDX expression in the emitted files; default MIT-0
     bool small;           // use the model's `small` dims
     bool baseline;        // no derivation: one library call or kernel per contraction
+    int depth;            // rules in a row; default 8
+    int states;           // definitions of one problem; default 1000
+    const char *rules;    // names of the rules to use, separated by commas; NULL: all
+    bool no_converge;     // no derivation towards library calls
+    bool no_fingerprint;  // states that are known already are queued again: for measurements
+    bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
+    void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
     bool explain_all;     // EIN_EXPLAIN: every candidate, not only the chosen and the original one
 } ein_desc;
@@ -196,6 +223,10 @@ EIN_DEF ein_status ein_eval(ein_ctx *ctx, const void *const *inputs, const void 
 // Proves the plan: every output as planned against the model's own equations, modulo 2^61-1, at
 // this many random places (Schwartz-Zippel; functions without field meaning are uninterpreted).
 EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
+EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats);
+EIN_DEF const char *ein_rule_name(int index);         // NULL past the end
+EIN_DEF const char *ein_rule_description(int index);  // NULL past the end
+EIN_DEF const char *ein_stop_name(ein_stop stop);
 EIN_DEF ein_status ein_get_status(const ein_ctx *ctx);
 EIN_DEF const char *ein_error(const ein_ctx *ctx);  // one message a line; "" when fine
 EIN_DEF const char *ein_gpu_name(int index);        // NULL past the end
@@ -649,8 +680,11 @@ struct ein_ctx {
     struct {
         char *key;
         int64_t value;
-    } * costs;           // sh map: measured picoseconds by key
-    uint64_t cost_hash;  // of the tables given, 0: none
+    } * costs;                   // sh map: measured picoseconds by key
+    uint64_t cost_hash;          // of the tables given, 0: none
+    struct ein__search *search;  // problems derived so far (search.c)
+    uint32_t rule_mask;          // rules of the table to use
+    ein_stats stats;
 };
 
 #endif  // EIN_INT_H
@@ -12268,8 +12302,8 @@ EIN__FN void ein__select_free(ein__selector *z) {
 //   digit re-layout         a[d*x + u], u = d*U + p  =>  a'[x + U, p], a'[i,p] = a[d*i + p]
 
 enum {
-    EIN__DERIVE_STATES = 300,  // definitions of one problem
-    EIN__DERIVE_DEPTH = 3,     // rules in a row
+    EIN__DERIVE_STATES = 1000,  // definitions of one problem; ein_desc.states
+    EIN__DERIVE_DEPTH = 8,      // rules in a row; ein_desc.depth
     EIN__MAX_RULES = 16,
     EIN__MAX_GROWTH = 16,  // of an activation written out for a library call
     EIN__MAX_SPLIT = 6     // summation iterators whose subsets are enumerated
@@ -12287,13 +12321,15 @@ typedef struct ein__def {
 typedef struct ein__deriver {
     ein_ctx *ctx;
     ein__def *def;          // stb_ds arrays
-    ein__val *by_scope;     // class by scope id
-    int64_t *cost;          // by value id: of the cheapest definition; 0 not known, -1 being found
-    int *best;              // by value id: that definition
+    ein__val *cls;          // classes made, each by its first definition
+    int64_t *cost;          // by class: of the cheapest definition; 0 not known, -1 being found
+    int *best;              // by class: that definition
     ein__val problem, map;  // what is derived, and the map that alone reads it (or none)
     ein__ex map_read;
     uint32_t first;             // values from here on were made for this problem
     int added[EIN__MAX_RULES];  // definitions by rule
+    int64_t lookups;            // definitions that rules gave, known ones included
+    ein_stop stop;
 } ein__deriver;
 
 #ifdef EIN_CHECK_STEPS
@@ -12317,18 +12353,36 @@ static void ein__check_step(ein__deriver *z, ein__val cls, ein__sc sc, const cha
 }
 #endif
 
+static void ein__stopped(ein__deriver *z, ein_stop why) {
+    if (z->stop < why) z->stop = why;
+}
+
 static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int from,
                          const char *rule, bool inner) {
+    const ein_desc *limit = &z->ctx->desc;
     ein__sc sc = ein__sc_make(z->ctx, s);
-    if (!sc.i || arrlen(z->def) >= EIN__DERIVE_STATES) return false;
-    for (ptrdiff_t i = 0; i < arrlen(z->def); i++)
+    if (!sc.i) return false;
+    z->lookups++;
+    for (ptrdiff_t i = 0; i < arrlen(z->def) && !limit->no_fingerprint; i++)
         if (z->def[i].sc.i == sc.i && z->def[i].cls.i == cls.i) return false;
+    if (arrlen(z->def) >= (limit->states ? limit->states : EIN__DERIVE_STATES)) {
+        ein__stopped(z, EIN_STOP_STATES);
+        return false;
+    }
 #ifdef EIN_CHECK_STEPS
     ein__check_step(z, cls, sc, rule);
 #endif
     ein__def d = {cls, sc, from, from < 0 ? 0 : z->def[from].depth + 1, rule, inner};
     arrput(z->def, d);
     return true;
+}
+
+// Place of a class in `cls`; -1 for other values.
+static ptrdiff_t ein__class_at(const ein__deriver *z, ein__val v) {
+    if (v.i < z->first && v.i != z->problem.i) return -1;
+    for (ptrdiff_t i = 0; i < arrlen(z->cls); i++)
+        if (z->cls[i].i == v.i) return i;
+    return -1;
 }
 
 // The class whose definition is `s`, made when there is none.
@@ -12340,14 +12394,14 @@ static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *
     if (s->nt > EIN__MAX_RANK || s->nt + s->ns > EIN__MAX_ITERS) return (ein__val){0};
     ein__sc sc = ein__sc_make(ctx, s);
     if (!sc.i) return (ein__val){0};
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    if (z->by_scope[sc.i].i) return z->by_scope[sc.i];
+    for (ptrdiff_t i = 0; i < arrlen(z->cls); i++)
+        if (ctx->value[z->cls[i].i].scope.i == sc.i && !ctx->desc.no_fingerprint) return z->cls[i];
     for (uint32_t i = 0; i < s->nt; i++) shape.d[i] = s->n[i];
     if (ein__elements(&shape) > EIN__MAX_ELEMENTS) return (ein__val){0};
     ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", base.name, suffix), EIN__V_SCOPE,
                               base.tensor, sc, &shape, EIN__F32, base.node);
-    z->by_scope[sc.i] = v;
-    ein__add_def(z, v, s, from, rule, inner);
+    if (!ein__add_def(z, v, s, from, rule, inner)) return (ein__val){0};
+    arrput(z->cls, v);
     return v;
 }
 
@@ -12924,20 +12978,45 @@ typedef struct ein__rule {
     const char *name;  // as `--rules` has it
     const char *what;  // in the papers' words
     void (*apply)(ein__deriver *z, int from);
-    int quota;  // definitions that it may add to one problem
+    int quota;        // definitions that it may add to one problem
+    bool converging;  // towards a library call (EinNet section 5.2)
 } ein__rule;
 
 static const ein__rule ein__rules[] = {
     // sum(y,z) a b = sum(y) sum(z) a b; a product of sums where a factor is free of z
-    {"split", "summation splitting", ein__rule_split, 200},
+    {"split", "summation splitting", ein__rule_split, 400, false},
     // a[E(i)] = a'[i], a'[i] = a[E(i)]
-    {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 100},
+    {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 200, true},
     // a[d*x + u], u = d*U + p, is a'[x + U, p], a'[i,p] = a[d*i + p]
-    {"digits", "digit re-layout", ein__rule_digits, 20},
+    {"digits", "digit re-layout", ein__rule_digits, 20, false},
 };
 enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
+
+// The rules that `names` lists, separated by commas; all of them without a list. Sets the context's
+// error for a name that is none.
+EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
+    uint32_t mask = 0;
+    if (!names) return (1u << EIN__NRULES) - 1;
+    while (*names) {
+        size_t n = strcspn(names, ",");
+        int found = -1;
+        for (int r = 0; r < EIN__NRULES; r++)
+            if (strlen(ein__rules[r].name) == n && !strncmp(ein__rules[r].name, names, n))
+                found = r;
+        if (found < 0) {
+            ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown rule '%.*s'", (int)(n & 63),
+                       names);
+            return 0;
+        }
+        mask |= 1u << found;
+        names += n + (names[n] == ',');
+    }
+    return mask;
+}
 /* ---- extract.c ---- */
 // Choice: the cheapest definition of every class, and the values made from it.
+
+#define EIN__NO_WAY (INT64_MAX / 8)
 
 static int64_t ein__class_cost(ein__deriver *z, ein__val v);
 
@@ -12978,12 +13057,13 @@ static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
     return ps;
 }
 
-static int64_t ein__def_cost(ein__deriver *z, const ein__def *d) {
+// Cost of a definition with all that it reads; any cost from `bound` on when it is not below that.
+static int64_t ein__def_cost(ein__deriver *z, const ein__def *d, int64_t bound) {
     ein_ctx *ctx = z->ctx;
     int64_t total = ein__def_step_cost(z, d);
     ein__ex *reads = NULL;
     ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+    for (ptrdiff_t i = 0; i < arrlen(reads) && total < bound; i++)
         total += ein__class_cost(z, (ein__val){ein__ex_get(ctx, reads[i])->val});
     arrfree(reads);
     return total;
@@ -12991,31 +13071,46 @@ static int64_t ein__def_cost(ein__deriver *z, const ein__def *d) {
 
 // Least cost over a class's definitions; values that are no class of this problem cost nothing.
 static int64_t ein__class_cost(ein__deriver *z, ein__val v) {
-    while (arrlen(z->cost) <= (ptrdiff_t)v.i) {
+    ptrdiff_t at = ein__class_at(z, v);
+    if (at < 0) return 0;
+    while (arrlen(z->cost) < arrlen(z->cls)) {
         arrput(z->cost, 0);
         arrput(z->best, -1);
     }
-    if (z->cost[v.i] == -1) return INT64_MAX / 8;  // a cycle: not this way
-    if (z->cost[v.i]) return z->cost[v.i] - 1;
-    int64_t least = 0;
-    z->cost[v.i] = -1;
+    if (z->cost[at] == -1) return EIN__NO_WAY;  // a cycle
+    if (z->cost[at]) return z->cost[at] - 1;
+    int64_t least = EIN__NO_WAY;
+    z->cost[at] = -1;
     int best = -1;
     for (ptrdiff_t i = 0; i < arrlen(z->def); i++) {
         if (z->def[i].cls.i != v.i) continue;
-        int64_t c = ein__def_cost(z, &z->def[i]);
+        int64_t c = ein__def_cost(z, &z->def[i], least);
         if (best < 0 || c < least) {
             least = c;
             best = (int)i;
         }
     }
-    z->cost[v.i] = least + 1;
-    z->best[v.i] = best;
+    z->cost[at] = least + 1;
+    z->best[at] = best;
     return least;
 }
 
+// The cheapest definition of class `v`; -1 for values that are no class, or whose cost was not
+// asked for.
+static int ein__best_def(const ein__deriver *z, ein__val v) {
+    ptrdiff_t at = ein__class_at(z, v);
+    return at >= 0 && at < arrlen(z->best) ? z->best[at] : -1;
+}
+
+// Values made of the cheapest definitions. A problem that was derived once for all that are like it
+// reads stand-ins: `actual` is what they stand for, and `self` what the problem does.
 typedef struct ein__realiser {
     ein__deriver *z;
-    ein__val *made;
+    ein__val *made;  // by class; stb_ds array
+    ein__val stand_in[2], actual[2];
+    int nstand;
+    ein__val self;       // none: the problem's own value
+    ein__val *by_scope;  // values made before, by scope id; stb_ds array, or NULL
 } ein__realiser;
 
 static ein__val ein__realise(ein__realiser *r, ein__val v);
@@ -13037,41 +13132,93 @@ static const char *ein__trail(ein__deriver *z, int def) {
     return text;
 }
 
+// The value like class `v` that stands for it in the program, with definition `sc`.
+static ein__val ein__realised(ein__realiser *r, ein__val v, ein__sc sc) {
+    ein_ctx *ctx = r->z->ctx;
+    const ein__value cls = ctx->value[v.i];
+    const ein__value *self = r->self.i ? &ctx->value[r->self.i] : &ctx->value[r->z->problem.i];
+    bool last = v.i == r->z->problem.i;
+    while (arrlen(r->by_scope) <= (ptrdiff_t)sc.i) arrput(r->by_scope, (ein__val){0});
+    if (!last && r->by_scope[sc.i].i) return r->by_scope[sc.i];
+    const char *problem = ctx->value[r->z->problem.i].name;
+    const char *name =
+        last ? self->name : ein__namef(ctx, "%s%s", self->name, cls.name + strlen(problem));
+    ein__val made =
+        ein__val_new(ctx, name, EIN__V_SCOPE, self->tensor, sc, &cls.shape, cls.dtype, self->node);
+    if (!last) r->by_scope[sc.i] = made;
+    return made;
+}
+
 // The class's value by its cheapest definition.
 static ein__val ein__realise(ein__realiser *r, ein__val v) {
     ein__deriver *z = r->z;
     ein_ctx *ctx = z->ctx;
-    if ((ptrdiff_t)v.i >= arrlen(z->best) || z->best[v.i] < 0) return v;
-    while (arrlen(r->made) <= (ptrdiff_t)v.i) arrput(r->made, (ein__val){0});
-    if (r->made[v.i].i) return r->made[v.i];
-    const ein__def d = z->def[z->best[v.i]];
+    ptrdiff_t at = ein__class_at(z, v);
+    for (int i = 0; i < r->nstand; i++)
+        if (r->stand_in[i].i == v.i) return r->actual[i];
+    if (at < 0 || at >= arrlen(z->best) || z->best[at] < 0) return v;
+    while (arrlen(r->made) <= at) arrput(r->made, (ein__val){0});
+    if (r->made[at].i) return r->made[at];
+    const ein__def d = z->def[z->best[at]];
     ein__scope s = *ein__sc_get(ctx, d.sc);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__realise_read, r);
     ein__sc sc = ein__sc_make(ctx, &s);
     if (!sc.i) return (ein__val){0};
-    const ein__value old = ctx->value[v.i];
-    ein__val made =
-        ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
+    ein__val made = ein__realised(r, v, sc);
     // What happens at load is told by its last rule alone.
-    ctx->value[made.i].why = old.weight_only ? d.rule : ein__trail(z, z->best[v.i]);
-    r->made[v.i] = made;
+    if (made.i && !ctx->value[made.i].why)
+        ctx->value[made.i].why = ctx->value[v.i].weight_only ? d.rule : ein__trail(z, z->best[at]);
+    r->made[at] = made;
     return made;
 }
 /* ---- search.c ---- */
-// The search: rules applied breadth first to the definitions of one problem, and the pass that
-// replaces every contraction of a program by its cheapest derivation.
+// The search: rules applied breadth first to the definitions of one problem, each distinct problem
+// once, and the pass that replaces every contraction of a program by its cheapest derivation.
+
+enum { EIN__PROGRESS_STEP = 64 };  // definitions between two calls of ein_desc.progress
+
+static bool ein__progress(ein_ctx *ctx) {
+    const ein_desc *d = &ctx->desc;
+    return !d->progress || d->progress(d->progress_user, &ctx->stats);
+}
+
+// All rules on definition `def`. A rule that meets a limit of the implementation gives nothing.
+static void ein__apply_rules(ein__deriver *z, int def) {
+    for (int r = 0; r < EIN__NRULES; r++) {
+        ptrdiff_t before = arrlen(z->def);
+        if (!(z->ctx->rule_mask >> r & 1)) continue;
+        if (ein__rules[r].converging && z->ctx->desc.no_converge) continue;
+        if (z->added[r] >= ein__rules[r].quota) {
+            ein__stopped(z, EIN_STOP_QUOTA);
+            continue;
+        }
+        ein__attempt attempt = ein__try(z->ctx);
+        ein__rules[r].apply(z, def);
+        ein__tried(z->ctx, attempt);
+        z->added[r] += (int)(arrlen(z->def) - before);
+    }
+}
 
 static void ein__explore(ein__deriver *z) {
+    const ein_desc *limit = &z->ctx->desc;
+    int depth = limit->depth ? limit->depth : EIN__DERIVE_DEPTH;
+    arrput(z->cls, z->problem);
     ein__add_def(z, z->problem, ein__scope_of(z->ctx, z->problem), -1, NULL, false);
     for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++) {
-        if (z->def[i].depth >= EIN__DERIVE_DEPTH) continue;
-        for (int r = 0; r < EIN__NRULES; r++) {
-            ptrdiff_t before = arrlen(z->def);
-            if (z->added[r] >= ein__rules[r].quota) continue;
-            ein__rules[r].apply(z, (int)i);
-            z->added[r] += (int)(arrlen(z->def) - before);
+        if (i % EIN__PROGRESS_STEP == 0 && !ein__progress(z->ctx)) {
+            ein__stopped(z, EIN_STOP_CANCELLED);
+            break;
         }
+        if (z->def[i].depth < depth) ein__apply_rules(z, (int)i);
+        else ein__stopped(z, EIN_STOP_DEPTH);
     }
+    ein_stats *stats = &z->ctx->stats;
+    stats->distinct++;
+    stats->definitions += arrlen(z->def);
+    stats->lookups += z->lookups;
+    for (ptrdiff_t i = 0; i < arrlen(z->def); i++)
+        stats->candidates += z->def[i].cls.i == z->problem.i;
+    if (stats->stop < z->stop) stats->stop = z->stop;
 }
 
 static ein__deriver ein__deriver_of(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
@@ -13084,46 +13231,200 @@ static ein__deriver ein__deriver_of(ein_ctx *ctx, ein__val v, ein__val map, ein_
 
 static void ein__deriver_free(ein__deriver *z) {
     arrfree(z->def);
-    arrfree(z->by_scope);
+    arrfree(z->cls);
     arrfree(z->cost);
     arrfree(z->best);
 }
 
+// ------------------------------------------------------------------------------------ problems
+
+// What the choice among a problem's definitions depends on beside the problem: the map behind it.
+typedef struct ein__choice {
+    int64_t map_ps;
+    bool fusable;
+    int best;
+} ein__choice;
+
+// A contraction up to the names of its operands, for which values of the same shapes stand in.
+typedef struct ein__problem {
+    ein__sc key;
+    ein__val stand_in[2];
+    int nstand;
+    ein__deriver z;
+    ein__choice *choice;  // stb_ds array
+} ein__problem;
+
+typedef struct ein__search {
+    ein__problem **problem;  // stb_ds arrays
+    int *by_key;             // by scope id: number of the problem, from 1
+    ein__val *stand_in;
+    ein__val *by_scope;    // inner values made, by scope id
+    ptrdiff_t *reader_at;  // by value: place in the program of the first value that reads it
+} ein__search;
+
+EIN__FN ein__search *ein__search_of(ein_ctx *ctx) {
+    if (!ctx->search) ctx->search = EIN__NEW(&ctx->arena, ein__search, 1);
+    return ctx->search;
+}
+
+EIN__FN void ein__search_free(ein__search *z) {
+    if (!z) return;
+    for (ptrdiff_t i = 0; i < arrlen(z->problem); i++) {
+        ein__deriver_free(&z->problem[i]->z);
+        arrfree(z->problem[i]->choice);
+    }
+    arrfree(z->problem);
+    arrfree(z->by_key);
+    arrfree(z->stand_in);
+    arrfree(z->by_scope);
+    arrfree(z->reader_at);
+}
+
+// The stand-in for values like `v` that is none of the `taken` ones.
+static ein__val ein__stand_in(ein_ctx *ctx, ein__val v, const ein__val *taken, int ntaken) {
+    ein__search *z = ein__search_of(ctx);
+    const ein__value like = ctx->value[v.i];
+    for (ptrdiff_t i = 0; i < arrlen(z->stand_in); i++) {
+        const ein__value *p = &ctx->value[z->stand_in[i].i];
+        bool fits = p->dtype == like.dtype && p->weight_only == like.weight_only &&
+                    p->shape.rank == like.shape.rank;
+        for (int k = 0; fits && k < like.shape.rank; k++) fits = p->shape.d[k] == like.shape.d[k];
+        for (int k = 0; fits && k < ntaken; k++) fits = taken[k].i != z->stand_in[i].i;
+        if (fits) return z->stand_in[i];
+    }
+    ein__val made =
+        ein__val_new(ctx, "operand", EIN__V_INPUT, -1, (ein__sc){0}, &like.shape, like.dtype, -1);
+    ctx->value[made.i].weight_only = like.weight_only;
+    arrput(z->stand_in, made);
+    return made;
+}
+
+// A problem's own operands and what stands in for them.
+typedef struct ein__operands {
+    ein__val stand_in[2], actual[2];
+    int n;
+} ein__operands;
+
+static ein__ex ein__bind_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__operands *b = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val v = {e->val}, to = {0};
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    for (int i = 0; i < b->n; i++)
+        if (b->actual[i].i == v.i) to = b->stand_in[i];
+    if (!to.i) {
+        EIN_ASSERT(b->n < 2);
+        to = ein__stand_in(ctx, v, b->stand_in, b->n);
+        b->actual[b->n] = v;
+        b->stand_in[b->n++] = to;
+    }
+    return ein__ex_read(ctx, to, pad, e->ix, (int)e->nix);
+}
+
+// The problem that contraction `v` is, derived when it is new.
+static ein__problem *ein__problem_of(ein_ctx *ctx, ein__val v, ein__operands *b) {
+    ein__search *z = ein__search_of(ctx);
+    ein__scope s = *ein__scope_of(ctx, v);
+    s.body = ein__ex_replace_reads(ctx, s.body, ein__bind_read, b);
+    ein__sc key = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    ctx->stats.problems++;
+    if (!key.i) return NULL;
+    while (arrlen(z->by_key) <= (ptrdiff_t)key.i) arrput(z->by_key, 0);
+    if (z->by_key[key.i]) return z->problem[z->by_key[key.i] - 1];
+    ein__problem *p = EIN__NEW(&ctx->arena, ein__problem, 1);
+    ein__val self = ein__val_new(ctx, "", EIN__V_SCOPE, -1, key, &ctx->value[v.i].shape,
+                                 ctx->value[v.i].dtype, -1);
+    p->key = key;
+    p->nstand = b->n;
+    memcpy(p->stand_in, b->stand_in, sizeof p->stand_in);
+    p->z = ein__deriver_of(ctx, self, (ein__val){0}, (ein__ex){0});
+    arrput(z->problem, p);
+    z->by_key[key.i] = (int)arrlen(z->problem);
+    ein__explore(&p->z);
+    return p;
+}
+
+// The cheapest definition of the problem when `map`, which reads it by `read`, is all that reads
+// it (or none is).
+static int ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, ein__ex read) {
+    ein__epilogue e;
+    ein__choice c = {.best = -1};
+    if (map.i) {
+        c.map_ps = ein__kernel_cost(ctx, map);
+        c.fusable = ein__conv_epilogue(ctx, ein__scope_of(ctx, map), read, &e);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(p->choice); i++)
+        if (p->choice[i].map_ps == c.map_ps && p->choice[i].fusable == c.fusable)
+            return p->choice[i].best;
+    p->z.map = map;
+    p->z.map_read = read;
+    if (arrlen(p->z.cost)) p->z.cost[0] = 0;
+    ein__class_cost(&p->z, p->z.problem);
+    c.best = ein__best_def(&p->z, p->z.problem);
+    arrput(p->choice, c);
+    return c.best;
+}
+
+// ------------------------------------------------------------------------------------ the pass
+
 // The cheapest derivation of contraction `v`, or `v` itself. `map`, `read`: the map that alone
 // reads it.
 static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
-    ein__deriver z = ein__deriver_of(ctx, v, map, read);
-    ein__realiser r = {.z = &z};
-    ein__val result = v;
+    ein__operands b = {.n = 0};
     ein__attempt attempt = ein__try(ctx);
-    ein__explore(&z);
-    if (!ctx->status) {
-        ein__class_cost(&z, v);
-        if (z.best[v.i] > 0) result = ein__realise(&r, v);
+    ein__val result = v;
+    ctx->stats.searching = true;
+    ein__progress(ctx);
+    ein__problem *p = ein__problem_of(ctx, v, &b);
+    int best = p && !ctx->status ? ein__choose_def(ctx, p, map, read) : -1;
+    if (best > 0) {
+        ein__search *z = ein__search_of(ctx);
+        ein__realiser r = {.z = &p->z, .nstand = b.n, .self = v, .by_scope = z->by_scope};
+        memcpy(r.stand_in, b.stand_in, sizeof r.stand_in);
+        memcpy(r.actual, b.actual, sizeof r.actual);
+        p->z.best[0] = best;
+        result = ein__realise(&r, p->z.problem);
+        z->by_scope = r.by_scope;
+        arrfree(r.made);
     }
-    if (!ein__tried(ctx, attempt)) result = v;
-    ein__deriver_free(&z);
-    arrfree(r.made);
-    return result;
+    ctx->stats.searching = false;
+    ein__progress(ctx);
+    return ein__tried(ctx, attempt) ? result : v;
 }
 
 static ein__val ein__rebuild_derived(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    const ein__search *search = ein__search_of(ctx);
     ein__val old = v;
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
     if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
-    ein__val map = {0};
     ein__ex read = {0};
-    for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
-        if (z->order[i].i == old.i)
-            map = ein__sole_reader(ctx, z->order, z->uses, old, i + 1, &read);
+    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, search->reader_at[old.i], &read);
     return ein__derive_value(ctx, v, map, read);
 }
 
+// Where in `order` each value is first read.
+static void ein__find_readers(ein_ctx *ctx, ein__search *z, const ein__val *order) {
+    arrsetlen(z->reader_at, arrlen(ctx->value));
+    for (ptrdiff_t i = 0; i < arrlen(z->reader_at); i++) z->reader_at[i] = arrlen(order);
+    for (ptrdiff_t i = arrlen(order); i-- > 0;) {
+        const ein__scope *s = ein__scope_of(ctx, order[i]);
+        ein__ex *reads = NULL;
+        if (s) ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            z->reader_at[ein__ex_get(ctx, reads[k])->val] = i;
+        arrfree(reads);
+    }
+}
+
 EIN__FN bool ein__derive(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *order = ein__live(ctx, root, nroot);
+    ein__find_readers(ctx, ein__search_of(ctx), order);
+    arrfree(order);
     return ein__run_pass(ctx, root, nroot, ein__rebuild_derived);
 }
 /* ---- layout.c ---- */
@@ -19436,10 +19737,11 @@ static void ein__put_steps_of(ein__explainer *x, int def) {
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t v = ein__ex_get(ctx, reads[i])->val;
         while (arrlen(x->listed) <= (ptrdiff_t)v) arrput(x->listed, false);
-        bool made = (ptrdiff_t)v < arrlen(x->z->best) && x->z->best[v] >= 0;
+        int best = ein__best_def(x->z, (ein__val){v});
+        bool made = best >= 0;
         if (!made || x->listed[v] || v == x->z->problem.i) continue;
         x->listed[v] = true;
-        ein__put_steps_of(x, v == x->other.i ? x->by : x->z->best[v]);
+        ein__put_steps_of(x, v == x->other.i ? x->by : best);
     }
     arrfree(reads);
     ein__put_step_line(x, def);
@@ -19481,15 +19783,16 @@ static void ein__add_candidate(ein__candidate **list, ein__candidate c) {
 static void ein__add_candidates(ein__deriver *z, int def, ein__candidate **list) {
     ein_ctx *ctx = z->ctx;
     ein__ex *reads = NULL;
-    int64_t ps = ein__def_cost(z, &z->def[def]);
+    int64_t ps = ein__def_cost(z, &z->def[def], EIN__NO_WAY);
     ein__add_candidate(list, (ein__candidate){.def = def, .ps = ps});
     ein__ex_reads(ctx, ein__sc_get(ctx, z->def[def].sc)->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
-        if ((ptrdiff_t)v.i >= arrlen(z->best) || z->best[v.i] < 0 || v.i == z->problem.i) continue;
+        int best = ein__best_def(z, v);
+        if (best < 0 || v.i == z->problem.i) continue;
         for (ptrdiff_t k = 0; k < arrlen(z->def); k++) {
-            if (z->def[k].cls.i != v.i || k == z->best[v.i]) continue;
-            int64_t other = ps - ein__class_cost(z, v) + ein__def_cost(z, &z->def[k]);
+            if (z->def[k].cls.i != v.i || k == best) continue;
+            int64_t other = ps - ein__class_cost(z, v) + ein__def_cost(z, &z->def[k], EIN__NO_WAY);
             ein__add_candidate(list, (ein__candidate){def, v, (int)k, other});
         }
     }
@@ -19508,7 +19811,7 @@ static void ein__explain_value(ein_ctx *ctx, ein__val v, ein__val map, ein__ex r
     for (ptrdiff_t i = 0; i < arrlen(z.def) && !ctx->status; i++)
         if (z.def[i].cls.i == v.i) ein__add_candidates(&z, (int)i, &list);
     for (ptrdiff_t i = 0; i < arrlen(list); i++) {
-        bool chosen = list[i].def == z.best[v.i] && !list[i].other.i;
+        bool chosen = list[i].def == ein__best_def(&z, v) && !list[i].other.i;
         if (all || chosen || (list[i].def == 0 && !list[i].other.i))
             ein__put_candidate(&x, &list[i], (int)i, chosen);
     }
@@ -19580,12 +19883,13 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     memset(ctx, 0, sizeof *ctx);
     if (desc) ctx->desc = *desc;
     const char **text[] = {&ctx->desc.gpu, &ctx->desc.prefix, &ctx->desc.license,
-                           &ctx->desc.explain};
-    for (int i = 0; i < 4; i++)
+                           &ctx->desc.explain, &ctx->desc.rules};
+    for (int i = 0; i < 5; i++)
         if (*text[i]) *text[i] = ein__copy_text(ctx, *text[i], strlen(*text[i]));
     ein__put(&ctx->errors, "");
     if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
         ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown GPU '%s'", ctx->desc.gpu);
+    ctx->rule_mask = ein__rules_named(ctx, ctx->desc.rules);
     return ctx;
 }
 
@@ -19603,6 +19907,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->dim_override);
     shfree(ctx->costs);
     ein__plan_free(&ctx->plan);
+    ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
     for (int i = 0; i < 5; i++) ein__table_free(tables[i]);
     ein__buf_free(&ctx->errors);
@@ -19753,6 +20058,21 @@ EIN_DEF bool ein_shape(const ein_ctx *ctx, const char *tensor, int *rank, int64_
 }
 
 EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx) { return ein__manifest(ctx); }
+
+EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats) { *stats = ctx->stats; }
+
+EIN_DEF const char *ein_rule_name(int index) {
+    return index >= 0 && index < EIN__NRULES ? ein__rules[index].name : NULL;
+}
+
+EIN_DEF const char *ein_rule_description(int index) {
+    return index >= 0 && index < EIN__NRULES ? ein__rules[index].what : NULL;
+}
+
+EIN_DEF const char *ein_stop_name(ein_stop stop) {
+    static const char *const names[] = {"saturated", "quota", "depth", "states", "cancelled"};
+    return stop >= EIN_STOP_SATURATED && stop <= EIN_STOP_CANCELLED ? names[stop] : NULL;
+}
 
 EIN_DEF ein_status ein_get_status(const ein_ctx *ctx) { return ctx->status; }
 

@@ -12,12 +12,13 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     memset(ctx, 0, sizeof *ctx);
     if (desc) ctx->desc = *desc;
     const char **text[] = {&ctx->desc.gpu, &ctx->desc.prefix, &ctx->desc.license,
-                           &ctx->desc.explain};
-    for (int i = 0; i < 4; i++)
+                           &ctx->desc.explain, &ctx->desc.rules};
+    for (int i = 0; i < 5; i++)
         if (*text[i]) *text[i] = ein__copy_text(ctx, *text[i], strlen(*text[i]));
     ein__put(&ctx->errors, "");
     if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
         ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown GPU '%s'", ctx->desc.gpu);
+    ctx->rule_mask = ein__rules_named(ctx, ctx->desc.rules);
     return ctx;
 }
 
@@ -35,6 +36,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->dim_override);
     shfree(ctx->costs);
     ein__plan_free(&ctx->plan);
+    ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
     for (int i = 0; i < 5; i++) ein__table_free(tables[i]);
     ein__buf_free(&ctx->errors);
@@ -185,6 +187,21 @@ EIN_DEF bool ein_shape(const ein_ctx *ctx, const char *tensor, int *rank, int64_
 }
 
 EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx) { return ein__manifest(ctx); }
+
+EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats) { *stats = ctx->stats; }
+
+EIN_DEF const char *ein_rule_name(int index) {
+    return index >= 0 && index < EIN__NRULES ? ein__rules[index].name : NULL;
+}
+
+EIN_DEF const char *ein_rule_description(int index) {
+    return index >= 0 && index < EIN__NRULES ? ein__rules[index].what : NULL;
+}
+
+EIN_DEF const char *ein_stop_name(ein_stop stop) {
+    static const char *const names[] = {"saturated", "quota", "depth", "states", "cancelled"};
+    return stop >= EIN_STOP_SATURATED && stop <= EIN_STOP_CANCELLED ? names[stop] : NULL;
+}
 
 EIN_DEF ein_status ein_get_status(const ein_ctx *ctx) { return ctx->status; }
 

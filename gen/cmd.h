@@ -35,7 +35,7 @@ typedef struct {
     int more;                      // ... and this many more that may be given
     const char *summary;           // one line
     const char *detail;            // a paragraph for --help, lines ended, or ""
-    const cmd_option *options[3];  // tables ended by a NULL name; unused places are NULL
+    const cmd_option *options[4];  // tables ended by a NULL name; unused places are NULL
     int (*run)(const cmd_args *args);
 } cmd_command;
 
@@ -79,6 +79,14 @@ const char *cmd_hint(char *buffer, size_t size, const char *best);
 
 extern const cmd_option cmd_size_options[];  // --dim, --small: taken by cmd_open
 extern const cmd_option cmd_plan_options[];  // --gpu, --costs, ...: taken by cmd_plan
+
+// ---- the search (cmd_search.c) ----
+
+extern const cmd_option cmd_search_options[];  // --depth, --states, ...: taken by cmd_open
+// CLI_OK, an exit code after a message, or -1 when help was asked for and printed.
+int cmd_search_desc(const cmd_args *args, ein_desc *desc);
+// Clears the progress line; prints the statistics where --stats is given.
+void cmd_search_done(const cmd_args *args, const ein_ctx *ctx);
 
 // Text that the library wrote.
 typedef struct {

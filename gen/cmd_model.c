@@ -125,6 +125,7 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
         .explain_all = cmd_get(args, "all") != NULL,
     };
     *code = check_names(args, &desc);
+    *code = *code ? *code : cmd_search_desc(args, &desc);
     if (*code) {
         return NULL;
     }
@@ -238,6 +239,9 @@ static int render_files(const cmd_args *args, const char *const path[FILES], cmd
             code = cmd_render(ctx, file_kind[i], &text[i]);
         }
     }
+    if (ctx) {
+        cmd_search_done(args, ctx);
+    }
     ein_close(ctx);
     if (code) {
         free_texts(text);
@@ -313,6 +317,7 @@ static int print_output(const cmd_args *args, ein_output what, bool over_model) 
         return code;
     }
     code = cmd_render(ctx, what, &text);
+    cmd_search_done(args, ctx);
     ein_close(ctx);
     if (!code) {
         code = write_text(path ? path : "-", &text);
@@ -361,6 +366,7 @@ int cmd_verify(const cmd_args *args) {
         printf("the plan computes what the model says (%d places an output, modulo 2^61-1)\n",
                SAMPLES);
     }
+    cmd_search_done(args, ctx);
     ein_close(ctx);
     return code;
 }

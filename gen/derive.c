@@ -12,8 +12,8 @@
 //   digit re-layout         a[d*x + u], u = d*U + p  =>  a'[x + U, p], a'[i,p] = a[d*i + p]
 
 enum {
-    EIN__DERIVE_STATES = 300,  // definitions of one problem
-    EIN__DERIVE_DEPTH = 3,     // rules in a row
+    EIN__DERIVE_STATES = 1000,  // definitions of one problem; ein_desc.states
+    EIN__DERIVE_DEPTH = 8,      // rules in a row; ein_desc.depth
     EIN__MAX_RULES = 16,
     EIN__MAX_GROWTH = 16,  // of an activation written out for a library call
     EIN__MAX_SPLIT = 6     // summation iterators whose subsets are enumerated
@@ -31,13 +31,15 @@ typedef struct ein__def {
 typedef struct ein__deriver {
     ein_ctx *ctx;
     ein__def *def;          // stb_ds arrays
-    ein__val *by_scope;     // class by scope id
-    int64_t *cost;          // by value id: of the cheapest definition; 0 not known, -1 being found
-    int *best;              // by value id: that definition
+    ein__val *cls;          // classes made, each by its first definition
+    int64_t *cost;          // by class: of the cheapest definition; 0 not known, -1 being found
+    int *best;              // by class: that definition
     ein__val problem, map;  // what is derived, and the map that alone reads it (or none)
     ein__ex map_read;
     uint32_t first;             // values from here on were made for this problem
     int added[EIN__MAX_RULES];  // definitions by rule
+    int64_t lookups;            // definitions that rules gave, known ones included
+    ein_stop stop;
 } ein__deriver;
 
 #ifdef EIN_CHECK_STEPS
@@ -61,18 +63,36 @@ static void ein__check_step(ein__deriver *z, ein__val cls, ein__sc sc, const cha
 }
 #endif
 
+static void ein__stopped(ein__deriver *z, ein_stop why) {
+    if (z->stop < why) z->stop = why;
+}
+
 static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int from,
                          const char *rule, bool inner) {
+    const ein_desc *limit = &z->ctx->desc;
     ein__sc sc = ein__sc_make(z->ctx, s);
-    if (!sc.i || arrlen(z->def) >= EIN__DERIVE_STATES) return false;
-    for (ptrdiff_t i = 0; i < arrlen(z->def); i++)
+    if (!sc.i) return false;
+    z->lookups++;
+    for (ptrdiff_t i = 0; i < arrlen(z->def) && !limit->no_fingerprint; i++)
         if (z->def[i].sc.i == sc.i && z->def[i].cls.i == cls.i) return false;
+    if (arrlen(z->def) >= (limit->states ? limit->states : EIN__DERIVE_STATES)) {
+        ein__stopped(z, EIN_STOP_STATES);
+        return false;
+    }
 #ifdef EIN_CHECK_STEPS
     ein__check_step(z, cls, sc, rule);
 #endif
     ein__def d = {cls, sc, from, from < 0 ? 0 : z->def[from].depth + 1, rule, inner};
     arrput(z->def, d);
     return true;
+}
+
+// Place of a class in `cls`; -1 for other values.
+static ptrdiff_t ein__class_at(const ein__deriver *z, ein__val v) {
+    if (v.i < z->first && v.i != z->problem.i) return -1;
+    for (ptrdiff_t i = 0; i < arrlen(z->cls); i++)
+        if (z->cls[i].i == v.i) return i;
+    return -1;
 }
 
 // The class whose definition is `s`, made when there is none.
@@ -84,14 +104,14 @@ static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *
     if (s->nt > EIN__MAX_RANK || s->nt + s->ns > EIN__MAX_ITERS) return (ein__val){0};
     ein__sc sc = ein__sc_make(ctx, s);
     if (!sc.i) return (ein__val){0};
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    if (z->by_scope[sc.i].i) return z->by_scope[sc.i];
+    for (ptrdiff_t i = 0; i < arrlen(z->cls); i++)
+        if (ctx->value[z->cls[i].i].scope.i == sc.i && !ctx->desc.no_fingerprint) return z->cls[i];
     for (uint32_t i = 0; i < s->nt; i++) shape.d[i] = s->n[i];
     if (ein__elements(&shape) > EIN__MAX_ELEMENTS) return (ein__val){0};
     ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", base.name, suffix), EIN__V_SCOPE,
                               base.tensor, sc, &shape, EIN__F32, base.node);
-    z->by_scope[sc.i] = v;
-    ein__add_def(z, v, s, from, rule, inner);
+    if (!ein__add_def(z, v, s, from, rule, inner)) return (ein__val){0};
+    arrput(z->cls, v);
     return v;
 }
 

@@ -144,6 +144,26 @@ typedef struct {
     void *user;
 } ein_writer;
 
+// Why the search of one problem ended, mildest first.
+typedef enum {
+    EIN_STOP_SATURATED,  // no rule gives anything new
+    EIN_STOP_QUOTA,      // a rule gave as much as it may
+    EIN_STOP_DEPTH,
+    EIN_STOP_STATES,
+    EIN_STOP_CANCELLED  // by ein_desc.progress
+} ein_stop;
+
+// What the search has done.
+typedef struct {
+    int64_t problems;     // contractions
+    int64_t distinct;     // of them, up to names: each is derived once
+    int64_t definitions;  // states: equivalent definitions, all distinct
+    int64_t lookups;      // definitions that rules gave, known ones included
+    int64_t candidates;   // definitions of the problems themselves
+    ein_stop stop;        // the worst of all problems
+    bool searching;       // in ein_desc.progress: false in the last call for a contraction
+} ein_stats;
+
 // Zero means default, everywhere.
 typedef struct {
     const char *gpu;      // a name of the device table ("h200"), see ein_gpu_name
@@ -151,6 +171,13 @@ typedef struct {
     const char *license;  // SPDX expression in the emitted files; default MIT-0
     bool small;           // use the model's `small` dims
     bool baseline;        // no derivation: one library call or kernel per contraction
+    int depth;            // rules in a row; default 8
+    int states;           // definitions of one problem; default 1000
+    const char *rules;    // names of the rules to use, separated by commas; NULL: all
+    bool no_converge;     // no derivation towards library calls
+    bool no_fingerprint;  // states that are known already are queued again: for measurements
+    bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
+    void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
     bool explain_all;     // EIN_EXPLAIN: every candidate, not only the chosen and the original one
 } ein_desc;
@@ -192,6 +219,10 @@ EIN_DEF ein_status ein_eval(ein_ctx *ctx, const void *const *inputs, const void 
 // Proves the plan: every output as planned against the model's own equations, modulo 2^61-1, at
 // this many random places (Schwartz-Zippel; functions without field meaning are uninterpreted).
 EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
+EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats);
+EIN_DEF const char *ein_rule_name(int index);         // NULL past the end
+EIN_DEF const char *ein_rule_description(int index);  // NULL past the end
+EIN_DEF const char *ein_stop_name(ein_stop stop);
 EIN_DEF ein_status ein_get_status(const ein_ctx *ctx);
 EIN_DEF const char *ein_error(const ein_ctx *ctx);  // one message a line; "" when fine
 EIN_DEF const char *ein_gpu_name(int index);        // NULL past the end

@@ -114,10 +114,11 @@ static void ein__put_steps_of(ein__explainer *x, int def) {
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t v = ein__ex_get(ctx, reads[i])->val;
         while (arrlen(x->listed) <= (ptrdiff_t)v) arrput(x->listed, false);
-        bool made = (ptrdiff_t)v < arrlen(x->z->best) && x->z->best[v] >= 0;
+        int best = ein__best_def(x->z, (ein__val){v});
+        bool made = best >= 0;
         if (!made || x->listed[v] || v == x->z->problem.i) continue;
         x->listed[v] = true;
-        ein__put_steps_of(x, v == x->other.i ? x->by : x->z->best[v]);
+        ein__put_steps_of(x, v == x->other.i ? x->by : best);
     }
     arrfree(reads);
     ein__put_step_line(x, def);
@@ -159,15 +160,16 @@ static void ein__add_candidate(ein__candidate **list, ein__candidate c) {
 static void ein__add_candidates(ein__deriver *z, int def, ein__candidate **list) {
     ein_ctx *ctx = z->ctx;
     ein__ex *reads = NULL;
-    int64_t ps = ein__def_cost(z, &z->def[def]);
+    int64_t ps = ein__def_cost(z, &z->def[def], EIN__NO_WAY);
     ein__add_candidate(list, (ein__candidate){.def = def, .ps = ps});
     ein__ex_reads(ctx, ein__sc_get(ctx, z->def[def].sc)->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
-        if ((ptrdiff_t)v.i >= arrlen(z->best) || z->best[v.i] < 0 || v.i == z->problem.i) continue;
+        int best = ein__best_def(z, v);
+        if (best < 0 || v.i == z->problem.i) continue;
         for (ptrdiff_t k = 0; k < arrlen(z->def); k++) {
-            if (z->def[k].cls.i != v.i || k == z->best[v.i]) continue;
-            int64_t other = ps - ein__class_cost(z, v) + ein__def_cost(z, &z->def[k]);
+            if (z->def[k].cls.i != v.i || k == best) continue;
+            int64_t other = ps - ein__class_cost(z, v) + ein__def_cost(z, &z->def[k], EIN__NO_WAY);
             ein__add_candidate(list, (ein__candidate){def, v, (int)k, other});
         }
     }
@@ -186,7 +188,7 @@ static void ein__explain_value(ein_ctx *ctx, ein__val v, ein__val map, ein__ex r
     for (ptrdiff_t i = 0; i < arrlen(z.def) && !ctx->status; i++)
         if (z.def[i].cls.i == v.i) ein__add_candidates(&z, (int)i, &list);
     for (ptrdiff_t i = 0; i < arrlen(list); i++) {
-        bool chosen = list[i].def == z.best[v.i] && !list[i].other.i;
+        bool chosen = list[i].def == ein__best_def(&z, v) && !list[i].other.i;
         if (all || chosen || (list[i].def == 0 && !list[i].other.i))
             ein__put_candidate(&x, &list[i], (int)i, chosen);
     }

@@ -1,5 +1,7 @@
 // Choice: the cheapest definition of every class, and the values made from it.
 
+#define EIN__NO_WAY (INT64_MAX / 8)
+
 static int64_t ein__class_cost(ein__deriver *z, ein__val v);
 
 // A copy whose addresses are those of its source under another shape costs nothing.
@@ -39,12 +41,13 @@ static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
     return ps;
 }
 
-static int64_t ein__def_cost(ein__deriver *z, const ein__def *d) {
+// Cost of a definition with all that it reads; any cost from `bound` on when it is not below that.
+static int64_t ein__def_cost(ein__deriver *z, const ein__def *d, int64_t bound) {
     ein_ctx *ctx = z->ctx;
     int64_t total = ein__def_step_cost(z, d);
     ein__ex *reads = NULL;
     ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+    for (ptrdiff_t i = 0; i < arrlen(reads) && total < bound; i++)
         total += ein__class_cost(z, (ein__val){ein__ex_get(ctx, reads[i])->val});
     arrfree(reads);
     return total;
@@ -52,31 +55,46 @@ static int64_t ein__def_cost(ein__deriver *z, const ein__def *d) {
 
 // Least cost over a class's definitions; values that are no class of this problem cost nothing.
 static int64_t ein__class_cost(ein__deriver *z, ein__val v) {
-    while (arrlen(z->cost) <= (ptrdiff_t)v.i) {
+    ptrdiff_t at = ein__class_at(z, v);
+    if (at < 0) return 0;
+    while (arrlen(z->cost) < arrlen(z->cls)) {
         arrput(z->cost, 0);
         arrput(z->best, -1);
     }
-    if (z->cost[v.i] == -1) return INT64_MAX / 8;  // a cycle: not this way
-    if (z->cost[v.i]) return z->cost[v.i] - 1;
-    int64_t least = 0;
-    z->cost[v.i] = -1;
+    if (z->cost[at] == -1) return EIN__NO_WAY;  // a cycle
+    if (z->cost[at]) return z->cost[at] - 1;
+    int64_t least = EIN__NO_WAY;
+    z->cost[at] = -1;
     int best = -1;
     for (ptrdiff_t i = 0; i < arrlen(z->def); i++) {
         if (z->def[i].cls.i != v.i) continue;
-        int64_t c = ein__def_cost(z, &z->def[i]);
+        int64_t c = ein__def_cost(z, &z->def[i], least);
         if (best < 0 || c < least) {
             least = c;
             best = (int)i;
         }
     }
-    z->cost[v.i] = least + 1;
-    z->best[v.i] = best;
+    z->cost[at] = least + 1;
+    z->best[at] = best;
     return least;
 }
 
+// The cheapest definition of class `v`; -1 for values that are no class, or whose cost was not
+// asked for.
+static int ein__best_def(const ein__deriver *z, ein__val v) {
+    ptrdiff_t at = ein__class_at(z, v);
+    return at >= 0 && at < arrlen(z->best) ? z->best[at] : -1;
+}
+
+// Values made of the cheapest definitions. A problem that was derived once for all that are like it
+// reads stand-ins: `actual` is what they stand for, and `self` what the problem does.
 typedef struct ein__realiser {
     ein__deriver *z;
-    ein__val *made;
+    ein__val *made;  // by class; stb_ds array
+    ein__val stand_in[2], actual[2];
+    int nstand;
+    ein__val self;       // none: the problem's own value
+    ein__val *by_scope;  // values made before, by scope id; stb_ds array, or NULL
 } ein__realiser;
 
 static ein__val ein__realise(ein__realiser *r, ein__val v);
@@ -98,23 +116,42 @@ static const char *ein__trail(ein__deriver *z, int def) {
     return text;
 }
 
+// The value like class `v` that stands for it in the program, with definition `sc`.
+static ein__val ein__realised(ein__realiser *r, ein__val v, ein__sc sc) {
+    ein_ctx *ctx = r->z->ctx;
+    const ein__value cls = ctx->value[v.i];
+    const ein__value *self = r->self.i ? &ctx->value[r->self.i] : &ctx->value[r->z->problem.i];
+    bool last = v.i == r->z->problem.i;
+    while (arrlen(r->by_scope) <= (ptrdiff_t)sc.i) arrput(r->by_scope, (ein__val){0});
+    if (!last && r->by_scope[sc.i].i) return r->by_scope[sc.i];
+    const char *problem = ctx->value[r->z->problem.i].name;
+    const char *name =
+        last ? self->name : ein__namef(ctx, "%s%s", self->name, cls.name + strlen(problem));
+    ein__val made =
+        ein__val_new(ctx, name, EIN__V_SCOPE, self->tensor, sc, &cls.shape, cls.dtype, self->node);
+    if (!last) r->by_scope[sc.i] = made;
+    return made;
+}
+
 // The class's value by its cheapest definition.
 static ein__val ein__realise(ein__realiser *r, ein__val v) {
     ein__deriver *z = r->z;
     ein_ctx *ctx = z->ctx;
-    if ((ptrdiff_t)v.i >= arrlen(z->best) || z->best[v.i] < 0) return v;
-    while (arrlen(r->made) <= (ptrdiff_t)v.i) arrput(r->made, (ein__val){0});
-    if (r->made[v.i].i) return r->made[v.i];
-    const ein__def d = z->def[z->best[v.i]];
+    ptrdiff_t at = ein__class_at(z, v);
+    for (int i = 0; i < r->nstand; i++)
+        if (r->stand_in[i].i == v.i) return r->actual[i];
+    if (at < 0 || at >= arrlen(z->best) || z->best[at] < 0) return v;
+    while (arrlen(r->made) <= at) arrput(r->made, (ein__val){0});
+    if (r->made[at].i) return r->made[at];
+    const ein__def d = z->def[z->best[at]];
     ein__scope s = *ein__sc_get(ctx, d.sc);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__realise_read, r);
     ein__sc sc = ein__sc_make(ctx, &s);
     if (!sc.i) return (ein__val){0};
-    const ein__value old = ctx->value[v.i];
-    ein__val made =
-        ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
+    ein__val made = ein__realised(r, v, sc);
     // What happens at load is told by its last rule alone.
-    ctx->value[made.i].why = old.weight_only ? d.rule : ein__trail(z, z->best[v.i]);
-    r->made[v.i] = made;
+    if (made.i && !ctx->value[made.i].why)
+        ctx->value[made.i].why = ctx->value[v.i].weight_only ? d.rule : ein__trail(z, z->best[at]);
+    r->made[at] = made;
     return made;
 }

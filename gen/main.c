@@ -72,7 +72,7 @@ static const cmd_command commands[] = {
         .count = 1,
         .summary = "Writes a model as one self-contained CUDA source file",
         .detail = "Nothing is written unless everything could be made.\n",
-        .options = {emit_options, cmd_plan_options, cmd_size_options},
+        .options = {emit_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_emit,
     },
     {
@@ -81,7 +81,7 @@ static const cmd_command commands[] = {
         .count = 2,
         .summary = "Tells whether emitted files are what emit makes now",
         .detail = "Give the options that emit was given. Differences are printed; exit code 1.\n",
-        .options = {check_options, cmd_plan_options, cmd_size_options},
+        .options = {check_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_check,
     },
     {
@@ -146,7 +146,7 @@ static const cmd_command commands[] = {
         .more = 1,
         .summary = "Tells how contractions are derived: steps, rules, costs",
         .detail = "",
-        .options = {explain_options, cmd_plan_options, cmd_size_options},
+        .options = {explain_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_explain,
     },
     {
@@ -155,7 +155,7 @@ static const cmd_command commands[] = {
         .count = 1,
         .summary = "Proves that the plan computes what the model says",
         .detail = "Give --small for models whose sizes are too large to evaluate one by one.\n",
-        .options = {cmd_plan_options, cmd_size_options, NULL},
+        .options = {cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_verify,
     },
 };

@@ -7,15 +7,38 @@ typedef struct ein__rule {
     const char *name;  // as `--rules` has it
     const char *what;  // in the papers' words
     void (*apply)(ein__deriver *z, int from);
-    int quota;  // definitions that it may add to one problem
+    int quota;        // definitions that it may add to one problem
+    bool converging;  // towards a library call (EinNet section 5.2)
 } ein__rule;
 
 static const ein__rule ein__rules[] = {
     // sum(y,z) a b = sum(y) sum(z) a b; a product of sums where a factor is free of z
-    {"split", "summation splitting", ein__rule_split, 200},
+    {"split", "summation splitting", ein__rule_split, 400, false},
     // a[E(i)] = a'[i], a'[i] = a[E(i)]
-    {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 100},
+    {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 200, true},
     // a[d*x + u], u = d*U + p, is a'[x + U, p], a'[i,p] = a[d*i + p]
-    {"digits", "digit re-layout", ein__rule_digits, 20},
+    {"digits", "digit re-layout", ein__rule_digits, 20, false},
 };
 enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
+
+// The rules that `names` lists, separated by commas; all of them without a list. Sets the context's
+// error for a name that is none.
+EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
+    uint32_t mask = 0;
+    if (!names) return (1u << EIN__NRULES) - 1;
+    while (*names) {
+        size_t n = strcspn(names, ",");
+        int found = -1;
+        for (int r = 0; r < EIN__NRULES; r++)
+            if (strlen(ein__rules[r].name) == n && !strncmp(ein__rules[r].name, names, n))
+                found = r;
+        if (found < 0) {
+            ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown rule '%.*s'", (int)(n & 63),
+                       names);
+            return 0;
+        }
+        mask |= 1u << found;
+        names += n + (names[n] == ',');
+    }
+    return mask;
+}

@@ -1,17 +1,50 @@
-// The search: rules applied breadth first to the definitions of one problem, and the pass that
-// replaces every contraction of a program by its cheapest derivation.
+// The search: rules applied breadth first to the definitions of one problem, each distinct problem
+// once, and the pass that replaces every contraction of a program by its cheapest derivation.
+
+enum { EIN__PROGRESS_STEP = 64 };  // definitions between two calls of ein_desc.progress
+
+static bool ein__progress(ein_ctx *ctx) {
+    const ein_desc *d = &ctx->desc;
+    return !d->progress || d->progress(d->progress_user, &ctx->stats);
+}
+
+// All rules on definition `def`. A rule that meets a limit of the implementation gives nothing.
+static void ein__apply_rules(ein__deriver *z, int def) {
+    for (int r = 0; r < EIN__NRULES; r++) {
+        ptrdiff_t before = arrlen(z->def);
+        if (!(z->ctx->rule_mask >> r & 1)) continue;
+        if (ein__rules[r].converging && z->ctx->desc.no_converge) continue;
+        if (z->added[r] >= ein__rules[r].quota) {
+            ein__stopped(z, EIN_STOP_QUOTA);
+            continue;
+        }
+        ein__attempt attempt = ein__try(z->ctx);
+        ein__rules[r].apply(z, def);
+        ein__tried(z->ctx, attempt);
+        z->added[r] += (int)(arrlen(z->def) - before);
+    }
+}
 
 static void ein__explore(ein__deriver *z) {
+    const ein_desc *limit = &z->ctx->desc;
+    int depth = limit->depth ? limit->depth : EIN__DERIVE_DEPTH;
+    arrput(z->cls, z->problem);
     ein__add_def(z, z->problem, ein__scope_of(z->ctx, z->problem), -1, NULL, false);
     for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++) {
-        if (z->def[i].depth >= EIN__DERIVE_DEPTH) continue;
-        for (int r = 0; r < EIN__NRULES; r++) {
-            ptrdiff_t before = arrlen(z->def);
-            if (z->added[r] >= ein__rules[r].quota) continue;
-            ein__rules[r].apply(z, (int)i);
-            z->added[r] += (int)(arrlen(z->def) - before);
+        if (i % EIN__PROGRESS_STEP == 0 && !ein__progress(z->ctx)) {
+            ein__stopped(z, EIN_STOP_CANCELLED);
+            break;
         }
+        if (z->def[i].depth < depth) ein__apply_rules(z, (int)i);
+        else ein__stopped(z, EIN_STOP_DEPTH);
     }
+    ein_stats *stats = &z->ctx->stats;
+    stats->distinct++;
+    stats->definitions += arrlen(z->def);
+    stats->lookups += z->lookups;
+    for (ptrdiff_t i = 0; i < arrlen(z->def); i++)
+        stats->candidates += z->def[i].cls.i == z->problem.i;
+    if (stats->stop < z->stop) stats->stop = z->stop;
 }
 
 static ein__deriver ein__deriver_of(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
@@ -24,45 +57,199 @@ static ein__deriver ein__deriver_of(ein_ctx *ctx, ein__val v, ein__val map, ein_
 
 static void ein__deriver_free(ein__deriver *z) {
     arrfree(z->def);
-    arrfree(z->by_scope);
+    arrfree(z->cls);
     arrfree(z->cost);
     arrfree(z->best);
 }
 
+// ------------------------------------------------------------------------------------ problems
+
+// What the choice among a problem's definitions depends on beside the problem: the map behind it.
+typedef struct ein__choice {
+    int64_t map_ps;
+    bool fusable;
+    int best;
+} ein__choice;
+
+// A contraction up to the names of its operands, for which values of the same shapes stand in.
+typedef struct ein__problem {
+    ein__sc key;
+    ein__val stand_in[2];
+    int nstand;
+    ein__deriver z;
+    ein__choice *choice;  // stb_ds array
+} ein__problem;
+
+typedef struct ein__search {
+    ein__problem **problem;  // stb_ds arrays
+    int *by_key;             // by scope id: number of the problem, from 1
+    ein__val *stand_in;
+    ein__val *by_scope;    // inner values made, by scope id
+    ptrdiff_t *reader_at;  // by value: place in the program of the first value that reads it
+} ein__search;
+
+EIN__FN ein__search *ein__search_of(ein_ctx *ctx) {
+    if (!ctx->search) ctx->search = EIN__NEW(&ctx->arena, ein__search, 1);
+    return ctx->search;
+}
+
+EIN__FN void ein__search_free(ein__search *z) {
+    if (!z) return;
+    for (ptrdiff_t i = 0; i < arrlen(z->problem); i++) {
+        ein__deriver_free(&z->problem[i]->z);
+        arrfree(z->problem[i]->choice);
+    }
+    arrfree(z->problem);
+    arrfree(z->by_key);
+    arrfree(z->stand_in);
+    arrfree(z->by_scope);
+    arrfree(z->reader_at);
+}
+
+// The stand-in for values like `v` that is none of the `taken` ones.
+static ein__val ein__stand_in(ein_ctx *ctx, ein__val v, const ein__val *taken, int ntaken) {
+    ein__search *z = ein__search_of(ctx);
+    const ein__value like = ctx->value[v.i];
+    for (ptrdiff_t i = 0; i < arrlen(z->stand_in); i++) {
+        const ein__value *p = &ctx->value[z->stand_in[i].i];
+        bool fits = p->dtype == like.dtype && p->weight_only == like.weight_only &&
+                    p->shape.rank == like.shape.rank;
+        for (int k = 0; fits && k < like.shape.rank; k++) fits = p->shape.d[k] == like.shape.d[k];
+        for (int k = 0; fits && k < ntaken; k++) fits = taken[k].i != z->stand_in[i].i;
+        if (fits) return z->stand_in[i];
+    }
+    ein__val made =
+        ein__val_new(ctx, "operand", EIN__V_INPUT, -1, (ein__sc){0}, &like.shape, like.dtype, -1);
+    ctx->value[made.i].weight_only = like.weight_only;
+    arrput(z->stand_in, made);
+    return made;
+}
+
+// A problem's own operands and what stands in for them.
+typedef struct ein__operands {
+    ein__val stand_in[2], actual[2];
+    int n;
+} ein__operands;
+
+static ein__ex ein__bind_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__operands *b = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val v = {e->val}, to = {0};
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    for (int i = 0; i < b->n; i++)
+        if (b->actual[i].i == v.i) to = b->stand_in[i];
+    if (!to.i) {
+        EIN_ASSERT(b->n < 2);
+        to = ein__stand_in(ctx, v, b->stand_in, b->n);
+        b->actual[b->n] = v;
+        b->stand_in[b->n++] = to;
+    }
+    return ein__ex_read(ctx, to, pad, e->ix, (int)e->nix);
+}
+
+// The problem that contraction `v` is, derived when it is new.
+static ein__problem *ein__problem_of(ein_ctx *ctx, ein__val v, ein__operands *b) {
+    ein__search *z = ein__search_of(ctx);
+    ein__scope s = *ein__scope_of(ctx, v);
+    s.body = ein__ex_replace_reads(ctx, s.body, ein__bind_read, b);
+    ein__sc key = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    ctx->stats.problems++;
+    if (!key.i) return NULL;
+    while (arrlen(z->by_key) <= (ptrdiff_t)key.i) arrput(z->by_key, 0);
+    if (z->by_key[key.i]) return z->problem[z->by_key[key.i] - 1];
+    ein__problem *p = EIN__NEW(&ctx->arena, ein__problem, 1);
+    ein__val self = ein__val_new(ctx, "", EIN__V_SCOPE, -1, key, &ctx->value[v.i].shape,
+                                 ctx->value[v.i].dtype, -1);
+    p->key = key;
+    p->nstand = b->n;
+    memcpy(p->stand_in, b->stand_in, sizeof p->stand_in);
+    p->z = ein__deriver_of(ctx, self, (ein__val){0}, (ein__ex){0});
+    arrput(z->problem, p);
+    z->by_key[key.i] = (int)arrlen(z->problem);
+    ein__explore(&p->z);
+    return p;
+}
+
+// The cheapest definition of the problem when `map`, which reads it by `read`, is all that reads
+// it (or none is).
+static int ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, ein__ex read) {
+    ein__epilogue e;
+    ein__choice c = {.best = -1};
+    if (map.i) {
+        c.map_ps = ein__kernel_cost(ctx, map);
+        c.fusable = ein__conv_epilogue(ctx, ein__scope_of(ctx, map), read, &e);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(p->choice); i++)
+        if (p->choice[i].map_ps == c.map_ps && p->choice[i].fusable == c.fusable)
+            return p->choice[i].best;
+    p->z.map = map;
+    p->z.map_read = read;
+    if (arrlen(p->z.cost)) p->z.cost[0] = 0;
+    ein__class_cost(&p->z, p->z.problem);
+    c.best = ein__best_def(&p->z, p->z.problem);
+    arrput(p->choice, c);
+    return c.best;
+}
+
+// ------------------------------------------------------------------------------------ the pass
+
 // The cheapest derivation of contraction `v`, or `v` itself. `map`, `read`: the map that alone
 // reads it.
 static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
-    ein__deriver z = ein__deriver_of(ctx, v, map, read);
-    ein__realiser r = {.z = &z};
-    ein__val result = v;
+    ein__operands b = {.n = 0};
     ein__attempt attempt = ein__try(ctx);
-    ein__explore(&z);
-    if (!ctx->status) {
-        ein__class_cost(&z, v);
-        if (z.best[v.i] > 0) result = ein__realise(&r, v);
+    ein__val result = v;
+    ctx->stats.searching = true;
+    ein__progress(ctx);
+    ein__problem *p = ein__problem_of(ctx, v, &b);
+    int best = p && !ctx->status ? ein__choose_def(ctx, p, map, read) : -1;
+    if (best > 0) {
+        ein__search *z = ein__search_of(ctx);
+        ein__realiser r = {.z = &p->z, .nstand = b.n, .self = v, .by_scope = z->by_scope};
+        memcpy(r.stand_in, b.stand_in, sizeof r.stand_in);
+        memcpy(r.actual, b.actual, sizeof r.actual);
+        p->z.best[0] = best;
+        result = ein__realise(&r, p->z.problem);
+        z->by_scope = r.by_scope;
+        arrfree(r.made);
     }
-    if (!ein__tried(ctx, attempt)) result = v;
-    ein__deriver_free(&z);
-    arrfree(r.made);
-    return result;
+    ctx->stats.searching = false;
+    ein__progress(ctx);
+    return ein__tried(ctx, attempt) ? result : v;
 }
 
 static ein__val ein__rebuild_derived(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    const ein__search *search = ein__search_of(ctx);
     ein__val old = v;
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
     if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
-    ein__val map = {0};
     ein__ex read = {0};
-    for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
-        if (z->order[i].i == old.i)
-            map = ein__sole_reader(ctx, z->order, z->uses, old, i + 1, &read);
+    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, search->reader_at[old.i], &read);
     return ein__derive_value(ctx, v, map, read);
 }
 
+// Where in `order` each value is first read.
+static void ein__find_readers(ein_ctx *ctx, ein__search *z, const ein__val *order) {
+    arrsetlen(z->reader_at, arrlen(ctx->value));
+    for (ptrdiff_t i = 0; i < arrlen(z->reader_at); i++) z->reader_at[i] = arrlen(order);
+    for (ptrdiff_t i = arrlen(order); i-- > 0;) {
+        const ein__scope *s = ein__scope_of(ctx, order[i]);
+        ein__ex *reads = NULL;
+        if (s) ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            z->reader_at[ein__ex_get(ctx, reads[k])->val] = i;
+        arrfree(reads);
+    }
+}
+
 EIN__FN bool ein__derive(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *order = ein__live(ctx, root, nroot);
+    ein__find_readers(ctx, ein__search_of(ctx), order);
+    arrfree(order);
     return ein__run_pass(ctx, root, nroot, ein__rebuild_derived);
 }

@@ -8,7 +8,7 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 54 MB, peak in create 141 MB
-// plan      194 steps, 540.9 us estimated; 800.4 us without derivation
+// plan      190 steps, 537.0 us estimated; 800.4 us without derivation
 //     6.0 us est. stem             cuDNN conv 7x7, 3 to 64 + bias + relu
 //     1.3 us est. p                k_reduce_5d76f196
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
@@ -59,10 +59,8 @@
 //     1.3 us est. l3.l1            k_reduce_b7dd05c9
 //     2.2 us est. l3.l2.c.sum.part cuBLAS sgemm 425 x 784 x 85
 //     9.8 us est. l3.r1.c.sum.part cuBLAS sgemm 425 x 784 x 512
-//     1.3 us est. l3.r1.c.sum      k_reduce_ed2b88d1
-//     1.3 us est. l3.r2.c.sum.columns k_map_fc0e977c
-//     2.2 us est. l3.r2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.3 us est. l3.r2.c.sum      k_reduce_c9c7b411
+//     1.3 us est. l3.r1            k_reduce_8f706fb9
+//     2.9 us est. l3.r2.c.sum      cuDNN conv 5x1, 85 to 85
 //     1.3 us est. l3.m             k_reduce_e687f20c
 //     5.9 us est. l3.d.sum         cuDNN conv 1x1, 512 to 1024
 //     1.6 us est. l3.d.0           cuDNN conv 1x1, 85 to 1024 + residual + bias
@@ -124,10 +122,8 @@
 //     1.3 us est. l4.l1            k_reduce_d8ef6f01
 //     1.6 us est. l4.l2.c.sum.part cuBLAS sgemm 896 x 196 x 128
 //    11.0 us est. l4.r1.c.sum.part cuBLAS sgemm 896 x 196 x 1024
-//     1.3 us est. l4.r1.c.sum      k_reduce_a3e80a77
-//     1.3 us est. l4.r2.c.sum.columns k_map_ea6d2009
-//     1.6 us est. l4.r2.c.sum.part cuBLAS sgemm 896 x 196 x 128
-//     1.3 us est. l4.r2.c.sum      k_reduce_c897eb64
+//     1.3 us est. l4.r1            k_reduce_ede1f978
+//     2.2 us est. l4.r2.c.sum      cuDNN conv 7x1, 128 to 128
 //     1.3 us est. l4.m             k_reduce_581578e1
 //     7.0 us est. l4.d.sum         cuDNN conv 1x1, 1024 to 2048
 //     1.3 us est. l4.d.0           cuDNN conv 1x1, 128 to 2048 + residual + bias
@@ -323,121 +319,121 @@ const gcn_info *gcn_describe(void);
 #define v_l3_l2_c_b CONST(float, 3984384)
 #define v_l3_r1_c_k INIT(float, 2790656)
 #define v_l3_r1_c_b CONST(float, 3984896)
-#define v_l3_r2_c_k INIT(float, 3661056)
-#define v_l3_r2_c_b CONST(float, 3985408)
-#define v_l3_f_k CONST(float, 3985920)
-#define v_l3_f_b INIT(float, 3805696)
-#define v_l3_d_k CONST(float, 4334080)
-#define v_l3_d_b INIT(float, 3809792)
-#define v_l3_k1 INIT(float, 3813888)
-#define v_l3_k2 CONST(float, 6431232)
-#define v_l3_k3 INIT(float, 5554688)
-#define v_l3_k4 CONST(float, 6575872)
-#define v_l3_k5 CONST(float, 6720512)
-#define v_l3_b1 CONST(float, 7068672)
-#define v_l3_b2 CONST(float, 7069184)
-#define v_l3_b3 CONST(float, 7069696)
-#define v_l3_b4 CONST(float, 7070208)
-#define v_l3_b5 CONST(float, 7070720)
-#define v_l4_l1_c_k INIT(float, 7295488)
-#define v_l4_l1_c_b CONST(float, 7074816)
-#define v_l4_l2_c_k INIT(float, 10965504)
-#define v_l4_l2_c_b CONST(float, 7075328)
-#define v_l4_r1_c_k INIT(float, 11424256)
-#define v_l4_r1_c_b CONST(float, 7075840)
-#define v_l4_r2_c_k INIT(float, 15094272)
-#define v_l4_r2_c_b CONST(float, 7076352)
-#define v_l4_f_k CONST(float, 7076864)
-#define v_l4_f_b INIT(float, 15553024)
-#define v_l4_d_k CONST(float, 8125440)
-#define v_l4_d_b INIT(float, 15561216)
-#define v_l4_k1 INIT(float, 15569408)
-#define v_l4_k2 CONST(float, 16514048)
-#define v_l4_k3 INIT(float, 22909440)
-#define v_l4_k4 CONST(float, 16972800)
-#define v_l4_k5 CONST(float, 17431552)
-#define v_l4_b1 CONST(float, 18480128)
-#define v_l4_b2 CONST(float, 18480640)
-#define v_l4_b3 CONST(float, 18481152)
-#define v_l4_b4 CONST(float, 18481664)
-#define v_l4_b5 CONST(float, 18482176)
-#define v_g1_l1_k INIT(float, 30249472)
-#define v_g1_l1_b CONST(float, 18490368)
-#define v_g1_l2_k CONST(float, 18490624)
-#define v_g1_l2_b INIT(float, 30486016)
-#define v_g1_r1_k INIT(float, 30486272)
-#define v_g1_r1_b CONST(float, 18510080)
-#define v_g1_r2_k CONST(float, 18510336)
-#define v_g1_r2_b INIT(float, 30722816)
-#define v_g1_a_c_k CONST(float, 18529792)
-#define v_g1_a_c_b CONST(float, 18545920)
-#define v_g1_b_k INIT(float, 30723072)
-#define v_g1_b_b CONST(float, 18546176)
-#define v_g2_l1_k INIT(float, 30739200)
-#define v_g2_l1_b CONST(float, 18546432)
-#define v_g2_l2_k CONST(float, 18546688)
-#define v_g2_l2_b INIT(float, 31212288)
-#define v_g2_r1_k INIT(float, 31212544)
-#define v_g2_r1_b CONST(float, 18566144)
-#define v_g2_r2_k CONST(float, 18566400)
-#define v_g2_r2_b INIT(float, 31685632)
-#define v_g2_a_c_k CONST(float, 18585856)
-#define v_g2_a_c_b CONST(float, 18601984)
-#define v_g2_b_k CONST(float, 18602240)
-#define v_g2_b_b CONST(float, 18618368)
-#define v_g3_l1_k INIT(float, 31685888)
-#define v_g3_l1_b CONST(float, 18618624)
-#define v_g3_l2_k CONST(float, 18618880)
-#define v_g3_l2_b INIT(float, 32632064)
-#define v_g3_r1_k INIT(float, 32632320)
-#define v_g3_r1_b CONST(float, 18638336)
-#define v_g3_r2_k CONST(float, 18638592)
-#define v_g3_r2_b INIT(float, 33578496)
-#define v_g3_a_c_k CONST(float, 18658048)
-#define v_g3_a_c_b CONST(float, 18674176)
-#define v_g3_b_k CONST(float, 18674432)
-#define v_g3_b_b CONST(float, 18690560)
-#define v_g4_l1_k INIT(float, 33578752)
-#define v_g4_l1_b CONST(float, 18690816)
-#define v_g4_l2_k CONST(float, 18691072)
-#define v_g4_l2_b INIT(float, 35471104)
-#define v_g4_r1_k INIT(float, 35471360)
-#define v_g4_r1_b CONST(float, 18710528)
-#define v_g4_r2_k CONST(float, 18710784)
-#define v_g4_r2_b INIT(float, 37363712)
-#define v_g4_a_c_k CONST(float, 18730240)
-#define v_g4_a_c_b CONST(float, 18746368)
-#define v_g4_b_k CONST(float, 18746624)
-#define v_g4_b_b CONST(float, 18762752)
-#define v_f3_a_c_k CONST(float, 18763008)
-#define v_f3_a_c_b CONST(float, 18779136)
-#define v_f3_b_k CONST(float, 18779392)
-#define v_f3_b_b CONST(float, 18795520)
-#define v_f2_a_c_k CONST(float, 18795776)
-#define v_f2_a_c_b CONST(float, 18811904)
-#define v_f2_b_k CONST(float, 18812160)
-#define v_f2_b_b CONST(float, 18828288)
-#define v_f1_a_c_k CONST(float, 18828544)
-#define v_f1_a_c_b CONST(float, 18844672)
-#define v_f1_b_k CONST(float, 18844928)
-#define v_f1_b_b CONST(float, 18861056)
-#define v_f0_a_c_k CONST(float, 18861312)
-#define v_f0_a_c_b CONST(float, 18877440)
-#define v_f0_b_k CONST(float, 18877696)
-#define v_f0_b_b CONST(float, 18893824)
-#define v_e0_a_c_k INIT(float, 37363968)
-#define v_e0_a_c_b CONST(float, 18894080)
-#define v_e0_b_k INIT(float, 37380096)
-#define v_e0_b_b CONST(float, 18894336)
-#define v_y_k CONST(float, 18894592)
-#define v_y_b CONST(float, 18896384)
-#define v_g1_l1_sum_relaid CONST(float, 18896640)
+#define v_l3_r2_c_k CONST(float, 3985408)
+#define v_l3_r2_c_b CONST(float, 4130048)
+#define v_l3_f_k CONST(float, 4130560)
+#define v_l3_f_b INIT(float, 3661056)
+#define v_l3_d_k CONST(float, 4478720)
+#define v_l3_d_b INIT(float, 3665152)
+#define v_l3_k1 INIT(float, 3669248)
+#define v_l3_k2 CONST(float, 6575872)
+#define v_l3_k3 INIT(float, 5410048)
+#define v_l3_k4 CONST(float, 6720512)
+#define v_l3_k5 CONST(float, 6865152)
+#define v_l3_b1 CONST(float, 7213312)
+#define v_l3_b2 CONST(float, 7213824)
+#define v_l3_b3 CONST(float, 7214336)
+#define v_l3_b4 CONST(float, 7214848)
+#define v_l3_b5 CONST(float, 7215360)
+#define v_l4_l1_c_k INIT(float, 7150848)
+#define v_l4_l1_c_b CONST(float, 7219456)
+#define v_l4_l2_c_k INIT(float, 10820864)
+#define v_l4_l2_c_b CONST(float, 7219968)
+#define v_l4_r1_c_k INIT(float, 11279616)
+#define v_l4_r1_c_b CONST(float, 7220480)
+#define v_l4_r2_c_k CONST(float, 7220992)
+#define v_l4_r2_c_b CONST(float, 7679744)
+#define v_l4_f_k CONST(float, 7680256)
+#define v_l4_f_b INIT(float, 14949632)
+#define v_l4_d_k CONST(float, 8728832)
+#define v_l4_d_b INIT(float, 14957824)
+#define v_l4_k1 INIT(float, 14966016)
+#define v_l4_k2 CONST(float, 17117440)
+#define v_l4_k3 INIT(float, 22306048)
+#define v_l4_k4 CONST(float, 17576192)
+#define v_l4_k5 CONST(float, 18034944)
+#define v_l4_b1 CONST(float, 19083520)
+#define v_l4_b2 CONST(float, 19084032)
+#define v_l4_b3 CONST(float, 19084544)
+#define v_l4_b4 CONST(float, 19085056)
+#define v_l4_b5 CONST(float, 19085568)
+#define v_g1_l1_k INIT(float, 29646080)
+#define v_g1_l1_b CONST(float, 19093760)
+#define v_g1_l2_k CONST(float, 19094016)
+#define v_g1_l2_b INIT(float, 29882624)
+#define v_g1_r1_k INIT(float, 29882880)
+#define v_g1_r1_b CONST(float, 19113472)
+#define v_g1_r2_k CONST(float, 19113728)
+#define v_g1_r2_b INIT(float, 30119424)
+#define v_g1_a_c_k CONST(float, 19133184)
+#define v_g1_a_c_b CONST(float, 19149312)
+#define v_g1_b_k INIT(float, 30119680)
+#define v_g1_b_b CONST(float, 19149568)
+#define v_g2_l1_k INIT(float, 30135808)
+#define v_g2_l1_b CONST(float, 19149824)
+#define v_g2_l2_k CONST(float, 19150080)
+#define v_g2_l2_b INIT(float, 30608896)
+#define v_g2_r1_k INIT(float, 30609152)
+#define v_g2_r1_b CONST(float, 19169536)
+#define v_g2_r2_k CONST(float, 19169792)
+#define v_g2_r2_b INIT(float, 31082240)
+#define v_g2_a_c_k CONST(float, 19189248)
+#define v_g2_a_c_b CONST(float, 19205376)
+#define v_g2_b_k CONST(float, 19205632)
+#define v_g2_b_b CONST(float, 19221760)
+#define v_g3_l1_k INIT(float, 31082496)
+#define v_g3_l1_b CONST(float, 19222016)
+#define v_g3_l2_k CONST(float, 19222272)
+#define v_g3_l2_b INIT(float, 32028672)
+#define v_g3_r1_k INIT(float, 32028928)
+#define v_g3_r1_b CONST(float, 19241728)
+#define v_g3_r2_k CONST(float, 19241984)
+#define v_g3_r2_b INIT(float, 32975104)
+#define v_g3_a_c_k CONST(float, 19261440)
+#define v_g3_a_c_b CONST(float, 19277568)
+#define v_g3_b_k CONST(float, 19277824)
+#define v_g3_b_b CONST(float, 19293952)
+#define v_g4_l1_k INIT(float, 32975360)
+#define v_g4_l1_b CONST(float, 19294208)
+#define v_g4_l2_k CONST(float, 19294464)
+#define v_g4_l2_b INIT(float, 34867712)
+#define v_g4_r1_k INIT(float, 34867968)
+#define v_g4_r1_b CONST(float, 19313920)
+#define v_g4_r2_k CONST(float, 19314176)
+#define v_g4_r2_b INIT(float, 36760320)
+#define v_g4_a_c_k CONST(float, 19333632)
+#define v_g4_a_c_b CONST(float, 19349760)
+#define v_g4_b_k CONST(float, 19350016)
+#define v_g4_b_b CONST(float, 19366144)
+#define v_f3_a_c_k CONST(float, 19366400)
+#define v_f3_a_c_b CONST(float, 19382528)
+#define v_f3_b_k CONST(float, 19382784)
+#define v_f3_b_b CONST(float, 19398912)
+#define v_f2_a_c_k CONST(float, 19399168)
+#define v_f2_a_c_b CONST(float, 19415296)
+#define v_f2_b_k CONST(float, 19415552)
+#define v_f2_b_b CONST(float, 19431680)
+#define v_f1_a_c_k CONST(float, 19431936)
+#define v_f1_a_c_b CONST(float, 19448064)
+#define v_f1_b_k CONST(float, 19448320)
+#define v_f1_b_b CONST(float, 19464448)
+#define v_f0_a_c_k CONST(float, 19464704)
+#define v_f0_a_c_b CONST(float, 19480832)
+#define v_f0_b_k CONST(float, 19481088)
+#define v_f0_b_b CONST(float, 19497216)
+#define v_e0_a_c_k INIT(float, 36760576)
+#define v_e0_a_c_b CONST(float, 19497472)
+#define v_e0_b_k INIT(float, 36776704)
+#define v_e0_b_b CONST(float, 19497728)
+#define v_y_k CONST(float, 19497984)
+#define v_y_b CONST(float, 19499776)
+#define v_g1_l1_sum_relaid CONST(float, 19500032)
 #define v_stem ARENA(float, 0)
 #define v_p ARENA(float, 6422528)
 #define v_l1_a ARENA(float, 0)
 #define v_l1_b ARENA(float, 3211264)
 #define v_l1_c_sum ARENA(float, 0)
-#define v_l1_const CONST(float, 19133184)
+#define v_l1_const CONST(float, 19736576)
 #define v_l1 ARENA(float, 3211264)
 #define v_l1_0_a ARENA(float, 0)
 #define v_l1_0_b ARENA(float, 6422528)
@@ -448,70 +444,67 @@ const gcn_info *gcn_describe(void);
 #define v_g1_l1_sum_columns ARENA(float, 0)
 #define v_g1_l1_sum_part ARENA(float, 6422528)
 #define v_g1_l1 ARENA(float, 2897664)
-#define v_g1_r1_sum_relaid CONST(float, 19134208)
+#define v_g1_r1_sum_relaid CONST(float, 19737600)
 #define v_g1_r1_sum_part ARENA(float, 0)
 #define v_g1_r1 ARENA(float, 6422528)
 #define v_g1_r2_sum ARENA(float, 0)
-#define v_g1_s_const CONST(float, 19370752)
+#define v_g1_s_const CONST(float, 19974144)
 #define v_g1_s ARENA(float, 10398976)
 #define v_g1_a ARENA(float, 0)
-#define v_g1_b_sum_part_filter CONST(float, 19371008)
+#define v_g1_b_sum_part_filter CONST(float, 19974400)
 #define v_g1_b_sum_part ARENA(float, 6422528)
-#define v_g2_l1_sum_relaid CONST(float, 19387136)
+#define v_g2_l1_sum_relaid CONST(float, 19990528)
 #define v_l2_a ARENA(float, 0)
 #define v_l2_b ARENA(float, 1605632)
 #define v_l2_c_sum ARENA(float, 0)
-#define v_l2_const CONST(float, 19860224)
+#define v_l2_const CONST(float, 20463616)
 #define v_l2 ARENA(float, 8793344)
 #define v_l2_0_a ARENA(float, 3612672)
-#define v_l2_0_b_c_sum_relaid CONST(float, 19862272)
+#define v_l2_0_b_c_sum_relaid CONST(float, 20465664)
 #define v_l2_0_b_c_sum_part ARENA(float, 0)
 #define v_l2_0_b ARENA(float, 5218304)
 #define v_l2_0 ARENA(float, 3612672)
 #define v_l2_1_a ARENA(float, 5218304)
-#define v_l2_1_b_c_sum_relaid CONST(float, 20452096)
+#define v_l2_1_b_c_sum_relaid CONST(float, 21055488)
 #define v_l2_1_b_c_sum_part ARENA(float, 0)
 #define v_l2_1_b ARENA(float, 5218304)
 #define v_l2_1 ARENA(float, 8793344)
 #define v_l2_2_a ARENA(float, 3612672)
-#define v_l2_2_b_c_sum_relaid CONST(float, 21041920)
+#define v_l2_2_b_c_sum_relaid CONST(float, 21645312)
 #define v_l2_2_b_c_sum_part ARENA(float, 0)
 #define v_l2_2_b ARENA(float, 3612672)
 #define v_l2_2 ARENA(float, 0)
 #define v_g2_l1_sum_columns ARENA(float, 1605632)
 #define v_g2_l1_sum_part ARENA(float, 3211264)
 #define v_g2_l1 ARENA(float, 3935744)
-#define v_g2_r1_sum_relaid CONST(float, 21631744)
+#define v_g2_r1_sum_relaid CONST(float, 22235136)
 #define v_g2_r1_sum_part ARENA(float, 3211264)
 #define v_g2_r1 ARENA(float, 4001792)
 #define v_g2_r2_sum ARENA(float, 3211264)
-#define v_g2_s_const CONST(float, 22104832)
-#define v_g2_s ARENA(float, 4805120)
+#define v_g2_s_const CONST(float, 22708224)
+#define v_g2_s ARENA(float, 4544256)
 #define v_g2_a ARENA(float, 3211264)
-#define v_g2_b_sum ARENA(float, 4871168)
-#define v_g3_l1_sum_relaid CONST(float, 22105088)
-#define v_l3_l1_c_sum_relaid CONST(float, 23051264)
+#define v_g2_b_sum ARENA(float, 4610304)
+#define v_g3_l1_sum_relaid CONST(float, 22708480)
+#define v_l3_l1_c_sum_relaid CONST(float, 23654656)
 #define v_l3_l1_c_sum_part ARENA(float, 3211264)
 #define v_l3_l1 ARENA(float, 2938624)
-#define v_l3_l2_c_sum_relaid CONST(float, 23921664)
+#define v_l3_l2_c_sum_relaid CONST(float, 24525056)
 #define v_l3_l2_c_sum_part ARENA(float, 1605632)
-#define v_l3_r2_c_sum_relaid CONST(float, 24066304)
-#define v_l3_r1_c_sum_relaid CONST(float, 24210944)
+#define v_l3_r1_c_sum_relaid CONST(float, 24669696)
 #define v_l3_r1_c_sum_part ARENA(float, 2938624)
-#define v_l3_r1_c_sum ARENA(float, 4271616)
-#define v_l3_r2_c_sum_columns ARENA(float, 4538368)
-#define v_l3_r2_c_sum_part ARENA(float, 2938624)
-#define v_l3_r2_c_sum ARENA(float, 4271616)
-#define v_l3_m ARENA(float, 2938624)
+#define v_l3_r1 ARENA(float, 4271616)
+#define v_l3_r2_c_sum ARENA(float, 2938624)
+#define v_l3_m ARENA(float, 3205376)
 #define v_l3_d_sum ARENA(float, 1605632)
-#define v_l3_d_0_const CONST(float, 25081344)
+#define v_l3_d_0_const CONST(float, 25540096)
 #define v_l3_d_0 ARENA(float, 0)
-#define v_l3_c1_0_sum_relaid CONST(float, 25085440)
+#define v_l3_c1_0_sum_relaid CONST(float, 25544192)
 #define v_l3_c1_0_sum_columns ARENA(float, 802816)
 #define v_l3_c1_0_sum_part ARENA(float, 1605632)
 #define v_l3_t1_0 ARENA(float, 802816)
 #define v_l3_c2_0_sum ARENA(float, 1136128)
-#define v_l3_c3_0_sum_relaid CONST(float, 26826240)
+#define v_l3_c3_0_sum_relaid CONST(float, 27284992)
 #define v_l3_c3_0_sum_part ARENA(float, 802816)
 #define v_l3_t3_0 ARENA(float, 1202944)
 #define v_l3_c4_0_sum ARENA(float, 802816)
@@ -556,28 +549,25 @@ const gcn_info *gcn_describe(void);
 #define v_g3_l1_sum_columns ARENA(float, 0)
 #define v_g3_l1_sum_part ARENA(float, 1605632)
 #define v_g3_l1 ARENA(float, 1786880)
-#define v_g3_r1_sum_relaid CONST(float, 28567040)
+#define v_g3_r1_sum_relaid CONST(float, 29025792)
 #define v_g3_r1_sum_part ARENA(float, 1605632)
 #define v_g3_r1 ARENA(float, 1803520)
 #define v_g3_r2_sum ARENA(float, 1605632)
-#define v_g3_s_const CONST(float, 29513216)
-#define v_g3_s ARENA(float, 2408448)
+#define v_g3_s_const CONST(float, 29971968)
+#define v_g3_s ARENA(float, 2308096)
 #define v_g3_a ARENA(float, 1605632)
-#define v_g3_b_sum ARENA(float, 2425088)
-#define v_g4_l1_sum_relaid CONST(float, 29513472)
-#define v_l4_l1_c_sum_relaid CONST(float, 31405824)
+#define v_g3_b_sum ARENA(float, 2324736)
+#define v_g4_l1_sum_relaid CONST(float, 29972224)
+#define v_l4_l1_c_sum_relaid CONST(float, 31864576)
 #define v_l4_l1_c_sum_part ARENA(float, 1605632)
 #define v_l4_l1 ARENA(float, 702464)
-#define v_l4_l2_c_sum_relaid CONST(float, 35075840)
+#define v_l4_l2_c_sum_relaid CONST(float, 35534592)
 #define v_l4_l2_c_sum_part ARENA(float, 0)
-#define v_l4_r2_c_sum_relaid CONST(float, 35534592)
 #define v_l4_r1_c_sum_relaid CONST(float, 35993344)
 #define v_l4_r1_c_sum_part ARENA(float, 1605632)
-#define v_l4_r1_c_sum ARENA(float, 702464)
-#define v_l4_r2_c_sum_columns ARENA(float, 2308096)
-#define v_l4_r2_c_sum_part ARENA(float, 1605632)
-#define v_l4_r2_c_sum ARENA(float, 702464)
-#define v_l4_m ARENA(float, 1605632)
+#define v_l4_r1 ARENA(float, 702464)
+#define v_l4_r2_c_sum ARENA(float, 1605632)
+#define v_l4_m ARENA(float, 1705984)
 #define v_l4_d_sum ARENA(float, 0)
 #define v_l4_d_0_const CONST(float, 39663360)
 #define v_l4_d_0 ARENA(float, 401408)
@@ -718,114 +708,114 @@ static const upload_size uploads[] = {
     {6775296, 3984384, 340, 1},  // l3.l2.c.b
     {6775808, 2790656, 870400, 0},  // l3.r1.c.k
     {7646208, 3984896, 340, 1},  // l3.r1.c.b
-    {7646720, 3661056, 144500, 0},  // l3.r2.c.k
-    {7791360, 3985408, 340, 1},  // l3.r2.c.b
-    {7791872, 3985920, 348160, 1},  // l3.f.k
-    {8140032, 3805696, 4096, 0},  // l3.f.b
-    {8144128, 4334080, 2097152, 1},  // l3.d.k
-    {10241280, 3809792, 4096, 0},  // l3.d.b
-    {10245376, 3813888, 1740800, 0},  // l3.k1
-    {11986176, 6431232, 144500, 1},  // l3.k2
-    {12130816, 5554688, 1740800, 0},  // l3.k3
-    {13871616, 6575872, 144500, 1},  // l3.k4
-    {14016256, 6720512, 348160, 1},  // l3.k5
-    {14364416, 7068672, 340, 1},  // l3.b1
-    {14364928, 7069184, 340, 1},  // l3.b2
-    {14365440, 7069696, 340, 1},  // l3.b3
-    {14365952, 7070208, 340, 1},  // l3.b4
-    {14366464, 7070720, 4096, 1},  // l3.b5
-    {14370560, 7295488, 3670016, 0},  // l4.l1.c.k
-    {18040576, 7074816, 512, 1},  // l4.l1.c.b
-    {18041088, 10965504, 458752, 0},  // l4.l2.c.k
-    {18499840, 7075328, 512, 1},  // l4.l2.c.b
-    {18500352, 11424256, 3670016, 0},  // l4.r1.c.k
-    {22170368, 7075840, 512, 1},  // l4.r1.c.b
-    {22170880, 15094272, 458752, 0},  // l4.r2.c.k
-    {22629632, 7076352, 512, 1},  // l4.r2.c.b
-    {22630144, 7076864, 1048576, 1},  // l4.f.k
-    {23678720, 15553024, 8192, 0},  // l4.f.b
-    {23686912, 8125440, 8388608, 1},  // l4.d.k
-    {32075520, 15561216, 8192, 0},  // l4.d.b
-    {32083712, 15569408, 7340032, 0},  // l4.k1
-    {39423744, 16514048, 458752, 1},  // l4.k2
-    {39882496, 22909440, 7340032, 0},  // l4.k3
-    {47222528, 16972800, 458752, 1},  // l4.k4
-    {47681280, 17431552, 1048576, 1},  // l4.k5
-    {48729856, 18480128, 512, 1},  // l4.b1
-    {48730368, 18480640, 512, 1},  // l4.b2
-    {48730880, 18481152, 512, 1},  // l4.b3
-    {48731392, 18481664, 512, 1},  // l4.b4
-    {48731904, 18482176, 8192, 1},  // l4.b5
-    {48740096, 30249472, 236544, 0},  // g1.l1.k
-    {48976640, 18490368, 84, 1},  // g1.l1.b
-    {48976896, 18490624, 19404, 1},  // g1.l2.k
-    {48996352, 30486016, 84, 0},  // g1.l2.b
-    {48996608, 30486272, 236544, 0},  // g1.r1.k
-    {49233152, 18510080, 84, 1},  // g1.r1.b
-    {49233408, 18510336, 19404, 1},  // g1.r2.k
-    {49252864, 30722816, 84, 0},  // g1.r2.b
-    {49253120, 18529792, 15876, 1},  // g1.a.c.k
-    {49269248, 18545920, 84, 1},  // g1.a.c.b
-    {49269504, 30723072, 15876, 0},  // g1.b.k
-    {49285632, 18546176, 84, 1},  // g1.b.b
-    {49285888, 30739200, 473088, 0},  // g2.l1.k
-    {49758976, 18546432, 84, 1},  // g2.l1.b
-    {49759232, 18546688, 19404, 1},  // g2.l2.k
-    {49778688, 31212288, 84, 0},  // g2.l2.b
-    {49778944, 31212544, 473088, 0},  // g2.r1.k
-    {50252032, 18566144, 84, 1},  // g2.r1.b
-    {50252288, 18566400, 19404, 1},  // g2.r2.k
-    {50271744, 31685632, 84, 0},  // g2.r2.b
-    {50272000, 18585856, 15876, 1},  // g2.a.c.k
-    {50288128, 18601984, 84, 1},  // g2.a.c.b
-    {50288384, 18602240, 15876, 1},  // g2.b.k
-    {50304512, 18618368, 84, 1},  // g2.b.b
-    {50304768, 31685888, 946176, 0},  // g3.l1.k
-    {51250944, 18618624, 84, 1},  // g3.l1.b
-    {51251200, 18618880, 19404, 1},  // g3.l2.k
-    {51270656, 32632064, 84, 0},  // g3.l2.b
-    {51270912, 32632320, 946176, 0},  // g3.r1.k
-    {52217088, 18638336, 84, 1},  // g3.r1.b
-    {52217344, 18638592, 19404, 1},  // g3.r2.k
-    {52236800, 33578496, 84, 0},  // g3.r2.b
-    {52237056, 18658048, 15876, 1},  // g3.a.c.k
-    {52253184, 18674176, 84, 1},  // g3.a.c.b
-    {52253440, 18674432, 15876, 1},  // g3.b.k
-    {52269568, 18690560, 84, 1},  // g3.b.b
-    {52269824, 33578752, 1892352, 0},  // g4.l1.k
-    {54162176, 18690816, 84, 1},  // g4.l1.b
-    {54162432, 18691072, 19404, 1},  // g4.l2.k
-    {54181888, 35471104, 84, 0},  // g4.l2.b
-    {54182144, 35471360, 1892352, 0},  // g4.r1.k
-    {56074496, 18710528, 84, 1},  // g4.r1.b
-    {56074752, 18710784, 19404, 1},  // g4.r2.k
-    {56094208, 37363712, 84, 0},  // g4.r2.b
-    {56094464, 18730240, 15876, 1},  // g4.a.c.k
-    {56110592, 18746368, 84, 1},  // g4.a.c.b
-    {56110848, 18746624, 15876, 1},  // g4.b.k
-    {56126976, 18762752, 84, 1},  // g4.b.b
-    {56127232, 18763008, 15876, 1},  // f3.a.c.k
-    {56143360, 18779136, 84, 1},  // f3.a.c.b
-    {56143616, 18779392, 15876, 1},  // f3.b.k
-    {56159744, 18795520, 84, 1},  // f3.b.b
-    {56160000, 18795776, 15876, 1},  // f2.a.c.k
-    {56176128, 18811904, 84, 1},  // f2.a.c.b
-    {56176384, 18812160, 15876, 1},  // f2.b.k
-    {56192512, 18828288, 84, 1},  // f2.b.b
-    {56192768, 18828544, 15876, 1},  // f1.a.c.k
-    {56208896, 18844672, 84, 1},  // f1.a.c.b
-    {56209152, 18844928, 15876, 1},  // f1.b.k
-    {56225280, 18861056, 84, 1},  // f1.b.b
-    {56225536, 18861312, 15876, 1},  // f0.a.c.k
-    {56241664, 18877440, 84, 1},  // f0.a.c.b
-    {56241920, 18877696, 15876, 1},  // f0.b.k
-    {56258048, 18893824, 84, 1},  // f0.b.b
-    {56258304, 37363968, 15876, 0},  // e0.a.c.k
-    {56274432, 18894080, 84, 1},  // e0.a.c.b
-    {56274688, 37380096, 15876, 0},  // e0.b.k
-    {56290816, 18894336, 84, 1},  // e0.b.b
-    {56291072, 18894592, 1764, 1},  // y.k
-    {56292864, 18896384, 84, 1},  // y.b
+    {7646720, 3985408, 144500, 1},  // l3.r2.c.k
+    {7791360, 4130048, 340, 1},  // l3.r2.c.b
+    {7791872, 4130560, 348160, 1},  // l3.f.k
+    {8140032, 3661056, 4096, 0},  // l3.f.b
+    {8144128, 4478720, 2097152, 1},  // l3.d.k
+    {10241280, 3665152, 4096, 0},  // l3.d.b
+    {10245376, 3669248, 1740800, 0},  // l3.k1
+    {11986176, 6575872, 144500, 1},  // l3.k2
+    {12130816, 5410048, 1740800, 0},  // l3.k3
+    {13871616, 6720512, 144500, 1},  // l3.k4
+    {14016256, 6865152, 348160, 1},  // l3.k5
+    {14364416, 7213312, 340, 1},  // l3.b1
+    {14364928, 7213824, 340, 1},  // l3.b2
+    {14365440, 7214336, 340, 1},  // l3.b3
+    {14365952, 7214848, 340, 1},  // l3.b4
+    {14366464, 7215360, 4096, 1},  // l3.b5
+    {14370560, 7150848, 3670016, 0},  // l4.l1.c.k
+    {18040576, 7219456, 512, 1},  // l4.l1.c.b
+    {18041088, 10820864, 458752, 0},  // l4.l2.c.k
+    {18499840, 7219968, 512, 1},  // l4.l2.c.b
+    {18500352, 11279616, 3670016, 0},  // l4.r1.c.k
+    {22170368, 7220480, 512, 1},  // l4.r1.c.b
+    {22170880, 7220992, 458752, 1},  // l4.r2.c.k
+    {22629632, 7679744, 512, 1},  // l4.r2.c.b
+    {22630144, 7680256, 1048576, 1},  // l4.f.k
+    {23678720, 14949632, 8192, 0},  // l4.f.b
+    {23686912, 8728832, 8388608, 1},  // l4.d.k
+    {32075520, 14957824, 8192, 0},  // l4.d.b
+    {32083712, 14966016, 7340032, 0},  // l4.k1
+    {39423744, 17117440, 458752, 1},  // l4.k2
+    {39882496, 22306048, 7340032, 0},  // l4.k3
+    {47222528, 17576192, 458752, 1},  // l4.k4
+    {47681280, 18034944, 1048576, 1},  // l4.k5
+    {48729856, 19083520, 512, 1},  // l4.b1
+    {48730368, 19084032, 512, 1},  // l4.b2
+    {48730880, 19084544, 512, 1},  // l4.b3
+    {48731392, 19085056, 512, 1},  // l4.b4
+    {48731904, 19085568, 8192, 1},  // l4.b5
+    {48740096, 29646080, 236544, 0},  // g1.l1.k
+    {48976640, 19093760, 84, 1},  // g1.l1.b
+    {48976896, 19094016, 19404, 1},  // g1.l2.k
+    {48996352, 29882624, 84, 0},  // g1.l2.b
+    {48996608, 29882880, 236544, 0},  // g1.r1.k
+    {49233152, 19113472, 84, 1},  // g1.r1.b
+    {49233408, 19113728, 19404, 1},  // g1.r2.k
+    {49252864, 30119424, 84, 0},  // g1.r2.b
+    {49253120, 19133184, 15876, 1},  // g1.a.c.k
+    {49269248, 19149312, 84, 1},  // g1.a.c.b
+    {49269504, 30119680, 15876, 0},  // g1.b.k
+    {49285632, 19149568, 84, 1},  // g1.b.b
+    {49285888, 30135808, 473088, 0},  // g2.l1.k
+    {49758976, 19149824, 84, 1},  // g2.l1.b
+    {49759232, 19150080, 19404, 1},  // g2.l2.k
+    {49778688, 30608896, 84, 0},  // g2.l2.b
+    {49778944, 30609152, 473088, 0},  // g2.r1.k
+    {50252032, 19169536, 84, 1},  // g2.r1.b
+    {50252288, 19169792, 19404, 1},  // g2.r2.k
+    {50271744, 31082240, 84, 0},  // g2.r2.b
+    {50272000, 19189248, 15876, 1},  // g2.a.c.k
+    {50288128, 19205376, 84, 1},  // g2.a.c.b
+    {50288384, 19205632, 15876, 1},  // g2.b.k
+    {50304512, 19221760, 84, 1},  // g2.b.b
+    {50304768, 31082496, 946176, 0},  // g3.l1.k
+    {51250944, 19222016, 84, 1},  // g3.l1.b
+    {51251200, 19222272, 19404, 1},  // g3.l2.k
+    {51270656, 32028672, 84, 0},  // g3.l2.b
+    {51270912, 32028928, 946176, 0},  // g3.r1.k
+    {52217088, 19241728, 84, 1},  // g3.r1.b
+    {52217344, 19241984, 19404, 1},  // g3.r2.k
+    {52236800, 32975104, 84, 0},  // g3.r2.b
+    {52237056, 19261440, 15876, 1},  // g3.a.c.k
+    {52253184, 19277568, 84, 1},  // g3.a.c.b
+    {52253440, 19277824, 15876, 1},  // g3.b.k
+    {52269568, 19293952, 84, 1},  // g3.b.b
+    {52269824, 32975360, 1892352, 0},  // g4.l1.k
+    {54162176, 19294208, 84, 1},  // g4.l1.b
+    {54162432, 19294464, 19404, 1},  // g4.l2.k
+    {54181888, 34867712, 84, 0},  // g4.l2.b
+    {54182144, 34867968, 1892352, 0},  // g4.r1.k
+    {56074496, 19313920, 84, 1},  // g4.r1.b
+    {56074752, 19314176, 19404, 1},  // g4.r2.k
+    {56094208, 36760320, 84, 0},  // g4.r2.b
+    {56094464, 19333632, 15876, 1},  // g4.a.c.k
+    {56110592, 19349760, 84, 1},  // g4.a.c.b
+    {56110848, 19350016, 15876, 1},  // g4.b.k
+    {56126976, 19366144, 84, 1},  // g4.b.b
+    {56127232, 19366400, 15876, 1},  // f3.a.c.k
+    {56143360, 19382528, 84, 1},  // f3.a.c.b
+    {56143616, 19382784, 15876, 1},  // f3.b.k
+    {56159744, 19398912, 84, 1},  // f3.b.b
+    {56160000, 19399168, 15876, 1},  // f2.a.c.k
+    {56176128, 19415296, 84, 1},  // f2.a.c.b
+    {56176384, 19415552, 15876, 1},  // f2.b.k
+    {56192512, 19431680, 84, 1},  // f2.b.b
+    {56192768, 19431936, 15876, 1},  // f1.a.c.k
+    {56208896, 19448064, 84, 1},  // f1.a.c.b
+    {56209152, 19448320, 15876, 1},  // f1.b.k
+    {56225280, 19464448, 84, 1},  // f1.b.b
+    {56225536, 19464704, 15876, 1},  // f0.a.c.k
+    {56241664, 19480832, 84, 1},  // f0.a.c.b
+    {56241920, 19481088, 15876, 1},  // f0.b.k
+    {56258048, 19497216, 84, 1},  // f0.b.b
+    {56258304, 36760576, 15876, 0},  // e0.a.c.k
+    {56274432, 19497472, 84, 1},  // e0.a.c.b
+    {56274688, 36776704, 15876, 0},  // e0.b.k
+    {56290816, 19497728, 84, 1},  // e0.b.b
+    {56291072, 19497984, 1764, 1},  // y.k
+    {56292864, 19499776, 84, 1},  // y.b
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -876,6 +866,7 @@ static const conv_size conv_sizes[] = {
     {"g2.s", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {1, 11}, {0, 5}, {1, 1}, {1, 1}, 1, 0},
     {"g2.a", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"g2.b.sum", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
+    {"l3.r2.c.sum", 0, 1, 85, 85, 1, {28, 28}, {28, 28}, {5, 1}, {2, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l3.d.sum", 0, 1, 512, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 0, 0},
     {"l3.d.0", 0, 1, 85, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
     {"l3.c2.0.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {1, 5}, {0, 2}, {1, 1}, {1, 1}, 0, 0},
@@ -897,6 +888,7 @@ static const conv_size conv_sizes[] = {
     {"g3.s", 0, 1, 21, 21, 1, {14, 14}, {14, 14}, {1, 11}, {0, 5}, {1, 1}, {1, 1}, 1, 0},
     {"g3.a", 0, 1, 21, 21, 1, {14, 14}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"g3.b.sum", 0, 1, 21, 21, 1, {14, 14}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
+    {"l4.r2.c.sum", 0, 1, 128, 128, 1, {14, 14}, {14, 14}, {7, 1}, {3, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.d.sum", 0, 1, 1024, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 0, 0},
     {"l4.d.0", 0, 1, 128, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
     {"l4.c2.0.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {1, 7}, {0, 3}, {1, 1}, {1, 1}, 0, 0},
@@ -962,6 +954,7 @@ enum {
     CONV_g2_s,
     CONV_g2_a,
     CONV_g2_b_sum,
+    CONV_l3_r2_c_sum,
     CONV_l3_d_sum,
     CONV_l3_d_0,
     CONV_l3_c2_0_sum,
@@ -983,6 +976,7 @@ enum {
     CONV_g3_s,
     CONV_g3_a,
     CONV_g3_b_sum,
+    CONV_l4_r2_c_sum,
     CONV_l4_d_sum,
     CONV_l4_d_0,
     CONV_l4_c2_0_sum,
@@ -1532,6 +1526,7 @@ static __global__ void __launch_bounds__(64) k_reduce_07055b66(const float *__re
     y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
 }
 
+// by summation splitting
 // l3.l1.c.sum[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.part[i1,r0,i3,i2+r0-2] where i0 in 0:1, i1 in
 //     0:85, i2 in 0:28, i3 in 0:28, r0 in 0:5, pad l3.l1.c.sum.part 0
 // l3.l1[i0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1]) where i0 in 0:1, i1 in 0:85,
@@ -1571,8 +1566,10 @@ static __global__ void __launch_bounds__(64) k_reduce_b7dd05c9(const float *__re
 // by summation splitting
 // l3.r1.c.sum[i0,i1,i2,i3] = sum(r0) l3.r1.c.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i1 in
 //     0:85, i2 in 0:28, i3 in 0:28, r0 in 0:5, pad l3.r1.c.sum.part 0
-static __global__ void __launch_bounds__(64) k_reduce_ed2b88d1(const float *__restrict__ p0,
-    float *__restrict__ y) {
+// l3.r1[i0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1]) where i0 in 0:1, i1 in 0:85,
+//     i2 in 0:28, i3 in 0:28
+static __global__ void __launch_bounds__(64) k_reduce_8f706fb9(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16660u) return;
     const int i3 = (int)(id % 7u) * 4;
@@ -1597,50 +1594,16 @@ static __global__ void __launch_bounds__(64) k_reduce_ed2b88d1(const float *__re
         acc2 += v2;
         acc3 += v3;
     }
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    const float v4 = p1[i1];
+    const float v5 = acc0 + v4;
+    const float v6 = acc1 + v4;
+    const float v7 = acc2 + v4;
+    const float v8 = acc3 + v4;
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
+        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
-// l3.r2.c.sum.columns[i0,i1,i2] = relu(l3.r1.c.sum[0,i2,i1,i0] + l3.r1.c.b[i2]) where i0 in 0:28,
-//     i1 in 0:28, i2 in 0:85
-static __global__ void __launch_bounds__(128) k_map_fc0e977c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 66640u) return;
-    const int i2 = (int)(id % 85u);
-    const int i1 = (int)(id / 85u % 28u);
-    const int i0 = (int)(id / 2380u);
-    const float v0 = p0[i2 * 784 + i1 * 28 + i0] + p1[i2];
-    y[i0 * 2380 + i1 * 85 + i2] = v0 < 0.f ? 0.f : v0;
-}
-
-// l3.r2.c.sum[i0,i1,i2,i3] = sum(r0) l3.r2.c.sum.part[i1,r0,i3,i2+r0-2] where i0 in 0:1, i1 in
-//     0:85, i2 in 0:28, i3 in 0:28, r0 in 0:5, pad l3.r2.c.sum.part 0
-static __global__ void __launch_bounds__(64) k_reduce_c9c7b411(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 16660u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i3 * 28 + t0] : 0.f;
-        const float v1 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i3 * 28 + t0 + 28] : 0.f;
-        const float v2 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i3 * 28 + t0 + 56] : 0.f;
-        const float v3 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i3 * 28 + t0 + 84] : 0.f;
-        acc0 += v0;
-        acc1 += v1;
-        acc2 += v2;
-        acc3 += v3;
-    }
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
-}
-
+// by summation splitting
 // l3.l2.c.sum[i0,i1,i2,i3] = sum(r0) l3.l2.c.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i1 in
 //     0:85, i2 in 0:28, i3 in 0:28, r0 in 0:5, pad l3.l2.c.sum.part 0
 // l3.m[i0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
@@ -1689,6 +1652,7 @@ static __global__ void __launch_bounds__(64) k_reduce_e687f20c(const float *__re
         (v13 < 0.f ? 0.f : v13) + (v14 < 0.f ? 0.f : v14));
 }
 
+// by summation splitting (r0 inside), variable substitution; operand re-laid
 // l3.c1.0.sum.columns[i0,i1,i2] = l3.d.0[0,i2,i1,i0] where i0 in 0:14, i1 in 0:14, i2 in 0:1024
 static __global__ void __launch_bounds__(256) k_transpose_d42c540e(const float *__restrict__ p0,
     float *__restrict__ y) {
@@ -1714,6 +1678,7 @@ static __global__ void __launch_bounds__(256) k_transpose_d42c540e(const float *
     }
 }
 
+// by summation splitting
 // l3.c1.0.sum[i0,i1,i2,i3] = sum(r0) l3.c1.0.sum.part[i1,r0,i3,i2+r0-2] where i0 in 0:1, i1 in
 //     0:85, i2 in 0:14, i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.part 0
 // l3.t1.0[i0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1]) where i0 in 0:1, i1 in 0:85, i2
@@ -1736,6 +1701,7 @@ static __global__ void __launch_bounds__(64) k_reduce_1801fd6b(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
+// by summation splitting
 // l3.c3.0.sum[i0,i1,i2,i3] = sum(r0) l3.c3.0.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i1 in
 //     0:85, i2 in 0:14, i3 in 0:14, r0 in 0:5, pad l3.c3.0.sum.part 0
 // l3.t3.0[i0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1]) where i0 in 0:1, i1 in 0:85, i2
@@ -1785,6 +1751,7 @@ static __global__ void __launch_bounds__(64) k_map_95f29d15(const float *__restr
         : v11));
 }
 
+// by summation splitting
 // g3.l1.sum[i0,i1,i2,i3] = sum(r0) g3.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i1 in 0:21,
 //     i2 in 0:14, i3 in 0:14, r0 in 0:11, pad g3.l1.sum.part 0
 // g3.l1[i0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in
@@ -1806,6 +1773,7 @@ static __global__ void __launch_bounds__(64) k_reduce_09a47f61(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
 }
 
+// by summation splitting
 // g3.r1.sum[i0,i1,i2,i3] = sum(r0) g3.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i1 in 0:21,
 //     i2 in 0:14, i3 in 0:14, r0 in 0:11, pad g3.r1.sum.part 0
 // g3.r1[i0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in
@@ -1827,6 +1795,7 @@ static __global__ void __launch_bounds__(64) k_reduce_6be87911(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
 }
 
+// by summation splitting
 // l4.l1.c.sum[i0,i1,i2,i3] = sum(r0) l4.l1.c.sum.part[i1,r0,i3,i2+r0-3] where i0 in 0:1, i1 in
 //     0:128, i2 in 0:14, i3 in 0:14, r0 in 0:7, pad l4.l1.c.sum.part 0
 // l4.l1[i0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1]) where i0 in 0:1, i1 in 0:128,
@@ -1849,10 +1818,13 @@ static __global__ void __launch_bounds__(64) k_reduce_d8ef6f01(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
+// by summation splitting
 // l4.r1.c.sum[i0,i1,i2,i3] = sum(r0) l4.r1.c.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i1 in
 //     0:128, i2 in 0:14, i3 in 0:14, r0 in 0:7, pad l4.r1.c.sum.part 0
-static __global__ void __launch_bounds__(64) k_reduce_a3e80a77(const float *__restrict__ p0,
-    float *__restrict__ y) {
+// l4.r1[i0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1]) where i0 in 0:1, i1 in 0:128,
+//     i2 in 0:14, i3 in 0:14
+static __global__ void __launch_bounds__(64) k_reduce_ede1f978(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
@@ -1865,41 +1837,11 @@ static __global__ void __launch_bounds__(64) k_reduce_a3e80a77(const float *__re
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0] : 0.f;
         acc += v0;
     }
-    y[i1 * 196 + i2 * 14 + i3] = acc;
+    const float v1 = acc + p1[i1];
+    y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
-// l4.r2.c.sum.columns[i0,i1,i2] = relu(l4.r1.c.sum[0,i2,i1,i0] + l4.r1.c.b[i2]) where i0 in 0:14,
-//     i1 in 0:14, i2 in 0:128
-static __global__ void __launch_bounds__(64) k_map_ea6d2009(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 25088u) return;
-    const int i2 = (int)(id % 128u);
-    const int i1 = (int)(id / 128u % 14u);
-    const int i0 = (int)(id / 1792u);
-    const float v0 = p0[i2 * 196 + i1 * 14 + i0] + p1[i2];
-    y[i0 * 1792 + i1 * 128 + i2] = v0 < 0.f ? 0.f : v0;
-}
-
-// l4.r2.c.sum[i0,i1,i2,i3] = sum(r0) l4.r2.c.sum.part[i1,r0,i3,i2+r0-3] where i0 in 0:1, i1 in
-//     0:128, i2 in 0:14, i3 in 0:14, r0 in 0:7, pad l4.r2.c.sum.part 0
-static __global__ void __launch_bounds__(64) k_reduce_c897eb64(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i3 * 14 + t0] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = acc;
-}
-
+// by summation splitting
 // l4.l2.c.sum[i0,i1,i2,i3] = sum(r0) l4.l2.c.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i1 in
 //     0:128, i2 in 0:14, i3 in 0:14, r0 in 0:7, pad l4.l2.c.sum.part 0
 // l4.m[i0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
@@ -1924,6 +1866,7 @@ static __global__ void __launch_bounds__(64) k_reduce_581578e1(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
 }
 
+// by summation splitting (r0 inside), variable substitution; operand re-laid
 // l4.c1.0.sum.columns[i0,i1,i2] = l4.d.0[0,i2,i1,i0] where i0 in 0:7, i1 in 0:7, i2 in 0:2048
 static __global__ void __launch_bounds__(256) k_map_9f0b61af(const float *__restrict__ p0,
     float *__restrict__ y) {
@@ -1935,6 +1878,7 @@ static __global__ void __launch_bounds__(256) k_map_9f0b61af(const float *__rest
     y[i0 * 14336 + i1 * 2048 + i2] = p0[i2 * 49 + i1 * 7 + i0];
 }
 
+// by summation splitting
 // l4.c1.0.sum[i0,i1,i2,i3] = sum(r0) l4.c1.0.sum.part[i1,r0,i3,i2+r0-3] where i0 in 0:1, i1 in
 //     0:128, i2 in 0:7, i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.part 0
 // l4.t1.0[i0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1]) where i0 in 0:1, i1 in 0:128,
@@ -1957,6 +1901,7 @@ static __global__ void __launch_bounds__(64) k_reduce_0df60038(const float *__re
     y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
+// by summation splitting
 // l4.c3.0.sum[i0,i1,i2,i3] = sum(r0) l4.c3.0.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i1 in
 //     0:128, i2 in 0:7, i3 in 0:7, r0 in 0:7, pad l4.c3.0.sum.part 0
 // l4.t3.0[i0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1]) where i0 in 0:1, i1 in 0:128,
@@ -1993,6 +1938,7 @@ static __global__ void __launch_bounds__(64) k_map_76c9d9a5(const float *__restr
     y[i1 * 49 + i3] = (v0 < 0.f ? 0.f : v0) + (v1 < 0.f ? 0.f : v1);
 }
 
+// by summation splitting
 // g4.l1.sum[i0,i1,i2,i3] = sum(r0) g4.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i1 in 0:21,
 //     i2 in 0:7, i3 in 0:7, r0 in 0:11, pad g4.l1.sum.part 0
 // g4.l1[i0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in 0:7,
@@ -2014,6 +1960,7 @@ static __global__ void __launch_bounds__(64) k_reduce_613b82ce(const float *__re
     y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
 }
 
+// by summation splitting
 // g4.r1.sum[i0,i1,i2,i3] = sum(r0) g4.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i1 in 0:21,
 //     i2 in 0:7, i3 in 0:7, r0 in 0:11, pad g4.r1.sum.part 0
 // g4.r1[i0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in 0:7,
@@ -2360,7 +2307,7 @@ struct gcn {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[82];
+    conv_call conv[84];
     cublasHandle_t cublas;
 };
 
@@ -2569,8 +2516,6 @@ static const gemm_size gemm_l3_l2_c_sum_part = {"l3.l2.c.sum.part", 0, 0, 1, 425
     784, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_r1_c_sum_part = {"l3.r1.c.sum.part", 0, 0, 1, 425, 784, 512, 512,
     784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_r2_c_sum_part = {"l3.r2.c.sum.part", 0, 1, 1, 425, 784, 85, 85, 85,
-    784, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c1_0_sum_part = {"l3.c1.0.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
     1024, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c3_0_sum_part = {"l3.c3.0.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
@@ -2601,8 +2546,6 @@ static const gemm_size gemm_l4_l2_c_sum_part = {"l4.l2.c.sum.part", 0, 0, 1, 896
     196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_r1_c_sum_part = {"l4.r1.c.sum.part", 0, 0, 1, 896, 196, 1024, 1024,
     196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_r2_c_sum_part = {"l4.r2.c.sum.part", 0, 1, 1, 896, 196, 128, 128,
-    128, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c1_0_sum_part = {"l4.c1.0.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
     2048, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c3_0_sum_part = {"l4.c3.0.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
@@ -2661,8 +2604,6 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
     LAUNCHED(m, "l3.l1.c.sum.relaid");
     k_map_5e60a769<<<dim3(283), dim3(128), 0, stream>>>(v_l3_l2_c_k, v_l3_l2_c_sum_relaid);
     LAUNCHED(m, "l3.l2.c.sum.relaid");
-    k_map_5e60a769<<<dim3(283), dim3(128), 0, stream>>>(v_l3_r2_c_k, v_l3_r2_c_sum_relaid);
-    LAUNCHED(m, "l3.r2.c.sum.relaid");
     k_map_8b0395d0<<<dim3(850), dim3(256), 0, stream>>>(v_l3_r1_c_k, v_l3_r1_c_sum_relaid);
     LAUNCHED(m, "l3.r1.c.sum.relaid");
     k_map_3f197c5b<<<dim3(4), dim3(64), 0, stream>>>(v_l3_f_b, v_l3_d_b, v_l3_d_0_const);
@@ -2681,8 +2622,6 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
     LAUNCHED(m, "l4.l1.c.sum.relaid");
     k_map_e45e0421<<<dim3(448), dim3(256), 0, stream>>>(v_l4_l2_c_k, v_l4_l2_c_sum_relaid);
     LAUNCHED(m, "l4.l2.c.sum.relaid");
-    k_map_e45e0421<<<dim3(448), dim3(256), 0, stream>>>(v_l4_r2_c_k, v_l4_r2_c_sum_relaid);
-    LAUNCHED(m, "l4.r2.c.sum.relaid");
     k_map_a3efaadc<<<dim3(3584), dim3(256), 0, stream>>>(v_l4_r1_c_k, v_l4_r1_c_sum_relaid);
     LAUNCHED(m, "l4.r1.c.sum.relaid");
     k_map_42fa7b90<<<dim3(8), dim3(64), 0, stream>>>(v_l4_f_b, v_l4_d_b, v_l4_d_0_const);
@@ -2742,7 +2681,7 @@ static int check_device(gcn *m) {
 
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 56276736ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 37396224ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 36792832ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -2757,7 +2696,7 @@ static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 82; i++) {
+    for (int i = 0; i < 84; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -3022,6 +2961,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     //     i0 in 0:1, i1 in 0:21, i2 in 0:28, i3 in 0:28, r0 in 0:21, r1 in 0:3, r2 in 0:3, pad
     //     g2.a 0
     CALL(conv_run(m, CONV_g2_b_sum, v_g2_a, v_g2_b_k, NULL, NULL, v_g2_b_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.l1.c.sum.part[i0,i1,i2,i3] = sum(r0) g2.l1.sum.columns[i2,i3,r0] *
     //     l3.l1.c.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:28, i3 in 0:28, r0 in
     //     0:512
@@ -3029,6 +2969,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
         v_l3_l1_c_sum_part));
     k_reduce_b7dd05c9<<<dim3(261), dim3(64), 0, stream>>>(v_l3_l1_c_sum_part, v_l3_l1_c_b, v_l3_l1);
     LAUNCHED(m, "l3.l1");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.l1[0,r0,i2,i3] * l3.l2.c.sum.relaid[i0,i1,r0]
     //     where i0 in 0:85, i1 in 0:5, i2 in 0:28, i3 in 0:28, r0 in 0:85
     CALL(gemm_run(m, &gemm_l3_l2_c_sum_part, v_l3_l2_c_sum_relaid, v_l3_l1, v_l3_l2_c_sum_part));
@@ -3036,17 +2977,12 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.r1.c.sum.part[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,i2,i3] * l3.r1.c.sum.relaid[i0,i1,r0]
     //     where i0 in 0:85, i1 in 0:5, i2 in 0:28, i3 in 0:28, r0 in 0:512
     CALL(gemm_run(m, &gemm_l3_r1_c_sum_part, v_l3_r1_c_sum_relaid, v_l2_2, v_l3_r1_c_sum_part));
-    k_reduce_ed2b88d1<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r1_c_sum_part, v_l3_r1_c_sum);
-    LAUNCHED(m, "l3.r1.c.sum");
-    k_map_fc0e977c<<<dim3(521), dim3(128), 0, stream>>>(v_l3_r1_c_sum, v_l3_r1_c_b, v_l3_r2_c_sum_columns);
-    LAUNCHED(m, "l3.r2.c.sum.columns");
-    // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.r2.c.sum.columns[i2,i3,r0] *
-    //     l3.r2.c.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:28, i3 in 0:28, r0 in
-    //     0:85
-    CALL(gemm_run(m, &gemm_l3_r2_c_sum_part, v_l3_r2_c_sum_relaid, v_l3_r2_c_sum_columns,
-        v_l3_r2_c_sum_part));
-    k_reduce_c9c7b411<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r2_c_sum_part, v_l3_r2_c_sum);
-    LAUNCHED(m, "l3.r2.c.sum");
+    k_reduce_8f706fb9<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r1_c_sum_part, v_l3_r1_c_b, v_l3_r1);
+    LAUNCHED(m, "l3.r1");
+    // l3.r2.c.sum[i0,i1,i2,i3] = sum(r0,r1) l3.r1[0,r0,i2+r1-2,i3] * l3.r2.c.k[i1,r0,r1,0] where
+    //     i0 in 0:1, i1 in 0:85, i2 in 0:28, i3 in 0:28, r0 in 0:85, r1 in 0:5, pad l3.r1 0
+    CALL(conv_run(m, CONV_l3_r2_c_sum, v_l3_r1, v_l3_r2_c_k, NULL, NULL, v_l3_r2_c_sum,
+        v_workspace));
     k_reduce_e687f20c<<<dim3(261), dim3(64), 0, stream>>>(v_l3_l2_c_sum_part, v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m);
     LAUNCHED(m, "l3.m");
     // l3.d.sum[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,2*i2,2*i3] * l3.d.k[i1,r0,0,0] where i0 in 0:1, i1
@@ -3060,6 +2996,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
         v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_0, v_l3_c1_0_sum_columns);
     LAUNCHED(m, "l3.c1.0.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c1.0.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.0.sum.columns[i2,i3,r0] *
     //     l3.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in
     //     0:1024
@@ -3070,6 +3007,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c2.0.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t1.0[0,r0,i2,i3+r1-2] * l3.k2[i1,r0,0,r1] where i0
     //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t1.0 0
     CALL(conv_run(m, CONV_l3_c2_0_sum, v_l3_t1_0, v_l3_k2, NULL, NULL, v_l3_c2_0_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c3.0.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.0[0,r0,i2,i3] * l3.c3.0.sum.relaid[i0,i1,r0]
     //     where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in 0:1024
     CALL(gemm_run(m, &gemm_l3_c3_0_sum_part, v_l3_c3_0_sum_relaid, v_l3_d_0, v_l3_c3_0_sum_part));
@@ -3087,6 +3025,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l3_d_1, v_l3_u_0, v_l3_k5, v_l3_b5, v_l3_d_0, v_l3_d_1, v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_1, v_l3_c1_1_sum_columns);
     LAUNCHED(m, "l3.c1.1.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c1.1.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.1.sum.columns[i2,i3,r0] *
     //     l3.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in
     //     0:1024
@@ -3097,6 +3036,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c2.1.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t1.1[0,r0,i2,i3+r1-2] * l3.k2[i1,r0,0,r1] where i0
     //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t1.1 0
     CALL(conv_run(m, CONV_l3_c2_1_sum, v_l3_t1_1, v_l3_k2, NULL, NULL, v_l3_c2_1_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c3.1.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.1[0,r0,i2,i3] * l3.c3.0.sum.relaid[i0,i1,r0]
     //     where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in 0:1024
     CALL(gemm_run(m, &gemm_l3_c3_1_sum_part, v_l3_c3_0_sum_relaid, v_l3_d_1, v_l3_c3_1_sum_part));
@@ -3114,6 +3054,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_2, v_l3_c1_2_sum_columns);
     LAUNCHED(m, "l3.c1.2.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c1.2.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.2.sum.columns[i2,i3,r0] *
     //     l3.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in
     //     0:1024
@@ -3124,9 +3065,15 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c2.2.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t1.2[0,r0,i2,i3+r1-2] * l3.k2[i1,r0,0,r1] where i0
     //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t1.2 0
     CALL(conv_run(m, CONV_l3_c2_2_sum, v_l3_t1_2, v_l3_k2, NULL, NULL, v_l3_c2_2_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c3.2.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.2[0,r0,i2,i3] * l3.c3.0.sum.relaid[i0,i1,r0]
     //     where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in 0:1024
     CALL(gemm_run(m, &gemm_l3_c3_2_sum_part, v_l3_c3_0_sum_relaid, v_l3_d_2, v_l3_c3_2_sum_part));
+    k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_2_sum_part, v_l3_b3, v_l3_t3_2);
+    LAUNCHED(m, "l3.t3.2");
+    // l3.c4.2.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t3.2[0,r0,i2+r1-2,i3] * l3.k4[i1,r0,r1,0] where i0
+    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t3.2 0
+    CALL(conv_run(m, CONV_l3_c4_2_sum, v_l3_t3_2, v_l3_k4, NULL, NULL, v_l3_c4_2_sum, v_workspace));
     return 0;
 }
 
@@ -3135,11 +3082,6 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_2_sum_part, v_l3_b3, v_l3_t3_2);
-    LAUNCHED(m, "l3.t3.2");
-    // l3.c4.2.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t3.2[0,r0,i2+r1-2,i3] * l3.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t3.2 0
-    CALL(conv_run(m, CONV_l3_c4_2_sum, v_l3_t3_2, v_l3_k4, NULL, NULL, v_l3_c4_2_sum, v_workspace));
     k_map_95f29d15<<<dim3(66), dim3(64), 0, stream>>>(v_l3_c2_2_sum, v_l3_b2, v_l3_c4_2_sum, v_l3_b4, v_l3_u_2);
     LAUNCHED(m, "l3.u.2");
     // l3.f.2.sum[i0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1, i1
@@ -3149,6 +3091,7 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_3, v_l3_c1_3_sum_columns);
     LAUNCHED(m, "l3.c1.3.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c1.3.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.3.sum.columns[i2,i3,r0] *
     //     l3.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in
     //     0:1024
@@ -3159,6 +3102,7 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l3.c2.3.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t1.3[0,r0,i2,i3+r1-2] * l3.k2[i1,r0,0,r1] where i0
     //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t1.3 0
     CALL(conv_run(m, CONV_l3_c2_3_sum, v_l3_t1_3, v_l3_k2, NULL, NULL, v_l3_c2_3_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c3.3.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.3[0,r0,i2,i3] * l3.c3.0.sum.relaid[i0,i1,r0]
     //     where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in 0:1024
     CALL(gemm_run(m, &gemm_l3_c3_3_sum_part, v_l3_c3_0_sum_relaid, v_l3_d_3, v_l3_c3_3_sum_part));
@@ -3176,6 +3120,7 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_4, v_l3_c1_4_sum_columns);
     LAUNCHED(m, "l3.c1.4.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c1.4.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.4.sum.columns[i2,i3,r0] *
     //     l3.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in
     //     0:1024
@@ -3186,6 +3131,7 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l3.c2.4.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t1.4[0,r0,i2,i3+r1-2] * l3.k2[i1,r0,0,r1] where i0
     //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t1.4 0
     CALL(conv_run(m, CONV_l3_c2_4_sum, v_l3_t1_4, v_l3_k2, NULL, NULL, v_l3_c2_4_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c3.4.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.4[0,r0,i2,i3] * l3.c3.0.sum.relaid[i0,i1,r0]
     //     where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in 0:1024
     CALL(gemm_run(m, &gemm_l3_c3_4_sum_part, v_l3_c3_0_sum_relaid, v_l3_d_4, v_l3_c3_4_sum_part));
@@ -3203,6 +3149,7 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l3, v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3, v_g3_l1_sum_columns);
     LAUNCHED(m, "g3.l1.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // g3.l1.sum.part[i0,i1,i2,i3] = sum(r0) g3.l1.sum.columns[i2,i3,r0] *
     //     g3.l1.sum.relaid[i0,i1,r0] where i0 in 0:21, i1 in 0:11, i2 in 0:14, i3 in 0:14, r0 in
     //     0:1024
@@ -3210,6 +3157,7 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
         v_g3_l1_sum_part));
     k_reduce_09a47f61<<<dim3(65), dim3(64), 0, stream>>>(v_g3_l1_sum_part, v_g3_l1_b, v_g3_l1);
     LAUNCHED(m, "g3.l1");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // g3.r1.sum.part[i0,i1,i2,i3] = sum(r0) l3[0,r0,i2,i3] * g3.r1.sum.relaid[i0,i1,r0] where i0
     //     in 0:21, i1 in 0:11, i2 in 0:14, i3 in 0:14, r0 in 0:1024
     CALL(gemm_run(m, &gemm_g3_r1_sum_part, v_g3_r1_sum_relaid, v_l3, v_g3_r1_sum_part));
@@ -3234,6 +3182,7 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     //     i0 in 0:1, i1 in 0:21, i2 in 0:14, i3 in 0:14, r0 in 0:21, r1 in 0:3, r2 in 0:3, pad
     //     g3.a 0
     CALL(conv_run(m, CONV_g3_b_sum, v_g3_a, v_g3_b_k, NULL, NULL, v_g3_b_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.l1.c.sum.part[i0,i1,i2,i3] = sum(r0) g3.l1.sum.columns[i2,i3,r0] *
     //     l4.l1.c.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:14, i3 in 0:14, r0 in
     //     0:1024
@@ -3241,33 +3190,22 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
         v_l4_l1_c_sum_part));
     k_reduce_d8ef6f01<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l1_c_sum_part, v_l4_l1_c_b, v_l4_l1);
     LAUNCHED(m, "l4.l1");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l4.l1[0,r0,i2,i3] * l4.l2.c.sum.relaid[i0,i1,r0]
     //     where i0 in 0:128, i1 in 0:7, i2 in 0:14, i3 in 0:14, r0 in 0:128
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_part, v_l4_l2_c_sum_relaid, v_l4_l1, v_l4_l2_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.r1.c.sum.part[i0,i1,i2,i3] = sum(r0) l3[0,r0,i2,i3] * l4.r1.c.sum.relaid[i0,i1,r0] where
     //     i0 in 0:128, i1 in 0:7, i2 in 0:14, i3 in 0:14, r0 in 0:1024
     CALL(gemm_run(m, &gemm_l4_r1_c_sum_part, v_l4_r1_c_sum_relaid, v_l3, v_l4_r1_c_sum_part));
-    k_reduce_a3e80a77<<<dim3(392), dim3(64), 0, stream>>>(v_l4_r1_c_sum_part, v_l4_r1_c_sum);
-    LAUNCHED(m, "l4.r1.c.sum");
-    k_map_ea6d2009<<<dim3(392), dim3(64), 0, stream>>>(v_l4_r1_c_sum, v_l4_r1_c_b, v_l4_r2_c_sum_columns);
-    LAUNCHED(m, "l4.r2.c.sum.columns");
-    // l4.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l4.r2.c.sum.columns[i2,i3,r0] *
-    //     l4.r2.c.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:14, i3 in 0:14, r0 in
-    //     0:128
-    CALL(gemm_run(m, &gemm_l4_r2_c_sum_part, v_l4_r2_c_sum_relaid, v_l4_r2_c_sum_columns,
-        v_l4_r2_c_sum_part));
-    k_reduce_c897eb64<<<dim3(392), dim3(64), 0, stream>>>(v_l4_r2_c_sum_part, v_l4_r2_c_sum);
-    LAUNCHED(m, "l4.r2.c.sum");
+    k_reduce_ede1f978<<<dim3(392), dim3(64), 0, stream>>>(v_l4_r1_c_sum_part, v_l4_r1_c_b, v_l4_r1);
+    LAUNCHED(m, "l4.r1");
+    // l4.r2.c.sum[i0,i1,i2,i3] = sum(r0,r1) l4.r1[0,r0,i2+r1-3,i3] * l4.r2.c.k[i1,r0,r1,0] where
+    //     i0 in 0:1, i1 in 0:128, i2 in 0:14, i3 in 0:14, r0 in 0:128, r1 in 0:7, pad l4.r1 0
+    CALL(conv_run(m, CONV_l4_r2_c_sum, v_l4_r1, v_l4_r2_c_k, NULL, NULL, v_l4_r2_c_sum,
+        v_workspace));
     k_reduce_581578e1<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l2_c_sum_part, v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m);
     LAUNCHED(m, "l4.m");
-    return 0;
-}
-
-static int steps_4(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // l4.d.sum[i0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.k[i1,r0,0,0] where i0 in 0:1, i1
     //     in 0:2048, i2 in 0:7, i3 in 0:7, r0 in 0:1024
     CALL(conv_run(m, CONV_l4_d_sum, v_l3, v_l4_d_k, NULL, NULL, v_l4_d_sum, v_workspace));
@@ -3279,16 +3217,26 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
         v_workspace));
     k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_0, v_l4_c1_0_sum_columns);
     LAUNCHED(m, "l4.c1.0.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c1.0.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.0.sum.columns[i2,i3,r0] *
     //     l4.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in
     //     0:2048
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_0_sum_columns,
         v_l4_c1_0_sum_part));
+    return 0;
+}
+
+static int steps_4(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
     k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_0_sum_part, v_l4_b1, v_l4_t1_0);
     LAUNCHED(m, "l4.t1.0");
     // l4.c2.0.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.0[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
     //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.0 0
     CALL(conv_run(m, CONV_l4_c2_0_sum, v_l4_t1_0, v_l4_k2, NULL, NULL, v_l4_c2_0_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c3.0.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.0[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
     //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
     CALL(gemm_run(m, &gemm_l4_c3_0_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_0, v_l4_c3_0_sum_part));
@@ -3306,6 +3254,7 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l4_d_1, v_l4_u_0, v_l4_k5, v_l4_b5, v_l4_d_0, v_l4_d_1, v_workspace));
     k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_1, v_l4_c1_1_sum_columns);
     LAUNCHED(m, "l4.c1.1.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c1.1.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.1.sum.columns[i2,i3,r0] *
     //     l4.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in
     //     0:2048
@@ -3316,6 +3265,7 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c2.1.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.1[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
     //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.1 0
     CALL(conv_run(m, CONV_l4_c2_1_sum, v_l4_t1_1, v_l4_k2, NULL, NULL, v_l4_c2_1_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c3.1.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.1[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
     //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
     CALL(gemm_run(m, &gemm_l4_c3_1_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_1, v_l4_c3_1_sum_part));
@@ -3333,6 +3283,7 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l4_d_2, v_l4_u_1, v_l4_k5, v_l4_b5, v_l4_d_1, v_l4_d_2, v_workspace));
     k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_2, v_l4_c1_2_sum_columns);
     LAUNCHED(m, "l4.c1.2.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c1.2.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.2.sum.columns[i2,i3,r0] *
     //     l4.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in
     //     0:2048
@@ -3343,6 +3294,7 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c2.2.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.2[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
     //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.2 0
     CALL(conv_run(m, CONV_l4_c2_2_sum, v_l4_t1_2, v_l4_k2, NULL, NULL, v_l4_c2_2_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c3.2.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.2[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
     //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
     CALL(gemm_run(m, &gemm_l4_c3_2_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_2, v_l4_c3_2_sum_part));
@@ -3360,6 +3312,7 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l4_d_3, v_l4_u_2, v_l4_k5, v_l4_b5, v_l4_d_2, v_l4_d_3, v_workspace));
     k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_3, v_l4_c1_3_sum_columns);
     LAUNCHED(m, "l4.c1.3.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c1.3.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.3.sum.columns[i2,i3,r0] *
     //     l4.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in
     //     0:2048
@@ -3370,6 +3323,7 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c2.3.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.3[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
     //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.3 0
     CALL(conv_run(m, CONV_l4_c2_3_sum, v_l4_t1_3, v_l4_k2, NULL, NULL, v_l4_c2_3_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c3.3.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.3[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
     //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
     CALL(gemm_run(m, &gemm_l4_c3_3_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_3, v_l4_c3_3_sum_part));
@@ -3387,11 +3341,23 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
     k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_4, v_l4_c1_4_sum_columns);
     LAUNCHED(m, "l4.c1.4.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c1.4.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.4.sum.columns[i2,i3,r0] *
     //     l4.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in
     //     0:2048
     CALL(gemm_run(m, &gemm_l4_c1_4_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_4_sum_columns,
         v_l4_c1_4_sum_part));
+    k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_part, v_l4_b1, v_l4_t1_4);
+    LAUNCHED(m, "l4.t1.4");
+    // l4.c2.4.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.4[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
+    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.4 0
+    CALL(conv_run(m, CONV_l4_c2_4_sum, v_l4_t1_4, v_l4_k2, NULL, NULL, v_l4_c2_4_sum, v_workspace));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
+    // l4.c3.4.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.4[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
+    //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
+    CALL(gemm_run(m, &gemm_l4_c3_4_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_4, v_l4_c3_4_sum_part));
+    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_4_sum_part, v_l4_b3, v_l4_t3_4);
+    LAUNCHED(m, "l4.t3.4");
     return 0;
 }
 
@@ -3400,16 +3366,6 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_part, v_l4_b1, v_l4_t1_4);
-    LAUNCHED(m, "l4.t1.4");
-    // l4.c2.4.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.4[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.4 0
-    CALL(conv_run(m, CONV_l4_c2_4_sum, v_l4_t1_4, v_l4_k2, NULL, NULL, v_l4_c2_4_sum, v_workspace));
-    // l4.c3.4.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.4[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
-    CALL(gemm_run(m, &gemm_l4_c3_4_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_4, v_l4_c3_4_sum_part));
-    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_4_sum_part, v_l4_b3, v_l4_t3_4);
-    LAUNCHED(m, "l4.t3.4");
     // l4.c4.4.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t3.4[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i0
     //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t3.4 0
     CALL(conv_run(m, CONV_l4_c4_4_sum, v_l4_t3_4, v_l4_k4, NULL, NULL, v_l4_c4_4_sum, v_workspace));
@@ -3422,6 +3378,7 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
     k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4, v_g4_l1_sum_columns);
     LAUNCHED(m, "g4.l1.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // g4.l1.sum.part[i0,i1,i2,i3] = sum(r0) g4.l1.sum.columns[i2,i3,r0] *
     //     g4.l1.sum.relaid[i0,i1,r0] where i0 in 0:21, i1 in 0:11, i2 in 0:7, i3 in 0:7, r0 in
     //     0:2048
@@ -3429,6 +3386,7 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
         v_g4_l1_sum_part));
     k_reduce_613b82ce<<<dim3(17), dim3(64), 0, stream>>>(v_g4_l1_sum_part, v_g4_l1_b, v_g4_l1);
     LAUNCHED(m, "g4.l1");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // g4.r1.sum.part[i0,i1,i2,i3] = sum(r0) l4[0,r0,i2,i3] * g4.r1.sum.relaid[i0,i1,r0] where i0
     //     in 0:21, i1 in 0:11, i2 in 0:7, i3 in 0:7, r0 in 0:2048
     CALL(gemm_run(m, &gemm_g4_r1_sum_part, v_g4_r1_sum_relaid, v_l4, v_g4_r1_sum_part));
@@ -3635,7 +3593,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 82; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 84; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -3822,6 +3780,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    56276736ull, 148301312ull, 0xe4a54419c106ca07ull};
+    56276736ull, 147697920ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

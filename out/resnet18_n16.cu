@@ -8,7 +8,7 @@
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 120 MB (workspace 59 MB of it), constants 45 MB, peak in create 208 MB
-// plan      34 steps, 1465.4 us estimated; 1487.2 us without derivation
+// plan      35 steps, 1443.2 us estimated; 1487.2 us without derivation
 //    95.9 us est. r0               cuDNN conv 7x7, 3 to 64 + bias + relu
 //    15.2 us est. p0               k_reduce_6e968fce
 //    93.9 us est. l1.a.r           cuDNN conv 3x3, 64 to 64 + bias + relu
@@ -20,16 +20,17 @@
 //     5.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //    79.8 us est. l2.r             cuDNN conv 3x3, 128 to 128 + bias + relu
 //    79.8 us est. l2               cuDNN conv 3x3, 128 to 128 + residual + bias + relu
-//    47.0 us est. l3.h.a.c         cuDNN conv 3x3, 128 to 256
-//     1.3 us est. l3.h.b.c.columns k_map_2ec942ee
-//    77.2 us est. l3.h.b.c.part    cuBLAS sgemm 2304 x 3136 x 256
-//     7.6 us est. l3.h.b.c         k_reduce_d6af17f6
+//    47.0 us est. l3.h.r           cuDNN conv 3x3, 128 to 256 + bias + relu
+//     1.5 us est. l3.h.b.c.columns k_map_c3947299
+//    82.8 us est. l3.h.b.c.part    cuBLAS sgemm 768 x 3136 x 768
+//     1.5 us est. l3.h.b.c         k_reduce_612328d4
 //     5.2 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
-//    99.5 us est. l3.a.c.part      cuBLAS sgemm 2304 x 196 x 256, batch 16
-//     7.6 us est. l3.a.c           k_reduce_d6af17f6
-//     1.3 us est. l3.b.c.columns   k_map_2ec942ee
-//    77.2 us est. l3.b.c.part      cuBLAS sgemm 2304 x 3136 x 256
-//     8.4 us est. l3               k_reduce_7203d255
+//     1.5 us est. l3.a.c.columns   k_map_c3947299
+//    82.8 us est. l3.a.c.part      cuBLAS sgemm 768 x 3136 x 768
+//     1.5 us est. l3.r             k_reduce_da288ed8
+//     1.5 us est. l3.b.c.columns   k_map_c3947299
+//    82.8 us est. l3.b.c.part      cuBLAS sgemm 768 x 3136 x 768
+//     1.9 us est. l3               k_reduce_bd3fc3db
 //    53.2 us est. l4.h.a.c         cuDNN conv 3x3, 256 to 512
 //     1.3 us est. l4.h.b.c.columns k_map_ef7f7585
 //    88.3 us est. l4.h.b.c.part    cuBLAS sgemm 4608 x 784 x 512
@@ -251,31 +252,32 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l2_b_s INIT(float, 44747776)
 #define v_l2_b_c_scaled CONST(float, 4189696)
 #define v_l2_const CONST(float, 4779520)
-#define v_l2 ARENA(float, 28901376)
+#define v_l2 ARENA(float, 19267584)
 #define v_l3_d_s INIT(float, 44748288)
 #define v_l3_d_c_scaled CONST(float, 4780032)
 #define v_l3_h_b_s INIT(float, 44749312)
 #define v_l3_h_b_c_relaid CONST(float, 4911104)
 #define v_l3_h_a_s INIT(float, 44750336)
 #define v_l3_h_a_c_scaled CONST(float, 7270400)
-#define v_l3_h_a_c ARENA(float, 0)
 #define v_l3_h_r_const CONST(float, 8450048)
-#define v_l3_h_b_c_columns ARENA(float, 35323904)
-#define v_l3_h_b_c_part ARENA(float, 0)
-#define v_l3_h_b_c ARENA(float, 35323904)
+#define v_l3_h_r ARENA(float, 9633792)
+#define v_l3_h_b_c_columns ARENA(float, 0)
+#define v_l3_h_b_c_part ARENA(float, 9633792)
+#define v_l3_h_b_c ARENA(float, 0)
 #define v_l3_h_const CONST(float, 8451072)
-#define v_l3_h ARENA(float, 38535168)
+#define v_l3_h ARENA(float, 25690112)
 #define v_l3_b_s INIT(float, 44751360)
 #define v_l3_b_c_relaid CONST(float, 8452096)
 #define v_l3_a_s INIT(float, 44752384)
 #define v_l3_a_c_relaid CONST(float, 10811392)
-#define v_l3_a_c_part ARENA(float, 0)
-#define v_l3_a_c ARENA(float, 28901376)
+#define v_l3_a_c_columns ARENA(float, 0)
+#define v_l3_a_c_part ARENA(float, 9633792)
 #define v_l3_r_const CONST(float, 13170688)
-#define v_l3_b_c_columns ARENA(float, 32112640)
-#define v_l3_b_c_part ARENA(float, 0)
+#define v_l3_r ARENA(float, 19267584)
+#define v_l3_b_c_columns ARENA(float, 0)
+#define v_l3_b_c_part ARENA(float, 9633792)
 #define v_l3_const CONST(float, 13171712)
-#define v_l3 ARENA(float, 28901376)
+#define v_l3 ARENA(float, 19267584)
 #define v_l4_d_s INIT(float, 44753408)
 #define v_l4_d_c_scaled CONST(float, 13172736)
 #define v_l4_h_b_s INIT(float, 44755456)
@@ -440,7 +442,7 @@ static const conv_size conv_sizes[] = {
     {"l2.h", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l2.r", 0, 16, 128, 128, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l2", 0, 16, 128, 128, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.a.c", 0, 16, 128, 256, 1, {28, 28}, {14, 14}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 0, 0},
+    {"l3.h.r", 0, 16, 128, 256, 1, {28, 28}, {14, 14}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
     {"l3.h", 0, 16, 128, 256, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l4.h.a.c", 0, 16, 256, 512, 1, {14, 14}, {7, 7}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 0, 0},
     {"l4.h", 0, 16, 256, 512, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
@@ -456,7 +458,7 @@ enum {
     CONV_l2_h,
     CONV_l2_r,
     CONV_l2,
-    CONV_l3_h_a_c,
+    CONV_l3_h_r,
     CONV_l3_h,
     CONV_l4_h_a_c,
     CONV_l4_h,
@@ -640,16 +642,16 @@ static __global__ void __launch_bounds__(64) k_map_7bcc0663(const float *__restr
         v0.w * v1);
 }
 
-// l3.h.b.c.relaid[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i3,i1,i2] where i0 in 0:256, i1 in
-//     0:3, i2 in 0:3, i3 in 0:256
-static __global__ void __launch_bounds__(256) k_map_ea7cb58f(const float *__restrict__ p0,
+// l3.h.b.c.relaid[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i2,i3,i1] where i0 in 0:256, i1 in
+//     0:3, i2 in 0:256, i3 in 0:3
+static __global__ void __launch_bounds__(256) k_map_0a662cba(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 589824u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u % 9u);
+    const int i3 = (int)(id % 768u);
+    const int i1 = (int)(id / 768u % 3u);
     const int i0 = (int)(id / 2304u);
-    y[i0 * 2304 + i2 * 256 + i3] = p0[i0 * 2304 + i3 * 9 + i2] * p1[i0];
+    y[i0 * 2304 + i1 * 768 + i3] = p0[i0 * 2304 + i3 * 3 + i1] * p1[i0];
 }
 
 // l3.h.a.c.scaled[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,i2,i3] where i0 in 0:256, i1 in
@@ -824,22 +826,26 @@ static __global__ void __launch_bounds__(256) k_reduce_6e968fce(const float *__r
     *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// l3.h.b.c.columns[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i3,i1,i2] + l3.h.r.const[i3]) where i0 in 0:16,
-//     i1 in 0:14, i2 in 0:14, i3 in 0:256
-static __global__ void __launch_bounds__(256) k_map_2ec942ee(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+// by summation splitting (r0,r1 inside), variable substitution; operand re-laid
+// l3.h.b.c.columns[i0,i1,i2,i3,i4] = l3.h.r[i0,i3,i1+i4-1,i2] where i0 in 0:16, i1 in 0:14, i2 in
+//     0:14, i3 in 0:256, i4 in 0:3, pad l3.h.r 0
+static __global__ void __launch_bounds__(256) k_map_c3947299(const float *__restrict__ p0,
+    float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 802816u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u % 196u);
-    const int i0 = (int)(id / 50176u);
-    const float v0 = p0[i0 * 50176 + i3 * 196 + i2] + p1[i3];
-    y[i0 * 50176 + i2 * 256 + i3] = v0 < 0.f ? 0.f : v0;
+    if (id >= 2408448u) return;
+    const int i4 = (int)(id % 3u);
+    const int i3 = (int)(id / 3u % 256u);
+    const int i2 = (int)(id / 768u % 14u);
+    const int i1 = (int)(id / 10752u % 14u);
+    const int i0 = (int)(id / 150528u);
+    const int t0 = i1 + i4 - 1;
+    const float v0 = (unsigned)t0 < 14u ? p0[i0 * 50176 + i3 * 196 + t0 * 14 + i2] : 0.f;
+    y[i0 * 150528 + i1 * 10752 + i2 * 768 + i3 * 3 + i4] = v0;
 }
 
-// l3.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.part[i1,r0,r1,i0,i2+r0-1,i3+r1-1] where i0 in 0:16,
-//     i1 in 0:256, i2 in 0:14, i3 in 0:14, r0 in 0:3, r1 in 0:3, pad l3.h.b.c.part 0
-static __global__ void __launch_bounds__(256) k_reduce_d6af17f6(const float *__restrict__ p0,
+// l3.h.b.c[i0,i1,i2,i3] = sum(r0) l3.h.b.c.part[i1,r0,i0,i2,i3+r0-1] where i0 in 0:16, i1 in
+//     0:256, i2 in 0:14, i3 in 0:14, r0 in 0:3, pad l3.h.b.c.part 0
+static __global__ void __launch_bounds__(256) k_reduce_612328d4(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 802816u) return;
@@ -850,23 +856,43 @@ static __global__ void __launch_bounds__(256) k_reduce_d6af17f6(const float *__r
     float acc = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i1 * 28224 + r0 * 9408
-                + r1 * 3136 + i0 * 196 + t0 * 14 + t1] : 0.f;
-            acc += v0;
-        }
+        const int t0 = i3 + r0 - 1;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 9408 + r0 * 3136 + i0 * 196 + i2 * 14 + t0]
+            : 0.f;
+        acc += v0;
     }
     y[i0 * 50176 + i1 * 196 + i2 * 14 + i3] = acc;
 }
 
-// l3.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.b.c.part[i1,r0,r1,i0,i2+r0-1,i3+r1-1] where i0 in 0:16, i1
-//     in 0:256, i2 in 0:14, i3 in 0:14, r0 in 0:3, r1 in 0:3, pad l3.b.c.part 0
+// l3.a.c[i0,i1,i2,i3] = sum(r0) l3.a.c.part[i1,r0,i0,i2,i3+r0-1] where i0 in 0:16, i1 in 0:256, i2
+//     in 0:14, i3 in 0:14, r0 in 0:3, pad l3.a.c.part 0
+// l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.r.const[i1]) where i0 in 0:16, i1 in 0:256, i2
+//     in 0:14, i3 in 0:14
+static __global__ void __launch_bounds__(256) k_reduce_da288ed8(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 802816u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u % 256u);
+    const int i0 = (int)(id / 50176u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i3 + r0 - 1;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 9408 + r0 * 3136 + i0 * 196 + i2 * 14 + t0]
+            : 0.f;
+        acc += v0;
+    }
+    const float v1 = acc + p1[i1];
+    y[i0 * 50176 + i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
+}
+
+// l3.b.c[i0,i1,i2,i3] = sum(r0) l3.b.c.part[i1,r0,i0,i2,i3+r0-1] where i0 in 0:16, i1 in 0:256, i2
+//     in 0:14, i3 in 0:14, r0 in 0:3, pad l3.b.c.part 0
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.const[i1]) where i0 in 0:16,
 //     i1 in 0:256, i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(256) k_reduce_7203d255(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_bd3fc3db(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 802816u) return;
@@ -877,14 +903,10 @@ static __global__ void __launch_bounds__(256) k_reduce_7203d255(const float *__r
     float acc = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i1 * 28224 + r0 * 9408
-                + r1 * 3136 + i0 * 196 + t0 * 14 + t1] : 0.f;
-            acc += v0;
-        }
+        const int t0 = i3 + r0 - 1;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 9408 + r0 * 3136 + i0 * 196 + i2 * 14 + t0]
+            : 0.f;
+        acc += v0;
     }
     const float v1 = acc + p1[i0 * 50176 + i1 * 196 + i2 * 14 + i3] + p2[i1];
     y[i0 * 50176 + i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
@@ -1191,11 +1213,11 @@ static int gemm_run(resnet18_n16 *h, const gemm_size *g, const float *a, const f
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_l3_h_b_c_part = {"l3.h.b.c.part", 0, 1, 1, 2304, 3136, 256, 256, 256,
+static const gemm_size gemm_l3_h_b_c_part = {"l3.h.b.c.part", 0, 1, 1, 768, 3136, 768, 768, 768,
     3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_a_c_part = {"l3.a.c.part", 0, 0, 16, 2304, 196, 256, 256, 196, 3136,
-    0, 50176, 196, 1.f};
-static const gemm_size gemm_l3_b_c_part = {"l3.b.c.part", 0, 1, 1, 2304, 3136, 256, 256, 256, 3136,
+static const gemm_size gemm_l3_a_c_part = {"l3.a.c.part", 0, 1, 1, 768, 3136, 768, 768, 768, 3136,
+    0, 0, 0, 1.f};
+static const gemm_size gemm_l3_b_c_part = {"l3.b.c.part", 0, 1, 1, 768, 3136, 768, 768, 768, 3136,
     0, 0, 0, 1.f};
 static const gemm_size gemm_l4_h_b_c_part = {"l4.h.b.c.part", 0, 1, 1, 4608, 784, 512, 512, 512,
     784, 0, 0, 0, 1.f};
@@ -1272,7 +1294,7 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
     LAUNCHED(m, "l3.d.c.scaled");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_b_scale, v_l3_h_b_var, v_l3_h_b_s);
     LAUNCHED(m, "l3.h.b.s");
-    k_map_ea7cb58f<<<dim3(2304), dim3(256), 0, stream>>>(v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_relaid);
+    k_map_0a662cba<<<dim3(2304), dim3(256), 0, stream>>>(v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_relaid);
     LAUNCHED(m, "l3.h.b.c.relaid");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s);
     LAUNCHED(m, "l3.h.a.s");
@@ -1284,7 +1306,7 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
     LAUNCHED(m, "l3.h.const");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_b_scale, v_l3_b_var, v_l3_b_s);
     LAUNCHED(m, "l3.b.s");
-    k_map_ea7cb58f<<<dim3(2304), dim3(256), 0, stream>>>(v_l3_b_k, v_l3_b_s, v_l3_b_c_relaid);
+    k_map_0a662cba<<<dim3(2304), dim3(256), 0, stream>>>(v_l3_b_k, v_l3_b_s, v_l3_b_c_relaid);
     LAUNCHED(m, "l3.b.c.relaid");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_scale, v_l3_a_var, v_l3_a_s);
     LAUNCHED(m, "l3.a.s");
@@ -1293,7 +1315,7 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
 
 static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_ea7cb58f<<<dim3(2304), dim3(256), 0, stream>>>(v_l3_a_k, v_l3_a_s, v_l3_a_c_relaid);
+    k_map_0a662cba<<<dim3(2304), dim3(256), 0, stream>>>(v_l3_a_k, v_l3_a_s, v_l3_a_c_relaid);
     LAUNCHED(m, "l3.a.c.relaid");
     k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_bias, v_l3_a_mean, v_l3_a_s, v_l3_r_const);
     LAUNCHED(m, "l3.r.const");
@@ -1512,14 +1534,17 @@ static int steps(resnet18_n16 *m, const void *const *in, void *const *out,
     // l3.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l2[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l3.h.a.c.scaled[i1,r0,r1,r2] where i0 in 0:16, i1 in 0:256, i2 in 0:14, i3 in 0:14, r0
     //     in 0:128, r1 in 0:3, r2 in 0:3, pad l2 0
-    CALL(conv_run(m, CONV_l3_h_a_c, v_l2, v_l3_h_a_c_scaled, NULL, NULL, v_l3_h_a_c, v_workspace));
-    k_map_2ec942ee<<<dim3(3136), dim3(256), 0, stream>>>(v_l3_h_a_c, v_l3_h_r_const, v_l3_h_b_c_columns);
+    // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.r.const[i1]) where i0 in 0:16, i1 in
+    //     0:256, i2 in 0:14, i3 in 0:14
+    CALL(conv_run(m, CONV_l3_h_r, v_l2, v_l3_h_a_c_scaled, v_l3_h_r_const, NULL, v_l3_h_r,
+        v_workspace));
+    k_map_c3947299<<<dim3(9408), dim3(256), 0, stream>>>(v_l3_h_r, v_l3_h_b_c_columns);
     LAUNCHED(m, "l3.h.b.c.columns");
-    // l3.h.b.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h.b.c.columns[i3,i4,i5,r0] *
-    //     l3.h.b.c.relaid[i0,i1,i2,r0] where i0 in 0:256, i1 in 0:3, i2 in 0:3, i3 in 0:16, i4 in
-    //     0:14, i5 in 0:14, r0 in 0:256
+    // l3.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.b.c.columns[i2,i3,i4,r0,r1] *
+    //     l3.h.b.c.relaid[i0,i1,r0,r1] where i0 in 0:256, i1 in 0:3, i2 in 0:16, i3 in 0:14, i4 in
+    //     0:14, r0 in 0:256, r1 in 0:3
     CALL(gemm_run(m, &gemm_l3_h_b_c_part, v_l3_h_b_c_relaid, v_l3_h_b_c_columns, v_l3_h_b_c_part));
-    k_reduce_d6af17f6<<<dim3(3136), dim3(256), 0, stream>>>(v_l3_h_b_c_part, v_l3_h_b_c);
+    k_reduce_612328d4<<<dim3(3136), dim3(256), 0, stream>>>(v_l3_h_b_c_part, v_l3_h_b_c);
     LAUNCHED(m, "l3.h.b.c");
     // l3.d.c[i0,i1,i2,i3] = sum(r0) l2[i0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i0 in 0:16,
     //     i1 in 0:256, i2 in 0:14, i3 in 0:14, r0 in 0:128
@@ -1527,18 +1552,21 @@ static int steps(resnet18_n16 *m, const void *const *in, void *const *out,
     //     i0 in 0:16, i1 in 0:256, i2 in 0:14, i3 in 0:14
     CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
         v_workspace));
-    // l3.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h[i3,r0,i4,i5] * l3.a.c.relaid[i0,i1,i2,r0]
-    //     where i0 in 0:256, i1 in 0:3, i2 in 0:3, i3 in 0:16, i4 in 0:14, i5 in 0:14, r0 in 0:256
-    CALL(gemm_run(m, &gemm_l3_a_c_part, v_l3_a_c_relaid, v_l3_h, v_l3_a_c_part));
-    k_reduce_d6af17f6<<<dim3(3136), dim3(256), 0, stream>>>(v_l3_a_c_part, v_l3_a_c);
-    LAUNCHED(m, "l3.a.c");
-    k_map_2ec942ee<<<dim3(3136), dim3(256), 0, stream>>>(v_l3_a_c, v_l3_r_const, v_l3_b_c_columns);
+    k_map_c3947299<<<dim3(9408), dim3(256), 0, stream>>>(v_l3_h, v_l3_a_c_columns);
+    LAUNCHED(m, "l3.a.c.columns");
+    // l3.a.c.part[i0,i1,i2,i3,i4] = sum(r0,r1) l3.a.c.columns[i2,i3,i4,r0,r1] *
+    //     l3.a.c.relaid[i0,i1,r0,r1] where i0 in 0:256, i1 in 0:3, i2 in 0:16, i3 in 0:14, i4 in
+    //     0:14, r0 in 0:256, r1 in 0:3
+    CALL(gemm_run(m, &gemm_l3_a_c_part, v_l3_a_c_relaid, v_l3_a_c_columns, v_l3_a_c_part));
+    k_reduce_da288ed8<<<dim3(3136), dim3(256), 0, stream>>>(v_l3_a_c_part, v_l3_r_const, v_l3_r);
+    LAUNCHED(m, "l3.r");
+    k_map_c3947299<<<dim3(9408), dim3(256), 0, stream>>>(v_l3_r, v_l3_b_c_columns);
     LAUNCHED(m, "l3.b.c.columns");
-    // l3.b.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l3.b.c.columns[i3,i4,i5,r0] *
-    //     l3.b.c.relaid[i0,i1,i2,r0] where i0 in 0:256, i1 in 0:3, i2 in 0:3, i3 in 0:16, i4 in
-    //     0:14, i5 in 0:14, r0 in 0:256
+    // l3.b.c.part[i0,i1,i2,i3,i4] = sum(r0,r1) l3.b.c.columns[i2,i3,i4,r0,r1] *
+    //     l3.b.c.relaid[i0,i1,r0,r1] where i0 in 0:256, i1 in 0:3, i2 in 0:16, i3 in 0:14, i4 in
+    //     0:14, r0 in 0:256, r1 in 0:3
     CALL(gemm_run(m, &gemm_l3_b_c_part, v_l3_b_c_relaid, v_l3_b_c_columns, v_l3_b_c_part));
-    k_reduce_7203d255<<<dim3(3136), dim3(256), 0, stream>>>(v_l3_b_c_part, v_l3_h, v_l3_const, v_l3);
+    k_reduce_bd3fc3db<<<dim3(3136), dim3(256), 0, stream>>>(v_l3_b_c_part, v_l3_h, v_l3_const, v_l3);
     LAUNCHED(m, "l3");
     // l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l3[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l4.h.a.c.scaled[i1,r0,r1,r2] where i0 in 0:16, i1 in 0:512, i2 in 0:7, i3 in 0:7, r0 in

@@ -84,6 +84,19 @@ expect 2 'two models' "$einnet" emit m.ein m.ein -o a.cu
 expect 2 'no output' "$einnet" emit m.ein
 expect 2 'unknown GPU' "$einnet" emit m.ein -o - --gpu h20
 says "did you mean 'h200'"
+expect 2 'no depth' "$einnet" emit m.ein -o - --depth 0
+expect 2 'a depth that is no number' "$einnet" emit m.ein -o - --depth 3x
+expect 2 'states beyond reason' "$einnet" emit m.ein -o - --states 99999999999
+expect 2 'an unknown rule' "$einnet" emit m.ein -o - --rules digits,splat
+says "did you mean 'split'"
+expect 0 'the rules' "$einnet" emit m.ein -o - --rules help
+says 'summation splitting'
+expect 0 'statistics' "$einnet" emit m.ein -o - --stats --depth 1 --states 2 --rules split,operand
+says 'problems 1 distinct 1 definitions'
+expect 0 'a state budget' "$einnet" emit m.ein -o - --stats --states 1
+says 'stop states'
+expect 0 'statistics of explain' "$einnet" explain m.ein --stats --no-converge --no-fingerprint
+says 'stop saturated'
 expect 2 'prefix' "$einnet" emit m.ein -o - --prefix '1x'
 expect 2 'prefix with a newline' "$einnet" emit m.ein -o - --prefix "$(printf 'a\nb')"
 expect 2 'license with a newline' "$einnet" emit m.ein -o - --license "$(printf 'MIT\nint x;')"

@@ -1,0 +1,134 @@
+// cmd_search.c - options of the search, its progress line and its statistics.
+#define _POSIX_C_SOURCE 200809L
+#include "cmd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const cmd_option cmd_search_options[] = {
+    {"depth", "N", "rules in a row; default 8"},
+    {"states", "N", "definitions of one problem; default 1000"},
+    {"rules", "NAME,...", "use only these rules; 'help' lists them"},
+    {"no-converge", NULL, "no derivation towards library calls"},
+    {"no-fingerprint", NULL, "queue states that are known already again"},
+    {"stats", NULL, "print what the search did to standard error"},
+    {NULL, NULL, NULL},
+};
+
+// Processor time: other programs on the machine do not count.
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static struct {
+    double started, shown;
+    double since, searched;  // the running search began then; all searches so far took this
+    bool running, line;      // a progress line stands on the terminal
+} state;
+
+// One line, rewritten in place, once a search has taken longer than a person waits.
+static bool show_progress(void *user, const ein_stats *stats) {
+    double now = seconds();
+    const bool *terminal = user;
+    if (stats->searching && !state.running) {
+        state.since = now;
+    } else if (!stats->searching && state.running) {
+        state.searched += now - state.since;
+    }
+    state.running = stats->searching;
+    if (!*terminal || now - state.started < 0.5 || now - state.shown < 0.1) {
+        return true;
+    }
+    state.shown = now;
+    state.line = true;
+    fprintf(stderr, "\rderiving: %lld contractions, %lld distinct, %lld definitions",
+            (long long)stats->problems, (long long)stats->distinct, (long long)stats->definitions);
+    fflush(stderr);
+    return true;
+}
+
+static int positive(const cmd_args *args, const char *option, int *value) {
+    char shown[120];
+    const char *text = cmd_get(args, option);
+    if (!text) {
+        return CLI_OK;
+    }
+    size_t digits = strspn(text, "0123456789");
+    *value = digits <= 6 ? atoi(text) : 0;
+    if (text[digits] || *value < 1) {
+        return cmd_usage(args, "--%s needs a number from 1 to 999999, not '%s'", option,
+                         cli_escape(shown, sizeof shown, text));
+    }
+    return CLI_OK;
+}
+
+static int list_rules(void) {
+    const char *name;
+    for (int i = 0; (name = ein_rule_name(i)); i++) {
+        printf("%-10s %s\n", name, ein_rule_description(i));
+    }
+    return -1;
+}
+
+static int check_rules(const cmd_args *args, const char *names) {
+    char shown[120], name[64], hint[120];
+    while (*names) {
+        size_t length = strcspn(names, ",");
+        const char *best = NULL, *known = NULL;
+        int distance = 3;
+        snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), names);
+        for (int i = 0; (known = ein_rule_name(i)) && strcmp(known, name); i++) {
+            cmd_nearest(name, known, &best, &distance);
+        }
+        if (!known) {
+            return cmd_usage(args, "unknown rule '%s'%s; --rules help lists them",
+                             cli_escape(shown, sizeof shown, name),
+                             cmd_hint(hint, sizeof hint, best));
+        }
+        names += length + (names[length] == ',');
+    }
+    return CLI_OK;
+}
+
+int cmd_search_desc(const cmd_args *args, ein_desc *desc) {
+    desc->rules = cmd_get(args, "rules");
+    desc->no_converge = cmd_get(args, "no-converge") != NULL;
+    desc->no_fingerprint = cmd_get(args, "no-fingerprint") != NULL;
+    if (desc->rules && !strcmp(desc->rules, "help")) {
+        return list_rules();
+    }
+    int code = desc->rules ? check_rules(args, desc->rules) : CLI_OK;
+    code = code ? code : positive(args, "depth", &desc->depth);
+    code = code ? code : positive(args, "states", &desc->states);
+    static bool terminal;
+    terminal = isatty(STDERR_FILENO);
+    state.started = seconds();
+    if (terminal || cmd_get(args, "stats")) {
+        desc->progress = show_progress;
+        desc->progress_user = &terminal;
+    }
+    return code;
+}
+
+void cmd_search_done(const cmd_args *args, const ein_ctx *ctx) {
+    if (state.line) {
+        fputs("\r\033[K", stderr);
+        state.line = false;
+    }
+    if (!cmd_get(args, "stats")) {
+        return;
+    }
+    ein_stats s;
+    ein_get_stats(ctx, &s);
+    fprintf(stderr,
+            "problems %lld distinct %lld definitions %lld candidates %lld lookups %lld "
+            "engine_us %lld stop %s\n",
+            (long long)s.problems, (long long)s.distinct, (long long)s.definitions,
+            (long long)s.candidates, (long long)s.lookups, (long long)(state.searched * 1e6),
+            ein_stop_name(s.stop));
+}
