@@ -290,8 +290,9 @@ typedef struct ein__buf {
 // never move, so pointers to them stay valid.
 typedef struct ein__table {
     const void **rec;  // stb_ds array; rec[0] unused
-    uint32_t *size;    // stb_ds array
-    uint32_t *slot;    // open addressing, power of two
+    uint32_t *size;    // stb_ds arrays
+    uint32_t *hash;
+    uint32_t *slot;  // open addressing, power of two
     uint32_t mask;
 } ein__table;
 
@@ -874,13 +875,28 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
 
 // -------------------------------------------------------------------------------------- interning
 
+// Eight bytes at a time: interning is most of what deriving does. The order of ids does not depend
+// on it.
+static uint32_t ein__record_hash(const void *rec, size_t size) {
+    const unsigned char *p = rec;
+    uint64_t h = EIN__FNV_START ^ size;
+    for (; size >= 8; p += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        h = (h ^ word) * 0x9E3779B97F4A7C15ull;
+        h ^= h >> 29;
+    }
+    for (; size; p++, size--) h = (h ^ *p) * 0x100000001b3ull;
+    return (uint32_t)(h ^ h >> 32);
+}
+
 static void ein__table_grow(ein__table *t) {
     uint32_t old = t->slot ? t->mask + 1 : 0, size = old ? old * 2 : 256;
     uint32_t *slot = EIN_REALLOC(NULL, size * sizeof *slot);
     if (!slot) EIN_OUT_OF_MEMORY();
     memset(slot, 0, size * sizeof *slot);
     for (uint32_t id = 1; id < (uint32_t)arrlen(t->rec); id++) {
-        uint32_t at = (uint32_t)ein__fnv(EIN__FNV_START, t->rec[id], t->size[id]) & (size - 1);
+        uint32_t at = t->hash[id] & (size - 1);
         while (slot[at]) at = (at + 1) & (size - 1);
         slot[at] = id;
     }
@@ -894,18 +910,20 @@ EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size
     if (!t->rec) {
         arrput(t->rec, NULL);
         arrput(t->size, 0);
+        arrput(t->hash, 0);
     }
     if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
-    uint32_t at = (uint32_t)ein__fnv(EIN__FNV_START, rec, size) & t->mask;
+    uint32_t hash = ein__record_hash(rec, size), at = hash & t->mask;
     for (; t->slot[at]; at = (at + 1) & t->mask) {
         uint32_t id = t->slot[at];
-        if (t->size[id] == size && !memcmp(t->rec[id], rec, size)) return id;
+        if (t->hash[id] == hash && t->size[id] == size && !memcmp(t->rec[id], rec, size)) return id;
     }
     void *copy = ein__alloc(a, size);
     memcpy(copy, rec, size);
     uint32_t id = (uint32_t)arrlen(t->rec);
     arrput(t->rec, copy);
     arrput(t->size, (uint32_t)size);
+    arrput(t->hash, hash);
     t->slot[at] = id;
     return id;
 }
@@ -913,6 +931,7 @@ EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size
 EIN__FN void ein__table_free(ein__table *t) {
     arrfree(t->rec);
     arrfree(t->size);
+    arrfree(t->hash);
     EIN_FREE(t->slot);
     *t = (ein__table){0};
 }

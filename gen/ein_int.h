@@ -43,8 +43,9 @@ typedef struct ein__buf {
 // never move, so pointers to them stay valid.
 typedef struct ein__table {
     const void **rec;  // stb_ds array; rec[0] unused
-    uint32_t *size;    // stb_ds array
-    uint32_t *slot;    // open addressing, power of two
+    uint32_t *size;    // stb_ds arrays
+    uint32_t *hash;
+    uint32_t *slot;  // open addressing, power of two
     uint32_t mask;
 } ein__table;
 
