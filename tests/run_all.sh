@@ -26,6 +26,7 @@ parts=(
     'algebra  -    sh tests/frame/test_algebra.sh'
     'derive   -    sh tests/frame/test_derive.sh'
     'explain  -    python3 tests/check_explain.py'
+    'search   -    python3 tests/check_search.py'
     "oracle   -    $python tests/oracle/test_oracle.py"
     "models   -    $python tests/check_models.py"
     "import   -    $python tests/import/run.py build/einnet"

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""What the search costs and what its plans promise.
+
+No plan is estimated above the untouched program, on a server and on an embedded GPU; single problems
+saturate; equal layers are derived once; the engine is quick. Times are CPU times, the best of
+several runs. Ends with `N passed, N failed`.
+"""
+
+import glob
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.join(HERE, "..")
+EINNET = os.environ.get("EINNET", os.path.join(TOP, "build", "einnet"))
+GPUS = ["h200", "agx-orin"]
+ANCHORS = ["conv3x3", "conv5x5", "convtranspose", "g2bmm"]
+
+passed = failed = 0
+
+
+def check(name, good):
+    global passed, failed
+    passed, failed = passed + bool(good), failed + (not good)
+    if not good:
+        print("FAIL %s" % name)
+
+
+def cpu_ms():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (used.ru_utime + used.ru_stime) * 1e3
+
+
+def run(path, *options):
+    """The emitted text, the statistics, and the command's CPU time in ms."""
+    before = cpu_ms()
+    done = subprocess.run([EINNET, "emit", path, "-o", "-", "--stats", *options],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+    after = cpu_ms()
+    words = done.stderr.decode().split()
+    stats = dict(zip(words[::2], words[1::2]))
+    return done.stdout.decode(), stats, after - before
+
+
+def best(path, n):
+    """Least engine time in us, least command time in ms."""
+    runs = [run(path) for _ in range(n)]
+    return min(int(r[1]["engine_us"]) for r in runs), min(r[2] for r in runs)
+
+
+def microseconds(text, pattern):
+    found = re.search(pattern, text)
+    return float(found.group(1)) if found else None
+
+
+def check_costs(path):
+    for gpu in GPUS:
+        text = run(path, "--gpu", gpu)[0]
+        mine = microseconds(text, r"steps?, ([0-9.]+) us")
+        without = microseconds(text, r"us estimated; ([0-9.]+) us without")
+        base = microseconds(run(path, "--gpu", gpu, "--baseline")[0], r"steps?, ([0-9.]+) us")
+        check("%s on %s: %s us, %s us without derivation" % (path, gpu, mine, base),
+              mine is not None and mine <= base and without in (None, base))
+
+
+def layers(n):
+    return """ein 1
+model deep
+input x: f32[1,24,17,15]
+output y
+h = Relu(x)
+repeat i in 0:%d {
+    weight k: f32[24,24,3,3] = randn(std=0.1)
+    weight b: f32[24] = randn(std=0.1)
+    c = Conv(h, k, b; pads=1)
+    h = Relu(c)
+}
+y = Add(h, x)
+""" % n
+
+
+def main():
+    models = sorted(glob.glob(os.path.join(TOP, "models", "*.ein")))
+    cases = sorted(glob.glob(os.path.join(TOP, "models", "cases", "*.ein")))
+    total = 0
+    for path in models + cases:
+        check_costs(path)
+        check("%s: the search saturates" % path, run(path)[1]["stop"] == "saturated")
+    for path in models:
+        engine, _ = best(path, 3)
+        total += engine
+        check("%s: %d us in the engine" % (path, engine), engine < 300e3)
+    check("all models: %d us in the engine" % total, total < 1e6)
+    for name in ANCHORS:
+        path = os.path.join(TOP, "models", "cases", name + ".ein")
+        engine, command = best(path, 7)
+        definitions = int(run(path)[1]["definitions"])
+        check("%s: %d definitions" % (name, definitions), definitions < 300)
+        check("%s: %d us in the engine" % (name, engine), engine < 1500)
+        check("%s: %.1f ms for the command" % (name, command), command < 8)
+    with tempfile.TemporaryDirectory() as folder:
+        counts = []
+        for n in (6, 12):
+            path = os.path.join(folder, "deep.ein")
+            with open(path, "w") as f:
+                f.write(layers(n))
+            counts.append(int(run(path)[1]["definitions"]))
+        check("twice the layers: %s definitions" % counts, counts[1] <= counts[0] * 1.05)
+    print("%d passed, %d failed" % (passed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
