@@ -104,6 +104,10 @@ static bool ein__digit_slots(ein_ctx *ctx, const ein__scope *s, const ein__expr 
                 else g->t.nt++;
             }
         }
+    // Multiples of one such iterator may stand beside another one.
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        if (g->unit >> i & 1)
+            g->whole[i] = ein__ix_add(ctx, ein__ix_scale(ctx, g->high[i], g->d), g->low[i]);
     return true;
 }
 

@@ -1,7 +1,7 @@
 // The rules of derivation, one row each. A rule is given one definition and adds equivalent ones of
 // the same class, or classes that they read. It takes its constants from the expression: extents,
-// coefficients, denominators. To add a rule: one function in a rule_*.c file, one row here, one
-// case in tests/test_derive.c.
+// coefficients, denominators. To add a rule: one function in a rule_*.c file, one row here;
+// tests/test_rules.c applies every row to random scopes and wants scopes that it fires on.
 
 typedef struct ein__rule {
     const char *name;  // as `--rules` has it
