@@ -36,9 +36,9 @@ fault 'a range tightened one too far' derive.c \
 fault 'a range tightened from the wrong side' derive.c \
     's/int64_t lo = -rest, hi = /int64_t lo = 1 - rest, hi = /'
 fault 'the range of a form forgotten' derive.c \
-    's/back\[i\] = ein__ix_addc(ctx, dims\.d\[i\]\.form, -dims\.d\[i\]\.lo)/back[i] = dims.d[i].form/'
+    's/= ein__ix_addc(ctx, dims\.d\[i\]\.form, -dims\.d\[i\]\.lo)/= dims.d[i].form/'
 fault 'tightening by one of several factors with sums in the read' derive.c \
-    's/if (ein__ix_get(ctx, r->ix\[k\])->n != f->n || r->bits) return true;/if (r->bits) return true;/'
+    's/if (ein__ix_get(ctx, r->ix\[k\])->n != f->n || r->bits) return/if (r->bits) return/'
 fault 'a factor lost in a split' rule_split.c \
     's/body = outside\.i ? ein__ex_binary(ctx, EIN__MUL, outside, w) : w;/body = w;/'
 fault 'the constant lost in a split' rule_split.c \
