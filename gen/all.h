@@ -38,6 +38,7 @@
 #include "fold.c"
 #include "prepare.c"
 #include "cost.c"
+#include "estimate.c"
 #include "select.c"
 #include "derive.c"
 #include "rule_split.c"

@@ -1,31 +1,34 @@
-// Costs in picoseconds, as integers: a table's measured row where there is one, else a roofline
-// with constants per GPU. The estimate orders candidates; the emitted file says of every cost which
+// Devices, and the table of measured costs. Costs are picoseconds, as integers: a table's measured
+// row where there is one, else an estimate (estimate.c). The emitted file says of every cost which
 // it is.
 
-// Rates are dense, at boost clock: GFLOP/s and MB/s. `node` is the cost of one CUDA-graph node, ns.
+// Rates are dense, at boost clock: GFLOP/s and MB/s. `l2_rate` is the rate of the L2 cache in
+// percent of the memory's. `node` is the cost of one CUDA-graph node, ns.
 typedef struct ein__gpu {
     const char *name, *title;
     int cc, sms;
-    int64_t fp32, bandwidth, l2_bytes, node_ns;
+    int64_t fp32, bandwidth, l2_bytes, l2_rate, node_ns;
 } ein__gpu;
 
-// Sources: vendors' datasheets and whitepapers; launch costs are starting values until measured.
+// Sources: vendors' datasheets and whitepapers; launch costs are starting values until measured. No
+// datasheet states a rate for the L2: V100's is 2.2 TB/s as microbenchmarks have it, which is 0.28
+// of 64 bytes a clock and SM; the others are estimates between 0.3 and 0.6 of that.
 static const ein__gpu ein__gpu_table[] = {
-    {"h200", "H200 SXM", 90, 132, 67000, 4800000, 60 << 20, 1300},
-    {"h100", "H100 SXM", 90, 132, 67000, 3350000, 50 << 20, 1300},
-    {"a100", "A100 SXM 80GB", 80, 108, 19500, 2039000, 40 << 20, 1500},
-    {"a100-40", "A100 SXM 40GB", 80, 108, 19500, 1555000, 40 << 20, 1500},
-    {"v100", "V100 SXM2", 70, 80, 15700, 900000, 6 << 20, 1500},
-    {"l4", "L4", 89, 58, 30300, 300000, 48 << 20, 1500},
-    {"rtx4090", "RTX 4090", 89, 128, 82600, 1008000, 72 << 20, 1500},
-    {"nano", "Jetson Nano", 53, 1, 236, 25600, 256 << 10, 8000},
-    {"tx2", "Jetson TX2", 62, 2, 670, 59700, 512 << 10, 8000},
-    {"xavier-nx", "Jetson Xavier NX", 72, 6, 850, 59700, 512 << 10, 8000},
-    {"agx-xavier", "Jetson AGX Xavier", 72, 8, 1410, 137000, 512 << 10, 8000},
-    {"orin-nano", "Jetson Orin Nano 8GB", 87, 8, 1280, 68000, 2 << 20, 4000},
-    {"orin-nx", "Jetson Orin NX 16GB", 87, 8, 1880, 102000, 4 << 20, 4000},
-    {"agx-orin", "Jetson AGX Orin 64GB", 87, 16, 5300, 204800, 4 << 20, 4000},
-    {"agx-thor", "Jetson AGX Thor T5000", 110, 20, 8100, 273000, 32 << 20, 4000},
+    {"h200", "H200 SXM", 90, 132, 67000, 4800000, 60 << 20, 140, 1300},
+    {"h100", "H100 SXM", 90, 132, 67000, 3350000, 50 << 20, 200, 1300},
+    {"a100", "A100 SXM 80GB", 80, 108, 19500, 2039000, 40 << 20, 220, 1500},
+    {"a100-40", "A100 SXM 40GB", 80, 108, 19500, 1555000, 40 << 20, 288, 1500},
+    {"v100", "V100 SXM2", 70, 80, 15700, 900000, 6 << 20, 240, 1500},
+    {"l4", "L4", 89, 58, 30300, 300000, 48 << 20, 500, 1500},
+    {"rtx4090", "RTX 4090", 89, 128, 82600, 1008000, 72 << 20, 450, 1500},
+    {"nano", "Jetson Nano", 53, 1, 236, 25600, 256 << 10, 140, 8000},
+    {"tx2", "Jetson TX2", 62, 2, 670, 59700, 512 << 10, 140, 8000},
+    {"xavier-nx", "Jetson Xavier NX", 72, 6, 850, 59700, 512 << 10, 250, 8000},
+    {"agx-xavier", "Jetson AGX Xavier", 72, 8, 1410, 137000, 512 << 10, 200, 8000},
+    {"orin-nano", "Jetson Orin Nano 8GB", 87, 8, 1280, 68000, 2 << 20, 250, 4000},
+    {"orin-nx", "Jetson Orin NX 16GB", 87, 8, 1880, 102000, 4 << 20, 250, 4000},
+    {"agx-orin", "Jetson AGX Orin 64GB", 87, 16, 5300, 204800, 4 << 20, 300, 4000},
+    {"agx-thor", "Jetson AGX Thor T5000", 110, 20, 8100, 273000, 32 << 20, 400, 4000},
 };
 
 EIN__FN const ein__gpu *ein__gpu_at(int index) {
@@ -44,37 +47,11 @@ static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
     return g ? g : &ein__gpu_table[0];
 }
 
-// a * b / c without overflow, saturating.
+// a * b / c without overflow, saturating; no operand is negative.
 static int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
     __extension__ typedef unsigned __int128 wide;
     wide v = (wide)a * (wide)b / (wide)c;
     return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
-}
-
-// Share of the machine, in 1/1000, that tiles of the best size among three fill, with split-K.
-static int64_t ein__occupancy(const ein__gpu *g, int64_t m, int64_t n, int64_t k, int64_t batch) {
-    static const int tile[] = {128, 64, 32}, eff[] = {1000, 850, 600};
-    int64_t best = 1;
-    for (int t = 0; t < 3; t++)
-        for (int split = 1; split == 1 || (split <= 8 && k / split >= 64); split *= 2) {
-            int64_t tm = (m + tile[t] - 1) / tile[t], tn = (n + tile[t] - 1) / tile[t];
-            int64_t ctas = tm * tn * batch * split;
-            int64_t waves = (ctas + g->sms - 1) / g->sms;
-            int64_t fill = ein__muldiv(m * n, 1000, tm * tn * tile[t] * tile[t]);
-            int64_t occ = ein__muldiv(ctas, 1000, g->sms * waves) * fill / 1000 * eff[t] / 1000;
-            if (occ > best) best = occ;
-        }
-    return best;
-}
-
-// `rate_permille`: achieved share of peak arithmetic, in 1/1000.
-static int64_t ein__roofline(const ein__gpu *g, int64_t flop, int64_t rate_permille,
-                             int64_t bytes) {
-    int64_t bw = bytes < g->l2_bytes / 2 ? g->bandwidth * 2 : g->bandwidth;
-    int64_t math = ein__muldiv(flop, 1000 * 1000, g->fp32 * (rate_permille ? rate_permille : 1));
-    int64_t memory = ein__muldiv(bytes, 1000 * 1000 * 1000, bw * 880);
-    int64_t t = math > memory ? math : memory, node = g->node_ns * 1000;
-    return t > node ? t : node;
 }
 
 // ------------------------------------------------------------------------------------ the table
@@ -170,39 +147,4 @@ EIN__FN bool ein__add_costs(ein_ctx *ctx, const char *name, const char *text, si
         s = stop + 1;
     }
     return true;
-}
-
-// ------------------------------------------------------------------------------------ estimates
-
-EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
-    const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t ps;
-    if (ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
-    int64_t rate = ein__occupancy(g, p->m, p->n, p->k, p->batch) * 75 / 100;
-    int64_t flop = ein__muldiv(2 * p->batch * p->m, p->n * p->k, 1);
-    int64_t a = p->m * p->k * (p->sa || p->batch == 1 ? p->batch : 1);
-    int64_t b = p->k * p->n * (p->sb || p->batch == 1 ? p->batch : 1);
-    return ein__roofline(g, flop, rate, 4 * (a + b + p->m * p->n * p->batch));
-}
-
-EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
-    const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t out = 1, in = 1, taps = 1, ps;
-    if (ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
-    for (int i = 0; i < c->spatial; i++) {
-        out *= c->out[i];
-        in *= c->in[i];
-        taps *= c->k[i];
-    }
-    int64_t pixels = transposed ? in : out;
-    int64_t rate = ein__occupancy(g, c->n * out, c->f / c->group, c->c / c->group * taps, c->group);
-    int64_t flop = ein__muldiv(2 * c->n * pixels * taps, c->c / c->group * c->f, 1);
-    int64_t bytes = 4 * (c->n * c->c * in + c->n * c->f * out + c->f * (c->c / c->group) * taps);
-    if (c->z.i) bytes += 4 * c->n * c->f * out;
-    return ein__roofline(g, flop, rate * (transposed ? 55 : 70) / 100, bytes);
-}
-
-// A generated kernel: its traffic, and arithmetic at a rate that plain CUDA-core code reaches.
-EIN__FN int64_t ein__cost_kernel(ein_ctx *ctx, int64_t flop, int64_t bytes) {
-    return ein__roofline(ein__gpu_of(ctx), flop, 350, bytes);
 }

@@ -60,7 +60,10 @@
 // One row a line, fields separated by tabs: device, key, picoseconds, spread in 1/1000, versions.
 // `#` starts a comment line; rows of other devices are skipped, two costs for one key are an error.
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
-// `conv f32 fma nchw n=1 ...`, `kernel k_map_1a2b3c4d`. A measured row wins over the estimate.
+// `conv f32 fma nchw n=1 ...`, `kernel k_map_1a2b3c4d`. A measured row wins over the estimate,
+// which takes shares of the device's peak rates by kind of call. ein_desc.intensity: a kernel with
+// more operations an element (default 4) is priced by its arithmetic as well as by its memory
+// traffic.
 //
 // THE EMITTED FILE
 // Sections: summary (tensors, memory, the plan with its costs), includes, interface, sizes and
@@ -179,6 +182,7 @@ typedef struct {
     bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
     void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
+    int intensity;        // operations an element above which a kernel is compute-bound; default 4
     bool explain_all;     // EIN_EXPLAIN: every candidate, not only the chosen and the original one
 } ein_desc;
 

@@ -56,9 +56,7 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     bool gemm = product && ein__match_gemm(ctx, s, dense, &g);
     bool conv = product && ein__find_conv(ctx, s, dense, &f) && ein__conv_sizes(&f);
     ein__skind2 kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
-    if (product)
-        kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read,
-                           ein__def_bytes(x->z, d), &ps);
+    if (product) kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, &ps);
     bool load = ctx->value[d->cls.i].weight_only;
     const char *name = kind == EIN__K_BAND ? "band kernel"
                        : s->ns             ? "reduction kernel"

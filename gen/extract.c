@@ -13,31 +13,19 @@ static bool ein__is_view_copy(ein_ctx *ctx, const ein__scope *s) {
            ein__invert_read(ctx, e, s, p, map);
 }
 
-// Bytes that a kernel for the definition moves: every read once, the result once.
-static int64_t ein__def_bytes(ein__deriver *z, const ein__def *d) {
-    ein_ctx *ctx = z->ctx;
-    int64_t bytes = ein__bytes_of(ctx, d->cls);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        bytes += ein__bytes_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
-    arrfree(reads);
-    return bytes;
-}
-
 // Cost of the step that computes a definition, without what it reads. The problem itself carries
 // the cost of the map behind it, unless that map is fused.
 static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__sc_get(ctx, d->sc);
     bool last = d->cls.i == z->problem.i && z->map.i;
-    int64_t map = last ? ein__kernel_cost(ctx, z->map) : 0, bytes = ein__def_bytes(z, d), ps;
-    if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s)) return map;
-    if (!ein__is_contraction(ctx, s)) {
-        int64_t flop = ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
-        return ein__cost_kernel(ctx, flop, bytes);
-    }
-    ein__choose(ctx, s, last ? z->map : (ein__val){0}, z->map_read, bytes, &ps);
+    ein__val map = last ? z->map : (ein__val){0};
+    if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s))
+        return last ? ein__kernel_cost(ctx, map) : 0;
+    if (!ein__is_contraction(ctx, s))
+        return ein__cost_scope(ctx, s->ns ? EIN__K_REDUCE : EIN__K_MAP, s, map, z->map_read);
+    int64_t ps;
+    ein__choose(ctx, s, map, z->map_read, &ps);
     return ps;
 }
 
@@ -48,7 +36,8 @@ static int64_t ein__def_cost(ein__deriver *z, const ein__def *d, int64_t bound) 
     ein__ex *reads = NULL;
     ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads) && total < bound; i++)
-        total += ein__class_cost(z, (ein__val){ein__ex_get(ctx, reads[i])->val});
+        total =
+            ein__cost_sum(total, ein__class_cost(z, (ein__val){ein__ex_get(ctx, reads[i])->val}));
     arrfree(reads);
     return total;
 }

@@ -12,6 +12,7 @@ typedef struct ein__pass {
     ein__val self;       // value being rebuilt
     bool reduction;      // ... is a reduction
     bool copies_only;    // inline nothing but copies
+    bool keep;           // a contraction that a library computes as it stands keeps its operands
     bool nothing;        // inline nothing
 } ein__pass;
 
@@ -221,7 +222,7 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     bool contraction = ein__is_contraction(ctx, s);
     z->self = v;
     z->reduction = s->reduce != EIN__R_NONE;
-    if (contraction) {
+    if (contraction && !(z->keep && ein__is_library_form(ctx, s))) {
         z->copies_only = true;
         ein__ex seen = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
         z->copies_only = false;

@@ -90,37 +90,6 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     return true;
 }
 
-static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
-    int64_t flop = 0, bytes = ein__bytes_of(ctx, step->out);
-    for (int k = 0; k < step->nval; k++) {
-        const ein__scope *s = ein__scope_of(ctx, step->val[k]);
-        flop += ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
-    }
-    ein__val *reads = ein__step_reads(ctx, step);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) bytes += ein__bytes_of(ctx, reads[i]);
-    arrfree(reads);
-    return ein__cost_kernel(ctx, flop, bytes);
-}
-
-// A permutation whose innermost dimension changes, where both sides are worth a tile.
-static bool ein__is_transpose(ein_ctx *ctx, ein__val v) {
-    const ein__expr *e = ein__copy_of(ctx, v);
-    const ein__scope *s = ein__scope_of(ctx, v);
-    if (!e || s->nt < 2 || !ein__inside(ctx, e)) return false;
-    int inner = -1;
-    ein__factor f;
-    if (!ein__address(ctx, e, ctx->plan.layout[e->val].stride, &f)) return false;
-    const ein__layout *l = &ctx->plan.layout[v.i];
-    int out_inner = -1;
-    for (uint32_t t = 0; t < s->nt; t++) {
-        if (s->n[t] > 1 && f.coef[t] == 1) inner = (int)t;
-        if (s->n[t] > 1 && l->stride[t] == 1) out_inner = (int)t;
-        if (s->n[t] > 1 && f.coef[t] <= 0) return false;
-    }
-    return inner >= 0 && out_inner >= 0 && inner != out_inner && s->n[inner] >= 8 &&
-           s->n[out_inner] >= 8;
-}
-
 static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step = {.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
@@ -133,9 +102,11 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         step.workspace = 0;
         library = false;
     }
-    if (step.kind == EIN__K_MAP && ein__is_transpose(ctx, v)) step.kind = EIN__K_TRANSPOSE;
+    if (step.kind == EIN__K_MAP &&
+        ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
+        step.kind = EIN__K_TRANSPOSE;
     int64_t ps;
-    if (!library) step.ps = ein__step_cost(ctx, &step);
+    if (!library) step.ps = ein__cost_step(ctx, &step);
     else step.measured = ein__measured(ctx, step.key, &ps);
     if (ctx->value[v.i].weight_only &&
         ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
@@ -241,7 +212,7 @@ static void ein__plan_free(ein__plan *p) {
 
 static int64_t ein__plan_cost(const ein__plan *p) {
     int64_t ps = 0;
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps += p->step[i].ps;
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps = ein__cost_sum(ps, p->step[i].ps);
     return ps;
 }
 

@@ -113,6 +113,7 @@ static ein__val ein__crop_transposed(ein__pass *z, ein__val v, const ein__conv_f
 
 static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    z->keep = true;  // derivation may have chosen the copy
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
@@ -199,6 +200,7 @@ static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope
 // Gives maps over reductions the traversal that lets one kernel compute both.
 static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    z->keep = true;
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);

@@ -9,32 +9,8 @@ typedef struct ein__selector {
     bool *root;         // by value: is a model output
 } ein__selector;
 
-static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
-    const ein__value *p = &ctx->value[v.i];
-    return ein__elements(&p->shape) * ein__dtype_size(p->dtype);
-}
-
-static int64_t ein__volume(const ein__scope *s) {
-    int64_t n = 1;
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) n = ein__muldiv(n, s->n[i], 1);
-    return n;
-}
-
-// Bytes that a kernel for `v` moves: every operand once, the result once.
-static int64_t ein__kernel_bytes(ein_ctx *ctx, ein__val v) {
-    int64_t bytes = ein__bytes_of(ctx, v);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        bytes += ein__bytes_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
-    arrfree(reads);
-    return bytes;
-}
-
 EIN__FN int64_t ein__kernel_cost(ein_ctx *ctx, ein__val v) {
-    const ein__scope *s = ein__scope_of(ctx, v);
-    int64_t flop = ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
-    return ein__cost_kernel(ctx, flop, ein__kernel_bytes(ctx, v));
+    return ein__cost_scope(ctx, EIN__K_MAP, ein__scope_of(ctx, v), (ein__val){0}, (ein__ex){0});
 }
 
 // ------------------------------------------------------------------------------------ epilogues
@@ -109,9 +85,10 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
 }
 
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
-// which alone reads it by `read` (or none). `bytes` is what a kernel for it would move.
+// which alone reads it by `read` (or none): a library call, with the map fused where the library
+// can, or a kernel, which fuses any. Equal costs go to the library.
 static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                               int64_t bytes, int64_t *ps) {
+                               int64_t *ps) {
     int64_t out[EIN__MAX_RANK];
     ein__conv_form f;
     ein__gemm g;
@@ -120,25 +97,30 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     bool conv = ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
     bool gemm = ein__match_gemm(ctx, s, out, &g);
     int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0;
-    int64_t conv_ps = INT64_MAX, gemm_ps = INT64_MAX;
-    // Plain loops over global memory: far below the rate of a tiled product. The map is fused.
-    int64_t kernel_ps = ein__cost_kernel(ctx, ein__muldiv(ein__volume(s), 8, 1), bytes);
+    ein__skind2 kind = ein__kernel_kind(ctx, s);
+    *ps = ein__cost_scope(ctx, kind, s, m, read);
+    if (gemm) {
+        int64_t gemm_ps = ein__cost_sum(ein__cost_gemm(ctx, &g), map);
+        if (gemm_ps <= *ps) {
+            *ps = gemm_ps;
+            kind = EIN__K_GEMM;
+        }
+    }
     if (conv) {
         bool fused =
             m.i && !f.transposed && ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
-        conv_ps = ein__cost_conv(ctx, &f.c, f.transposed) + (fused ? 0 : map);
+        if (fused) {
+            f.c.bias = e.bias;
+            f.c.z = e.z;
+            f.c.relu = e.relu;
+        }
+        int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
+        if (conv_ps <= *ps) {
+            *ps = conv_ps;
+            kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
+        }
     }
-    if (gemm) gemm_ps = ein__cost_gemm(ctx, &g) + map;
-    // Depthwise and narrow grouped convolutions run badly in the library.
-    bool narrow = conv && f.c.group > 1 && (f.c.c / f.c.group < 4 || f.c.f / f.c.group < 4);
-    if (narrow) conv_ps = INT64_MAX;
-    *ps = conv_ps < gemm_ps ? conv_ps : gemm_ps;
-    if (*ps == INT64_MAX || (narrow && kernel_ps < *ps)) {
-        *ps = kernel_ps;
-        return ein__kernel_kind(ctx, s);
-    }
-    if (conv_ps <= gemm_ps) return f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
-    return EIN__K_GEMM;
+    return kind;
 }
 
 // The map that alone reads reduction `v`, at its own index, and that read; none otherwise. `order`
@@ -267,7 +249,7 @@ static void ein__select_reductions(ein__selector *z) {
         int64_t ps;
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
             z->kind[v.i] = ein__kernel_kind(ctx, s);
-        else z->kind[v.i] = ein__choose(ctx, s, m, read, ein__kernel_bytes(ctx, v), &ps);
+        else z->kind[v.i] = ein__choose(ctx, s, m, read, &ps);
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
         if (m.i && z->kind[v.i] == EIN__K_CONV)
             fuse = ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);

@@ -1,0 +1,511 @@
+// Estimates: how long a library call or a kernel takes that no table knows. A roofline with shares
+// of the peaks by kind of call, the machine's fill by tiles, bytes by class of access, and the L2
+// cache. It orders candidates; shares that no published figure supports are round numbers. Integers
+// only: every product saturates, and no estimate shrinks when a size grows.
+
+static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
+
+// What runs. Math is FP32 without tensor cores: cuDNN then takes NCHW as it is, and no conversion
+// kernels come with a call.
+typedef enum {
+    EIN__E_GEMM,
+    EIN__E_GEMM_BATCHED,
+    EIN__E_GEMM_SKINNY,   // m or n at most 8: the matrix streams through
+    EIN__E_CONV,          // implicit GEMM
+    EIN__E_CONV_DATA,     // backward-data
+    EIN__E_CONV_SCATTER,  // ... with strides: every position has taps of its own
+    EIN__E_CONV_GROUPED,  // one small product a group
+    EIN__E_CONV_NARROW,   // depthwise and nearly so: no product to tile
+    EIN__E_BAND,          // tiled kernel, without double buffering
+    EIN__E_LOOPS,  // plain loops: two loads a multiply-add, and an SM loads 1/4 of what it adds
+    EIN__E_ROW,    // rows: as loops, with exchanges between the lanes
+    EIN__E_MAP     // an instruction a node; the peak counts two operations an instruction
+} ein__ekind;
+
+// e_c: share of peak arithmetic once the machine is filled, in 1/1000.
+static const int64_t ein__math_share[] = {
+    [EIN__E_GEMM] = 750,         [EIN__E_GEMM_BATCHED] = 700, [EIN__E_GEMM_SKINNY] = 300,
+    [EIN__E_CONV] = 700,         [EIN__E_CONV_DATA] = 550,    [EIN__E_CONV_SCATTER] = 350,
+    [EIN__E_CONV_GROUPED] = 500, [EIN__E_CONV_NARROW] = 50,   [EIN__E_BAND] = 450,
+    [EIN__E_LOOPS] = 90,         [EIN__E_ROW] = 90,           [EIN__E_MAP] = 300,
+};
+
+typedef enum {
+    EIN__BY_UNIT,
+    EIN__BY_STRIDE,
+    EIN__BY_WINDOW,
+    EIN__BY_GATHER,
+    EIN__NACCESS
+} ein__access;
+
+// e_m: share of peak bandwidth, in 1/1000. Unit stride is a measured copy; windows are read again
+// from the caches.
+static const int64_t ein__memory_share[] = {880, 800, 800, 600};
+
+enum {
+    EIN__SECTOR = 32,           // bytes: the least that memory moves
+    EIN__INTENSITY = 4,         // operations an element, see ein_desc.intensity
+    EIN__LOOP_TURN_PS = 10000,  // a turn of a loop whose loads hit a cache, some in flight
+    EIN__ROW_LENGTH = 8192,     // elements of a row that fit a block's registers
+    EIN__ROW_THREADS = 32,
+    EIN__SKINNY = 8,
+    EIN__CHANNELS = 8,     // below this many input channels a convolution computes with padded ones
+    EIN__SPLIT_DEPTH = 64  // terms that a part of a split product has at least
+};
+
+// Traffic and arithmetic of one call.
+typedef struct ein__work {
+    int64_t math_ps, chain_ps;    // arithmetic; what one thread does in sequence
+    int64_t bytes[EIN__NACCESS];  // of activations
+    int64_t weights;              // bytes: from memory, whatever the L2 cache holds
+} ein__work;
+
+static int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
+
+static int64_t ein__plus(int64_t a, int64_t b) {
+    return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
+}
+
+static int64_t ein__ceil(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+static int64_t ein__least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t ein__most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    return ein__elements(&p->shape) * ein__dtype_size(p->dtype);
+}
+
+// `share`: of the peak, in 1/1000.
+static int64_t ein__math_ps(const ein__gpu *g, int64_t flop, int64_t share) {
+    return ein__muldiv(flop, 1000 * 1000, g->fp32 * share);
+}
+
+// Time of `bytes` at e_m `share`, from memory or from the L2 cache.
+static int64_t ein__memory_ps(const ein__gpu *g, int64_t bytes, int64_t share, bool cached) {
+    int64_t rate = cached ? ein__most(g->bandwidth * g->l2_rate / 100, g->bandwidth) : g->bandwidth;
+    return ein__muldiv(bytes, 1000 * 1000 * 1000, rate * share);
+}
+
+// What the step before wrote is in the L2 cache while all that this one touches fits half of it.
+static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
+    int64_t set = w->weights, memory = ein__memory_ps(g, w->weights, ein__memory_share[0], false);
+    for (int k = 0; k < EIN__NACCESS; k++) set = ein__plus(set, w->bytes[k]);
+    for (int k = 0; k < EIN__NACCESS; k++)
+        memory = ein__plus(
+            memory, ein__memory_ps(g, w->bytes[k], ein__memory_share[k], set <= g->l2_bytes / 2));
+    int64_t ps =
+        ein__most(ein__most(w->math_ps, w->chain_ps), ein__most(memory, g->node_ns * 1000));
+    return ein__least(ps, EIN__PS_LIMIT);
+}
+
+static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access access,
+                             int64_t bytes) {
+    bool weight = v.i && ctx->value[v.i].weight_only;
+    int64_t *to = weight ? &w->weights : &w->bytes[access];
+    // The memory's share is that of unit stride.
+    if (weight) bytes = ein__muldiv(bytes, ein__memory_share[0], ein__memory_share[access]);
+    *to = ein__plus(*to, bytes);
+}
+
+// ------------------------------------------------------------------------------- library calls
+
+// A tiled product: the least over square tiles and, where the library has it, split-K. A wave of
+// blocks takes as long as a full one; the parts of a split are added up in the L2 cache.
+static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k, int64_t batch,
+                             int64_t share, int most_split) {
+    static const int64_t tile[] = {128, 64, 32}, relative[] = {1000, 850, 600};
+    int64_t best = INT64_MAX;
+    for (int t = 0; t < 3; t++)
+        for (int split = 1; split <= most_split; split *= 2) {
+            int64_t blocks = ein__times(ein__ceil(m, tile[t]), ein__ceil(n, tile[t]));
+            blocks = ein__times(ein__times(blocks, batch), split);
+            int64_t depth = ein__most(ein__ceil(k, split), split > 1 ? EIN__SPLIT_DEPTH : 1);
+            int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
+            int64_t flop = ein__times(slots, ein__times(2 * tile[t] * tile[t], depth));
+            int64_t ps = ein__math_ps(g, flop, share * relative[t] / 1000);
+            int64_t parts = ein__times(ein__times(m, n), ein__times(batch, 2 * 4 * split));
+            if (split > 1) ps = ein__plus(ps, ein__memory_ps(g, parts, ein__memory_share[0], true));
+            best = ein__least(best, ps);
+        }
+    return best;
+}
+
+EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t ps, mn = ein__times(p->m, p->n);
+    if (ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
+    ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
+    ein__work w = {0};
+    w.math_ps = ein__tiled_ps(g, p->m, p->n, p->k, p->batch, ein__math_share[kind], 8);
+    if (p->m <= EIN__SKINNY || p->n <= EIN__SKINNY) {
+        int64_t flop = ein__times(ein__times(2 * p->batch, mn), p->k);
+        w.math_ps =
+            ein__least(w.math_ps, ein__math_ps(g, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
+    }
+    int64_t copies_a = p->sa ? p->batch : 1, copies_b = p->sb ? p->batch : 1;
+    ein__add_operand(ctx, &w, p->a, EIN__BY_UNIT, ein__times(ein__times(p->m, p->k), 4 * copies_a));
+    ein__add_operand(ctx, &w, p->b, EIN__BY_UNIT, ein__times(ein__times(p->k, p->n), 4 * copies_b));
+    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
+    return ein__work_ps(g, &w);
+}
+
+// Arithmetic of a convolution. Its implicit GEMM has no split-K (EinNet's Table 3 has 126 us for
+// [1,512,7,7] 3x3 on an A100: 32 of 108 SMs busy), except a 1x1 one, which is a plain product.
+static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
+    int64_t out = c->n, in = c->n, taps = 1, strides = 1;
+    bool point = !transposed;
+    for (int i = 0; i < c->spatial; i++) {
+        out = ein__times(out, c->out[i]);
+        in = ein__times(in, c->in[i]);
+        taps = ein__times(taps, c->k[i]);
+        strides = ein__times(strides, c->stride[i]);
+        point &= c->k[i] == 1 && c->stride[i] == 1 && !c->pad[i];
+    }
+    int64_t channels = ein__ceil(c->c, c->group), filters = ein__ceil(c->f, c->group);
+    if (c->group > 1 && (channels < 4 || filters < 4)) {
+        int64_t flop = ein__times(2 * (transposed ? in : out), ein__times(taps, channels));
+        return ein__math_ps(g, ein__times(flop, c->f), ein__math_share[EIN__E_CONV_NARROW]);
+    }
+    ein__ekind kind = c->group > 1 ? EIN__E_CONV_GROUPED : point ? EIN__E_GEMM : EIN__E_CONV;
+    if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
+    if (transposed) taps = ein__ceil(taps, strides);
+    if (!point) channels = ein__most(channels, EIN__CHANNELS);
+    return ein__tiled_ps(g, out, filters, ein__times(channels, taps), c->group,
+                         ein__math_share[kind], point ? 8 : 1);
+}
+
+EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t out = c->n, in = c->n, taps = 4, ps;
+    if (ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
+    for (int i = 0; i < c->spatial; i++) {
+        out = ein__times(out, c->out[i]);
+        in = ein__times(in, c->in[i]);
+        taps = ein__times(taps, c->k[i]);
+    }
+    ein__work w = {.math_ps = ein__conv_math_ps(g, c, transposed)};
+    int64_t result = ein__times(4 * c->f, out);
+    ein__add_operand(ctx, &w, c->x, EIN__BY_UNIT, ein__times(4 * c->c, in));
+    ein__add_operand(ctx, &w, c->w, EIN__BY_UNIT,
+                     ein__times(taps, ein__times(c->f, ein__ceil(c->c, c->group))));
+    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, result);
+    if (c->z.i) ein__add_operand(ctx, &w, c->z, EIN__BY_UNIT, result);
+    return ein__work_ps(g, &w);
+}
+
+// ------------------------------------------------------------------------------------- kernels
+
+// Operations of an expression as a tree, saturating: divisions and simple functions are some
+// instructions each, the others some tens.
+static int64_t ein__ex_operations(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
+    if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
+        bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF;
+        bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
+                      e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
+        n = slow ? 20 : middle ? 8 : 1;
+    }
+    for (uint32_t i = 0; i < e->nkid && n < 1000000; i++) n += ein__ex_operations(ctx, e->kid[i]);
+    return ein__least(n, 1000000);
+}
+
+// How far, in elements, a subscript moves when iterator `slot` does by one: rounded up, -1 where
+// the data decide. Inside floor and mod it is the step between two wraps.
+static int64_t ein__ix_step(const ein_ctx *ctx, ein__ix ix, uint32_t slot) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    int64_t step = 0;
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        int64_t k = f->t[t].k < 0 ? -f->t[t].k : f->t[t].k, inner = a->slot == slot;
+        if (a->kind == EIN__GATHER) {
+            if (ein__atom_uses(ctx, f->t[t].atom) >> slot & 1) return -1;
+            continue;
+        }
+        if (a->kind != EIN__ITER) {
+            inner = ein__ix_step(ctx, (ein__ix){a->ix}, slot);
+            if (inner < 0) return -1;
+            if (a->kind == EIN__FLOOR) inner = inner < a->n ? 0 : inner / a->n;
+        }
+        step = ein__plus(step, ein__times(k, inner));
+    }
+    return ein__ceil(step, f->q);
+}
+
+// The same for a read's address.
+static int64_t ein__read_step(ein_ctx *ctx, const ein__expr *e, uint32_t slot) {
+    int64_t stride[EIN__MAX_RANK], step = 0;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    for (uint32_t k = 0; k < e->nix; k++) {
+        int64_t by = ein__ix_step(ctx, e->ix[k], slot);
+        if (by < 0) return -1;
+        step = ein__plus(step, ein__times(by, stride[k] < 0 ? -stride[k] : stride[k]));
+    }
+    return step;
+}
+
+// Product of the extents of some iterators; at least 1.
+static int64_t ein__extent_of(const ein__scope *s, uint32_t slots) {
+    int64_t n = 1;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        if (slots >> i & 1) n = ein__times(n, ein__most(s->n[i], 1));
+    return n;
+}
+
+static int64_t ein__outputs_of(const ein__scope *s) { return ein__extent_of(s, (1u << s->nt) - 1); }
+
+static int64_t ein__terms_of(const ein__scope *s) { return ein__extent_of(s, ~0u << s->nt); }
+
+// Different elements that a read touches: the box of its subscripts' ranges, and no more than there
+// are combinations of the iterators.
+static int64_t ein__read_distinct(ein_ctx *ctx, const ein__scope *s, const ein__expr *e,
+                                  uint32_t *used) {
+    const ein__shape *shape = &ctx->value[e->val].shape;
+    int64_t n = 1;
+    *used = 0;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+        uint32_t uses = ein__ix_uses(ctx, e->ix[k]);
+        int64_t lo = ein__most(f->lo, 0), hi = ein__least(f->hi, shape->d[k] - 1);
+        int64_t range = hi < lo ? 1 : hi - lo + 1;
+        n = ein__times(n, ein__least(range, ein__extent_of(s, uses)));
+        *used |= uses;
+    }
+    return ein__least(n, ein__extent_of(s, *used));
+}
+
+// One read: its class, and the elements it moves, counted by the sectors they lie in. `lane` is the
+// iterator along which neighbouring threads run. Where other iterators come by the rest of a
+// sector, the caches keep two thirds of it for them.
+static int64_t ein__read_elements(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, int lane,
+                                  ein__access *access) {
+    const ein__value *v = &ctx->value[e->val];
+    uint32_t used;
+    int64_t n = ein__read_distinct(ctx, s, e, &used), all = ein__most(ein__elements(&v->shape), 1);
+    int64_t sector = EIN__SECTOR / ein__dtype_size(v->dtype);
+    int64_t step = lane < 0 ? 1 : ein__read_step(ctx, e, (uint32_t)lane);
+    *access = EIN__BY_UNIT;
+    if (step < 0) {
+        *access = EIN__BY_GATHER;
+        return ein__least(ein__times(n, sector), all);
+    }
+    if (step <= 1) {
+        if (ein__extent_of(s, used) / n >= 2) *access = EIN__BY_WINDOW;
+        return n;
+    }
+    bool filled = false;
+    *access = EIN__BY_STRIDE;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        int64_t other = (int)i == lane || s->n[i] == 1 ? 0 : ein__read_step(ctx, e, i);
+        filled |= other > 0 && other < ein__least(step, sector);
+    }
+    int64_t wide = ein__times(n, ein__least(step, sector));
+    return filled ? ein__plus(n, (wide - n) / 3) : ein__least(wide, all);
+}
+
+// A permutation whose innermost dimension changes, where both sides are worth a tile. `out`:
+// strides of the result.
+static bool ein__is_transpose(ein_ctx *ctx, const ein__scope *s, const int64_t *out) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    int inner = -1, out_inner = -1;
+    if (s->reduce != EIN__R_NONE || e->op != EIN__X_READ || s->nt < 2) return false;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    if (!ein__address(ctx, e, stride, &f)) return false;
+    for (uint32_t t = 0; t < s->nt; t++) {
+        if (s->n[t] > 1 && f.coef[t] == 1) inner = (int)t;
+        if (s->n[t] > 1 && out[t] == 1) out_inner = (int)t;
+        if (s->n[t] > 1 && f.coef[t] <= 0) return false;
+    }
+    return inner >= 0 && out_inner >= 0 && inner != out_inner && s->n[inner] >= 8 &&
+           s->n[out_inner] >= 8;
+}
+
+// A kernel to be estimated: the definitions that it computes, operands first. What `inner` names is
+// no memory traffic.
+typedef struct ein__kernel {
+    ein__skind2 kind;
+    int n;
+    const ein__scope *s[8];
+    ein__val inner[8];
+    const int64_t *out;  // strides of the result; NULL: dense
+    int64_t size;        // bytes of an element of the result
+} ein__kernel;
+
+// The iterator along which neighbouring threads run: that of the result's neighbours, or the terms
+// of a reduction when its largest operand has them adjacent and threads share an output.
+static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
+    const ein__scope *first = k->s[0], *last = k->s[k->n - 1];
+    int lane = -1, along = -1;
+    *terms = false;
+    for (uint32_t i = 0; i < last->nt; i++)
+        if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
+    if (k->kind != EIN__K_REDUCE) return lane;
+    int64_t outputs = ein__outputs_of(first), most = 0;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, first->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        uint32_t used;
+        int64_t n = ein__read_distinct(ctx, first, e, &used);
+        if (n <= most) continue;
+        most = n;
+        along = -1;
+        for (uint32_t t = first->nt; t < first->nt + first->ns; t++)
+            if (first->n[t] >= 32 && ein__read_step(ctx, e, t) == 1) along = (int)t;
+    }
+    arrfree(reads);
+    if (along < 0 || outputs > 16384) return lane;
+    *terms = true;
+    return along;
+}
+
+// Turns that one thread's loop makes: all the terms, or its part of them where there are few
+// outputs.
+static int64_t ein__loop_turns(const ein__scope *s, bool terms) {
+    int64_t outputs = ein__outputs_of(s), count = ein__terms_of(s);
+    int64_t turns = count;
+    if (outputs > 16384) return turns;
+    turns = ein__least(turns, ein__most(ein__ceil(count, terms ? 32 : 8), 32));
+    if (terms && outputs <= 528) turns = ein__least(turns, ein__most(ein__ceil(count, 256), 64));
+    return turns;
+}
+
+// Elements read by value, so that several reads of one value do not count more than it has.
+typedef struct ein__traffic {
+    ein__ex *seen;
+    struct ein__traffic_of {
+        ein__val v;
+        ein__access access;
+        int64_t n;
+    } * of;
+} ein__traffic;
+
+static void ein__add_traffic(ein_ctx *ctx, ein__traffic *z, const ein__kernel *k,
+                             const ein__scope *s, int lane) {
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        bool skip = false;
+        for (ptrdiff_t j = 0; j < arrlen(z->seen); j++) skip |= z->seen[j].i == reads[i].i;
+        for (int j = 0; j < 8; j++) skip |= k->inner[j].i == e->val;
+        arrput(z->seen, reads[i]);
+        if (skip) continue;
+        ein__access access;
+        int64_t n = ein__read_elements(ctx, s, e, lane, &access);
+        // Tiles through shared memory: whole sectors on both sides.
+        if (k->kind == EIN__K_TRANSPOSE) n = ein__extent_of(s, ~0u);
+        ptrdiff_t at = 0;
+        while (at < arrlen(z->of) && z->of[at].v.i != e->val) at++;
+        if (at == arrlen(z->of))
+            arrput(z->of, ((struct ein__traffic_of){{e->val}, EIN__BY_UNIT, 0}));
+        struct ein__traffic_of *o = &z->of[at];
+        int64_t all = ein__elements(&ctx->value[e->val].shape);
+        // Sectors fetched again stay; neighbouring reads of a value share its elements.
+        o->n = ein__most(ein__most(o->n, n), ein__least(ein__plus(o->n, n), all));
+        if (access > o->access) o->access = access;
+    }
+    arrfree(reads);
+}
+
+// Elements that the kernel reads and writes; the traffic goes to `w`. Rows too long for registers
+// are read by every pass.
+static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work *w, bool *terms) {
+    const ein__scope *last = k->s[k->n - 1];
+    ein__traffic z = {0};
+    int64_t outputs = ein__outputs_of(last), elements = outputs;
+    int lane = ein__kernel_lane(ctx, k, terms);
+    bool again = k->kind == EIN__K_ROW && outputs / ein__outputs_of(k->s[0]) > EIN__ROW_LENGTH;
+    for (int i = 0; i < k->n; i++)
+        // A map behind shared reductions runs once an output.
+        if (!i || !*terms) ein__add_traffic(ctx, &z, k, k->s[i], lane);
+        else ein__add_traffic(ctx, &z, k, k->s[i], (int)last->nt - 1);
+    for (ptrdiff_t i = 0; i < arrlen(z.of); i++) {
+        const ein__value *v = &ctx->value[z.of[i].v.i];
+        int64_t n = again ? ein__times(z.of[i].n, k->n) : z.of[i].n;
+        elements = ein__plus(elements, n);
+        ein__add_operand(ctx, w, z.of[i].v, z.of[i].access,
+                         ein__times(n, ein__dtype_size(v->dtype)));
+    }
+    ein__access access = k->kind == EIN__K_TRANSPOSE ? EIN__BY_STRIDE : EIN__BY_UNIT;
+    w->bytes[access] = ein__plus(w->bytes[access], ein__times(outputs, k->size));
+    arrfree(z.seen);
+    arrfree(z.of);
+    return elements;
+}
+
+// A band product by tiles of 64 x 64 that the machine takes in waves.
+static int64_t ein__band_ps(const ein__gpu *g, const ein__scope *s, int64_t outputs) {
+    int64_t terms = ein__terms_of(s), tiles = ein__ceil(outputs, 64 * 64);
+    int64_t slots = ein__times(ein__ceil(tiles, g->sms), g->sms);
+    int64_t flop = ein__times(slots, ein__times(2 * 64 * 64, terms));
+    return ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
+}
+
+// A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
+// read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
+// above it runs at the rate of plain loops.
+static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__work w = {0};
+    bool terms = false;
+    int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
+    int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
+    ein__ekind kind = k->kind == EIN__K_ROW      ? EIN__E_ROW
+                      : k->kind == EIN__K_REDUCE ? EIN__E_LOOPS
+                                                 : EIN__E_MAP;
+    for (int i = 0; i < k->n; i++) {
+        const ein__scope *s = k->s[i];
+        int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
+        if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE)
+            w.math_ps = ein__band_ps(g, s, ein__outputs_of(s));
+        else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
+        if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
+            w.chain_ps = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
+        if (k->kind == EIN__K_ROW && s->reduce != EIN__R_NONE)
+            w.chain_ps = ein__plus(
+                w.chain_ps,
+                ein__times(ein__ceil(ein__terms_of(s), EIN__ROW_THREADS), EIN__LOOP_TURN_PS));
+    }
+    if (flop > ein__times(elements, threshold))
+        w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
+    return ein__work_ps(g, &w);
+}
+
+// A kernel of its own for definition `s`, with map `m` (or none) fused that reads it by `read`.
+// Dense, but for values that a plan has placed.
+static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
+                               ein__ex read) {
+    ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = 4};
+    int64_t out[EIN__MAX_RANK];
+    if (m.i) {
+        k.s[k.n++] = ein__scope_of(ctx, m);
+        k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
+        k.size = ein__dtype_size(ctx->value[m.i].dtype);
+    }
+    ein__dense_result(k.s[k.n - 1], out);
+    k.out = out;
+    if (kind == EIN__K_MAP && !m.i && ein__is_transpose(ctx, s, out)) k.kind = EIN__K_TRANSPOSE;
+    return ein__cost_kernel(ctx, &k);
+}
+
+// A kernel of the plan, its values placed.
+EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
+    ein__kernel k = {.kind = step->kind, .n = step->nval};
+    for (int i = 0; i < step->nval; i++) {
+        k.s[i] = ein__scope_of(ctx, step->val[i]);
+        if (i + 1 < step->nval) k.inner[i] = step->val[i];
+    }
+    k.out = ctx->plan.layout[step->out.i].stride;
+    k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
+    return ein__cost_kernel(ctx, &k);
+}
+
+// Of two costs that are spent one after the other.
+static int64_t ein__cost_sum(int64_t a, int64_t b) {
+    return ein__least(ein__plus(a, b), INT64_MAX / 8);
+}
