@@ -3,13 +3,14 @@
 // of one residue modulo d meet only rows of b of one residue, and within a residue the band is
 // dense: with m = d (m0 + row) + rho and u = row + j, b's position is d (m0 + u) + rho + c. So a
 // tile of rows and a tile of u's is an ordinary tiled product, of which G2BMM stores the band and
-// for which GBMM takes 0 outside of it.
+// for which GBMM takes 0 outside of it. A band that runs backwards (d < 0) is taken from its end.
 
 typedef struct ein__kband_form {
     const ein__expr *a, *b;
     int m, j, p, axis;  // slots; the moving dimension of b
-    int64_t d, c;       // its form m + d j + c
-    bool scores;        // G2BMM: j is a traversal iterator, p is summed
+    int64_t d, c;       // its form m + d j + c; m + d (extent of j - 1 - j) + c when `back`
+    bool scores, back;  // scores: G2BMM, j is a traversal iterator, p is summed
+    double alpha;
     int nbatch, batch[EIN__MAX_ITERS];
 } ein__kband_form;
 
@@ -33,62 +34,33 @@ static bool ein__kband_row(ein__kgen *g, const ein__expr *x, int skip, ein__krow
     return true;
 }
 
-// Which dimension of b is m + d j + c, for a given assignment of the operands.
-static bool ein__kband_axis(ein__kgen *g, const ein__scope *s, ein__kband_form *f) {
-    uint32_t in_a = 0;
-    int moving = 0;
-    for (uint32_t i = 0; i < f->a->nix; i++) in_a |= ein__ix_uses(g->ctx, f->a->ix[i]);
-    for (uint32_t i = 0; i < f->b->nix; i++) {
-        const ein__index *x = ein__ix_get(g->ctx, f->b->ix[i]);
-        if (x->n != 2) continue;
-        const ein__atom *t[2] = {ein__atom_get(g->ctx, x->t[0].atom),
-                                 ein__atom_get(g->ctx, x->t[1].atom)};
-        if (t[0]->kind != EIN__ITER || t[1]->kind != EIN__ITER || x->q != 1) return false;
-        for (int k = 0; k < 2; k++) {
-            if (x->t[k].k != 1 || t[k]->slot >= s->nt || !(in_a >> t[k]->slot & 1)) continue;
-            if (x->t[1 - k].k < 1 || x->t[1 - k].k > INT32_MAX) continue;
-            f->m = (int)t[k]->slot;
-            f->j = (int)t[1 - k]->slot;
-            f->d = x->t[1 - k].k;
-            f->c = x->c;
-            f->axis = (int)i;
-            moving++;
-            break;
-        }
-    }
-    f->scores = moving == 1 && f->j < (int)s->nt;
-    // G2BMM: a knows nothing of j. GBMM: j is the sum's and a's.
-    return moving == 1 && f->scores == !(in_a >> f->j & 1);
+static bool ein__kband_parse(ein__kgen *g, const ein__scope *s, ein__kband_form *f, ein__krow *a,
+                             ein__krow *b, int64_t *base_a, int64_t *base_b, ein__band_tile *t) {
+    ein__band k;
+    memset(a, 0, sizeof *a);
+    memset(b, 0, sizeof *b);
+    if (!ein__match_band(g->ctx, s, &k)) return false;
+    *f = (ein__kband_form){.a = k.a,
+                           .b = k.b,
+                           .m = k.m,
+                           .j = k.j,
+                           .p = k.p,
+                           .axis = k.axis,
+                           .d = k.d < 0 ? -k.d : k.d,
+                           .c = ein__ix_get(g->ctx, k.b->ix[k.axis])->lo,
+                           .scores = !k.reduced,
+                           .back = k.d < 0,
+                           .alpha = k.alpha};
+    *t = ein__band_tiles(&k);
+    for (uint32_t i = 0; i < s->nt; i++)
+        if ((int)i != f->m && (int)i != f->j && (int)i != f->p) f->batch[f->nbatch++] = (int)i;
+    return ein__kband_row(g, f->a, -1, a, base_a) && ein__kband_row(g, f->b, f->axis, b, base_b);
 }
 
-static bool ein__kband_parse(ein__kgen *g, const ein__scope *s, ein__kband_form *f, ein__krow *a,
-                             ein__krow *b, int64_t *base_a, int64_t *base_b) {
-    const ein__expr *x = ein__ex_get(g->ctx, s->body);
-    if (s->reduce != EIN__R_SUM || s->ns != 1 || x->op != EIN__X_BINARY || x->fn != EIN__MUL)
-        return false;
-    for (int k = 0; k < 2; k++) {
-        *f = (ein__kband_form){.a = ein__ex_get(g->ctx, x->kid[k]),
-                               .b = ein__ex_get(g->ctx, x->kid[1 - k])};
-        memset(a, 0, sizeof *a);
-        memset(b, 0, sizeof *b);
-        if (f->a->op != EIN__X_READ || f->b->op != EIN__X_READ || !ein__kband_axis(g, s, f))
-            continue;
-        if (!ein__kband_row(g, f->a, -1, a, base_a) ||
-            !ein__kband_row(g, f->b, f->axis, b, base_b) || b->k[f->m] || b->k[f->j])
-            continue;
-        int sum = (int)s->nt;
-        f->p = f->scores ? sum : -1;
-        for (uint32_t i = 0; i < s->nt; i++) {
-            bool column = (int)i == f->m || (int)i == f->j;
-            // GBMM's column: a traversal iterator of b alone; the last such one.
-            if (!f->scores && !column && b->k[i] && !a->k[i] && s->n[i] > 1) f->p = (int)i;
-        }
-        if (f->p < 0) continue;
-        for (uint32_t i = 0; i < s->nt; i++)
-            if ((int)i != f->m && (int)i != f->j && (int)i != f->p) f->batch[f->nbatch++] = (int)i;
-        return true;
-    }
-    return false;
+// The place in the band that has place `at` from where the tile's product starts.
+static const char *ein__kband_place(ein__kgen *g, const ein__kband_form *f, const char *at) {
+    if (!f->back) return at;
+    return ein__namef(g->ctx, "%lld - (%s)", (long long)g->slot[f->j].n - 1, at);
 }
 
 // `base + k0 * t0 + ...` over the batch iterators and some texts.
@@ -110,27 +82,8 @@ static ein__kterm ein__kband_term(ein__kgen *g, int64_t k, const char *name, int
     return (ein__kterm){k, {ein__name(g->ctx, name), EIN__PRIMARY, 0}, 0, 1, n};
 }
 
-typedef struct ein__kband_tile {
-    int rm, rn, kc;
-    int64_t rows, row_tiles, columns, span;
-} ein__kband_tile;
-
-static ein__kband_tile ein__kband_tiles(const ein__kgen *g, const ein__kband_form *f) {
-    ein__kband_tile t;
-    int64_t m = g->slot[f->m].n, j = g->slot[f->j].n, p = g->slot[f->p].n;
-    t.rows = (m + f->d - 1) / f->d;
-    bool large = t.rows >= 256 && j >= 256;
-    t.rm = large ? 8 : 4;
-    t.rn = large && (f->scores || p > 64) ? 8 : 4;
-    t.kc = large ? 8 : 16;
-    t.row_tiles = (t.rows + 16 * t.rm - 1) / (16 * t.rm);
-    t.span = j + 16 * t.rm - 1;
-    t.columns = ((f->scores ? t.span : p) + 16 * t.rn - 1) / (16 * t.rn);
-    return t;
-}
-
 // Batch, residue, row tile and column tile of a block: id counts them, the column tile fastest.
-static int64_t ein__kband_index(ein__kgen *g, const ein__kband_form *f, const ein__kband_tile *t,
+static int64_t ein__kband_index(ein__kgen *g, const ein__kband_form *f, const ein__band_tile *t,
                                 ein__buf *b) {
     const char *type = ein__kint(g);
     int64_t below = 1;
@@ -139,7 +92,8 @@ static int64_t ein__kband_index(ein__kgen *g, const ein__kband_form *f, const ei
     ein__putf(b, "const %s m0 = %s;  // first row, in its residue\n", type,
               ein__kdigit(g, &below, t->row_tiles, 16 * t->rm));
     if (f->d > 1)
-        ein__putf(b, "const %s rho = %s;  // residue\n", type, ein__kdigit(g, &below, f->d, 1));
+        ein__putf(b, "const %s rho = %s;  // residue\n", type,
+                  ein__kdigit(g, &below, t->residues, 1));
     for (int i = f->nbatch - 1; i >= 0; i--) {
         ein__kslot *s = &g->slot[f->batch[i]];
         s->gone = s->n == 1;
@@ -167,8 +121,8 @@ static void ein__kband_loads(ein__kgen *g, const ein__kband_form *f, const ein__
         ein__putf(a, "const %s p = k0 + k;\nconst bool in = m < %lld && p < %lld;\n", type,
                   (long long)nm, (long long)np);
     } else {
-        ein__putf(a, "const %s j = k0 + k - row;\nconst bool in = m < %lld && (%s)j < %lld%s;\n",
-                  type, (long long)nm, u, (long long)nj, su);
+        ein__putf(a, "const %s j = %s;\nconst bool in = m < %lld && (%s)j < %lld%s;\n", type,
+                  ein__kband_place(g, f, "k0 + k - row"), (long long)nm, u, (long long)nj, su);
     }
     ein__kterm ta[] = {
         ein__kband_term(g, ra->k[f->m], "m", nm),
@@ -183,19 +137,14 @@ static void ein__kband_loads(ein__kgen *g, const ein__kband_form *f, const ein__
     else ein__putf(b, "const %s at = m0 + %s", type, along);
     if (f->c) ein__putf(b, " %c %lld", f->c < 0 ? '-' : '+', (long long)(f->c < 0 ? -f->c : f->c));
     ein__putf(b, ", p = %s;\n", column);
-    const char *pad = ein__kliteral(g, ein__kbits(f->b)).s;
     const char *inside = ein__namef(c, "(%s)at < %lld%s", u, (long long)nb, su);
     ein__kterm tb[] = {ein__kband_term(g, ein__kstride(g, vb, f->axis), "at", nb),
                        ein__kband_term(g, rb->k[f->p], "p", np)};
     ein__kaccess xb = {.param = pb, .dtype = ein__kdtype(g, vb)};
     xb.at.s = ein__kband_at(g, f, rb, base_b, tb, 2);
     const char *value = ein__kload(g, &xb, 0).s;
-    if (!strcmp(pad, "0.f"))
-        ein__putf(b, "const bool in = %s && p < %lld;\nbs[k][col] = in ? %s : 0.f;\n", inside,
-                  (long long)np, value);
-    else
-        ein__putf(b, "const bool in = %s;\nbs[k][col] = p < %lld ? (in ? %s : %s) : 0.f;\n", inside,
-                  (long long)np, value, pad);
+    ein__putf(b, "const bool in = %s && p < %lld;\nbs[k][col] = in ? %s : 0.f;\n", inside,
+              (long long)np, value);
 }
 
 // The loops of a tile's product, then epilogue and store at (m, j) or (m, p).
@@ -206,13 +155,14 @@ static void ein__kband_store(ein__kgen *g, const ein__step *step, const ein__kba
     const char *m = "m0 + row";
     if (f->d > 1) m = ein__namef(c, "%lld * (m0 + row) + rho", (long long)f->d);
     int column = f->scores ? f->j : f->p;
-    const char *at = f->scores ? "c0 + col - row" : "c0 + col";
+    const char *at = f->scores ? ein__kband_place(g, f, "c0 + col - row") : "c0 + col";
     *inside = ein__namef(c, "%s < %lld && (%s)(%s) < %lld%s", m, (long long)g->slot[f->m].n,
                          ein__kunsigned(g), at, (long long)g->slot[column].n, su);
     const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
     bool uses_m = row->k[f->m], uses_c = row->k[column];
     g->slot[f->m].gone = g->slot[f->m].n == 1;
     g->slot[column].gone = g->slot[column].n == 1;
+    if (f->alpha != 1) ein__putf(b, "acc[i][j] *= %s;\n", ein__kliteral(g, f->alpha).s);
     if (uses_m && !g->slot[f->m].gone)
         ein__putf(b, "const %s %s = %s;\n", type, g->slot[f->m].name, m);
     if (uses_c && !g->slot[column].gone)
@@ -229,6 +179,13 @@ static void ein__kband_store(ein__kgen *g, const ein__step *step, const ein__kba
     ein__kstore(g, b, step->out, scan, &value);
 }
 
+// The furthest place of b that a tile computes, inside or not.
+static int64_t ein__kband_reach(const ein__kband_form *f, const ein__band_tile *t) {
+    int64_t places = t->row_tiles * 16 * t->rm + t->span + 16 * (t->rn + t->kc);
+    int64_t start = f->c < 0 ? -(f->c + 1) : f->c;
+    return start > INT64_MAX / 8 ? start : start + ein__muldiv(f->d, places, 1);
+}
+
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                        ein__launch *l) {
@@ -236,18 +193,19 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
     ein__kband_form f;
     ein__krow ra, rb;
     int64_t base_a = 0, base_b = 0;
-    if (!ein__kband_parse(g, s, &f, &ra, &rb, &base_a, &base_b))
-        return ein__kreduce(g, step, hint, out, l);
+    ein__band_tile t;
+    bool found = ein__kband_parse(g, s, &f, &ra, &rb, &base_a, &base_b, &t);
+    int64_t reach = found ? ein__kband_reach(&f, &t) : 0;
+    if (!found || reach >= INT64_MAX / 8) return ein__kreduce(g, step, hint, out, l);
     if (g->vec > 1) return false;
     ein__kscan scan = ein__kscan_make(g);
     ein__kscan_out(g, &scan, step->out);
-    ein__kband_tile t = ein__kband_tiles(g, &f);
     ein__buf index = {0}, load_a = {0}, load_b = {0}, store = {0};
     const char *inside = NULL;
     int64_t blocks = ein__kband_index(g, &f, &t, &index);
     ein__kband_loads(g, &f, &ra, &rb, base_a, base_b, &load_a, &load_b);
     ein__kband_store(g, step, &f, &scan, &store, &inside);
-    bool ok = !g->too_wide;
+    bool ok = !g->too_wide && (g->wide || reach <= INT32_MAX);
     if (ok && !g->overflow && ein__kgrid(g->ctx, l, blocks, 256)) {
         ein_ctx *c = g->ctx;
         // Neighbouring threads load neighbours in memory.
@@ -263,7 +221,7 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
             {"number", ein__kunsigned(g)},
             {"many", blocks > 1 ? "1" : ""},
             {"index", index.s},
-            {"terms", ein__namef(c, "%lld", (long long)(f.scores ? g->slot[f.p].n : t.span))},
+            {"terms", ein__namef(c, "%lld", (long long)t.terms)},
             {"rowA", ein__namef(c, a_rows ? "e %% %d" : "e / %d", a_rows ? nr : t.kc)},
             {"termA", ein__namef(c, a_rows ? "e / %d" : "e %% %d", a_rows ? nr : t.kc)},
             {"loadA", load_a.s},

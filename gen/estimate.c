@@ -438,12 +438,27 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
     return elements;
 }
 
-// A band product by tiles of 64 x 64 that the machine takes in waves.
-static int64_t ein__band_ps(const ein__gpu *g, const ein__scope *s, int64_t outputs) {
-    int64_t terms = ein__terms_of(s), tiles = ein__ceil(outputs, 64 * 64);
+// A band kernel is a tiled product: its arithmetic is that of the tiles, their waste at the band's
+// edges included, which the machine takes in waves; what a tile shares it loads once. Dilation
+// costs nothing by itself, since tiles take rows of one residue; it does where neighbours in memory
+// are rows, because then only every d-th element of a sector is used. So where rows are contiguous
+// a re-layout by the dilation cannot pay; it is found, and costs its copies.
+static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__band b;
+    if (!ein__match_band(ctx, s, &b)) return;
+    ein__band_tile t = ein__band_tiles(&b);
+    int64_t tiles = ein__times(ein__times(t.row_tiles, t.columns), ein__times(b.batch, t.residues));
     int64_t slots = ein__times(ein__ceil(tiles, g->sms), g->sms);
-    int64_t flop = ein__times(slots, ein__times(2 * 64 * 64, terms));
-    return ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
+    int64_t flop = ein__times(slots, ein__times(2 * 16 * t.rm * 16 * t.rn, t.terms));
+    int64_t unused = ein__least(t.residues, 8) - 1;
+    const ein__expr *strided[2] = {b.x.coef[b.m] == 1 ? b.a : NULL,
+                                   b.axis + 1 == (int)b.b->nix ? b.b : NULL};
+    for (int k = 0; k < 2; k++)
+        if (strided[k])
+            ein__add_operand(ctx, w, (ein__val){strided[k]->val}, EIN__BY_UNIT,
+                             ein__times(unused, ein__bytes_of(ctx, (ein__val){strided[k]->val})));
+    w->math_ps = ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
 }
 
 // A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
@@ -461,8 +476,7 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
-        if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE)
-            w.math_ps = ein__band_ps(g, s, ein__outputs_of(s));
+        if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
         if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);

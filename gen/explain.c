@@ -26,6 +26,16 @@ static void ein__put_gemm_match(ein__explainer *x, const ein__gemm *g) {
               (long long)g->batch, (long long)g->m, (long long)g->n, (long long)g->k);
 }
 
+static void ein__put_band_match(ein__explainer *x, const ein__band *g) {
+    ein__putf(x->out,
+              x->json ? "{\"kind\": \"%s\", \"batch\": %lld, \"m\": %lld, \"n\": %lld, "
+                        "\"k\": %lld, \"dilation\": %lld}"
+                      : "%s kernel, batch %lld, rows %lld, band %lld, depth %lld, dilation %lld",
+              g->reduced ? (x->json ? "gbmm" : "GBMM") : (x->json ? "g2bmm" : "G2BMM"),
+              (long long)g->batch, (long long)g->rows, (long long)g->width, (long long)g->depth,
+              (long long)g->d);
+}
+
 static void ein__put_conv_match(ein__explainer *x, const ein__conv_form *f) {
     const ein__conv *c = &f->c;
     ein__putf(x->out,
@@ -51,24 +61,27 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     int64_t dense[EIN__MAX_RANK], ps;
     ein__conv_form f;
     ein__gemm g;
+    ein__band b;
     bool product = ein__is_contraction(ctx, s), last = d->cls.i == x->z->problem.i;
     ein__dense_result(s, dense);
     bool gemm = product && ein__match_gemm(ctx, s, dense, &g);
     bool conv = product && ein__find_conv(ctx, s, dense, &f) && ein__conv_sizes(&f);
+    bool band = product && ein__match_band(ctx, s, &b);
     ein__skind2 kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
     if (product) kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, &ps);
     bool load = ctx->value[d->cls.i].weight_only;
-    const char *name = kind == EIN__K_BAND ? "band kernel"
-                       : s->ns             ? "reduction kernel"
-                                           : "map kernel";
+    const char *name = s->ns ? "reduction kernel" : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);
     else if ((kind == EIN__K_CONV || kind == EIN__K_CONV_DATA) && conv) ein__put_conv_match(x, &f);
+    else if (kind == EIN__K_BAND && band) ein__put_band_match(x, &b);
     else ein__putf(x->out, x->json ? "{\"kind\": \"%s%s\"}" : "%s%s", name, load ? " at load" : "");
     if (!x->json) return;
     ein__put(x->out, ", \"matches\": [");
     if (gemm) ein__put_gemm_match(x, &g);
     if (gemm && conv) ein__put(x->out, ", ");
     if (conv) ein__put_conv_match(x, &f);
+    if ((gemm || conv) && band) ein__put(x->out, ", ");
+    if (band) ein__put_band_match(x, &b);
     ein__put(x->out, "]");
 }
 

@@ -24,23 +24,28 @@ static void ein__strides_of(ein_ctx *ctx, ein__val v, int64_t *stride) {
     else ein__dense_strides(&ctx->value[v.i].shape, stride);
 }
 
-static bool ein__inside(ein_ctx *ctx, const ein__expr *read) {
+// Whether a read stays inside its box in every dimension but `skip` (-1: in all).
+static bool ein__inside_but(ein_ctx *ctx, const ein__expr *read, int skip) {
     const ein__shape *s = &ctx->value[read->val].shape;
     for (uint32_t k = 0; k < read->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[k]);
-        if (f->q != 1 || f->lo < 0 || f->hi >= s->d[k]) return false;
+        if ((int)k != skip && (f->q != 1 || f->lo < 0 || f->hi >= s->d[k])) return false;
     }
     return true;
 }
 
-// The address of a read that is inside its box, when it is affine (div and mod that recombine, as a
-// reshape's do, are).
-static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *stride,
-                         ein__factor *f) {
+static bool ein__inside(ein_ctx *ctx, const ein__expr *read) {
+    return ein__inside_but(ctx, read, -1);
+}
+
+// The address of a read that is inside its box, without dimension `skip` (-1: of all), when it is
+// affine (div and mod that recombine, as a reshape's do, are).
+static bool ein__address_but(ein_ctx *ctx, const ein__expr *read, const int64_t *stride, int skip,
+                             ein__factor *f) {
     ein__ix sum = ein__ix_const(ctx, 0);
-    if (!ein__inside(ctx, read)) return false;
+    if (!ein__inside_but(ctx, read, skip)) return false;
     for (uint32_t k = 0; k < read->nix; k++)
-        sum = ein__ix_add(ctx, sum, ein__ix_scale(ctx, read->ix[k], stride[k]));
+        if ((int)k != skip) sum = ein__ix_add(ctx, sum, ein__ix_scale(ctx, read->ix[k], stride[k]));
     if (!sum.i || !ein__ix_affine(ctx, sum)) return false;
     const ein__index *ix = ein__ix_get(ctx, sum);
     *f = (ein__factor){.read = read, .offset = ix->c};
@@ -49,6 +54,11 @@ static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *str
         f->coef[a->slot] = ix->t[k].k;
     }
     return true;
+}
+
+static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *stride,
+                         ein__factor *f) {
+    return ein__address_but(ctx, read, stride, -1, f);
 }
 
 // Splits a sum of products into constant factor and exactly two reads with padding 0.
@@ -497,39 +507,96 @@ EIN__FN bool ein__is_library_form(ein_ctx *ctx, const ein__scope *s) {
 
 // ------------------------------------------------------------------------------------ bands
 
-// A product whose second operand moves with the row: b is read at m + d * j + c along one
-// dimension, where m is a traversal iterator that a has too, and nothing else is out of the
-// ordinary.
-EIN__FN bool ein__match_band(ein_ctx *ctx, const ein__scope *s) {
-    const ein__expr *read[2];
+// A product whose second operand moves with the row: b is read at m + d * j + c along one dimension
+// and nowhere else at m or j. m is a traversal iterator that a has too. G2BMM: j is a dimension of
+// the result, the depth p is summed. GBMM: j is summed, and a's, p a dimension of the result that a
+// has not. Every other iterator counts batches. Addresses may be any affine ones.
+typedef struct ein__band {
+    const ein__expr *a, *b;
     double alpha;
-    if (!ein__two_factors(ctx, s, read, &alpha) || alpha != 1 || s->ns != 1) return false;
+    int m, j, p, axis;  // slots; the moving dimension of b
+    int64_t d, c;       // d < 0: the band runs backwards
+    bool reduced;       // GBMM
+    int64_t batch, rows, width, depth;
+    ein__factor x, y;  // addresses of a, and of b without the moving dimension, when all is dense
+} ein__band;
+
+// Whether dimension `axis` of b is m + d * j + c.
+static bool ein__band_axis(ein_ctx *ctx, const ein__scope *s, ein__band *g, int axis) {
+    const ein__index *f = ein__ix_get(ctx, g->b->ix[axis]);
+    int64_t dense[EIN__MAX_RANK];
+    if (f->n != 2 || f->q != 1 || !ein__ix_affine(ctx, g->b->ix[axis])) return false;
+    ein__dense_strides(&ctx->value[g->b->val].shape, dense);
+    if (!ein__address_but(ctx, g->b, dense, axis, &g->y)) return false;
     for (int k = 0; k < 2; k++) {
-        const ein__expr *a = read[k], *b = read[1 - k];
-        uint32_t in_a = 0;
-        int moving = 0, m = -1, j = -1;
-        bool plain = ein__inside(ctx, a);
-        for (uint32_t i = 0; plain && i < a->nix; i++) {
-            uint32_t slot;
-            const ein__index *f = ein__ix_get(ctx, a->ix[i]);
-            plain = f->n == 0 || ein__ix_is_iter(ctx, a->ix[i], &slot);
-            if (plain && f->n) in_a |= 1u << slot;
-        }
-        for (uint32_t i = 0; plain && i < b->nix; i++) {
-            const ein__index *f = ein__ix_get(ctx, b->ix[i]);
-            uint32_t slot;
-            if (f->n == 0 || ein__ix_is_iter(ctx, b->ix[i], &slot)) continue;
-            plain = f->n == 2 && f->q == 1 && ein__ix_affine(ctx, b->ix[i]);
-            if (!plain) break;
-            moving++;
-            for (int t = 0; t < 2; t++) {
-                const ein__atom *at = ein__atom_get(ctx, f->t[t].atom);
-                if (f->t[t].k == 1 && at->slot < s->nt && (in_a >> at->slot & 1) && m < 0)
-                    m = (int)at->slot;
-                else if (f->t[t].k > 0) j = (int)at->slot;
-            }
-        }
-        if (plain && moving == 1 && m >= 0 && j >= 0) return true;
+        uint32_t m = ein__atom_get(ctx, f->t[k].atom)->slot,
+                 j = ein__atom_get(ctx, f->t[1 - k].atom)->slot;
+        int64_t d = f->t[1 - k].k;
+        if (f->t[k].k != 1 || d > INT32_MAX || d < -INT32_MAX || m >= s->nt || !g->x.coef[m] ||
+            g->y.coef[m] || g->y.coef[j])
+            continue;
+        g->reduced = j >= s->nt;
+        if (g->reduced != (g->x.coef[j] != 0)) continue;
+        g->m = (int)m;
+        g->j = (int)j;
+        g->d = d;
+        g->c = f->c;
+        g->axis = axis;
+        return true;
     }
     return false;
+}
+
+// GBMM's column is a traversal iterator of b alone, the last such one.
+static bool ein__band_sizes(const ein__scope *s, ein__band *g) {
+    g->p = g->reduced ? -1 : (int)s->nt;
+    for (uint32_t i = 0; g->reduced && i < s->nt; i++)
+        if (g->y.coef[i] && !g->x.coef[i]) g->p = (int)i;
+    if (g->p < 0) return false;
+    g->rows = s->n[g->m];
+    g->width = s->n[g->j];
+    g->depth = s->n[g->p];
+    g->batch = 1;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if ((int)i != g->m && (int)i != g->j && (int)i != g->p) g->batch *= s->n[i];
+    return true;
+}
+
+EIN__FN bool ein__match_band(ein_ctx *ctx, const ein__scope *s, ein__band *g) {
+    const ein__expr *read[2];
+    int64_t dense[EIN__MAX_RANK];
+    double alpha;
+    if (!ein__two_factors(ctx, s, read, &alpha) || s->ns != 1) return false;
+    for (int k = 0; k < 2; k++) {
+        *g = (ein__band){.a = read[k], .b = read[1 - k], .alpha = alpha};
+        ein__dense_strides(&ctx->value[g->a->val].shape, dense);
+        if (!ein__address(ctx, g->a, dense, &g->x)) continue;
+        for (uint32_t i = 0; i < g->b->nix; i++)
+            if (ein__band_axis(ctx, s, g, (int)i) && ein__band_sizes(s, g)) return true;
+    }
+    return false;
+}
+
+// How the kernel for a band (templates/band.cu) cuts it up: 16 x 16 threads of rm x rn elements,
+// kc terms at a time. A tile takes rows of one residue modulo the dilation, which meet only rows of
+// b of one residue, so between the rows of a tile and the `span` places that they reach the product
+// is dense, whatever the dilation.
+typedef struct ein__band_tile {
+    int rm, rn, kc;
+    int64_t residues, row_tiles, columns, span, terms;  // columns: tiles across
+} ein__band_tile;
+
+EIN__FN ein__band_tile ein__band_tiles(const ein__band *g) {
+    ein__band_tile t;
+    int64_t d = g->d < 0 ? -g->d : g->d, rows = (g->rows + d - 1) / d;
+    bool large = rows >= 256 && g->width >= 256;
+    t.rm = large ? 8 : 4;
+    t.rn = large && (!g->reduced || g->depth > 64) ? 8 : 4;
+    t.kc = large ? 8 : 16;
+    t.residues = d < g->rows ? d : g->rows;
+    t.row_tiles = (rows + 16 * t.rm - 1) / (16 * t.rm);
+    t.span = g->width + 16 * t.rm - 1;
+    t.columns = ((g->reduced ? g->depth : t.span) + 16 * t.rn - 1) / (16 * t.rn);
+    t.terms = g->reduced ? t.span : g->depth;
+    return t;
 }

@@ -1,12 +1,13 @@
 // Digit re-layout: iterators beside multiples of a coefficient d fall into two digits each, and
-// every tensor read there is re-laid. Dilated convolutions become batches of plain ones, strided
-// ones become space-to-depth and stride 1.
+// every tensor read there is re-laid. Dilated convolutions and bands become batches of plain ones,
+// strided ones become space-to-depth and stride 1.
 
 // Digit re-layout by `d`: iterators that stand with coefficient 1 beside multiples of d become two
 // digits, u = d * U + p, and every tensor read there is re-laid, a'[i, p] = a[d * i + p].
 typedef struct ein__digit {
     int64_t d;
     uint32_t unit;  // slots that are split
+    bool in_place;  // digits stay where their iterator was
     ein__scope t;   // the new scope; body last
     ein__ix whole[EIN__MAX_ITERS], high[EIN__MAX_ITERS], low[EIN__MAX_ITERS];  // by old slot
     ein__ix back[EIN__MAX_RANK];  // of new traversal slot: its form in the old iterators
@@ -37,6 +38,7 @@ static bool ein__find_units(ein_ctx *ctx, const ein__scope *s, const ein__expr *
                             ein__digit *g) {
     uint32_t slot = 0, padded = 0;
     bool multiple;
+    uint32_t both = ~0u;
     g->unit = 0;
     for (int r = 0; r < 2; r++)
         for (uint32_t k = 0; k < read[r]->nix; k++)
@@ -55,7 +57,16 @@ static bool ein__find_units(ein_ctx *ctx, const ein__scope *s, const ein__expr *
                 padded |= 1u << slot;
         }
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
-        if ((g->unit >> i & 1) && s->n[i] % g->d && !(padded >> i & 1)) return false;
+        if ((g->unit >> i & 1) && s->n[i] > g->d && s->n[i] % g->d && !(padded >> i & 1))
+            return false;
+    // A row that both factors have is a batch to every library call, so its windows need no place
+    // of their own: in the operand's order the copy is cheapest.
+    for (int r = 0; r < 2; r++) {
+        uint32_t uses = 0;
+        for (uint32_t k = 0; k < read[r]->nix; k++) uses |= ein__ix_uses(ctx, read[r]->ix[k]);
+        both &= uses;
+    }
+    g->in_place = (g->unit & both & ((1u << s->nt) - 1)) != 0;
     return g->unit != 0;
 }
 
@@ -85,12 +96,16 @@ static bool ein__digit_slots(ein_ctx *ctx, const ein__scope *s, const ein__expr 
         for (uint32_t i = 0; i < s->nt + s->ns; i++) {
             bool sum = i >= s->nt, unit = g->unit >> i & 1;
             ein__ix old = ein__ix_iter(ctx, i, s->n[i]);
-            int mine = sum ? 4 : split ? ein__digit_rank(ctx, read, i) : 0;
-            for (int part = unit ? 1 : 0; part < (unit ? 3 : 1); part++) {
+            int mine = sum ? 4 : split && !g->in_place ? ein__digit_rank(ctx, read, i) : 0;
+            for (int k = 0; k < 1 + unit; k++) {
                 // The low digit of a window is one more batch dimension.
+                int part = !unit ? 0 : g->in_place && !sum ? 2 - k : 1 + k;
                 if ((part == 2 && !sum ? 0 : mine) != rank) continue;
                 uint32_t slot = g->t.nt + g->t.ns;
-                int64_t n = part == 0 ? s->n[i] : part == 1 ? (s->n[i] + g->d - 1) / g->d : g->d;
+                int64_t low = s->n[i] < g->d ? s->n[i] : g->d, n = part == 0 ? s->n[i]
+                                                                   : part == 1
+                                                                       ? (s->n[i] + g->d - 1) / g->d
+                                                                       : low;
                 if (slot == EIN__MAX_ITERS || (!sum && slot == EIN__MAX_RANK)) return false;
                 g->t.n[slot] = n;
                 *(part == 0   ? &g->whole[i]
@@ -111,71 +126,94 @@ static bool ein__digit_slots(ein_ctx *ctx, const ein__scope *s, const ein__expr 
     return true;
 }
 
-// Read `r` of the re-laid tensor. Its dimensions: batch, low digits of windows, channels, low
-// digits of sums, windows.
+// A tensor being re-laid: the copy, its subscripts, and the subscripts that it is read at.
+typedef struct ein__relaid {
+    ein__scope t;
+    ein__ix body[EIN__MAX_RANK], index[EIN__MAX_RANK];
+} ein__relaid;
+
+static bool ein__relaid_dim(ein__relaid *c, ein__ix index, int64_t n) {
+    if (c->t.nt == EIN__MAX_RANK) return false;
+    c->index[c->t.nt] = index;
+    c->t.n[c->t.nt++] = n;
+    return true;
+}
+
+// The dimension of the copy that a low digit stands for; -1: none yet.
+static int ein__relaid_low(const ein__relaid *c, ein__ix low) {
+    for (uint32_t q = 0; q < c->t.nt; q++)
+        if (c->index[q].i == low.i) return (int)q;
+    return -1;
+}
+
+// Subscript `k` of `r`, d * (high + ...) + low + c, becomes one more dimension of the copy: what
+// stands beside the low digit, in the range that is both read and inside.
+static bool ein__relaid_high(ein_ctx *ctx, const ein__expr *r, uint32_t k, const ein__digit *g,
+                             uint32_t slot, ein__relaid *c) {
+    const ein__index *f = ein__ix_get(ctx, r->ix[k]);
+    int64_t c0 = ein__floormod(f->c, g->d), extent = ctx->value[r->val].shape.d[k];
+    int64_t lo = c0 ? -1 : 0, hi = ein__floordiv(extent - 1 - c0, g->d);
+    ein__ix i = ein__ix_addc(ctx, g->high[slot], ein__floordiv(f->c, g->d));
+    int low = ein__relaid_low(c, g->low[slot]);
+    for (uint32_t q = 0; q < f->n; q++) {
+        uint32_t other = ein__atom_get(ctx, f->t[q].atom)->slot;
+        if (other != slot)
+            i = ein__ix_add(ctx, i, ein__ix_scale(ctx, g->whole[other], f->t[q].k / g->d));
+    }
+    if (!i.i || low < 0) return false;
+    const ein__index *range = ein__ix_get(ctx, i);
+    int64_t from = range->lo, to = range->hi;
+    if (from > lo) lo = from;
+    if (to < hi) hi = to;
+    if (lo > hi) return false;
+    // Zeros are written out on one side until both are padded alike: library calls take one padding
+    // for both.
+    int64_t before = lo - from, after = to - hi;
+    if (!g->in_place && before > after) lo = from + after;
+    if (!g->in_place && after > before) hi = to - before;
+    // d * (i + lo) + p + c0, with p the low digit placed before
+    ein__ix at = ein__ix_scale(ctx, ein__ix_iter(ctx, c->t.nt, hi - lo + 1), g->d);
+    at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)low, c->t.n[low]));
+    c->body[k] = ein__ix_addc(ctx, at, lo * g->d + c0);
+    return ein__relaid_dim(c, ein__ix_addc(ctx, i, -lo), hi - lo + 1);
+}
+
+// Subscript `k` of `r` in the copy, if its dimensions belong to `group`: batch, low digits of
+// windows, channels, low digits of sums, windows; or all where they were.
+static bool ein__relaid_group(ein_ctx *ctx, const ein__scope *s, const ein__expr *r, uint32_t k,
+                              const ein__digit *g, int group, ein__relaid *c) {
+    const ein__index *f = ein__ix_get(ctx, r->ix[k]);
+    uint32_t uses = ein__ix_uses(ctx, r->ix[k]), slot = 0;
+    int64_t extent = ctx->value[r->val].shape.d[k];
+    bool multiple = false, unit = (uses & g->unit) && ein__beside(ctx, f, g->d, &slot, &multiple);
+    if (!unit) {
+        int mine = g->in_place ? 0 : f->n > 1 ? 4 : uses >> s->nt ? 2 : 0;
+        if (mine != group) return true;
+        c->body[k] = ein__ix_iter(ctx, c->t.nt, extent);
+        ein__ix whole = ein__ix_subst(ctx, r->ix[k], g->whole, (int)(s->nt + s->ns));
+        return ein__relaid_dim(c, whole, extent);
+    }
+    int low = g->in_place ? 0 : slot >= s->nt ? 3 : 1, high = g->in_place ? 0 : 4;
+    int64_t digits = s->n[slot] < g->d ? s->n[slot] : g->d;
+    if (group == low && ein__relaid_low(c, g->low[slot]) < 0 &&
+        !ein__relaid_dim(c, g->low[slot], digits))
+        return false;
+    return group != high || ein__relaid_high(ctx, r, k, g, slot, c);
+}
+
+// Read `r` of the re-laid tensor.
 static ein__ex ein__digit_read(ein__deriver *z, const ein__scope *s, const ein__expr *r,
                                const ein__digit *g, int from) {
     ein_ctx *ctx = z->ctx;
-    ein__scope t = {.reduce = EIN__R_NONE};
-    ein__ix body[EIN__MAX_RANK], index[EIN__MAX_RANK];
+    ein__relaid c = {.t.reduce = EIN__R_NONE};
     if (r->bits) return (ein__ex){0};
     for (int group = 0; group < 5; group++)
-        for (uint32_t k = 0; k < r->nix; k++) {
-            const ein__index *f = ein__ix_get(ctx, r->ix[k]);
-            uint32_t uses = ein__ix_uses(ctx, r->ix[k]), slot = 0;
-            int64_t extent = ctx->value[r->val].shape.d[k];
-            bool multiple = false,
-                 unit = (uses & g->unit) && ein__beside(ctx, f, g->d, &slot, &multiple);
-            bool sum = slot >= s->nt;
-            if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
-            if (!unit) {
-                int mine = f->n > 1 ? 4 : uses >> s->nt ? 2 : 0;
-                if (mine != group) continue;
-                body[k] = ein__ix_iter(ctx, t.nt, extent);
-                index[t.nt] = ein__ix_subst(ctx, r->ix[k], g->whole, (int)(s->nt + s->ns));
-                t.n[t.nt++] = extent;
-                continue;
-            }
-            int64_t c0 = ein__floormod(f->c, g->d), c1 = ein__floordiv(f->c, g->d);
-            int64_t lo = c0 ? -1 : 0, hi = ein__floordiv(extent - 1 - c0, g->d);
-            if (group == (sum ? 3 : 1)) {
-                index[t.nt] = g->low[slot];
-                t.n[t.nt++] = g->d;
-            } else if (group == 4) {
-                ein__ix i = ein__ix_addc(ctx, g->high[slot], c1 - lo);
-                for (uint32_t q = 0; q < f->n; q++) {
-                    uint32_t other = ein__atom_get(ctx, f->t[q].atom)->slot;
-                    if (other != slot)
-                        i = ein__ix_add(ctx, i,
-                                        ein__ix_scale(ctx, g->whole[other], f->t[q].k / g->d));
-                }
-                // Zeros are written out on one side until both are padded alike: library calls take
-                // one padding for both.
-                const ein__index *range = ein__ix_get(ctx, i);
-                int64_t before = range->lo < 0 ? -range->lo : 0, after = range->hi - (hi - lo);
-                if (after < 0) after = 0;
-                if (after > before) hi += after - before;
-                if (before > after) {
-                    lo -= before - after;
-                    i = ein__ix_addc(ctx, i, before - after);
-                }
-                // d * (i + lo) + p + c0, with p the low digit placed before
-                body[k] = ein__ix_addc(
-                    ctx, ein__ix_scale(ctx, ein__ix_iter(ctx, t.nt, hi - lo + 1), g->d),
-                    lo * g->d + c0);
-                for (uint32_t q = 0; q < t.nt; q++)
-                    if (index[q].i == g->low[slot].i) {
-                        body[k] = ein__ix_add(ctx, body[k], ein__ix_iter(ctx, q, g->d));
-                        break;
-                    }
-                index[t.nt] = i;
-                t.n[t.nt++] = hi - lo + 1;
-            }
-        }
-    t.body = ein__ex_read(ctx, (ein__val){r->val}, 0, body, (int)r->nix);
-    ein__val v =
-        t.body.i ? ein__class_of(z, &t, "digits", from, "digit re-layout", true) : (ein__val){0};
-    return v.i ? ein__ex_read(ctx, v, 0, index, (int)t.nt) : (ein__ex){0};
+        for (uint32_t k = 0; k < r->nix; k++)
+            if (!ein__relaid_group(ctx, s, r, k, g, group, &c)) return (ein__ex){0};
+    c.t.body = ein__ex_read(ctx, (ein__val){r->val}, 0, c.body, (int)r->nix);
+    ein__val v = c.t.body.i ? ein__class_of(z, &c.t, "digits", from, "digit re-layout", true)
+                            : (ein__val){0};
+    return v.i ? ein__ex_read(ctx, v, 0, c.index, (int)c.t.nt) : (ein__ex){0};
 }
 
 static void ein__rule_digits(ein__deriver *z, int from) {
@@ -186,12 +224,13 @@ static void ein__rule_digits(ein__deriver *z, int from) {
     int64_t tried[8];
     int ntried = 0;
     double alpha;
-    if (d.inner || d.depth || !ein__two_factors(ctx, s, read, &alpha) || alpha != 1) return;
+    if (d.inner || d.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
     for (int r = 0; r < 2; r++)
         for (uint32_t k = 0; k < read[r]->nix; k++) {
             const ein__index *f = ein__ix_get(ctx, read[r]->ix[k]);
             for (uint32_t q = 0; q < f->n; q++) {
-                ein__digit g = {.d = f->t[q].k};
+                int64_t step = f->t[q].k;
+                ein__digit g = {.d = step < 0 ? -step : step};
                 bool again = false;
                 for (int i = 0; i < ntried; i++) again |= tried[i] == g.d;
                 if (g.d < 2 || f->n < 2 || again || ntried == 8) continue;
@@ -202,6 +241,8 @@ static void ein__rule_digits(ein__deriver *z, int from) {
                         w = ein__digit_read(z, s, read[1], &g, from);
                 if (!x.i || !w.i) continue;
                 g.t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
+                if (alpha != 1)
+                    g.t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), g.t.body);
                 if (!(g.unit & ((1u << s->nt) - 1))) {
                     ein__add_def(z, d.cls, &g.t, from, "digit re-layout", d.inner);
                     continue;

@@ -81,7 +81,8 @@ static bool ein__conv_epilogue(ein_ctx *ctx, const ein__scope *m, ein__ex conv, 
 // ------------------------------------------------------------------------------------ reductions
 
 static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
-    return ein__match_band(ctx, s) ? EIN__K_BAND : EIN__K_REDUCE;
+    ein__band b;
+    return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
