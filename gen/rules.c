@@ -18,6 +18,8 @@ static const ein__rule ein__rules[] = {
     {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 200, true},
     // a[d*x + u], u = d*U + p, is a'[x + U, p], a'[i,p] = a[d*i + p]
     {"digits", "digit re-layout", ein__rule_digits, 20, false},
+    // a[(E + k*r)/q], r = q*R + p: p is a function of E, and a[u + k*R] has no denominator
+    {"point", "one-point rule", ein__rule_point, 20, false},
 };
 enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
 
