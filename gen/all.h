@@ -43,6 +43,7 @@
 #include "derive.c"
 #include "rule_split.c"
 #include "rule_match.c"
+#include "rule_taps.c"
 #include "rule_digits.c"
 #include "rule_point.c"
 #include "rules.c"

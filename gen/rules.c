@@ -20,6 +20,8 @@ static const ein__rule ein__rules[] = {
     {"digits", "digit re-layout", ein__rule_digits, 20, false},
     // a[(E + k*r)/q], r = q*R + p: p is a function of E, and a[u + k*R] has no denominator
     {"point", "one-point rule", ein__rule_point, 20, false},
+    // r = d*R + p: sum(r) is sum(R) of an inner sum over p
+    {"taps", "summation splitting by digits", ein__rule_taps, 100, false},
 };
 enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
 
