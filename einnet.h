@@ -64,7 +64,10 @@
 // One row a line, fields separated by tabs: device, key, picoseconds, spread in 1/1000, versions.
 // `#` starts a comment line; rows of other devices are skipped, two costs for one key are an error.
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
-// `conv f32 fma nchw n=1 ...`, `kernel k_map_1a2b3c4d`. A measured row wins over the estimate.
+// `conv f32 fma nchw n=1 ...`, `kernel k_map_1a2b3c4d`. A measured row wins over the estimate,
+// which takes shares of the device's peak rates by kind of call. ein_desc.intensity: a kernel with
+// more operations an element (default 4) is priced by its arithmetic as well as by its memory
+// traffic.
 //
 // THE EMITTED FILE
 // Sections: summary (tensors, memory, the plan with its costs), includes, interface, sizes and
@@ -183,6 +186,7 @@ typedef struct {
     bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
     void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
+    int intensity;        // operations an element above which a kernel is compute-bound; default 4
     bool explain_all;     // EIN_EXPLAIN: every candidate, not only the chosen and the original one
 } ein_desc;
 
@@ -8652,10 +8656,27 @@ static int ein__by_name(const void *a, const void *b) {
     return strcmp(((const ein__buf *)a)->s, ((const ein__buf *)b)->s);
 }
 
-static void ein__print_where(ein__printer *p, ein__buf *out) {
+// Whether bare uses give the range of iterator `k`: there are some, and all agree with it.
+static bool ein__range_implied(ein__printer *p, const ein__ex *reads, uint32_t k) {
+    int64_t n = p->s->n[k];
+    bool used = false;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(p->ctx, reads[i]);
+        for (uint32_t d = 0; d < e->nix; d++) {
+            uint32_t slot;
+            if (!ein__ix_is_iter(p->ctx, e->ix[d], &slot) || slot != k) continue;
+            if (p->ctx->value[e->val].shape.d[d] != n) return false;
+            used = true;
+        }
+    }
+    return used;
+}
+
+static void ein__print_where(ein__printer *p, const ein__ex *reads, ein__buf *out) {
     const ein__scope *s = p->s;
     const char *start = " where ";
     for (uint32_t k = 0; k < s->nt + s->ns; k++) {
+        if (ein__range_implied(p, reads, k)) continue;
         ein__putf(out, "%s%s in 0:%lld", start, p->index[k], (long long)s->n[k]);
         start = ", ";
     }
@@ -8708,7 +8729,7 @@ EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
     } else {
         ein__print_expr(&p, p.s->body, EIN__P_SUM, out);
     }
-    ein__print_where(&p, out);
+    ein__print_where(&p, reads, out);
     arrfree(p.pad);
     arrfree(reads);
 }
@@ -10462,23 +10483,28 @@ static void ein__strides_of(ein_ctx *ctx, ein__val v, int64_t *stride) {
     else ein__dense_strides(&ctx->value[v.i].shape, stride);
 }
 
-static bool ein__inside(ein_ctx *ctx, const ein__expr *read) {
+// Whether a read stays inside its box in every dimension but `skip` (-1: in all).
+static bool ein__inside_but(ein_ctx *ctx, const ein__expr *read, int skip) {
     const ein__shape *s = &ctx->value[read->val].shape;
     for (uint32_t k = 0; k < read->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[k]);
-        if (f->q != 1 || f->lo < 0 || f->hi >= s->d[k]) return false;
+        if ((int)k != skip && (f->q != 1 || f->lo < 0 || f->hi >= s->d[k])) return false;
     }
     return true;
 }
 
-// The address of a read that is inside its box, when it is affine (div and mod that recombine, as a
-// reshape's do, are).
-static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *stride,
-                         ein__factor *f) {
+static bool ein__inside(ein_ctx *ctx, const ein__expr *read) {
+    return ein__inside_but(ctx, read, -1);
+}
+
+// The address of a read that is inside its box, without dimension `skip` (-1: of all), when it is
+// affine (div and mod that recombine, as a reshape's do, are).
+static bool ein__address_but(ein_ctx *ctx, const ein__expr *read, const int64_t *stride, int skip,
+                             ein__factor *f) {
     ein__ix sum = ein__ix_const(ctx, 0);
-    if (!ein__inside(ctx, read)) return false;
+    if (!ein__inside_but(ctx, read, skip)) return false;
     for (uint32_t k = 0; k < read->nix; k++)
-        sum = ein__ix_add(ctx, sum, ein__ix_scale(ctx, read->ix[k], stride[k]));
+        if ((int)k != skip) sum = ein__ix_add(ctx, sum, ein__ix_scale(ctx, read->ix[k], stride[k]));
     if (!sum.i || !ein__ix_affine(ctx, sum)) return false;
     const ein__index *ix = ein__ix_get(ctx, sum);
     *f = (ein__factor){.read = read, .offset = ix->c};
@@ -10487,6 +10513,11 @@ static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *str
         f->coef[a->slot] = ix->t[k].k;
     }
     return true;
+}
+
+static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *stride,
+                         ein__factor *f) {
+    return ein__address_but(ctx, read, stride, -1, f);
 }
 
 // Splits a sum of products into constant factor and exactly two reads with padding 0.
@@ -10935,41 +10966,98 @@ EIN__FN bool ein__is_library_form(ein_ctx *ctx, const ein__scope *s) {
 
 // ------------------------------------------------------------------------------------ bands
 
-// A product whose second operand moves with the row: b is read at m + d * j + c along one
-// dimension, where m is a traversal iterator that a has too, and nothing else is out of the
-// ordinary.
-EIN__FN bool ein__match_band(ein_ctx *ctx, const ein__scope *s) {
-    const ein__expr *read[2];
+// A product whose second operand moves with the row: b is read at m + d * j + c along one dimension
+// and nowhere else at m or j. m is a traversal iterator that a has too. G2BMM: j is a dimension of
+// the result, the depth p is summed. GBMM: j is summed, and a's, p a dimension of the result that a
+// has not. Every other iterator counts batches. Addresses may be any affine ones.
+typedef struct ein__band {
+    const ein__expr *a, *b;
     double alpha;
-    if (!ein__two_factors(ctx, s, read, &alpha) || alpha != 1 || s->ns != 1) return false;
+    int m, j, p, axis;  // slots; the moving dimension of b
+    int64_t d, c;       // d < 0: the band runs backwards
+    bool reduced;       // GBMM
+    int64_t batch, rows, width, depth;
+    ein__factor x, y;  // addresses of a, and of b without the moving dimension, when all is dense
+} ein__band;
+
+// Whether dimension `axis` of b is m + d * j + c.
+static bool ein__band_axis(ein_ctx *ctx, const ein__scope *s, ein__band *g, int axis) {
+    const ein__index *f = ein__ix_get(ctx, g->b->ix[axis]);
+    int64_t dense[EIN__MAX_RANK];
+    if (f->n != 2 || f->q != 1 || !ein__ix_affine(ctx, g->b->ix[axis])) return false;
+    ein__dense_strides(&ctx->value[g->b->val].shape, dense);
+    if (!ein__address_but(ctx, g->b, dense, axis, &g->y)) return false;
     for (int k = 0; k < 2; k++) {
-        const ein__expr *a = read[k], *b = read[1 - k];
-        uint32_t in_a = 0;
-        int moving = 0, m = -1, j = -1;
-        bool plain = ein__inside(ctx, a);
-        for (uint32_t i = 0; plain && i < a->nix; i++) {
-            uint32_t slot;
-            const ein__index *f = ein__ix_get(ctx, a->ix[i]);
-            plain = f->n == 0 || ein__ix_is_iter(ctx, a->ix[i], &slot);
-            if (plain && f->n) in_a |= 1u << slot;
-        }
-        for (uint32_t i = 0; plain && i < b->nix; i++) {
-            const ein__index *f = ein__ix_get(ctx, b->ix[i]);
-            uint32_t slot;
-            if (f->n == 0 || ein__ix_is_iter(ctx, b->ix[i], &slot)) continue;
-            plain = f->n == 2 && f->q == 1 && ein__ix_affine(ctx, b->ix[i]);
-            if (!plain) break;
-            moving++;
-            for (int t = 0; t < 2; t++) {
-                const ein__atom *at = ein__atom_get(ctx, f->t[t].atom);
-                if (f->t[t].k == 1 && at->slot < s->nt && (in_a >> at->slot & 1) && m < 0)
-                    m = (int)at->slot;
-                else if (f->t[t].k > 0) j = (int)at->slot;
-            }
-        }
-        if (plain && moving == 1 && m >= 0 && j >= 0) return true;
+        uint32_t m = ein__atom_get(ctx, f->t[k].atom)->slot,
+                 j = ein__atom_get(ctx, f->t[1 - k].atom)->slot;
+        int64_t d = f->t[1 - k].k;
+        if (f->t[k].k != 1 || d > INT32_MAX || d < -INT32_MAX || m >= s->nt || !g->x.coef[m] ||
+            g->y.coef[m] || g->y.coef[j])
+            continue;
+        g->reduced = j >= s->nt;
+        if (g->reduced != (g->x.coef[j] != 0)) continue;
+        g->m = (int)m;
+        g->j = (int)j;
+        g->d = d;
+        g->c = f->c;
+        g->axis = axis;
+        return true;
     }
     return false;
+}
+
+// GBMM's column is a traversal iterator of b alone, the last such one.
+static bool ein__band_sizes(const ein__scope *s, ein__band *g) {
+    g->p = g->reduced ? -1 : (int)s->nt;
+    for (uint32_t i = 0; g->reduced && i < s->nt; i++)
+        if (g->y.coef[i] && !g->x.coef[i]) g->p = (int)i;
+    if (g->p < 0) return false;
+    g->rows = s->n[g->m];
+    g->width = s->n[g->j];
+    g->depth = s->n[g->p];
+    g->batch = 1;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if ((int)i != g->m && (int)i != g->j && (int)i != g->p) g->batch *= s->n[i];
+    return true;
+}
+
+EIN__FN bool ein__match_band(ein_ctx *ctx, const ein__scope *s, ein__band *g) {
+    const ein__expr *read[2];
+    int64_t dense[EIN__MAX_RANK];
+    double alpha;
+    if (!ein__two_factors(ctx, s, read, &alpha) || s->ns != 1) return false;
+    for (int k = 0; k < 2; k++) {
+        *g = (ein__band){.a = read[k], .b = read[1 - k], .alpha = alpha};
+        ein__dense_strides(&ctx->value[g->a->val].shape, dense);
+        if (!ein__address(ctx, g->a, dense, &g->x)) continue;
+        for (uint32_t i = 0; i < g->b->nix; i++)
+            if (ein__band_axis(ctx, s, g, (int)i) && ein__band_sizes(s, g)) return true;
+    }
+    return false;
+}
+
+// How the kernel for a band (templates/band.cu) cuts it up: 16 x 16 threads of rm x rn elements,
+// kc terms at a time. A tile takes rows of one residue modulo the dilation, which meet only rows of
+// b of one residue, so between the rows of a tile and the `span` places that they reach the product
+// is dense, whatever the dilation.
+typedef struct ein__band_tile {
+    int rm, rn, kc;
+    int64_t residues, row_tiles, columns, span, terms;  // columns: tiles across
+} ein__band_tile;
+
+EIN__FN ein__band_tile ein__band_tiles(const ein__band *g) {
+    ein__band_tile t;
+    int64_t d = g->d < 0 ? -g->d : g->d, rows = (g->rows + d - 1) / d;
+    bool large = rows >= 256 && g->width >= 256;
+    t.rm = large ? 8 : 4;
+    t.rn = large && (!g->reduced || g->depth > 64) ? 8 : 4;
+    t.kc = large ? 8 : 16;
+    t.residues = d < g->rows ? d : g->rows;
+    t.row_tiles = (rows + 16 * t.rm - 1) / (16 * t.rm);
+    t.span = g->width + 16 * t.rm - 1;
+    t.columns = ((g->reduced ? g->depth : t.span) + 16 * t.rn - 1) / (16 * t.rn);
+    t.terms = g->reduced ? t.span : g->depth;
+    return t;
 }
 /* ---- fold.c ---- */
 // Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of
@@ -10986,6 +11074,7 @@ typedef struct ein__pass {
     ein__val self;       // value being rebuilt
     bool reduction;      // ... is a reduction
     bool copies_only;    // inline nothing but copies
+    bool keep;           // a contraction that a library computes as it stands keeps its operands
     bool nothing;        // inline nothing
 } ein__pass;
 
@@ -11183,8 +11272,10 @@ static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
     s.body = body;
     ein__sc sc = ein__sc_make(ctx, &s);
     if (!sc.i) return (ein__val){0};
-    return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype,
-                        old.node);
+    ein__val w =
+        ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
+    ctx->value[w.i].why = old.why;
+    return w;
 }
 
 // A contraction keeps its operands as they are unless copies seen through still leave a library
@@ -11195,7 +11286,7 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     bool contraction = ein__is_contraction(ctx, s);
     z->self = v;
     z->reduction = s->reduce != EIN__R_NONE;
-    if (contraction) {
+    if (contraction && !(z->keep && ein__is_library_form(ctx, s))) {
         z->copies_only = true;
         ein__ex seen = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
         z->copies_only = false;
@@ -11667,6 +11758,7 @@ static ein__val ein__crop_transposed(ein__pass *z, ein__val v, const ein__conv_f
 
 static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    z->keep = true;  // derivation may have chosen the copy
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
@@ -11753,6 +11845,7 @@ static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope
 // Gives maps over reductions the traversal that lets one kernel compute both.
 static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    z->keep = true;
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
@@ -11790,34 +11883,37 @@ EIN__FN bool ein__prepare(ein_ctx *ctx, ein__val *root, int nroot) {
            ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
 }
 /* ---- cost.c ---- */
-// Costs in picoseconds, as integers: a table's measured row where there is one, else a roofline
-// with constants per GPU. The estimate orders candidates; the emitted file says of every cost which
+// Devices, and the table of measured costs. Costs are picoseconds, as integers: a table's measured
+// row where there is one, else an estimate (estimate.c). The emitted file says of every cost which
 // it is.
 
-// Rates are dense, at boost clock: GFLOP/s and MB/s. `node` is the cost of one CUDA-graph node, ns.
+// Rates are dense, at boost clock: GFLOP/s and MB/s. `l2_rate` is the rate of the L2 cache in
+// percent of the memory's. `node` is the cost of one CUDA-graph node, ns.
 typedef struct ein__gpu {
     const char *name, *title;
     int cc, sms;
-    int64_t fp32, bandwidth, l2_bytes, node_ns;
+    int64_t fp32, bandwidth, l2_bytes, l2_rate, node_ns;
 } ein__gpu;
 
-// Sources: vendors' datasheets and whitepapers; launch costs are starting values until measured.
+// Sources: vendors' datasheets and whitepapers; launch costs are starting values until measured. No
+// datasheet states a rate for the L2: V100's is 2.2 TB/s as microbenchmarks have it, which is 0.28
+// of 64 bytes a clock and SM; the others are estimates between 0.3 and 0.6 of that.
 static const ein__gpu ein__gpu_table[] = {
-    {"h200", "H200 SXM", 90, 132, 67000, 4800000, 60 << 20, 1300},
-    {"h100", "H100 SXM", 90, 132, 67000, 3350000, 50 << 20, 1300},
-    {"a100", "A100 SXM 80GB", 80, 108, 19500, 2039000, 40 << 20, 1500},
-    {"a100-40", "A100 SXM 40GB", 80, 108, 19500, 1555000, 40 << 20, 1500},
-    {"v100", "V100 SXM2", 70, 80, 15700, 900000, 6 << 20, 1500},
-    {"l4", "L4", 89, 58, 30300, 300000, 48 << 20, 1500},
-    {"rtx4090", "RTX 4090", 89, 128, 82600, 1008000, 72 << 20, 1500},
-    {"nano", "Jetson Nano", 53, 1, 236, 25600, 256 << 10, 8000},
-    {"tx2", "Jetson TX2", 62, 2, 670, 59700, 512 << 10, 8000},
-    {"xavier-nx", "Jetson Xavier NX", 72, 6, 850, 59700, 512 << 10, 8000},
-    {"agx-xavier", "Jetson AGX Xavier", 72, 8, 1410, 137000, 512 << 10, 8000},
-    {"orin-nano", "Jetson Orin Nano 8GB", 87, 8, 1280, 68000, 2 << 20, 4000},
-    {"orin-nx", "Jetson Orin NX 16GB", 87, 8, 1880, 102000, 4 << 20, 4000},
-    {"agx-orin", "Jetson AGX Orin 64GB", 87, 16, 5300, 204800, 4 << 20, 4000},
-    {"agx-thor", "Jetson AGX Thor T5000", 110, 20, 8100, 273000, 32 << 20, 4000},
+    {"h200", "H200 SXM", 90, 132, 67000, 4800000, 60 << 20, 140, 1300},
+    {"h100", "H100 SXM", 90, 132, 67000, 3350000, 50 << 20, 200, 1300},
+    {"a100", "A100 SXM 80GB", 80, 108, 19500, 2039000, 40 << 20, 220, 1500},
+    {"a100-40", "A100 SXM 40GB", 80, 108, 19500, 1555000, 40 << 20, 288, 1500},
+    {"v100", "V100 SXM2", 70, 80, 15700, 900000, 6 << 20, 240, 1500},
+    {"l4", "L4", 89, 58, 30300, 300000, 48 << 20, 500, 1500},
+    {"rtx4090", "RTX 4090", 89, 128, 82600, 1008000, 72 << 20, 450, 1500},
+    {"nano", "Jetson Nano", 53, 1, 236, 25600, 256 << 10, 140, 8000},
+    {"tx2", "Jetson TX2", 62, 2, 670, 59700, 512 << 10, 140, 8000},
+    {"xavier-nx", "Jetson Xavier NX", 72, 6, 850, 59700, 512 << 10, 250, 8000},
+    {"agx-xavier", "Jetson AGX Xavier", 72, 8, 1410, 137000, 512 << 10, 200, 8000},
+    {"orin-nano", "Jetson Orin Nano 8GB", 87, 8, 1280, 68000, 2 << 20, 250, 4000},
+    {"orin-nx", "Jetson Orin NX 16GB", 87, 8, 1880, 102000, 4 << 20, 250, 4000},
+    {"agx-orin", "Jetson AGX Orin 64GB", 87, 16, 5300, 204800, 4 << 20, 300, 4000},
+    {"agx-thor", "Jetson AGX Thor T5000", 110, 20, 8100, 273000, 32 << 20, 400, 4000},
 };
 
 EIN__FN const ein__gpu *ein__gpu_at(int index) {
@@ -11836,37 +11932,11 @@ static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
     return g ? g : &ein__gpu_table[0];
 }
 
-// a * b / c without overflow, saturating.
+// a * b / c without overflow, saturating; no operand is negative.
 static int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
     __extension__ typedef unsigned __int128 wide;
     wide v = (wide)a * (wide)b / (wide)c;
     return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
-}
-
-// Share of the machine, in 1/1000, that tiles of the best size among three fill, with split-K.
-static int64_t ein__occupancy(const ein__gpu *g, int64_t m, int64_t n, int64_t k, int64_t batch) {
-    static const int tile[] = {128, 64, 32}, eff[] = {1000, 850, 600};
-    int64_t best = 1;
-    for (int t = 0; t < 3; t++)
-        for (int split = 1; split == 1 || (split <= 8 && k / split >= 64); split *= 2) {
-            int64_t tm = (m + tile[t] - 1) / tile[t], tn = (n + tile[t] - 1) / tile[t];
-            int64_t ctas = tm * tn * batch * split;
-            int64_t waves = (ctas + g->sms - 1) / g->sms;
-            int64_t fill = ein__muldiv(m * n, 1000, tm * tn * tile[t] * tile[t]);
-            int64_t occ = ein__muldiv(ctas, 1000, g->sms * waves) * fill / 1000 * eff[t] / 1000;
-            if (occ > best) best = occ;
-        }
-    return best;
-}
-
-// `rate_permille`: achieved share of peak arithmetic, in 1/1000.
-static int64_t ein__roofline(const ein__gpu *g, int64_t flop, int64_t rate_permille,
-                             int64_t bytes) {
-    int64_t bw = bytes < g->l2_bytes / 2 ? g->bandwidth * 2 : g->bandwidth;
-    int64_t math = ein__muldiv(flop, 1000 * 1000, g->fp32 * (rate_permille ? rate_permille : 1));
-    int64_t memory = ein__muldiv(bytes, 1000 * 1000 * 1000, bw * 880);
-    int64_t t = math > memory ? math : memory, node = g->node_ns * 1000;
-    return t > node ? t : node;
 }
 
 // ------------------------------------------------------------------------------------ the table
@@ -11963,40 +12033,531 @@ EIN__FN bool ein__add_costs(ein_ctx *ctx, const char *name, const char *text, si
     }
     return true;
 }
+/* ---- estimate.c ---- */
+// Estimates: how long a library call or a kernel takes that no table knows. A roofline with shares
+// of the peaks by kind of call, the machine's fill by tiles, bytes by class of access, and the L2
+// cache. It orders candidates; shares that no published figure supports are round numbers. Integers
+// only: every product saturates, and no estimate shrinks when a size grows.
 
-// ------------------------------------------------------------------------------------ estimates
+static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
+
+// What runs. Math is FP32 without tensor cores: cuDNN then takes NCHW as it is, and no conversion
+// kernels come with a call.
+typedef enum {
+    EIN__E_GEMM,
+    EIN__E_GEMM_BATCHED,
+    EIN__E_GEMM_SKINNY,   // m or n at most 8: the matrix streams through
+    EIN__E_CONV,          // implicit GEMM
+    EIN__E_CONV_DATA,     // backward-data
+    EIN__E_CONV_SCATTER,  // ... with strides: every position has taps of its own
+    EIN__E_CONV_GROUPED,  // one small product a group
+    EIN__E_CONV_NARROW,   // depthwise and nearly so: no product to tile
+    EIN__E_BAND,          // tiled kernel, without double buffering
+    EIN__E_LOOPS,  // plain loops: two loads a multiply-add, and an SM loads 1/4 of what it adds
+    EIN__E_ROW,    // rows: as loops, with exchanges between the lanes
+    EIN__E_MAP     // an instruction a node; the peak counts two operations an instruction
+} ein__ekind;
+
+// e_c: share of peak arithmetic once the machine is filled, in 1/1000.
+static const int64_t ein__math_share[] = {
+    [EIN__E_GEMM] = 750,         [EIN__E_GEMM_BATCHED] = 700, [EIN__E_GEMM_SKINNY] = 300,
+    [EIN__E_CONV] = 700,         [EIN__E_CONV_DATA] = 550,    [EIN__E_CONV_SCATTER] = 350,
+    [EIN__E_CONV_GROUPED] = 500, [EIN__E_CONV_NARROW] = 50,   [EIN__E_BAND] = 450,
+    [EIN__E_LOOPS] = 90,         [EIN__E_ROW] = 90,           [EIN__E_MAP] = 300,
+};
+
+typedef enum {
+    EIN__BY_UNIT,
+    EIN__BY_STRIDE,
+    EIN__BY_WINDOW,
+    EIN__BY_GATHER,
+    EIN__NACCESS
+} ein__access;
+
+// e_m: share of peak bandwidth, in 1/1000. Unit stride is a measured copy; windows are read again
+// from the caches.
+static const int64_t ein__memory_share[] = {880, 800, 800, 600};
+
+enum {
+    EIN__SECTOR = 32,           // bytes: the least that memory moves
+    EIN__INTENSITY = 4,         // operations an element, see ein_desc.intensity
+    EIN__LOOP_TURN_PS = 10000,  // a turn of a loop whose loads hit a cache, some in flight
+    EIN__ROW_LENGTH = 8192,     // elements of a row that fit a block's registers
+    EIN__ROW_THREADS = 32,
+    EIN__SKINNY = 8,
+    EIN__CHANNELS = 8,     // below this many input channels a convolution computes with padded ones
+    EIN__SPLIT_DEPTH = 64  // terms that a part of a split product has at least
+};
+
+// Traffic and arithmetic of one call.
+typedef struct ein__work {
+    int64_t math_ps, chain_ps;    // arithmetic; what one thread does in sequence
+    int64_t bytes[EIN__NACCESS];  // of activations
+    int64_t weights;              // bytes: from memory, whatever the L2 cache holds
+} ein__work;
+
+static int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
+
+static int64_t ein__plus(int64_t a, int64_t b) {
+    return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
+}
+
+static int64_t ein__ceil(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+static int64_t ein__least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t ein__most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    return ein__elements(&p->shape) * ein__dtype_size(p->dtype);
+}
+
+// `share`: of the peak, in 1/1000.
+static int64_t ein__math_ps(const ein__gpu *g, int64_t flop, int64_t share) {
+    return ein__muldiv(flop, 1000 * 1000, g->fp32 * share);
+}
+
+// Time of `bytes` at e_m `share`, from memory or from the L2 cache.
+static int64_t ein__memory_ps(const ein__gpu *g, int64_t bytes, int64_t share, bool cached) {
+    int64_t rate = cached ? ein__most(g->bandwidth * g->l2_rate / 100, g->bandwidth) : g->bandwidth;
+    return ein__muldiv(bytes, 1000 * 1000 * 1000, rate * share);
+}
+
+// What the step before wrote is in the L2 cache while all that this one touches fits half of it.
+static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
+    int64_t set = w->weights, memory = ein__memory_ps(g, w->weights, ein__memory_share[0], false);
+    for (int k = 0; k < EIN__NACCESS; k++) set = ein__plus(set, w->bytes[k]);
+    for (int k = 0; k < EIN__NACCESS; k++)
+        memory = ein__plus(
+            memory, ein__memory_ps(g, w->bytes[k], ein__memory_share[k], set <= g->l2_bytes / 2));
+    int64_t ps =
+        ein__most(ein__most(w->math_ps, w->chain_ps), ein__most(memory, g->node_ns * 1000));
+    return ein__least(ps, EIN__PS_LIMIT);
+}
+
+static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access access,
+                             int64_t bytes) {
+    bool weight = v.i && ctx->value[v.i].weight_only;
+    int64_t *to = weight ? &w->weights : &w->bytes[access];
+    // The memory's share is that of unit stride.
+    if (weight) bytes = ein__muldiv(bytes, ein__memory_share[0], ein__memory_share[access]);
+    *to = ein__plus(*to, bytes);
+}
+
+// ------------------------------------------------------------------------------- library calls
+
+// A tiled product: the least over square tiles and, where the library has it, split-K. A wave of
+// blocks takes as long as a full one; the parts of a split are added up in the L2 cache.
+static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k, int64_t batch,
+                             int64_t share, int most_split) {
+    static const int64_t tile[] = {128, 64, 32}, relative[] = {1000, 850, 600};
+    int64_t best = INT64_MAX;
+    for (int t = 0; t < 3; t++)
+        for (int split = 1; split <= most_split; split *= 2) {
+            int64_t blocks = ein__times(ein__ceil(m, tile[t]), ein__ceil(n, tile[t]));
+            blocks = ein__times(ein__times(blocks, batch), split);
+            int64_t depth = ein__most(ein__ceil(k, split), split > 1 ? EIN__SPLIT_DEPTH : 1);
+            int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
+            int64_t flop = ein__times(slots, ein__times(2 * tile[t] * tile[t], depth));
+            int64_t ps = ein__math_ps(g, flop, share * relative[t] / 1000);
+            int64_t parts = ein__times(ein__times(m, n), ein__times(batch, 2 * 4 * split));
+            if (split > 1) ps = ein__plus(ps, ein__memory_ps(g, parts, ein__memory_share[0], true));
+            best = ein__least(best, ps);
+        }
+    return best;
+}
 
 EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t ps;
+    int64_t ps, mn = ein__times(p->m, p->n);
     if (ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
-    int64_t rate = ein__occupancy(g, p->m, p->n, p->k, p->batch) * 75 / 100;
-    int64_t flop = ein__muldiv(2 * p->batch * p->m, p->n * p->k, 1);
-    int64_t a = p->m * p->k * (p->sa || p->batch == 1 ? p->batch : 1);
-    int64_t b = p->k * p->n * (p->sb || p->batch == 1 ? p->batch : 1);
-    return ein__roofline(g, flop, rate, 4 * (a + b + p->m * p->n * p->batch));
+    ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
+    ein__work w = {0};
+    w.math_ps = ein__tiled_ps(g, p->m, p->n, p->k, p->batch, ein__math_share[kind], 8);
+    if (p->m <= EIN__SKINNY || p->n <= EIN__SKINNY) {
+        int64_t flop = ein__times(ein__times(2 * p->batch, mn), p->k);
+        w.math_ps =
+            ein__least(w.math_ps, ein__math_ps(g, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
+    }
+    int64_t copies_a = p->sa ? p->batch : 1, copies_b = p->sb ? p->batch : 1;
+    ein__add_operand(ctx, &w, p->a, EIN__BY_UNIT, ein__times(ein__times(p->m, p->k), 4 * copies_a));
+    ein__add_operand(ctx, &w, p->b, EIN__BY_UNIT, ein__times(ein__times(p->k, p->n), 4 * copies_b));
+    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
+    return ein__work_ps(g, &w);
+}
+
+// Arithmetic of a convolution. Its implicit GEMM has no split-K (EinNet's Table 3 has 126 us for
+// [1,512,7,7] 3x3 on an A100: 32 of 108 SMs busy), except a 1x1 one, which is a plain product.
+static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
+    int64_t out = c->n, in = c->n, taps = 1, strides = 1;
+    bool point = !transposed;
+    for (int i = 0; i < c->spatial; i++) {
+        out = ein__times(out, c->out[i]);
+        in = ein__times(in, c->in[i]);
+        taps = ein__times(taps, c->k[i]);
+        strides = ein__times(strides, c->stride[i]);
+        point &= c->k[i] == 1 && c->stride[i] == 1 && !c->pad[i];
+    }
+    int64_t channels = ein__ceil(c->c, c->group), filters = ein__ceil(c->f, c->group);
+    if (c->group > 1 && (channels < 4 || filters < 4)) {
+        int64_t flop = ein__times(2 * (transposed ? in : out), ein__times(taps, channels));
+        return ein__math_ps(g, ein__times(flop, c->f), ein__math_share[EIN__E_CONV_NARROW]);
+    }
+    ein__ekind kind = c->group > 1 ? EIN__E_CONV_GROUPED : point ? EIN__E_GEMM : EIN__E_CONV;
+    if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
+    if (transposed) taps = ein__ceil(taps, strides);
+    if (!point) channels = ein__most(channels, EIN__CHANNELS);
+    return ein__tiled_ps(g, out, filters, ein__times(channels, taps), c->group,
+                         ein__math_share[kind], point ? 8 : 1);
 }
 
 EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t out = 1, in = 1, taps = 1, ps;
+    int64_t out = c->n, in = c->n, taps = 4, ps;
     if (ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
     for (int i = 0; i < c->spatial; i++) {
-        out *= c->out[i];
-        in *= c->in[i];
-        taps *= c->k[i];
+        out = ein__times(out, c->out[i]);
+        in = ein__times(in, c->in[i]);
+        taps = ein__times(taps, c->k[i]);
     }
-    int64_t pixels = transposed ? in : out;
-    int64_t rate = ein__occupancy(g, c->n * out, c->f / c->group, c->c / c->group * taps, c->group);
-    int64_t flop = ein__muldiv(2 * c->n * pixels * taps, c->c / c->group * c->f, 1);
-    int64_t bytes = 4 * (c->n * c->c * in + c->n * c->f * out + c->f * (c->c / c->group) * taps);
-    if (c->z.i) bytes += 4 * c->n * c->f * out;
-    return ein__roofline(g, flop, rate * (transposed ? 55 : 70) / 100, bytes);
+    ein__work w = {.math_ps = ein__conv_math_ps(g, c, transposed)};
+    int64_t result = ein__times(4 * c->f, out);
+    ein__add_operand(ctx, &w, c->x, EIN__BY_UNIT, ein__times(4 * c->c, in));
+    ein__add_operand(ctx, &w, c->w, EIN__BY_UNIT,
+                     ein__times(taps, ein__times(c->f, ein__ceil(c->c, c->group))));
+    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, result);
+    if (c->z.i) ein__add_operand(ctx, &w, c->z, EIN__BY_UNIT, result);
+    return ein__work_ps(g, &w);
 }
 
-// A generated kernel: its traffic, and arithmetic at a rate that plain CUDA-core code reaches.
-EIN__FN int64_t ein__cost_kernel(ein_ctx *ctx, int64_t flop, int64_t bytes) {
-    return ein__roofline(ein__gpu_of(ctx), flop, 350, bytes);
+// ------------------------------------------------------------------------------------- kernels
+
+// Operations of an expression as a tree, saturating: divisions and simple functions are some
+// instructions each, the others some tens.
+static int64_t ein__ex_operations(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
+    if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
+        bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF;
+        bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
+                      e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
+        n = slow ? 20 : middle ? 8 : 1;
+    }
+    for (uint32_t i = 0; i < e->nkid && n < 1000000; i++) n += ein__ex_operations(ctx, e->kid[i]);
+    return ein__least(n, 1000000);
+}
+
+// How far, in elements, a subscript moves when iterator `slot` does by one: rounded up, -1 where
+// the data decide. Inside floor and mod it is the step between two wraps.
+static int64_t ein__ix_step(const ein_ctx *ctx, ein__ix ix, uint32_t slot) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    int64_t step = 0;
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        int64_t k = f->t[t].k < 0 ? -f->t[t].k : f->t[t].k, inner = a->slot == slot;
+        if (a->kind == EIN__GATHER) {
+            if (ein__atom_uses(ctx, f->t[t].atom) >> slot & 1) return -1;
+            continue;
+        }
+        if (a->kind != EIN__ITER) {
+            inner = ein__ix_step(ctx, (ein__ix){a->ix}, slot);
+            if (inner < 0) return -1;
+            if (a->kind == EIN__FLOOR) inner = inner < a->n ? 0 : inner / a->n;
+        }
+        step = ein__plus(step, ein__times(k, inner));
+    }
+    return ein__ceil(step, f->q);
+}
+
+// The same for a read's address.
+static int64_t ein__read_step(ein_ctx *ctx, const ein__expr *e, uint32_t slot) {
+    int64_t stride[EIN__MAX_RANK], step = 0;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    for (uint32_t k = 0; k < e->nix; k++) {
+        int64_t by = ein__ix_step(ctx, e->ix[k], slot);
+        if (by < 0) return -1;
+        step = ein__plus(step, ein__times(by, stride[k] < 0 ? -stride[k] : stride[k]));
+    }
+    return step;
+}
+
+// Product of the extents of some iterators; at least 1.
+static int64_t ein__extent_of(const ein__scope *s, uint32_t slots) {
+    int64_t n = 1;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        if (slots >> i & 1) n = ein__times(n, ein__most(s->n[i], 1));
+    return n;
+}
+
+static int64_t ein__outputs_of(const ein__scope *s) { return ein__extent_of(s, (1u << s->nt) - 1); }
+
+static int64_t ein__terms_of(const ein__scope *s) { return ein__extent_of(s, ~0u << s->nt); }
+
+// Different elements that a read touches: the box of its subscripts' ranges, and no more than there
+// are combinations of the iterators.
+static int64_t ein__read_distinct(ein_ctx *ctx, const ein__scope *s, const ein__expr *e,
+                                  uint32_t *used) {
+    const ein__shape *shape = &ctx->value[e->val].shape;
+    int64_t n = 1;
+    *used = 0;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+        uint32_t uses = ein__ix_uses(ctx, e->ix[k]);
+        int64_t lo = ein__most(f->lo, 0), hi = ein__least(f->hi, shape->d[k] - 1);
+        int64_t range = hi < lo ? 1 : hi - lo + 1;
+        n = ein__times(n, ein__least(range, ein__extent_of(s, uses)));
+        *used |= uses;
+    }
+    return ein__least(n, ein__extent_of(s, *used));
+}
+
+// One read: its class, and the elements it moves, counted by the sectors they lie in. `lane` is the
+// iterator along which neighbouring threads run. Where other iterators come by the rest of a
+// sector, the caches keep two thirds of it for them.
+static int64_t ein__read_elements(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, int lane,
+                                  ein__access *access) {
+    const ein__value *v = &ctx->value[e->val];
+    uint32_t used;
+    int64_t n = ein__read_distinct(ctx, s, e, &used), all = ein__most(ein__elements(&v->shape), 1);
+    int64_t sector = EIN__SECTOR / ein__dtype_size(v->dtype);
+    int64_t step = lane < 0 ? 1 : ein__read_step(ctx, e, (uint32_t)lane);
+    *access = EIN__BY_UNIT;
+    if (step < 0) {
+        *access = EIN__BY_GATHER;
+        return ein__least(ein__times(n, sector), all);
+    }
+    if (step <= 1) {
+        if (ein__extent_of(s, used) / n >= 2) *access = EIN__BY_WINDOW;
+        return n;
+    }
+    bool filled = false;
+    *access = EIN__BY_STRIDE;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        int64_t other = (int)i == lane || s->n[i] == 1 ? 0 : ein__read_step(ctx, e, i);
+        filled |= other > 0 && other < ein__least(step, sector);
+    }
+    int64_t wide = ein__times(n, ein__least(step, sector));
+    return filled ? ein__plus(n, (wide - n) / 3) : ein__least(wide, all);
+}
+
+// A permutation whose innermost dimension changes, where both sides are worth a tile. `out`:
+// strides of the result.
+static bool ein__is_transpose(ein_ctx *ctx, const ein__scope *s, const int64_t *out) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    int inner = -1, out_inner = -1;
+    if (s->reduce != EIN__R_NONE || e->op != EIN__X_READ || s->nt < 2) return false;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    if (!ein__address(ctx, e, stride, &f)) return false;
+    for (uint32_t t = 0; t < s->nt; t++) {
+        if (s->n[t] > 1 && f.coef[t] == 1) inner = (int)t;
+        if (s->n[t] > 1 && out[t] == 1) out_inner = (int)t;
+        if (s->n[t] > 1 && f.coef[t] <= 0) return false;
+    }
+    return inner >= 0 && out_inner >= 0 && inner != out_inner && s->n[inner] >= 8 &&
+           s->n[out_inner] >= 8;
+}
+
+// A kernel to be estimated: the definitions that it computes, operands first. What `inner` names is
+// no memory traffic.
+typedef struct ein__kernel {
+    ein__skind2 kind;
+    int n;
+    const ein__scope *s[8];
+    ein__val inner[8];
+    const int64_t *out;  // strides of the result; NULL: dense
+    int64_t size;        // bytes of an element of the result
+} ein__kernel;
+
+// The iterator along which neighbouring threads run: that of the result's neighbours, or the terms
+// of a reduction when its largest operand has them adjacent and threads share an output.
+static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
+    const ein__scope *first = k->s[0], *last = k->s[k->n - 1];
+    int lane = -1, along = -1;
+    *terms = false;
+    for (uint32_t i = 0; i < last->nt; i++)
+        if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
+    if (k->kind != EIN__K_REDUCE) return lane;
+    int64_t outputs = ein__outputs_of(first), most = 0;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, first->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        uint32_t used;
+        int64_t n = ein__read_distinct(ctx, first, e, &used);
+        if (n <= most) continue;
+        most = n;
+        along = -1;
+        for (uint32_t t = first->nt; t < first->nt + first->ns; t++)
+            if (first->n[t] >= 32 && ein__read_step(ctx, e, t) == 1) along = (int)t;
+    }
+    arrfree(reads);
+    if (along < 0 || outputs > 16384) return lane;
+    *terms = true;
+    return along;
+}
+
+// Turns that one thread's loop makes: all the terms, or its part of them where there are few
+// outputs.
+static int64_t ein__loop_turns(const ein__scope *s, bool terms) {
+    int64_t outputs = ein__outputs_of(s), count = ein__terms_of(s);
+    int64_t turns = count;
+    if (outputs > 16384) return turns;
+    turns = ein__least(turns, ein__most(ein__ceil(count, terms ? 32 : 8), 32));
+    if (terms && outputs <= 528) turns = ein__least(turns, ein__most(ein__ceil(count, 256), 64));
+    return turns;
+}
+
+// Elements read by value, so that several reads of one value do not count more than it has.
+typedef struct ein__traffic {
+    ein__ex *seen;
+    struct ein__traffic_of {
+        ein__val v;
+        ein__access access;
+        int64_t n;
+    } * of;
+} ein__traffic;
+
+static void ein__add_traffic(ein_ctx *ctx, ein__traffic *z, const ein__kernel *k,
+                             const ein__scope *s, int lane) {
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        bool skip = false;
+        for (ptrdiff_t j = 0; j < arrlen(z->seen); j++) skip |= z->seen[j].i == reads[i].i;
+        for (int j = 0; j < 8; j++) skip |= k->inner[j].i == e->val;
+        arrput(z->seen, reads[i]);
+        if (skip) continue;
+        ein__access access;
+        int64_t n = ein__read_elements(ctx, s, e, lane, &access);
+        // Tiles through shared memory: whole sectors on both sides.
+        if (k->kind == EIN__K_TRANSPOSE) n = ein__extent_of(s, ~0u);
+        ptrdiff_t at = 0;
+        while (at < arrlen(z->of) && z->of[at].v.i != e->val) at++;
+        if (at == arrlen(z->of))
+            arrput(z->of, ((struct ein__traffic_of){{e->val}, EIN__BY_UNIT, 0}));
+        struct ein__traffic_of *o = &z->of[at];
+        int64_t all = ein__elements(&ctx->value[e->val].shape);
+        // Sectors fetched again stay; neighbouring reads of a value share its elements.
+        o->n = ein__most(ein__most(o->n, n), ein__least(ein__plus(o->n, n), all));
+        if (access > o->access) o->access = access;
+    }
+    arrfree(reads);
+}
+
+// Elements that the kernel reads and writes; the traffic goes to `w`. Rows too long for registers
+// are read by every pass.
+static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work *w, bool *terms) {
+    const ein__scope *last = k->s[k->n - 1];
+    ein__traffic z = {0};
+    int64_t outputs = ein__outputs_of(last), elements = outputs;
+    int lane = ein__kernel_lane(ctx, k, terms);
+    bool again = k->kind == EIN__K_ROW && outputs / ein__outputs_of(k->s[0]) > EIN__ROW_LENGTH;
+    for (int i = 0; i < k->n; i++)
+        // A map behind shared reductions runs once an output.
+        if (!i || !*terms) ein__add_traffic(ctx, &z, k, k->s[i], lane);
+        else ein__add_traffic(ctx, &z, k, k->s[i], (int)last->nt - 1);
+    for (ptrdiff_t i = 0; i < arrlen(z.of); i++) {
+        const ein__value *v = &ctx->value[z.of[i].v.i];
+        int64_t n = again ? ein__times(z.of[i].n, k->n) : z.of[i].n;
+        elements = ein__plus(elements, n);
+        ein__add_operand(ctx, w, z.of[i].v, z.of[i].access,
+                         ein__times(n, ein__dtype_size(v->dtype)));
+    }
+    ein__access access = k->kind == EIN__K_TRANSPOSE ? EIN__BY_STRIDE : EIN__BY_UNIT;
+    w->bytes[access] = ein__plus(w->bytes[access], ein__times(outputs, k->size));
+    arrfree(z.seen);
+    arrfree(z.of);
+    return elements;
+}
+
+// A band kernel is a tiled product: its arithmetic is that of the tiles, their waste at the band's
+// edges included, which the machine takes in waves; what a tile shares it loads once. Dilation
+// costs nothing by itself, since tiles take rows of one residue; it does where neighbours in memory
+// are rows, because then only every d-th element of a sector is used. So where rows are contiguous
+// a re-layout by the dilation cannot pay; it is found, and costs its copies.
+static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__band b;
+    if (!ein__match_band(ctx, s, &b)) return;
+    ein__band_tile t = ein__band_tiles(&b);
+    int64_t tiles = ein__times(ein__times(t.row_tiles, t.columns), ein__times(b.batch, t.residues));
+    int64_t slots = ein__times(ein__ceil(tiles, g->sms), g->sms);
+    int64_t flop = ein__times(slots, ein__times(2 * 16 * t.rm * 16 * t.rn, t.terms));
+    int64_t unused = ein__least(t.residues, 8) - 1;
+    const ein__expr *strided[2] = {b.x.coef[b.m] == 1 ? b.a : NULL,
+                                   b.axis + 1 == (int)b.b->nix ? b.b : NULL};
+    for (int k = 0; k < 2; k++)
+        if (strided[k])
+            ein__add_operand(ctx, w, (ein__val){strided[k]->val}, EIN__BY_UNIT,
+                             ein__times(unused, ein__bytes_of(ctx, (ein__val){strided[k]->val})));
+    w->math_ps = ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
+}
+
+// A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
+// read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
+// above it runs at the rate of plain loops.
+static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__work w = {0};
+    bool terms = false;
+    int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
+    int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
+    ein__ekind kind = k->kind == EIN__K_ROW      ? EIN__E_ROW
+                      : k->kind == EIN__K_REDUCE ? EIN__E_LOOPS
+                                                 : EIN__E_MAP;
+    for (int i = 0; i < k->n; i++) {
+        const ein__scope *s = k->s[i];
+        int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
+        if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
+        else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
+        if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
+            w.chain_ps = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
+        if (k->kind == EIN__K_ROW && s->reduce != EIN__R_NONE)
+            w.chain_ps = ein__plus(
+                w.chain_ps,
+                ein__times(ein__ceil(ein__terms_of(s), EIN__ROW_THREADS), EIN__LOOP_TURN_PS));
+    }
+    if (flop > ein__times(elements, threshold))
+        w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
+    return ein__work_ps(g, &w);
+}
+
+// A kernel of its own for definition `s`, with map `m` (or none) fused that reads it by `read`.
+// Dense, but for values that a plan has placed.
+static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
+                               ein__ex read) {
+    ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = 4};
+    int64_t out[EIN__MAX_RANK];
+    if (m.i) {
+        k.s[k.n++] = ein__scope_of(ctx, m);
+        k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
+        k.size = ein__dtype_size(ctx->value[m.i].dtype);
+    }
+    ein__dense_result(k.s[k.n - 1], out);
+    k.out = out;
+    if (kind == EIN__K_MAP && !m.i && ein__is_transpose(ctx, s, out)) k.kind = EIN__K_TRANSPOSE;
+    return ein__cost_kernel(ctx, &k);
+}
+
+// A kernel of the plan, its values placed.
+EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
+    ein__kernel k = {.kind = step->kind, .n = step->nval};
+    for (int i = 0; i < step->nval; i++) {
+        k.s[i] = ein__scope_of(ctx, step->val[i]);
+        if (i + 1 < step->nval) k.inner[i] = step->val[i];
+    }
+    k.out = ctx->plan.layout[step->out.i].stride;
+    k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
+    return ein__cost_kernel(ctx, &k);
+}
+
+// Of two costs that are spent one after the other.
+static int64_t ein__cost_sum(int64_t a, int64_t b) {
+    return ein__least(ein__plus(a, b), INT64_MAX / 8);
 }
 /* ---- select.c ---- */
 // Which step computes which values: library call or kernel, and what is fused into it.
@@ -12010,32 +12571,8 @@ typedef struct ein__selector {
     bool *root;         // by value: is a model output
 } ein__selector;
 
-static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
-    const ein__value *p = &ctx->value[v.i];
-    return ein__elements(&p->shape) * ein__dtype_size(p->dtype);
-}
-
-static int64_t ein__volume(const ein__scope *s) {
-    int64_t n = 1;
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) n = ein__muldiv(n, s->n[i], 1);
-    return n;
-}
-
-// Bytes that a kernel for `v` moves: every operand once, the result once.
-static int64_t ein__kernel_bytes(ein_ctx *ctx, ein__val v) {
-    int64_t bytes = ein__bytes_of(ctx, v);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        bytes += ein__bytes_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
-    arrfree(reads);
-    return bytes;
-}
-
 EIN__FN int64_t ein__kernel_cost(ein_ctx *ctx, ein__val v) {
-    const ein__scope *s = ein__scope_of(ctx, v);
-    int64_t flop = ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
-    return ein__cost_kernel(ctx, flop, ein__kernel_bytes(ctx, v));
+    return ein__cost_scope(ctx, EIN__K_MAP, ein__scope_of(ctx, v), (ein__val){0}, (ein__ex){0});
 }
 
 // ------------------------------------------------------------------------------------ epilogues
@@ -12106,13 +12643,15 @@ static bool ein__conv_epilogue(ein_ctx *ctx, const ein__scope *m, ein__ex conv, 
 // ------------------------------------------------------------------------------------ reductions
 
 static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
-    return ein__match_band(ctx, s) ? EIN__K_BAND : EIN__K_REDUCE;
+    ein__band b;
+    return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
-// which alone reads it by `read` (or none). `bytes` is what a kernel for it would move.
+// which alone reads it by `read` (or none): a library call, with the map fused where the library
+// can, or a kernel, which fuses any. Equal costs go to the library.
 static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                               int64_t bytes, int64_t *ps) {
+                               int64_t *ps) {
     int64_t out[EIN__MAX_RANK];
     ein__conv_form f;
     ein__gemm g;
@@ -12121,25 +12660,30 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     bool conv = ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
     bool gemm = ein__match_gemm(ctx, s, out, &g);
     int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0;
-    int64_t conv_ps = INT64_MAX, gemm_ps = INT64_MAX;
-    // Plain loops over global memory: far below the rate of a tiled product. The map is fused.
-    int64_t kernel_ps = ein__cost_kernel(ctx, ein__muldiv(ein__volume(s), 8, 1), bytes);
+    ein__skind2 kind = ein__kernel_kind(ctx, s);
+    *ps = ein__cost_scope(ctx, kind, s, m, read);
+    if (gemm) {
+        int64_t gemm_ps = ein__cost_sum(ein__cost_gemm(ctx, &g), map);
+        if (gemm_ps <= *ps) {
+            *ps = gemm_ps;
+            kind = EIN__K_GEMM;
+        }
+    }
     if (conv) {
         bool fused =
             m.i && !f.transposed && ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
-        conv_ps = ein__cost_conv(ctx, &f.c, f.transposed) + (fused ? 0 : map);
+        if (fused) {
+            f.c.bias = e.bias;
+            f.c.z = e.z;
+            f.c.relu = e.relu;
+        }
+        int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
+        if (conv_ps <= *ps) {
+            *ps = conv_ps;
+            kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
+        }
     }
-    if (gemm) gemm_ps = ein__cost_gemm(ctx, &g) + map;
-    // Depthwise and narrow grouped convolutions run badly in the library.
-    bool narrow = conv && f.c.group > 1 && (f.c.c / f.c.group < 4 || f.c.f / f.c.group < 4);
-    if (narrow) conv_ps = INT64_MAX;
-    *ps = conv_ps < gemm_ps ? conv_ps : gemm_ps;
-    if (*ps == INT64_MAX || (narrow && kernel_ps < *ps)) {
-        *ps = kernel_ps;
-        return ein__kernel_kind(ctx, s);
-    }
-    if (conv_ps <= gemm_ps) return f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
-    return EIN__K_GEMM;
+    return kind;
 }
 
 // The map that alone reads reduction `v`, at its own index, and that read; none otherwise. `order`
@@ -12268,7 +12812,7 @@ static void ein__select_reductions(ein__selector *z) {
         int64_t ps;
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
             z->kind[v.i] = ein__kernel_kind(ctx, s);
-        else z->kind[v.i] = ein__choose(ctx, s, m, read, ein__kernel_bytes(ctx, v), &ps);
+        else z->kind[v.i] = ein__choose(ctx, s, m, read, &ps);
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
         if (m.i && z->kind[v.i] == EIN__K_CONV)
             fuse = ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
@@ -12774,16 +13318,270 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         ein__add_def(z, d.cls, &t, from, "operand re-laid for matching", d.inner);
     }
 }
+/* ---- rule_taps.c ---- */
+// Summation splitting by digits: the taps of a window fall into blocks, r = d * R + p. The low
+// digits and the channels go to an inner value, a convolution with small windows and one output
+// channel per block; what is left is a sum of its parts, each read at its block's offset.
+
+enum {
+    EIN__MAX_WINDOW = 11,     // taps along an axis that is split
+    EIN__MAX_TAP_GROWTH = 2,  // of the positions: windows reach over the border
+    EIN__MAX_BLOCKINGS = 32   // ways to split one window
+};
+
+// One axis of a window in blocks. Position t of the inner value stands for `step` * (t + lo) - pad
+// in the data.
+typedef struct ein__blocks {
+    int64_t d, n;  // taps of a block, blocks
+    int64_t step, lo, count;
+} ein__blocks;
+
+// Whether n taps in blocks of d waste at most a quarter.
+static bool ein__is_blocking(int64_t n, int64_t d) {
+    return d > 1 && d < n && n <= EIN__MAX_WINDOW && (n + d - 1) / d * d * 4 <= n * 5;
+}
+
+static int64_t ein__ceildiv(int64_t a, int64_t b) { return -ein__floordiv(-a, b); }
+
+// The inner positions: those that some block needs and whose window meets the data, and as many
+// more as make both paddings one, which library calls ask for.
+static bool ein__block_range(const ein__conv *c, int a, ein__blocks *b) {
+    int64_t block = b->n > 1 ? c->dilation[a] * b->d : 0, stride = c->out[a] > 1 ? c->stride[a] : 0;
+    int64_t reach = c->dilation[a] * (b->d - 1), last = stride * (c->out[a] - 1);
+    b->step = ein__gcd(stride, block);
+    if (!b->step) b->step = 1;
+    int64_t lo = ein__ceildiv(c->pad[a] - reach, b->step);
+    int64_t hi = (last + block * (b->n - 1)) / b->step;
+    int64_t inside = ein__floordiv(c->in[a] - 1 + c->pad[a], b->step);
+    if (lo < 0) lo = 0;
+    if (hi > inside) hi = inside;
+    if (lo > hi) return false;
+    int64_t before = c->pad[a] - b->step * lo;
+    int64_t after = b->step * hi - c->pad[a] + reach - c->in[a] + 1, need = after > 0 ? after : 0;
+    int64_t more = before < need ? ein__ceildiv(need - before, b->step) : 0;
+    lo -= more;
+    before += more * b->step;
+    hi += ein__floordiv(before - after, b->step);
+    b->lo = lo;
+    b->count = hi - lo + 1;
+    return true;
+}
+
+// An inner value under construction: its scope, and for old iterators the new ones.
+typedef struct ein__tapped {
+    const ein__conv_form *f;
+    const ein__blocks *b;
+    ein__scope t;
+    ein__ix map[EIN__MAX_ITERS];        // of old slots but those of windows
+    ein__ix high[3], low[3], place[3];  // by axis: R, p, t
+} ein__tapped;
+
+static bool ein__new_slot(ein__scope *t, bool sum, ein_ctx *ctx, int64_t n, ein__ix *iter) {
+    uint32_t slot = t->nt + t->ns;
+    if (slot == EIN__MAX_ITERS || (!sum && slot == EIN__MAX_RANK)) return false;
+    t->n[slot] = n;
+    *iter = ein__ix_iter(ctx, slot, n);
+    if (sum) t->ns++;
+    else t->nt++;
+    return true;
+}
+
+// Iterators of role `role`, in the scope's order.
+static bool ein__role_slots(ein_ctx *ctx, ein__tapped *z, ein__crole role, bool sum) {
+    const ein__scope *s = z->f->s;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        if (z->f->role[i] == role && !ein__new_slot(&z->t, sum, ctx, s->n[i], &z->map[i]))
+            return false;
+    return true;
+}
+
+static bool ein__block_slots(ein_ctx *ctx, ein__tapped *z) {
+    for (int a = 0; a < z->f->c.spatial; a++) {
+        z->high[a] = ein__ix_const(ctx, 0);
+        if (z->b[a].n > 1 && !ein__new_slot(&z->t, false, ctx, z->b[a].n, &z->high[a]))
+            return false;
+    }
+    return true;
+}
+
+static bool ein__tap_slots(ein_ctx *ctx, ein__tapped *z, bool sum) {
+    for (int a = 0; a < z->f->c.spatial; a++) {
+        z->low[a] = ein__ix_const(ctx, 0);
+        if (z->b[a].d > 1 && !ein__new_slot(&z->t, sum, ctx, z->b[a].d, &z->low[a])) return false;
+    }
+    return true;
+}
+
+static void ein__tapped_clear(ein_ctx *ctx, ein__tapped *z, const ein__conv_form *f,
+                              const ein__blocks *b) {
+    *z = (ein__tapped){.f = f, .b = b};
+    for (int i = 0; i < EIN__MAX_ITERS; i++) z->map[i] = ein__ix_const(ctx, 0);
+}
+
+// The filter by blocks: [group, blocks, out, in, taps of a block], 0 where rounding up adds taps.
+static ein__val ein__block_filter(ein__deriver *z, const ein__conv_form *f, const ein__blocks *b,
+                                  int from, const char *rule) {
+    ein_ctx *ctx = z->ctx;
+    ein__tapped k;
+    ein__tapped_clear(ctx, &k, f, b);
+    k.t.reduce = EIN__R_NONE;
+    if (!ein__role_slots(ctx, &k, EIN__C_GROUP, false) || !ein__block_slots(ctx, &k) ||
+        !ein__role_slots(ctx, &k, EIN__C_OUT, false) ||
+        !ein__role_slots(ctx, &k, EIN__C_IN, false) || !ein__tap_slots(ctx, &k, false))
+        return (ein__val){0};
+    for (int a = 0; a < f->c.spatial; a++)
+        if (f->filter[a] >= 0)
+            k.map[f->filter[a]] = ein__ix_add(ctx, ein__ix_scale(ctx, k.high[a], b[a].d), k.low[a]);
+    k.t.body = ein__ex_subst(ctx, ein__ex_of(ctx, f->w), k.map, (int)(f->s->nt + f->s->ns));
+    for (int a = 0; a < f->c.spatial; a++)
+        if (f->filter[a] >= 0)
+            k.t.body = ein__ex_when(ctx, k.map[f->filter[a]], f->c.k[a], false, k.t.body);
+    return k.t.body.i ? ein__class_of(z, &k.t, "blocks", from, rule, true) : (ein__val){0};
+}
+
+// The inner convolution: [batch, group, blocks, out, positions].
+static ein__val ein__block_conv(ein__deriver *z, const ein__conv_form *f, const ein__blocks *b,
+                                int from, const char *rule) {
+    ein_ctx *ctx = z->ctx;
+    ein__val filter = ein__block_filter(z, f, b, from, rule);
+    ein__ix xi[EIN__MAX_RANK], wi[EIN__MAX_RANK];
+    int n = 0;
+    ein__tapped c;
+    ein__tapped_clear(ctx, &c, f, b);
+    if (!filter.i || !ein__role_slots(ctx, &c, EIN__C_BATCH, false) ||
+        !ein__role_slots(ctx, &c, EIN__C_GROUP, false) || !ein__block_slots(ctx, &c) ||
+        !ein__role_slots(ctx, &c, EIN__C_OUT, false))
+        return (ein__val){0};
+    for (int a = 0; a < f->c.spatial; a++)
+        if (!ein__new_slot(&c.t, false, ctx, b[a].count, &c.place[a])) return (ein__val){0};
+    if (!ein__role_slots(ctx, &c, EIN__C_IN, true) || !ein__tap_slots(ctx, &c, true))
+        return (ein__val){0};
+    for (uint32_t k = 0; k < f->x->nix; k++)
+        xi[k] = ein__ix_subst(ctx, f->x->ix[k], c.map, (int)(f->s->nt + f->s->ns));
+    for (int a = 0; a < f->c.spatial; a++)
+        xi[f->axis[a]] = ein__ix_addc(ctx,
+                                      ein__ix_add(ctx, ein__ix_scale(ctx, c.place[a], b[a].step),
+                                                  ein__ix_scale(ctx, c.low[a], f->c.dilation[a])),
+                                      b[a].step * b[a].lo - f->c.pad[a]);
+    static const ein__crole order[] = {EIN__C_GROUP, EIN__C_OUT, EIN__C_IN};
+    for (int k = 0; k < 3; k++) {
+        for (int a = 0; k == 1 && a < f->c.spatial; a++)
+            if (b[a].n > 1) wi[n++] = c.high[a];
+        for (uint32_t i = 0; i < f->s->nt + f->s->ns; i++)
+            if (f->role[i] == order[k]) wi[n++] = c.map[i];
+    }
+    for (int a = 0; a < f->c.spatial; a++)
+        if (b[a].d > 1) wi[n++] = c.low[a];
+    c.t.reduce = c.t.ns ? EIN__R_SUM : EIN__R_NONE;
+    c.t.body = ein__ex_binary(ctx, EIN__MUL,
+                              ein__ex_read(ctx, (ein__val){f->x->val}, 0, xi, (int)f->x->nix),
+                              ein__ex_read(ctx, filter, 0, wi, n));
+    return c.t.body.i ? ein__class_of(z, &c.t, "part", from, rule, true) : (ein__val){0};
+}
+
+// The sum of the parts, each at its block's offset.
+static bool ein__offset_add(ein_ctx *ctx, const ein__conv_form *f, const ein__blocks *b,
+                            ein__val part, ein__scope *t) {
+    const ein__scope *s = f->s;
+    const ein__crole before[] = {EIN__C_BATCH, EIN__C_GROUP}, out[] = {EIN__C_OUT};
+    ein__ix ix[EIN__MAX_RANK], high[3];
+    int n = 0;
+    *t = (ein__scope){.reduce = EIN__R_SUM, .nt = s->nt};
+    memcpy(t->n, s->n, s->nt * sizeof *t->n);
+    for (int a = 0; a < f->c.spatial; a++) {
+        high[a] = ein__ix_const(ctx, 0);
+        if (b[a].n > 1 && !ein__new_slot(t, true, ctx, b[a].n, &high[a])) return false;
+    }
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < s->nt; i++)
+            if (f->role[i] == before[k]) ix[n++] = ein__ix_iter(ctx, i, s->n[i]);
+    for (int a = 0; a < f->c.spatial; a++)
+        if (b[a].n > 1) ix[n++] = high[a];
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (f->role[i] == out[0]) ix[n++] = ein__ix_iter(ctx, i, s->n[i]);
+    for (int a = 0; a < f->c.spatial; a++) {
+        ein__ix at = ein__ix_scale(ctx, high[a], f->c.dilation[a] * b[a].d / b[a].step);
+        if (f->space[a] >= 0)
+            at = ein__ix_add(
+                ctx, at,
+                ein__ix_scale(ctx, ein__ix_iter(ctx, (uint32_t)f->space[a], s->n[f->space[a]]),
+                              f->c.stride[a] / b[a].step));
+        ix[n++] = ein__ix_addc(ctx, at, -b[a].lo);
+    }
+    t->body = ein__ex_read(ctx, part, 0, ix, n);
+    return t->body.i != 0;
+}
+
+static void ein__split_taps(ein__deriver *z, const ein__conv_form *f, ein__blocks *b, int from) {
+    ein_ctx *ctx = z->ctx;
+    const ein__def d = z->def[from];
+    int64_t had = 1, now = 1;
+    ein__scope t;
+    ein__buf why = {0};
+    ein__put(&why, "summation splitting (blocks of ");
+    for (int a = 0; a < f->c.spatial; a++) {
+        bool ok = ein__block_range(&f->c, a, &b[a]);
+        had = ein__muldiv(had, f->c.out[a], 1);
+        now = ok ? ein__muldiv(now, b[a].count, 1) : INT64_MAX;
+        ein__putf(&why, "%s%lld", a ? "x" : "", (long long)b[a].d);
+    }
+    ein__put(&why, " taps inside), variable substitution");
+    const char *rule = ein__name(ctx, why.s);
+    ein__buf_free(&why);
+    if (now / EIN__MAX_TAP_GROWTH > had) return;
+    ein__val part = ein__block_conv(z, f, b, from, rule);
+    if (part.i && ein__offset_add(ctx, f, b, part, &t))
+        ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
+}
+
+// Every way to split the windows of a convolution into blocks; an axis may stay whole. Blocks that
+// are the same along every axis come first.
+static void ein__rule_taps(ein__deriver *z, int from) {
+    ein_ctx *ctx = z->ctx;
+    const ein__def d = z->def[from];
+    int64_t out[EIN__MAX_RANK], choice[3][EIN__MAX_WINDOW + 1];
+    int n[3] = {1, 1, 1}, tried = 0;
+    ein__conv_form f;
+    const ein__scope *s = ein__sc_get(ctx, d.sc);
+    ein__dense_result(s, out);
+    if (d.inner || !ein__find_conv(ctx, s, out, &f) || f.transposed) return;
+    for (int a = 0; a < 3; a++) {
+        int64_t taps = a < f.c.spatial ? f.c.k[a] : 1;
+        n[a] = 0;
+        for (int64_t k = 2; k < taps && k <= EIN__MAX_WINDOW; k++)
+            if (ein__is_blocking(taps, k)) choice[a][n[a]++] = k;
+        choice[a][n[a]++] = taps;
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < n[0] * n[1] * n[2] && tried < EIN__MAX_BLOCKINGS; i++) {
+            int at[3] = {i % n[0], i / n[0] % n[1], i / n[0] / n[1]};
+            bool split = false, uneven = false;
+            ein__blocks b[3] = {{0}};
+            int64_t first = 0;
+            for (int a = 0; a < f.c.spatial; a++) {
+                int64_t taps = f.c.k[a];
+                b[a].d = choice[a][at[a]];
+                b[a].n = (taps + b[a].d - 1) / b[a].d;
+                split |= b[a].n > 1;
+                if (taps > 1 && !first) first = b[a].d;
+                uneven |= taps > 1 && b[a].d != first;
+            }
+            if (!split || uneven != pass) continue;
+            ein__split_taps(z, &f, b, from);
+            tried++;
+        }
+}
 /* ---- rule_digits.c ---- */
 // Digit re-layout: iterators beside multiples of a coefficient d fall into two digits each, and
-// every tensor read there is re-laid. Dilated convolutions become batches of plain ones, strided
-// ones become space-to-depth and stride 1.
+// every tensor read there is re-laid. Dilated convolutions and bands become batches of plain ones,
+// strided ones become space-to-depth and stride 1.
 
 // Digit re-layout by `d`: iterators that stand with coefficient 1 beside multiples of d become two
 // digits, u = d * U + p, and every tensor read there is re-laid, a'[i, p] = a[d * i + p].
 typedef struct ein__digit {
     int64_t d;
     uint32_t unit;  // slots that are split
+    bool in_place;  // digits stay where their iterator was
     ein__scope t;   // the new scope; body last
     ein__ix whole[EIN__MAX_ITERS], high[EIN__MAX_ITERS], low[EIN__MAX_ITERS];  // by old slot
     ein__ix back[EIN__MAX_RANK];  // of new traversal slot: its form in the old iterators
@@ -12814,6 +13612,7 @@ static bool ein__find_units(ein_ctx *ctx, const ein__scope *s, const ein__expr *
                             ein__digit *g) {
     uint32_t slot = 0, padded = 0;
     bool multiple;
+    uint32_t both = ~0u;
     g->unit = 0;
     for (int r = 0; r < 2; r++)
         for (uint32_t k = 0; k < read[r]->nix; k++)
@@ -12832,7 +13631,16 @@ static bool ein__find_units(ein_ctx *ctx, const ein__scope *s, const ein__expr *
                 padded |= 1u << slot;
         }
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
-        if ((g->unit >> i & 1) && s->n[i] % g->d && !(padded >> i & 1)) return false;
+        if ((g->unit >> i & 1) && s->n[i] > g->d && s->n[i] % g->d && !(padded >> i & 1))
+            return false;
+    // A row that both factors have is a batch to every library call, so its windows need no place
+    // of their own: in the operand's order the copy is cheapest.
+    for (int r = 0; r < 2; r++) {
+        uint32_t uses = 0;
+        for (uint32_t k = 0; k < read[r]->nix; k++) uses |= ein__ix_uses(ctx, read[r]->ix[k]);
+        both &= uses;
+    }
+    g->in_place = (g->unit & both & ((1u << s->nt) - 1)) != 0;
     return g->unit != 0;
 }
 
@@ -12862,12 +13670,16 @@ static bool ein__digit_slots(ein_ctx *ctx, const ein__scope *s, const ein__expr 
         for (uint32_t i = 0; i < s->nt + s->ns; i++) {
             bool sum = i >= s->nt, unit = g->unit >> i & 1;
             ein__ix old = ein__ix_iter(ctx, i, s->n[i]);
-            int mine = sum ? 4 : split ? ein__digit_rank(ctx, read, i) : 0;
-            for (int part = unit ? 1 : 0; part < (unit ? 3 : 1); part++) {
+            int mine = sum ? 4 : split && !g->in_place ? ein__digit_rank(ctx, read, i) : 0;
+            for (int k = 0; k < 1 + unit; k++) {
                 // The low digit of a window is one more batch dimension.
+                int part = !unit ? 0 : g->in_place && !sum ? 2 - k : 1 + k;
                 if ((part == 2 && !sum ? 0 : mine) != rank) continue;
                 uint32_t slot = g->t.nt + g->t.ns;
-                int64_t n = part == 0 ? s->n[i] : part == 1 ? (s->n[i] + g->d - 1) / g->d : g->d;
+                int64_t low = s->n[i] < g->d ? s->n[i] : g->d, n = part == 0 ? s->n[i]
+                                                                   : part == 1
+                                                                       ? (s->n[i] + g->d - 1) / g->d
+                                                                       : low;
                 if (slot == EIN__MAX_ITERS || (!sum && slot == EIN__MAX_RANK)) return false;
                 g->t.n[slot] = n;
                 *(part == 0   ? &g->whole[i]
@@ -12881,74 +13693,101 @@ static bool ein__digit_slots(ein_ctx *ctx, const ein__scope *s, const ein__expr 
                 else g->t.nt++;
             }
         }
+    // Multiples of one such iterator may stand beside another one.
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        if (g->unit >> i & 1)
+            g->whole[i] = ein__ix_add(ctx, ein__ix_scale(ctx, g->high[i], g->d), g->low[i]);
     return true;
 }
 
-// Read `r` of the re-laid tensor. Its dimensions: batch, low digits of windows, channels, low
-// digits of sums, windows.
+// A tensor being re-laid: the copy, its subscripts, and the subscripts that it is read at.
+typedef struct ein__relaid {
+    ein__scope t;
+    ein__ix body[EIN__MAX_RANK], index[EIN__MAX_RANK];
+} ein__relaid;
+
+static bool ein__relaid_dim(ein__relaid *c, ein__ix index, int64_t n) {
+    if (c->t.nt == EIN__MAX_RANK) return false;
+    c->index[c->t.nt] = index;
+    c->t.n[c->t.nt++] = n;
+    return true;
+}
+
+// The dimension of the copy that a low digit stands for; -1: none yet.
+static int ein__relaid_low(const ein__relaid *c, ein__ix low) {
+    for (uint32_t q = 0; q < c->t.nt; q++)
+        if (c->index[q].i == low.i) return (int)q;
+    return -1;
+}
+
+// Subscript `k` of `r`, d * (high + ...) + low + c, becomes one more dimension of the copy: what
+// stands beside the low digit, in the range that is both read and inside.
+static bool ein__relaid_high(ein_ctx *ctx, const ein__expr *r, uint32_t k, const ein__digit *g,
+                             uint32_t slot, ein__relaid *c) {
+    const ein__index *f = ein__ix_get(ctx, r->ix[k]);
+    int64_t c0 = ein__floormod(f->c, g->d), extent = ctx->value[r->val].shape.d[k];
+    int64_t lo = c0 ? -1 : 0, hi = ein__floordiv(extent - 1 - c0, g->d);
+    ein__ix i = ein__ix_addc(ctx, g->high[slot], ein__floordiv(f->c, g->d));
+    int low = ein__relaid_low(c, g->low[slot]);
+    for (uint32_t q = 0; q < f->n; q++) {
+        uint32_t other = ein__atom_get(ctx, f->t[q].atom)->slot;
+        if (other != slot)
+            i = ein__ix_add(ctx, i, ein__ix_scale(ctx, g->whole[other], f->t[q].k / g->d));
+    }
+    if (!i.i || low < 0) return false;
+    const ein__index *range = ein__ix_get(ctx, i);
+    int64_t from = range->lo, to = range->hi;
+    if (from > lo) lo = from;
+    if (to < hi) hi = to;
+    if (lo > hi) return false;
+    // Zeros are written out on one side until both are padded alike: library calls take one padding
+    // for both.
+    int64_t before = lo - from, after = to - hi;
+    if (!g->in_place && before > after) lo = from + after;
+    if (!g->in_place && after > before) hi = to - before;
+    // d * (i + lo) + p + c0, with p the low digit placed before
+    ein__ix at = ein__ix_scale(ctx, ein__ix_iter(ctx, c->t.nt, hi - lo + 1), g->d);
+    at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)low, c->t.n[low]));
+    c->body[k] = ein__ix_addc(ctx, at, lo * g->d + c0);
+    return ein__relaid_dim(c, ein__ix_addc(ctx, i, -lo), hi - lo + 1);
+}
+
+// Subscript `k` of `r` in the copy, if its dimensions belong to `group`: batch, low digits of
+// windows, channels, low digits of sums, windows; or all where they were.
+static bool ein__relaid_group(ein_ctx *ctx, const ein__scope *s, const ein__expr *r, uint32_t k,
+                              const ein__digit *g, int group, ein__relaid *c) {
+    const ein__index *f = ein__ix_get(ctx, r->ix[k]);
+    uint32_t uses = ein__ix_uses(ctx, r->ix[k]), slot = 0;
+    int64_t extent = ctx->value[r->val].shape.d[k];
+    bool multiple = false, unit = (uses & g->unit) && ein__beside(ctx, f, g->d, &slot, &multiple);
+    if (!unit) {
+        int mine = g->in_place ? 0 : f->n > 1 ? 4 : uses >> s->nt ? 2 : 0;
+        if (mine != group) return true;
+        c->body[k] = ein__ix_iter(ctx, c->t.nt, extent);
+        ein__ix whole = ein__ix_subst(ctx, r->ix[k], g->whole, (int)(s->nt + s->ns));
+        return ein__relaid_dim(c, whole, extent);
+    }
+    int low = g->in_place ? 0 : slot >= s->nt ? 3 : 1, high = g->in_place ? 0 : 4;
+    int64_t digits = s->n[slot] < g->d ? s->n[slot] : g->d;
+    if (group == low && ein__relaid_low(c, g->low[slot]) < 0 &&
+        !ein__relaid_dim(c, g->low[slot], digits))
+        return false;
+    return group != high || ein__relaid_high(ctx, r, k, g, slot, c);
+}
+
+// Read `r` of the re-laid tensor.
 static ein__ex ein__digit_read(ein__deriver *z, const ein__scope *s, const ein__expr *r,
                                const ein__digit *g, int from) {
     ein_ctx *ctx = z->ctx;
-    ein__scope t = {.reduce = EIN__R_NONE};
-    ein__ix body[EIN__MAX_RANK], index[EIN__MAX_RANK];
+    ein__relaid c = {.t.reduce = EIN__R_NONE};
     if (r->bits) return (ein__ex){0};
     for (int group = 0; group < 5; group++)
-        for (uint32_t k = 0; k < r->nix; k++) {
-            const ein__index *f = ein__ix_get(ctx, r->ix[k]);
-            uint32_t uses = ein__ix_uses(ctx, r->ix[k]), slot = 0;
-            int64_t extent = ctx->value[r->val].shape.d[k];
-            bool multiple = false,
-                 unit = (uses & g->unit) && ein__beside(ctx, f, g->d, &slot, &multiple);
-            bool sum = slot >= s->nt;
-            if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
-            if (!unit) {
-                int mine = f->n > 1 ? 4 : uses >> s->nt ? 2 : 0;
-                if (mine != group) continue;
-                body[k] = ein__ix_iter(ctx, t.nt, extent);
-                index[t.nt] = ein__ix_subst(ctx, r->ix[k], g->whole, (int)(s->nt + s->ns));
-                t.n[t.nt++] = extent;
-                continue;
-            }
-            int64_t c0 = ein__floormod(f->c, g->d), c1 = ein__floordiv(f->c, g->d);
-            int64_t lo = c0 ? -1 : 0, hi = ein__floordiv(extent - 1 - c0, g->d);
-            if (group == (sum ? 3 : 1)) {
-                index[t.nt] = g->low[slot];
-                t.n[t.nt++] = g->d;
-            } else if (group == 4) {
-                ein__ix i = ein__ix_addc(ctx, g->high[slot], c1 - lo);
-                for (uint32_t q = 0; q < f->n; q++) {
-                    uint32_t other = ein__atom_get(ctx, f->t[q].atom)->slot;
-                    if (other != slot)
-                        i = ein__ix_add(ctx, i,
-                                        ein__ix_scale(ctx, g->whole[other], f->t[q].k / g->d));
-                }
-                // Zeros are written out on one side until both are padded alike: library calls take
-                // one padding for both.
-                const ein__index *range = ein__ix_get(ctx, i);
-                int64_t before = range->lo < 0 ? -range->lo : 0, after = range->hi - (hi - lo);
-                if (after < 0) after = 0;
-                if (after > before) hi += after - before;
-                if (before > after) {
-                    lo -= before - after;
-                    i = ein__ix_addc(ctx, i, before - after);
-                }
-                // d * (i + lo) + p + c0, with p the low digit placed before
-                body[k] = ein__ix_addc(
-                    ctx, ein__ix_scale(ctx, ein__ix_iter(ctx, t.nt, hi - lo + 1), g->d),
-                    lo * g->d + c0);
-                for (uint32_t q = 0; q < t.nt; q++)
-                    if (index[q].i == g->low[slot].i) {
-                        body[k] = ein__ix_add(ctx, body[k], ein__ix_iter(ctx, q, g->d));
-                        break;
-                    }
-                index[t.nt] = i;
-                t.n[t.nt++] = hi - lo + 1;
-            }
-        }
-    t.body = ein__ex_read(ctx, (ein__val){r->val}, 0, body, (int)r->nix);
-    ein__val v =
-        t.body.i ? ein__class_of(z, &t, "digits", from, "digit re-layout", true) : (ein__val){0};
-    return v.i ? ein__ex_read(ctx, v, 0, index, (int)t.nt) : (ein__ex){0};
+        for (uint32_t k = 0; k < r->nix; k++)
+            if (!ein__relaid_group(ctx, s, r, k, g, group, &c)) return (ein__ex){0};
+    c.t.body = ein__ex_read(ctx, (ein__val){r->val}, 0, c.body, (int)r->nix);
+    ein__val v = c.t.body.i ? ein__class_of(z, &c.t, "digits", from, "digit re-layout", true)
+                            : (ein__val){0};
+    return v.i ? ein__ex_read(ctx, v, 0, c.index, (int)c.t.nt) : (ein__ex){0};
 }
 
 static void ein__rule_digits(ein__deriver *z, int from) {
@@ -12959,12 +13798,13 @@ static void ein__rule_digits(ein__deriver *z, int from) {
     int64_t tried[8];
     int ntried = 0;
     double alpha;
-    if (d.inner || d.depth || !ein__two_factors(ctx, s, read, &alpha) || alpha != 1) return;
+    if (d.inner || d.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
     for (int r = 0; r < 2; r++)
         for (uint32_t k = 0; k < read[r]->nix; k++) {
             const ein__index *f = ein__ix_get(ctx, read[r]->ix[k]);
             for (uint32_t q = 0; q < f->n; q++) {
-                ein__digit g = {.d = f->t[q].k};
+                int64_t step = f->t[q].k;
+                ein__digit g = {.d = step < 0 ? -step : step};
                 bool again = false;
                 for (int i = 0; i < ntried; i++) again |= tried[i] == g.d;
                 if (g.d < 2 || f->n < 2 || again || ntried == 8) continue;
@@ -12975,6 +13815,8 @@ static void ein__rule_digits(ein__deriver *z, int from) {
                         w = ein__digit_read(z, s, read[1], &g, from);
                 if (!x.i || !w.i) continue;
                 g.t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
+                if (alpha != 1)
+                    g.t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), g.t.body);
                 if (!(g.unit & ((1u << s->nt) - 1))) {
                     ein__add_def(z, d.cls, &g.t, from, "digit re-layout", d.inner);
                     continue;
@@ -12987,11 +13829,370 @@ static void ein__rule_digits(ein__deriver *z, int from) {
             }
         }
 }
+/* ---- rule_point.c ---- */
+// One-point rule. A subscript (E + k*r) / q, E in the traversal and r summed, is an integer for one
+// value of r modulo q only: the low digit of r is a function of E, and its sum drops out. With
+// r = q*R + p and u = (E + k*p) / q the subscript is u + k*R, without a denominator, so
+//
+//   V[x] = sum(c,r) a[c, (E + k*r)/q] w[c,r]
+//        = Z[p(E), u(E)],  Z[p,u] = sum(c,R) a[c, u + k*R] w[c, q*R + p]:
+//
+// a transposed convolution is one convolution of stride 1 with q times the channels per axis, and a
+// pixel shuffle.
+
+// Growth of the result, percent: a halo of 1 around a result of 2 x 2 is 225.
+enum { EIN__POINT_GROWTH = 250 };
+
+// A subscript of the data with a denominator, and what becomes of it.
+typedef struct ein__point {
+    bool active;
+    int sum;                  // slot of r; -1: none, E itself must be a multiple of q
+    int64_t k, q;             // coefficient of r, denominator
+    int64_t step, phases;     // r = q*R + step*p + first, p in 0:phases
+    int64_t first, taps;      // R in 0:taps
+    uint32_t outer;           // slots of E
+    ein__ix phase, at;        // p and u in the old iterators
+    int64_t lo, n;            // range of u
+    uint32_t p_slot, u_slot;  // in the new scope
+} ein__point;
+
+typedef struct ein__points {
+    const ein__scope *s;
+    const ein__expr *x, *w;
+    uint32_t in_x, in_w;          // slots that the operands use
+    uint32_t outer;               // slots of all E
+    ein__point p[EIN__MAX_RANK];  // by dimension of x
+    ein__scope t;                 // the new scope
+    ein__ix map[EIN__MAX_ITERS];  // old slots in the new iterators
+    ein__ix back[EIN__MAX_RANK];  // new traversal slots in the old iterators
+} ein__points;
+
+// The y in 0:q with k*y = 1 modulo q, for k and q without a common factor.
+static int64_t ein__inverse_mod(int64_t k, int64_t q) {
+    int64_t a = ein__floormod(k, q), b = q, x = 1, y = 0;
+    while (b) {
+        int64_t d = a / b, swap = a - d * b;
+        a = b;
+        b = swap;
+        swap = x - d * y;
+        x = y;
+        y = swap;
+    }
+    return ein__floormod(x, q);
+}
+
+// Whether slot `i` occurs in a subscript other than dimension `dim` of x.
+static bool ein__used_beside(ein_ctx *ctx, const ein__points *z, uint32_t i, uint32_t dim) {
+    for (uint32_t k = 0; k < z->x->nix; k++)
+        if (k != dim && (ein__ix_uses(ctx, z->x->ix[k]) >> i & 1)) return true;
+    return z->in_w >> i & 1;
+}
+
+// Tells E, r and multiples of q apart in dimension `dim` of x; `e` receives E. False: there is more
+// than one r, or E is needed elsewhere as well.
+static bool ein__point_parts(ein_ctx *ctx, ein__points *z, uint32_t dim, ein__ix *e) {
+    const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]);
+    ein__point *p = &z->p[dim];
+    *p = (ein__point){.active = true, .sum = -1, .k = 1, .q = f->q, .taps = 1};
+    *e = ein__ix_const(ctx, f->c);
+    p->step = f->q;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        int64_t k = f->t[i].k;
+        if (a->kind != EIN__ITER) return false;
+        bool sum = a->slot >= z->s->nt, beside = ein__used_beside(ctx, z, a->slot, dim);
+        if (k % p->q == 0 && (sum || beside)) continue;
+        if (sum) {
+            if (p->sum >= 0 || ein__gcd(k, p->q) != 1) return false;
+            p->sum = (int)a->slot;
+            p->k = k;
+            continue;
+        }
+        if (beside) return false;
+        p->outer |= 1u << a->slot;
+        p->step = ein__gcd(p->step, k);
+        *e = ein__ix_add(ctx, *e, ein__ix_scale(ctx, ein__ix_iter(ctx, a->slot, a->n), k));
+    }
+    return e->i != 0;
+}
+
+// p and u as functions of E; r's digits.
+static bool ein__point_digits(ein_ctx *ctx, ein__points *z, ein__point *p, ein__ix e) {
+    p->phase = ein__ix_const(ctx, 0);
+    if (p->sum < 0) {
+        p->at = ein__ix_div(ctx, e, p->q);
+        p->phases = 1;
+        return p->at.i != 0;
+    }
+    // Modulo the factor that E shares with q, r is a constant; what is left of q has phases.
+    int64_t c = ein__floormod(ein__ix_get(ctx, e)->c, p->step);
+    int64_t inverse = ein__inverse_mod(p->k, p->q), extent = z->s->n[p->sum];
+    if (inverse > EIN__INDEX_LIMIT / p->q) return false;
+    p->first = ein__floormod(-c * (inverse % p->step), p->step);
+    p->phases = p->q / p->step;
+    if (p->first >= extent || p->k < -EIN__INDEX_LIMIT / p->q || p->k > EIN__INDEX_LIMIT / p->q)
+        return false;
+    p->taps = (extent - p->first + p->q - 1) / p->q;
+    e = ein__ix_div(ctx, ein__ix_addc(ctx, e, p->k * p->first), p->step);
+    p->phase =
+        ein__ix_mod(ctx, ein__ix_scale(ctx, e, ein__floormod(-inverse, p->phases)), p->phases);
+    // For k = -1 and 1, u is E / q rounded down or up: one form, not a form of p.
+    if (p->k == -1) p->at = ein__ix_floordiv(ctx, e, p->phases);
+    else if (p->k == 1)
+        p->at = ein__ix_floordiv(ctx, ein__ix_addc(ctx, e, p->phases - 1), p->phases);
+    else
+        p->at = ein__ix_floordiv(ctx, ein__ix_add(ctx, e, ein__ix_scale(ctx, p->phase, p->k)),
+                                 p->phases);
+    return p->phase.i && p->at.i;
+}
+
+// The range of u: where some read is inside; enlarged until both ends are padded alike, since
+// library calls take one padding for both. False: no read is inside.
+static bool ein__point_range(ein_ctx *ctx, const ein__points *z, uint32_t dim) {
+    ein__point *p = (ein__point *)&z->p[dim];
+    const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]), *u = ein__ix_get(ctx, p->at);
+    int64_t low = 0, high = 0, extent = ctx->value[z->x->val].shape.d[dim];
+    for (uint32_t i = 0; i < f->n; i++) {
+        uint32_t slot = ein__atom_get(ctx, f->t[i].atom)->slot;
+        if (p->outer >> slot & 1) continue;
+        int64_t k = (int)slot == p->sum ? p->k : f->t[i].k / p->q;
+        int64_t n = (int)slot == p->sum ? p->taps : z->s->n[slot];
+        *(k < 0 ? &low : &high) += k * (n - 1);
+    }
+    int64_t before = u->lo + high, after = extent - 1 - low - u->hi;
+    int64_t spare = before < after ? before : after;
+    if (spare > high - low) spare = high - low;
+    if (spare < 0) spare = 0;
+    p->lo = spare - high;
+    p->n = extent - low - spare - p->lo;
+    return p->n > 0;
+}
+
+static bool ein__find_points(ein_ctx *ctx, ein__points *z) {
+    bool any = false;
+    uint32_t sums = 0;
+    for (uint32_t k = 0; k < z->x->nix; k++) {
+        ein__point *p = &z->p[k];
+        ein__ix e;
+        *p = (ein__point){0};
+        if (ein__ix_get(ctx, z->x->ix[k])->q == 1) continue;
+        if (!ein__point_parts(ctx, z, k, &e) || !ein__point_digits(ctx, z, p, e) ||
+            !ein__point_range(ctx, z, k))
+            return false;
+        if (p->sum >= 0 && (sums >> p->sum & 1)) return false;
+        if (p->sum >= 0) sums |= 1u << p->sum;
+        z->outer |= p->outer;
+        any = true;
+    }
+    return any;
+}
+
+// ------------------------------------------------------------------------------------ the scope
+
+static bool ein__point_slot(ein__points *z, int64_t n, ein__ix back, uint32_t *slot) {
+    if (z->t.nt == EIN__MAX_RANK) return false;
+    z->back[z->t.nt] = back;
+    z->t.n[z->t.nt] = n;
+    *slot = z->t.nt++;
+    return true;
+}
+
+static bool ein__point_keep(ein_ctx *ctx, ein__points *z, uint32_t i) {
+    uint32_t slot;
+    ein__ix it = ein__ix_iter(ctx, i, z->s->n[i]);
+    if (!ein__point_slot(z, z->s->n[i], it, &slot)) return false;
+    z->map[i] = ein__ix_iter(ctx, slot, z->s->n[i]);
+    return true;
+}
+
+// The first dimension of x that is no batch: it stands for channels, or for a window.
+static uint32_t ein__point_batch_end(ein_ctx *ctx, const ein__points *z) {
+    uint32_t k = 0, slot;
+    for (; k < z->x->nix; k++)
+        if (!ein__ix_is_iter(ctx, z->x->ix[k], &slot) || slot >= z->s->nt || (z->in_w >> slot & 1))
+            break;
+    return k;
+}
+
+// Traversal of the new scope in the order a convolution has: batch, groups, channels and then the
+// phases, which are channels, and windows. Dimensions of extent 1 have no iterator.
+static bool ein__point_traversal(ein_ctx *ctx, ein__points *z) {
+    uint32_t nt = z->s->nt, placed = z->outer, first = ein__point_batch_end(ctx, z), only_x;
+    only_x = z->in_x & ~z->in_w & ((1u << nt) - 1);
+    for (int group = 0; group < 3; group++) {
+        uint32_t want = group == 0 ? 0 : group == 1 ? z->in_x & z->in_w : z->in_w & ~z->in_x;
+        for (uint32_t k = 0; group == 0 && k < first; k++)
+            want |= ein__ix_uses(ctx, z->x->ix[k]) & only_x;
+        for (uint32_t i = 0; i < nt; i++) {
+            if (!(want >> i & 1) || (placed >> i & 1) || z->s->n[i] == 1) continue;
+            if (!ein__point_keep(ctx, z, i)) return false;
+            placed |= 1u << i;
+        }
+    }
+    for (uint32_t k = 0; k < z->x->nix; k++) {
+        ein__point *p = &z->p[k];
+        if (p->active && p->phases > 1 && !ein__point_slot(z, p->phases, p->phase, &p->p_slot))
+            return false;
+    }
+    for (uint32_t k = 0; k < z->x->nix; k++) {
+        ein__point *p = &z->p[k];
+        uint32_t rest = ein__ix_uses(ctx, z->x->ix[k]) & only_x & ~placed;
+        for (uint32_t i = 0; i < nt; i++) {
+            if (!(rest >> i & 1) || z->s->n[i] == 1) continue;
+            if (!ein__point_keep(ctx, z, i)) return false;
+            placed |= 1u << i;
+        }
+        if (p->active && p->outer &&
+            !ein__point_slot(z, p->n, ein__ix_addc(ctx, p->at, -p->lo), &p->u_slot))
+            return false;
+    }
+    return true;
+}
+
+// Sums keep their order; r is q*R + step*p + first, R counted so that the data is read forwards.
+static bool ein__point_sums(ein_ctx *ctx, ein__points *z) {
+    for (uint32_t i = z->s->nt; i < z->s->nt + z->s->ns; i++) {
+        const ein__point *p = NULL;
+        for (uint32_t k = 0; k < z->x->nix; k++)
+            if (z->p[k].active && z->p[k].sum == (int)i) p = &z->p[k];
+        int64_t n = p ? p->taps : z->s->n[i];
+        ein__ix it = ein__ix_const(ctx, 0);
+        if (n > 1) {
+            if (z->t.nt + z->t.ns == EIN__MAX_ITERS) return false;
+            it = ein__ix_iter(ctx, z->t.nt + z->t.ns, n);
+            z->t.n[z->t.nt + z->t.ns++] = n;
+        }
+        if (p) {
+            if (p->k < 0) it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, -1), n - 1);
+            it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, p->q), p->first);
+            if (p->phases > 1)
+                it = ein__ix_add(
+                    ctx, it, ein__ix_scale(ctx, ein__ix_iter(ctx, p->p_slot, p->phases), p->step));
+        }
+        z->map[i] = it;
+    }
+    z->t.reduce = z->t.ns ? (uint32_t)EIN__R_SUM : (uint32_t)EIN__R_NONE;
+    return true;
+}
+
+// ------------------------------------------------------------------------------------ operands
+
+static ein__ex ein__point_data(ein_ctx *ctx, const ein__points *z) {
+    ein__ix ix[EIN__MAX_RANK];
+    for (uint32_t k = 0; k < z->x->nix; k++) {
+        const ein__point *p = &z->p[k];
+        const ein__index *f = ein__ix_get(ctx, z->x->ix[k]);
+        if (!p->active) {
+            ix[k] = ein__ix_subst(ctx, z->x->ix[k], z->map, (int)(z->s->nt + z->s->ns));
+            continue;
+        }
+        ix[k] = p->outer ? ein__ix_addc(ctx, ein__ix_iter(ctx, p->u_slot, p->n), p->lo) : p->at;
+        for (uint32_t i = 0; i < f->n; i++) {
+            uint32_t slot = ein__atom_get(ctx, f->t[i].atom)->slot;
+            ein__ix term;
+            if (p->outer >> slot & 1) continue;
+            if ((int)slot == p->sum) {
+                // r without its low digit, over q
+                term = ein__ix_addc(ctx, z->map[slot], -p->first);
+                if (p->phases > 1)
+                    term = ein__ix_sub(
+                        ctx, term,
+                        ein__ix_scale(ctx, ein__ix_iter(ctx, p->p_slot, p->phases), p->step));
+                term = ein__ix_scale(ctx, ein__ix_div(ctx, term, p->q), p->k);
+            } else {
+                term = ein__ix_scale(ctx, z->map[slot], f->t[i].k / p->q);
+            }
+            ix[k] = ein__ix_add(ctx, ix[k], term);
+        }
+    }
+    return ein__ex_read(ctx, (ein__val){z->x->val}, 0, ix, (int)z->x->nix);
+}
+
+// The other operand at the new iterators, and 0 where r is beyond its extent. False: it has no such
+// iterator, so the data alone would have to be cut.
+static bool ein__point_filter(ein_ctx *ctx, const ein__points *z, ein__ex *filter) {
+    int n = (int)(z->s->nt + z->s->ns);
+    ein__ex w = ein__ex_subst(ctx, ein__ex_of(ctx, z->w), z->map, n);
+    for (uint32_t k = 0; k < z->x->nix && w.i; k++) {
+        const ein__point *p = &z->p[k];
+        if (!p->active || p->sum < 0) continue;
+        int64_t extent = z->s->n[p->sum];
+        if (ein__ix_get(ctx, z->map[p->sum])->hi < extent) continue;
+        if (!(z->in_w >> p->sum & 1)) return false;
+        w = ein__ex_when(ctx, z->map[p->sum], extent, false, w);
+    }
+    *filter = w;
+    return w.i != 0;
+}
+
+// The filter written out, its dimensions in the order a convolution's has.
+static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w, int from) {
+    ein_ctx *ctx = d->ctx;
+    uint32_t used = ein__ex_uses(ctx, w);
+    ein__scope t = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    int64_t volume = ein__slots_volume(&z->t, used);
+    bool load = ctx->value[z->w->val].weight_only;
+    if (!load && volume > ein__elements(&ctx->value[z->w->val].shape) * EIN__MAX_GROWTH)
+        return (ein__ex){0};
+    for (uint32_t i = 0; i < z->t.nt + z->t.ns; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (!(used >> i & 1)) continue;
+        if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
+        back[t.nt] = ein__ix_iter(ctx, i, z->t.n[i]);
+        map[i] = ein__ix_iter(ctx, t.nt, z->t.n[i]);
+        t.n[t.nt++] = z->t.n[i];
+    }
+    t.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
+    if (!t.body.i) return t.body;
+    ein__val v = ein__class_of(d, &t, "taps", from, "one-point rule", true);
+    return v.i ? ein__ex_read(ctx, v, 0, back, (int)t.nt) : (ein__ex){0};
+}
+
+static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double alpha) {
+    ein_ctx *ctx = d->ctx;
+    const ein__def old = d->def[from];
+    ein__ex x, w;
+    for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) z->map[i] = ein__ix_const(ctx, 0);
+    if (!ein__point_traversal(ctx, z) || !ein__point_sums(ctx, z)) return;
+    int64_t volume = ein__slots_volume(&z->t, (1u << z->t.nt) - 1),
+            had = ein__slots_volume(z->s, (1u << z->s->nt) - 1);
+    if (ein__muldiv(volume, 100, 1) > ein__muldiv(had, EIN__POINT_GROWTH, 1)) return;
+    x = ein__point_data(ctx, z);
+    if (!x.i || !ein__point_filter(ctx, z, &w)) return;
+    if (ein__ex_get(ctx, w)->op == EIN__X_CONST || ein__ex_get(ctx, x)->op == EIN__X_CONST) return;
+    w = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), w);
+    if (w.i) w = ein__point_relay(d, z, w, from);
+    z->t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
+    ein__val v = z->t.body.i ? ein__class_of(d, &z->t, "phases", from, "one-point rule", false)
+                             : (ein__val){0};
+    ein__scope copy = {.reduce = EIN__R_NONE, .nt = z->s->nt};
+    memcpy(copy.n, z->s->n, z->s->nt * sizeof *copy.n);
+    copy.body = v.i ? ein__ex_read(ctx, v, 0, z->back, (int)z->t.nt) : (ein__ex){0};
+    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, "one-point rule", old.inner);
+}
+
+static void ein__rule_point(ein__deriver *d, int from) {
+    ein_ctx *ctx = d->ctx;
+    const ein__def old = d->def[from];
+    const ein__scope *s = ein__sc_get(ctx, old.sc);
+    const ein__expr *read[2];
+    double alpha;
+    if (old.inner || old.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
+    for (int k = 0; k < 2; k++) {
+        ein__points z = {.s = s, .x = read[k], .w = read[1 - k]};
+        for (uint32_t i = 0; i < z.x->nix; i++) z.in_x |= ein__ix_uses(ctx, z.x->ix[i]);
+        for (uint32_t i = 0; i < z.w->nix; i++) z.in_w |= ein__ix_uses(ctx, z.w->ix[i]);
+        ein__attempt attempt = ein__try(ctx);
+        if (ein__find_points(ctx, &z)) ein__point_apply(d, from, &z, alpha);
+        if (!ein__tried(ctx, attempt)) return;
+    }
+}
 /* ---- rules.c ---- */
 // The rules of derivation, one row each. A rule is given one definition and adds equivalent ones of
 // the same class, or classes that they read. It takes its constants from the expression: extents,
-// coefficients, denominators. To add a rule: one function in a rule_*.c file, one row here, one
-// case in tests/test_derive.c.
+// coefficients, denominators. To add a rule: one function in a rule_*.c file, one row here;
+// tests/test_rules.c applies every row to random scopes and wants scopes that it fires on.
 
 typedef struct ein__rule {
     const char *name;  // as `--rules` has it
@@ -13008,6 +14209,10 @@ static const ein__rule ein__rules[] = {
     {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 200, true},
     // a[d*x + u], u = d*U + p, is a'[x + U, p], a'[i,p] = a[d*i + p]
     {"digits", "digit re-layout", ein__rule_digits, 20, false},
+    // a[(E + k*r)/q], r = q*R + p: p is a function of E, and a[u + k*R] has no denominator
+    {"point", "one-point rule", ein__rule_point, 20, false},
+    // r = d*R + p: sum(r) is sum(R) of an inner sum over p
+    {"taps", "summation splitting by digits", ein__rule_taps, 100, false},
 };
 enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
 
@@ -13048,31 +14253,19 @@ static bool ein__is_view_copy(ein_ctx *ctx, const ein__scope *s) {
            ein__invert_read(ctx, e, s, p, map);
 }
 
-// Bytes that a kernel for the definition moves: every read once, the result once.
-static int64_t ein__def_bytes(ein__deriver *z, const ein__def *d) {
-    ein_ctx *ctx = z->ctx;
-    int64_t bytes = ein__bytes_of(ctx, d->cls);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        bytes += ein__bytes_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
-    arrfree(reads);
-    return bytes;
-}
-
 // Cost of the step that computes a definition, without what it reads. The problem itself carries
 // the cost of the map behind it, unless that map is fused.
 static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__sc_get(ctx, d->sc);
     bool last = d->cls.i == z->problem.i && z->map.i;
-    int64_t map = last ? ein__kernel_cost(ctx, z->map) : 0, bytes = ein__def_bytes(z, d), ps;
-    if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s)) return map;
-    if (!ein__is_contraction(ctx, s)) {
-        int64_t flop = ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
-        return ein__cost_kernel(ctx, flop, bytes);
-    }
-    ein__choose(ctx, s, last ? z->map : (ein__val){0}, z->map_read, bytes, &ps);
+    ein__val map = last ? z->map : (ein__val){0};
+    if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s))
+        return last ? ein__kernel_cost(ctx, map) : 0;
+    if (!ein__is_contraction(ctx, s))
+        return ein__cost_scope(ctx, s->ns ? EIN__K_REDUCE : EIN__K_MAP, s, map, z->map_read);
+    int64_t ps;
+    ein__choose(ctx, s, map, z->map_read, &ps);
     return ps;
 }
 
@@ -13083,7 +14276,8 @@ static int64_t ein__def_cost(ein__deriver *z, const ein__def *d, int64_t bound) 
     ein__ex *reads = NULL;
     ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads) && total < bound; i++)
-        total += ein__class_cost(z, (ein__val){ein__ex_get(ctx, reads[i])->val});
+        total =
+            ein__cost_sum(total, ein__class_cost(z, (ein__val){ein__ex_get(ctx, reads[i])->val}));
     arrfree(reads);
     return total;
 }
@@ -13826,37 +15020,6 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     return true;
 }
 
-static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
-    int64_t flop = 0, bytes = ein__bytes_of(ctx, step->out);
-    for (int k = 0; k < step->nval; k++) {
-        const ein__scope *s = ein__scope_of(ctx, step->val[k]);
-        flop += ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
-    }
-    ein__val *reads = ein__step_reads(ctx, step);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) bytes += ein__bytes_of(ctx, reads[i]);
-    arrfree(reads);
-    return ein__cost_kernel(ctx, flop, bytes);
-}
-
-// A permutation whose innermost dimension changes, where both sides are worth a tile.
-static bool ein__is_transpose(ein_ctx *ctx, ein__val v) {
-    const ein__expr *e = ein__copy_of(ctx, v);
-    const ein__scope *s = ein__scope_of(ctx, v);
-    if (!e || s->nt < 2 || !ein__inside(ctx, e)) return false;
-    int inner = -1;
-    ein__factor f;
-    if (!ein__address(ctx, e, ctx->plan.layout[e->val].stride, &f)) return false;
-    const ein__layout *l = &ctx->plan.layout[v.i];
-    int out_inner = -1;
-    for (uint32_t t = 0; t < s->nt; t++) {
-        if (s->n[t] > 1 && f.coef[t] == 1) inner = (int)t;
-        if (s->n[t] > 1 && l->stride[t] == 1) out_inner = (int)t;
-        if (s->n[t] > 1 && f.coef[t] <= 0) return false;
-    }
-    return inner >= 0 && out_inner >= 0 && inner != out_inner && s->n[inner] >= 8 &&
-           s->n[out_inner] >= 8;
-}
-
 static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step = {.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
@@ -13869,9 +15032,11 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         step.workspace = 0;
         library = false;
     }
-    if (step.kind == EIN__K_MAP && ein__is_transpose(ctx, v)) step.kind = EIN__K_TRANSPOSE;
+    if (step.kind == EIN__K_MAP &&
+        ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
+        step.kind = EIN__K_TRANSPOSE;
     int64_t ps;
-    if (!library) step.ps = ein__step_cost(ctx, &step);
+    if (!library) step.ps = ein__cost_step(ctx, &step);
     else step.measured = ein__measured(ctx, step.key, &ps);
     if (ctx->value[v.i].weight_only &&
         ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
@@ -13977,7 +15142,7 @@ static void ein__plan_free(ein__plan *p) {
 
 static int64_t ein__plan_cost(const ein__plan *p) {
     int64_t ps = 0;
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps += p->step[i].ps;
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps = ein__cost_sum(ps, p->step[i].ps);
     return ps;
 }
 
@@ -14614,6 +15779,26 @@ static const char *const ein__tmpl_reduce_warp[] = {
     "        $after;",
     "        $store;",
     "    }",
+    "}",
+    0};
+static const char *const ein__tmpl_relay[] = {
+    "//@key name    the kernel's name",
+    "//@key params  its parameters",
+    "// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik",
+    "// to sum to[k] * ik.",
+    "struct relay {",
+    "    int rank;",
+    "    long long base, n[6], from[6], to[6];",
+    "};",
+    "",
+    "static __global__ void __launch_bounds__(256) $name($params, const relay r) {",
+    "    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;",
+    "    for (int k = r.rank - 1; k >= 0; k--) {",
+    "        from += id % r.n[k] * r.from[k];",
+    "        to += id % r.n[k] * r.to[k];",
+    "        id /= r.n[k];",
+    "    }",
+    "    if (id == 0) y[to] = p0[from];",
     "}",
     0};
 static const char *const ein__tmpl_row_block[] = {
@@ -17098,8 +18283,9 @@ typedef struct ein__launch {
     ein__val arg[EIN__MAX_ARGS];
     int flops_per_out;
     int64_t bytes_read, bytes_written;
-    const char *name;  // "k_" hint "_" and 8 hex digits that identify the text
-    unsigned needs;    // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
+    const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
+    unsigned needs;     // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
+    const char *extra;  // an argument behind the pointers, or NULL
 } ein__launch;
 
 // ------------------------------------------------------------------------------- scanning
@@ -18090,13 +19276,14 @@ static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hi
 // of one residue modulo d meet only rows of b of one residue, and within a residue the band is
 // dense: with m = d (m0 + row) + rho and u = row + j, b's position is d (m0 + u) + rho + c. So a
 // tile of rows and a tile of u's is an ordinary tiled product, of which G2BMM stores the band and
-// for which GBMM takes 0 outside of it.
+// for which GBMM takes 0 outside of it. A band that runs backwards (d < 0) is taken from its end.
 
 typedef struct ein__kband_form {
     const ein__expr *a, *b;
     int m, j, p, axis;  // slots; the moving dimension of b
-    int64_t d, c;       // its form m + d j + c
-    bool scores;        // G2BMM: j is a traversal iterator, p is summed
+    int64_t d, c;       // its form m + d j + c; m + d (extent of j - 1 - j) + c when `back`
+    bool scores, back;  // scores: G2BMM, j is a traversal iterator, p is summed
+    double alpha;
     int nbatch, batch[EIN__MAX_ITERS];
 } ein__kband_form;
 
@@ -18120,62 +19307,33 @@ static bool ein__kband_row(ein__kgen *g, const ein__expr *x, int skip, ein__krow
     return true;
 }
 
-// Which dimension of b is m + d j + c, for a given assignment of the operands.
-static bool ein__kband_axis(ein__kgen *g, const ein__scope *s, ein__kband_form *f) {
-    uint32_t in_a = 0;
-    int moving = 0;
-    for (uint32_t i = 0; i < f->a->nix; i++) in_a |= ein__ix_uses(g->ctx, f->a->ix[i]);
-    for (uint32_t i = 0; i < f->b->nix; i++) {
-        const ein__index *x = ein__ix_get(g->ctx, f->b->ix[i]);
-        if (x->n != 2) continue;
-        const ein__atom *t[2] = {ein__atom_get(g->ctx, x->t[0].atom),
-                                 ein__atom_get(g->ctx, x->t[1].atom)};
-        if (t[0]->kind != EIN__ITER || t[1]->kind != EIN__ITER || x->q != 1) return false;
-        for (int k = 0; k < 2; k++) {
-            if (x->t[k].k != 1 || t[k]->slot >= s->nt || !(in_a >> t[k]->slot & 1)) continue;
-            if (x->t[1 - k].k < 1 || x->t[1 - k].k > INT32_MAX) continue;
-            f->m = (int)t[k]->slot;
-            f->j = (int)t[1 - k]->slot;
-            f->d = x->t[1 - k].k;
-            f->c = x->c;
-            f->axis = (int)i;
-            moving++;
-            break;
-        }
-    }
-    f->scores = moving == 1 && f->j < (int)s->nt;
-    // G2BMM: a knows nothing of j. GBMM: j is the sum's and a's.
-    return moving == 1 && f->scores == !(in_a >> f->j & 1);
+static bool ein__kband_parse(ein__kgen *g, const ein__scope *s, ein__kband_form *f, ein__krow *a,
+                             ein__krow *b, int64_t *base_a, int64_t *base_b, ein__band_tile *t) {
+    ein__band k;
+    memset(a, 0, sizeof *a);
+    memset(b, 0, sizeof *b);
+    if (!ein__match_band(g->ctx, s, &k)) return false;
+    *f = (ein__kband_form){.a = k.a,
+                           .b = k.b,
+                           .m = k.m,
+                           .j = k.j,
+                           .p = k.p,
+                           .axis = k.axis,
+                           .d = k.d < 0 ? -k.d : k.d,
+                           .c = ein__ix_get(g->ctx, k.b->ix[k.axis])->lo,
+                           .scores = !k.reduced,
+                           .back = k.d < 0,
+                           .alpha = k.alpha};
+    *t = ein__band_tiles(&k);
+    for (uint32_t i = 0; i < s->nt; i++)
+        if ((int)i != f->m && (int)i != f->j && (int)i != f->p) f->batch[f->nbatch++] = (int)i;
+    return ein__kband_row(g, f->a, -1, a, base_a) && ein__kband_row(g, f->b, f->axis, b, base_b);
 }
 
-static bool ein__kband_parse(ein__kgen *g, const ein__scope *s, ein__kband_form *f, ein__krow *a,
-                             ein__krow *b, int64_t *base_a, int64_t *base_b) {
-    const ein__expr *x = ein__ex_get(g->ctx, s->body);
-    if (s->reduce != EIN__R_SUM || s->ns != 1 || x->op != EIN__X_BINARY || x->fn != EIN__MUL)
-        return false;
-    for (int k = 0; k < 2; k++) {
-        *f = (ein__kband_form){.a = ein__ex_get(g->ctx, x->kid[k]),
-                               .b = ein__ex_get(g->ctx, x->kid[1 - k])};
-        memset(a, 0, sizeof *a);
-        memset(b, 0, sizeof *b);
-        if (f->a->op != EIN__X_READ || f->b->op != EIN__X_READ || !ein__kband_axis(g, s, f))
-            continue;
-        if (!ein__kband_row(g, f->a, -1, a, base_a) ||
-            !ein__kband_row(g, f->b, f->axis, b, base_b) || b->k[f->m] || b->k[f->j])
-            continue;
-        int sum = (int)s->nt;
-        f->p = f->scores ? sum : -1;
-        for (uint32_t i = 0; i < s->nt; i++) {
-            bool column = (int)i == f->m || (int)i == f->j;
-            // GBMM's column: a traversal iterator of b alone; the last such one.
-            if (!f->scores && !column && b->k[i] && !a->k[i] && s->n[i] > 1) f->p = (int)i;
-        }
-        if (f->p < 0) continue;
-        for (uint32_t i = 0; i < s->nt; i++)
-            if ((int)i != f->m && (int)i != f->j && (int)i != f->p) f->batch[f->nbatch++] = (int)i;
-        return true;
-    }
-    return false;
+// The place in the band that has place `at` from where the tile's product starts.
+static const char *ein__kband_place(ein__kgen *g, const ein__kband_form *f, const char *at) {
+    if (!f->back) return at;
+    return ein__namef(g->ctx, "%lld - (%s)", (long long)g->slot[f->j].n - 1, at);
 }
 
 // `base + k0 * t0 + ...` over the batch iterators and some texts.
@@ -18197,27 +19355,8 @@ static ein__kterm ein__kband_term(ein__kgen *g, int64_t k, const char *name, int
     return (ein__kterm){k, {ein__name(g->ctx, name), EIN__PRIMARY, 0}, 0, 1, n};
 }
 
-typedef struct ein__kband_tile {
-    int rm, rn, kc;
-    int64_t rows, row_tiles, columns, span;
-} ein__kband_tile;
-
-static ein__kband_tile ein__kband_tiles(const ein__kgen *g, const ein__kband_form *f) {
-    ein__kband_tile t;
-    int64_t m = g->slot[f->m].n, j = g->slot[f->j].n, p = g->slot[f->p].n;
-    t.rows = (m + f->d - 1) / f->d;
-    bool large = t.rows >= 256 && j >= 256;
-    t.rm = large ? 8 : 4;
-    t.rn = large && (f->scores || p > 64) ? 8 : 4;
-    t.kc = large ? 8 : 16;
-    t.row_tiles = (t.rows + 16 * t.rm - 1) / (16 * t.rm);
-    t.span = j + 16 * t.rm - 1;
-    t.columns = ((f->scores ? t.span : p) + 16 * t.rn - 1) / (16 * t.rn);
-    return t;
-}
-
 // Batch, residue, row tile and column tile of a block: id counts them, the column tile fastest.
-static int64_t ein__kband_index(ein__kgen *g, const ein__kband_form *f, const ein__kband_tile *t,
+static int64_t ein__kband_index(ein__kgen *g, const ein__kband_form *f, const ein__band_tile *t,
                                 ein__buf *b) {
     const char *type = ein__kint(g);
     int64_t below = 1;
@@ -18226,7 +19365,8 @@ static int64_t ein__kband_index(ein__kgen *g, const ein__kband_form *f, const ei
     ein__putf(b, "const %s m0 = %s;  // first row, in its residue\n", type,
               ein__kdigit(g, &below, t->row_tiles, 16 * t->rm));
     if (f->d > 1)
-        ein__putf(b, "const %s rho = %s;  // residue\n", type, ein__kdigit(g, &below, f->d, 1));
+        ein__putf(b, "const %s rho = %s;  // residue\n", type,
+                  ein__kdigit(g, &below, t->residues, 1));
     for (int i = f->nbatch - 1; i >= 0; i--) {
         ein__kslot *s = &g->slot[f->batch[i]];
         s->gone = s->n == 1;
@@ -18254,8 +19394,8 @@ static void ein__kband_loads(ein__kgen *g, const ein__kband_form *f, const ein__
         ein__putf(a, "const %s p = k0 + k;\nconst bool in = m < %lld && p < %lld;\n", type,
                   (long long)nm, (long long)np);
     } else {
-        ein__putf(a, "const %s j = k0 + k - row;\nconst bool in = m < %lld && (%s)j < %lld%s;\n",
-                  type, (long long)nm, u, (long long)nj, su);
+        ein__putf(a, "const %s j = %s;\nconst bool in = m < %lld && (%s)j < %lld%s;\n", type,
+                  ein__kband_place(g, f, "k0 + k - row"), (long long)nm, u, (long long)nj, su);
     }
     ein__kterm ta[] = {
         ein__kband_term(g, ra->k[f->m], "m", nm),
@@ -18270,19 +19410,14 @@ static void ein__kband_loads(ein__kgen *g, const ein__kband_form *f, const ein__
     else ein__putf(b, "const %s at = m0 + %s", type, along);
     if (f->c) ein__putf(b, " %c %lld", f->c < 0 ? '-' : '+', (long long)(f->c < 0 ? -f->c : f->c));
     ein__putf(b, ", p = %s;\n", column);
-    const char *pad = ein__kliteral(g, ein__kbits(f->b)).s;
     const char *inside = ein__namef(c, "(%s)at < %lld%s", u, (long long)nb, su);
     ein__kterm tb[] = {ein__kband_term(g, ein__kstride(g, vb, f->axis), "at", nb),
                        ein__kband_term(g, rb->k[f->p], "p", np)};
     ein__kaccess xb = {.param = pb, .dtype = ein__kdtype(g, vb)};
     xb.at.s = ein__kband_at(g, f, rb, base_b, tb, 2);
     const char *value = ein__kload(g, &xb, 0).s;
-    if (!strcmp(pad, "0.f"))
-        ein__putf(b, "const bool in = %s && p < %lld;\nbs[k][col] = in ? %s : 0.f;\n", inside,
-                  (long long)np, value);
-    else
-        ein__putf(b, "const bool in = %s;\nbs[k][col] = p < %lld ? (in ? %s : %s) : 0.f;\n", inside,
-                  (long long)np, value, pad);
+    ein__putf(b, "const bool in = %s && p < %lld;\nbs[k][col] = in ? %s : 0.f;\n", inside,
+              (long long)np, value);
 }
 
 // The loops of a tile's product, then epilogue and store at (m, j) or (m, p).
@@ -18293,13 +19428,14 @@ static void ein__kband_store(ein__kgen *g, const ein__step *step, const ein__kba
     const char *m = "m0 + row";
     if (f->d > 1) m = ein__namef(c, "%lld * (m0 + row) + rho", (long long)f->d);
     int column = f->scores ? f->j : f->p;
-    const char *at = f->scores ? "c0 + col - row" : "c0 + col";
+    const char *at = f->scores ? ein__kband_place(g, f, "c0 + col - row") : "c0 + col";
     *inside = ein__namef(c, "%s < %lld && (%s)(%s) < %lld%s", m, (long long)g->slot[f->m].n,
                          ein__kunsigned(g), at, (long long)g->slot[column].n, su);
     const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
     bool uses_m = row->k[f->m], uses_c = row->k[column];
     g->slot[f->m].gone = g->slot[f->m].n == 1;
     g->slot[column].gone = g->slot[column].n == 1;
+    if (f->alpha != 1) ein__putf(b, "acc[i][j] *= %s;\n", ein__kliteral(g, f->alpha).s);
     if (uses_m && !g->slot[f->m].gone)
         ein__putf(b, "const %s %s = %s;\n", type, g->slot[f->m].name, m);
     if (uses_c && !g->slot[column].gone)
@@ -18316,6 +19452,13 @@ static void ein__kband_store(ein__kgen *g, const ein__step *step, const ein__kba
     ein__kstore(g, b, step->out, scan, &value);
 }
 
+// The furthest place of b that a tile computes, inside or not.
+static int64_t ein__kband_reach(const ein__kband_form *f, const ein__band_tile *t) {
+    int64_t places = t->row_tiles * 16 * t->rm + t->span + 16 * (t->rn + t->kc);
+    int64_t start = f->c < 0 ? -(f->c + 1) : f->c;
+    return start > INT64_MAX / 8 ? start : start + ein__muldiv(f->d, places, 1);
+}
+
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                        ein__launch *l) {
@@ -18323,18 +19466,19 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
     ein__kband_form f;
     ein__krow ra, rb;
     int64_t base_a = 0, base_b = 0;
-    if (!ein__kband_parse(g, s, &f, &ra, &rb, &base_a, &base_b))
-        return ein__kreduce(g, step, hint, out, l);
+    ein__band_tile t;
+    bool found = ein__kband_parse(g, s, &f, &ra, &rb, &base_a, &base_b, &t);
+    int64_t reach = found ? ein__kband_reach(&f, &t) : 0;
+    if (!found || reach >= INT64_MAX / 8) return ein__kreduce(g, step, hint, out, l);
     if (g->vec > 1) return false;
     ein__kscan scan = ein__kscan_make(g);
     ein__kscan_out(g, &scan, step->out);
-    ein__kband_tile t = ein__kband_tiles(g, &f);
     ein__buf index = {0}, load_a = {0}, load_b = {0}, store = {0};
     const char *inside = NULL;
     int64_t blocks = ein__kband_index(g, &f, &t, &index);
     ein__kband_loads(g, &f, &ra, &rb, base_a, base_b, &load_a, &load_b);
     ein__kband_store(g, step, &f, &scan, &store, &inside);
-    bool ok = !g->too_wide;
+    bool ok = !g->too_wide && (g->wide || reach <= INT32_MAX);
     if (ok && !g->overflow && ein__kgrid(g->ctx, l, blocks, 256)) {
         ein_ctx *c = g->ctx;
         // Neighbouring threads load neighbours in memory.
@@ -18350,7 +19494,7 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
             {"number", ein__kunsigned(g)},
             {"many", blocks > 1 ? "1" : ""},
             {"index", index.s},
-            {"terms", ein__namef(c, "%lld", (long long)(f.scores ? g->slot[f.p].n : t.span))},
+            {"terms", ein__namef(c, "%lld", (long long)t.terms)},
             {"rowA", ein__namef(c, a_rows ? "e %% %d" : "e / %d", a_rows ? nr : t.kc)},
             {"termA", ein__namef(c, a_rows ? "e / %d" : "e %% %d", a_rows ? nr : t.kc)},
             {"loadA", load_a.s},
@@ -18372,6 +19516,49 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
     ein__buf_free(&store);
     ein__kscan_free(&scan);
     return ok;
+}
+/* ---- emit_relay.c ---- */
+// Weights re-laid at load: one kernel with sizes and strides as arguments serves them all. It runs
+// once, so its rate does not matter; the size of the emitted file does.
+
+enum { EIN__RELAY_RANK = 6 };
+
+// One launch for a step that only moves weights; false when it is something else.
+static bool ein__emit_relay(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l) {
+    const ein__expr *e = ein__copy_of(ctx, step->out);
+    const ein__value *v = &ctx->value[step->out.i];
+    bool moves = step->nval == 1 && (step->kind == EIN__K_MAP || step->kind == EIN__K_TRANSPOSE);
+    ein__factor f;
+    if (!moves || !e || !v->weight_only || v->dtype != EIN__F32) return false;
+    if (ctx->value[e->val].dtype != EIN__F32) return false;
+    if (!ein__address(ctx, e, ctx->plan.layout[e->val].stride, &f)) return false;
+    ein__chain dim[EIN__MAX_RANK];
+    int n = 0;
+    const int64_t *to = ctx->plan.layout[step->out.i].stride;
+    for (int k = 0; k < v->shape.rank; k++)
+        if (v->shape.d[k] > 1) dim[n++] = (ein__chain){v->shape.d[k], {f.coef[k], to[k], to[k]}};
+    n = ein__join_chains(dim, n);
+    if (n > EIN__RELAY_RANK) return false;
+    ein__kgen g = ein__kgen_make(ctx, step->out, true, 1);
+    (void)ein__kparam(&g, (ein__val){e->val});
+    ein__key keys[2];
+    bool fits = ein__kgrid(ctx, l, (ein__elements(&v->shape) + 255) / 256, 256);
+    if (fits) ein__kfinish(&g, step->out, "relay", ein__tmpl_relay, keys, 2, out, l);
+    ein__kgen_free(&g);
+    ein__buf extra = {0};
+    ein__putf(&extra, "relay{%d, %lld", n, (long long)f.offset);
+    for (int part = 0; n && part < 3; part++) {
+        ein__put(&extra, ", {");
+        for (int k = 0; k < n; k++)
+            ein__putf(&extra, "%s%lld", k ? ", " : "",
+                      (long long)(part ? dim[k].stride[part - 1] : dim[k].n));
+        ein__put(&extra, "}");
+    }
+    ein__put(&extra, "}");
+    l->extra = ein__name(ctx, extra.s);
+    l->bytes_read = l->bytes_written;
+    ein__buf_free(&extra);
+    return fits;
 }
 /* ---- emit_kernel.c ---- */
 // A step of a plan as one __global__ function with its launch, and the naive form of any value.
@@ -18400,6 +19587,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
 EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
                               ein__launch *launch) {
     ein__kfamily *family = ein__kfamily_of(ctx, step);
+    if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     for (int wide = 0; wide < 2; wide++) {
         for (int vec = 4; vec > 0; vec -= 3) {
             ein__kgen g = ein__kgen_make(ctx, step->val[0], wide, vec);
@@ -18764,7 +19952,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             for (ptrdiff_t k = 0; k < arrlen(*seen); k++) known |= (*seen)[k] == l.name;
             if (!known) {
                 arrput(*seen, l.name);
-                for (int v = 0; v < steps[i].nval; v++)
+                for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
@@ -19104,7 +20292,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
                           const ein__launch *l) {
     ein_ctx *ctx = z->ctx;
     const char *name = ein__call_name(ctx, s);
-    if (ein__is_library(s))
+    if (ein__is_library(s) || l->extra)
         for (int k = 0; k < s->nval; k++) ein__put_algebra(z, out, s->val[k], "    ");
     if (ein__is_library(s)) {
         ein__buf call = {0};
@@ -19123,6 +20311,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
         if (i) ein__put(out, ", ");
         ein__put_pointer(z, out, l->arg[i], 0);
     }
+    if (l->extra) ein__putf(out, ", %s", l->extra);
     ein__put(out, ");\n    LAUNCHED(m, ");
     ein__put_string(out, s->name);
     ein__put(out, ");\n");
@@ -19668,6 +20857,16 @@ static void ein__put_gemm_match(ein__explainer *x, const ein__gemm *g) {
               (long long)g->batch, (long long)g->m, (long long)g->n, (long long)g->k);
 }
 
+static void ein__put_band_match(ein__explainer *x, const ein__band *g) {
+    ein__putf(x->out,
+              x->json ? "{\"kind\": \"%s\", \"batch\": %lld, \"m\": %lld, \"n\": %lld, "
+                        "\"k\": %lld, \"dilation\": %lld}"
+                      : "%s kernel, batch %lld, rows %lld, band %lld, depth %lld, dilation %lld",
+              g->reduced ? (x->json ? "gbmm" : "GBMM") : (x->json ? "g2bmm" : "G2BMM"),
+              (long long)g->batch, (long long)g->rows, (long long)g->width, (long long)g->depth,
+              (long long)g->d);
+}
+
 static void ein__put_conv_match(ein__explainer *x, const ein__conv_form *f) {
     const ein__conv *c = &f->c;
     ein__putf(x->out,
@@ -19693,26 +20892,27 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     int64_t dense[EIN__MAX_RANK], ps;
     ein__conv_form f;
     ein__gemm g;
+    ein__band b;
     bool product = ein__is_contraction(ctx, s), last = d->cls.i == x->z->problem.i;
     ein__dense_result(s, dense);
     bool gemm = product && ein__match_gemm(ctx, s, dense, &g);
     bool conv = product && ein__find_conv(ctx, s, dense, &f) && ein__conv_sizes(&f);
+    bool band = product && ein__match_band(ctx, s, &b);
     ein__skind2 kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
-    if (product)
-        kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read,
-                           ein__def_bytes(x->z, d), &ps);
+    if (product) kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, &ps);
     bool load = ctx->value[d->cls.i].weight_only;
-    const char *name = kind == EIN__K_BAND ? "band kernel"
-                       : s->ns             ? "reduction kernel"
-                                           : "map kernel";
+    const char *name = s->ns ? "reduction kernel" : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);
     else if ((kind == EIN__K_CONV || kind == EIN__K_CONV_DATA) && conv) ein__put_conv_match(x, &f);
+    else if (kind == EIN__K_BAND && band) ein__put_band_match(x, &b);
     else ein__putf(x->out, x->json ? "{\"kind\": \"%s%s\"}" : "%s%s", name, load ? " at load" : "");
     if (!x->json) return;
     ein__put(x->out, ", \"matches\": [");
     if (gemm) ein__put_gemm_match(x, &g);
     if (gemm && conv) ein__put(x->out, ", ");
     if (conv) ein__put_conv_match(x, &f);
+    if ((gemm || conv) && band) ein__put(x->out, ", ");
+    if (band) ein__put_band_match(x, &b);
     ein__put(x->out, "]");
 }
 

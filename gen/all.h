@@ -59,6 +59,7 @@
 #include "emit_reduce.c"
 #include "emit_row.c"
 #include "emit_band.c"
+#include "emit_relay.c"
 #include "emit_kernel.c"
 #include "emit.c"
 #include "emit_test.c"

@@ -257,7 +257,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             for (ptrdiff_t k = 0; k < arrlen(*seen); k++) known |= (*seen)[k] == l.name;
             if (!known) {
                 arrput(*seen, l.name);
-                for (int v = 0; v < steps[i].nval; v++)
+                for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
@@ -597,7 +597,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
                           const ein__launch *l) {
     ein_ctx *ctx = z->ctx;
     const char *name = ein__call_name(ctx, s);
-    if (ein__is_library(s))
+    if (ein__is_library(s) || l->extra)
         for (int k = 0; k < s->nval; k++) ein__put_algebra(z, out, s->val[k], "    ");
     if (ein__is_library(s)) {
         ein__buf call = {0};
@@ -616,6 +616,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
         if (i) ein__put(out, ", ");
         ein__put_pointer(z, out, l->arg[i], 0);
     }
+    if (l->extra) ein__putf(out, ", %s", l->extra);
     ein__put(out, ");\n    LAUNCHED(m, ");
     ein__put_string(out, s->name);
     ein__put(out, ");\n");

@@ -24,6 +24,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
 EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
                               ein__launch *launch) {
     ein__kfamily *family = ein__kfamily_of(ctx, step);
+    if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     for (int wide = 0; wide < 2; wide++) {
         for (int vec = 4; vec > 0; vec -= 3) {
             ein__kgen g = ein__kgen_make(ctx, step->val[0], wide, vec);

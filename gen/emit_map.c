@@ -11,8 +11,9 @@ typedef struct ein__launch {
     ein__val arg[EIN__MAX_ARGS];
     int flops_per_out;
     int64_t bytes_read, bytes_written;
-    const char *name;  // "k_" hint "_" and 8 hex digits that identify the text
-    unsigned needs;    // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
+    const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
+    unsigned needs;     // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
+    const char *extra;  // an argument behind the pointers, or NULL
 } ein__launch;
 
 // ------------------------------------------------------------------------------- scanning

@@ -210,8 +210,10 @@ static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
     s.body = body;
     ein__sc sc = ein__sc_make(ctx, &s);
     if (!sc.i) return (ein__val){0};
-    return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype,
-                        old.node);
+    ein__val w =
+        ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
+    ctx->value[w.i].why = old.why;
+    return w;
 }
 
 // A contraction keeps its operands as they are unless copies seen through still leave a library

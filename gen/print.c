@@ -544,10 +544,27 @@ static int ein__by_name(const void *a, const void *b) {
     return strcmp(((const ein__buf *)a)->s, ((const ein__buf *)b)->s);
 }
 
-static void ein__print_where(ein__printer *p, ein__buf *out) {
+// Whether bare uses give the range of iterator `k`: there are some, and all agree with it.
+static bool ein__range_implied(ein__printer *p, const ein__ex *reads, uint32_t k) {
+    int64_t n = p->s->n[k];
+    bool used = false;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(p->ctx, reads[i]);
+        for (uint32_t d = 0; d < e->nix; d++) {
+            uint32_t slot;
+            if (!ein__ix_is_iter(p->ctx, e->ix[d], &slot) || slot != k) continue;
+            if (p->ctx->value[e->val].shape.d[d] != n) return false;
+            used = true;
+        }
+    }
+    return used;
+}
+
+static void ein__print_where(ein__printer *p, const ein__ex *reads, ein__buf *out) {
     const ein__scope *s = p->s;
     const char *start = " where ";
     for (uint32_t k = 0; k < s->nt + s->ns; k++) {
+        if (ein__range_implied(p, reads, k)) continue;
         ein__putf(out, "%s%s in 0:%lld", start, p->index[k], (long long)s->n[k]);
         start = ", ";
     }
@@ -600,7 +617,7 @@ EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
     } else {
         ein__print_expr(&p, p.s->body, EIN__P_SUM, out);
     }
-    ein__print_where(&p, out);
+    ein__print_where(&p, reads, out);
     arrfree(p.pad);
     arrfree(reads);
 }

@@ -7,38 +7,43 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
-// memory    arena 63 MB (workspace 32 MB of it), constants 62 MB, peak in create 185 MB
-// plan      31 steps, 998.3 us estimated; 1116.5 us without derivation
-//     4.4 us est. v1.a             cuDNN conv 3x3, 3 to 64 + bias + relu
-//    93.9 us est. v1.b             cuDNN conv 3x3, 64 to 64 + bias + relu
-//     1.9 us est. p1               k_reduce_a7658a46
-//    39.9 us est. v2.a             cuDNN conv 3x3, 64 to 128 + bias + relu
-//    79.8 us est. v2.b             cuDNN conv 3x3, 128 to 128 + bias + relu
-//     1.3 us est. p2               k_reduce_ef7ab566
-//    44.3 us est. v3.a.c.sum.part  cuDNN conv 3x1, 128 to 768
-//     1.5 us est. v3.a             k_reduce_c48c08fd
-//    77.2 us est. v3.b.c.sum.part  cuBLAS sgemm 2304 x 3136 x 256
+// memory    arena 124 MB (workspace 63 MB of it), constants 62 MB, peak in create 247 MB
+// plan      36 steps, 1057.7 us estimated; 1376.0 us without derivation
+//     1.3 us est. v1.a.c.sum.columns k_map_95eb4a47
+//     4.1 us est. v1.a.c.sum       cuBLAS sgemm 64 x 50176 x 27
+//     4.3 us est. v1.a             k_map_8af0dbfd
+//    93.7 us est. v1.b             cuDNN conv 3x3, 64 to 64 + bias + relu
+//     3.7 us est. p1               k_reduce_a7658a46
+//    46.9 us est. v2.a             cuDNN conv 3x3, 64 to 128 + bias + relu
+//    77.1 us est. v2.b.c.sum.part  cuDNN conv 1x1, 128 to 1152
+//    15.2 us est. v2.b             k_reduce_e0382d0a
+//     1.9 us est. p2               k_reduce_ef7ab566
+//     2.7 us est. v3.a.c.sum.columns k_map_932ba859
+//    46.0 us est. v3.a.c.sum       cuBLAS sgemm 256 x 3136 x 1152
+//     1.3 us est. v3.a             k_map_f4dfaa24
+//    88.1 us est. v3.b.c.sum.part  cuDNN conv 1x1, 256 to 2304
 //     7.6 us est. v3.b             k_reduce_12f7686e
-//    77.2 us est. v3.c.c.sum.part  cuBLAS sgemm 2304 x 3136 x 256
+//    88.1 us est. v3.c.c.sum.part  cuDNN conv 1x1, 256 to 2304
 //     7.6 us est. v3.c             k_reduce_12f7686e
 //     1.3 us est. p3               k_reduce_9d0e507d
-//    44.2 us est. v4.a.c.sum.part  cuBLAS sgemm 4608 x 784 x 256
-//     1.9 us est. v4.a             k_reduce_1bcef5ef
-//    88.3 us est. v4.b.c.sum.part  cuBLAS sgemm 4608 x 784 x 512
-//     1.9 us est. v4.b             k_reduce_1bcef5ef
-//    88.3 us est. v4.c.c.sum.part  cuBLAS sgemm 4608 x 784 x 512
-//     1.9 us est. v4.c             k_reduce_1bcef5ef
-//    88.3 us est. d1.c.sum.part    cuBLAS sgemm 4608 x 784 x 512
-//     1.9 us est. d1               k_reduce_870185a7
-//    88.3 us est. d2.c.sum.part    cuBLAS sgemm 4608 x 784 x 512
-//     1.9 us est. d2               k_reduce_870185a7
-//    88.3 us est. d3.c.sum.part    cuBLAS sgemm 4608 x 784 x 512
-//     1.9 us est. d3               k_reduce_870185a7
-//    44.2 us est. d4.c.sum.part    cuBLAS sgemm 2304 x 784 x 512
-//     1.3 us est. d4               k_reduce_7f8b0e1a
-//    11.0 us est. d5.c.sum.part    cuBLAS sgemm 1152 x 784 x 256
+//    44.1 us est. v4.a.c.sum.part  cuDNN conv 1x1, 256 to 4608
+//     2.7 us est. v4.a             k_reduce_1bcef5ef
+//    88.1 us est. v4.b.c.sum.part  cuDNN conv 1x1, 512 to 4608
+//     2.7 us est. v4.b             k_reduce_1bcef5ef
+//    88.1 us est. v4.c.c.sum.part  cuDNN conv 1x1, 512 to 4608
+//     2.7 us est. v4.c             k_reduce_1bcef5ef
+//    88.1 us est. d1.c.sum.part    cuDNN conv 1x1, 512 to 4608
+//     2.7 us est. d1               k_reduce_870185a7
+//    88.1 us est. d2.c.sum.part    cuDNN conv 1x1, 512 to 4608
+//     2.7 us est. d2               k_reduce_870185a7
+//    88.1 us est. d3.c.sum.part    cuDNN conv 1x1, 512 to 4608
+//     2.7 us est. d3               k_reduce_870185a7
+//    44.1 us est. d4.c.sum.part    cuDNN conv 1x1, 512 to 2304
+//     1.4 us est. d4               k_reduce_7f8b0e1a
+//    13.0 us est. d5.c.sum.part    cuDNN conv 1x1, 256 to 1152
 //     1.3 us est. d5               k_reduce_93c61f02
-//     3.9 us est. d6               cuDNN conv 3x3, 128 to 64 + bias + relu
+//     3.2 us est. d6.c.sum.part    cuDNN conv 1x1, 128 to 576
+//     1.3 us est. d6               k_reduce_b420ff76
 //     1.3 us est. y                cuDNN conv 1x1, 64 to 1 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -51,7 +56,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CSRNET_ARENA_BYTES 65667072ull
+#define CSRNET_ARENA_BYTES 130088960ull
 #define CSRNET_WEIGHT_BYTES 65054464ull
 
 #ifdef __cplusplus
@@ -114,74 +119,80 @@ const csrnet_info *csrnet_describe(void);
 #define v_v1_b_b CONST(float, 155136)
 #define v_v2_a_k CONST(float, 155392)
 #define v_v2_a_b CONST(float, 450304)
-#define v_v2_b_k CONST(float, 450816)
-#define v_v2_b_b CONST(float, 1040640)
-#define v_v3_a_k INIT(float, 0)
-#define v_v3_a_b CONST(float, 1041152)
-#define v_v3_b_k INIT(float, 1179648)
-#define v_v3_b_b CONST(float, 1042176)
-#define v_v3_c_k INIT(float, 3538944)
-#define v_v3_c_b CONST(float, 1043200)
-#define v_v4_a_k INIT(float, 5898240)
-#define v_v4_a_b CONST(float, 1044224)
-#define v_v4_b_k INIT(float, 10616832)
-#define v_v4_b_b CONST(float, 1046272)
-#define v_v4_c_k INIT(float, 20054016)
-#define v_v4_c_b CONST(float, 1048320)
-#define v_d1_k INIT(float, 29491200)
-#define v_d1_b CONST(float, 1050368)
-#define v_d2_k INIT(float, 38928384)
-#define v_d2_b CONST(float, 1052416)
-#define v_d3_k INIT(float, 48365568)
-#define v_d3_b CONST(float, 1054464)
-#define v_d4_k INIT(float, 57802752)
-#define v_d4_b CONST(float, 1056512)
-#define v_d5_k INIT(float, 62521344)
-#define v_d5_b CONST(float, 1057536)
-#define v_d6_k CONST(float, 1058048)
-#define v_d6_b CONST(float, 1352960)
-#define v_v1_a ARENA(float, 0)
-#define v_v1_b ARENA(float, 12845056)
-#define v_p1 ARENA(float, 6422528)
-#define v_v2_a ARENA(float, 0)
-#define v_v2_b ARENA(float, 6422528)
-#define v_p2 ARENA(float, 12845056)
-#define v_v3_a_c_sum_relaid CONST(float, 1353216)
-#define v_v3_a_c_sum_part ARENA(float, 0)
+#define v_v2_b_k INIT(float, 0)
+#define v_v2_b_b CONST(float, 450816)
+#define v_v3_a_k CONST(float, 451328)
+#define v_v3_a_b CONST(float, 1630976)
+#define v_v3_b_k INIT(float, 589824)
+#define v_v3_b_b CONST(float, 1632000)
+#define v_v3_c_k INIT(float, 2949120)
+#define v_v3_c_b CONST(float, 1633024)
+#define v_v4_a_k INIT(float, 5308416)
+#define v_v4_a_b CONST(float, 1634048)
+#define v_v4_b_k INIT(float, 10027008)
+#define v_v4_b_b CONST(float, 1636096)
+#define v_v4_c_k INIT(float, 19464192)
+#define v_v4_c_b CONST(float, 1638144)
+#define v_d1_k INIT(float, 28901376)
+#define v_d1_b CONST(float, 1640192)
+#define v_d2_k INIT(float, 38338560)
+#define v_d2_b CONST(float, 1642240)
+#define v_d3_k INIT(float, 47775744)
+#define v_d3_b CONST(float, 1644288)
+#define v_d4_k INIT(float, 57212928)
+#define v_d4_b CONST(float, 1646336)
+#define v_d5_k INIT(float, 61931520)
+#define v_d5_b CONST(float, 1647360)
+#define v_d6_k INIT(float, 63111168)
+#define v_d6_b CONST(float, 1647872)
+#define v_v1_a_c_sum_columns ARENA(float, 12845056)
+#define v_v1_a_c_sum ARENA(float, 0)
+#define v_v1_a ARENA(float, 12845056)
+#define v_v1_b ARENA(float, 0)
+#define v_p1 ARENA(float, 12845056)
+#define v_v2_a ARENA(float, 57802752)
+#define v_v2_b_c_sum_part_filter CONST(float, 1648128)
+#define v_v2_b_c_sum_part ARENA(float, 0)
+#define v_v2_b ARENA(float, 57802752)
+#define v_p2 ARENA(float, 14450688)
+#define v_v3_a_c_sum_columns ARENA(float, 0)
+#define v_v3_a_c_sum ARENA(float, 14450688)
 #define v_v3_a ARENA(float, 28901376)
-#define v_v3_b_c_sum_relaid CONST(float, 2532864)
+#define v_v3_b_c_sum_part_filter CONST(float, 2237952)
 #define v_v3_b_c_sum_part ARENA(float, 0)
 #define v_v3_b ARENA(float, 28901376)
-#define v_v3_c_c_sum_relaid CONST(float, 4892160)
+#define v_v3_c_c_sum_part_filter CONST(float, 4597248)
 #define v_v3_c_c_sum_part ARENA(float, 0)
 #define v_v3_c ARENA(float, 28901376)
 #define v_p3 ARENA(float, 14450688)
-#define v_v4_a_c_sum_relaid CONST(float, 7251456)
+#define v_v4_a_c_sum_part_filter CONST(float, 6956544)
 #define v_v4_a_c_sum_part ARENA(float, 0)
 #define v_v4_a ARENA(float, 14450688)
-#define v_v4_b_c_sum_relaid CONST(float, 11970048)
+#define v_v4_b_c_sum_part_filter CONST(float, 11675136)
 #define v_v4_b_c_sum_part ARENA(float, 0)
 #define v_v4_b ARENA(float, 14450688)
-#define v_v4_c_c_sum_relaid CONST(float, 21407232)
+#define v_v4_c_c_sum_part_filter CONST(float, 21112320)
 #define v_v4_c_c_sum_part ARENA(float, 0)
 #define v_v4_c ARENA(float, 14450688)
-#define v_d1_c_sum_relaid CONST(float, 30844416)
+#define v_d1_c_sum_part_filter CONST(float, 30549504)
 #define v_d1_c_sum_part ARENA(float, 0)
 #define v_d1 ARENA(float, 14450688)
-#define v_d2_c_sum_relaid CONST(float, 40281600)
+#define v_d2_c_sum_part_filter CONST(float, 39986688)
 #define v_d2_c_sum_part ARENA(float, 0)
 #define v_d2 ARENA(float, 14450688)
-#define v_d3_c_sum_relaid CONST(float, 49718784)
+#define v_d3_c_sum_part_filter CONST(float, 49423872)
 #define v_d3_c_sum_part ARENA(float, 0)
 #define v_d3 ARENA(float, 14450688)
-#define v_d4_c_sum_relaid CONST(float, 59155968)
+#define v_d4_c_sum_part_filter CONST(float, 58861056)
 #define v_d4_c_sum_part ARENA(float, 0)
 #define v_d4 ARENA(float, 7225344)
-#define v_d5_c_sum_relaid CONST(float, 63874560)
+#define v_d5_c_sum_part_filter CONST(float, 63579648)
 #define v_d5_c_sum_part ARENA(float, 0)
 #define v_d5 ARENA(float, 3612672)
-#define v_d6 ARENA(float, 0)
-#define v_workspace ARENA(char, 32112640)
+#define v_d6_c_sum_part_filter CONST(float, 64759296)
+#define v_d6_c_sum_part ARENA(float, 0)
+#define v_d6 ARENA(float, 1806336)
+#define v_workspace ARENA(char, 64225280)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -194,32 +205,32 @@ static const upload_size uploads[] = {
     {155392, 155136, 256, 1},  // v1.b.b
     {155648, 155392, 294912, 1},  // v2.a.k
     {450560, 450304, 512, 1},  // v2.a.b
-    {451072, 450816, 589824, 1},  // v2.b.k
-    {1040896, 1040640, 512, 1},  // v2.b.b
-    {1041408, 0, 1179648, 0},  // v3.a.k
-    {2221056, 1041152, 1024, 1},  // v3.a.b
-    {2222080, 1179648, 2359296, 0},  // v3.b.k
-    {4581376, 1042176, 1024, 1},  // v3.b.b
-    {4582400, 3538944, 2359296, 0},  // v3.c.k
-    {6941696, 1043200, 1024, 1},  // v3.c.b
-    {6942720, 5898240, 4718592, 0},  // v4.a.k
-    {11661312, 1044224, 2048, 1},  // v4.a.b
-    {11663360, 10616832, 9437184, 0},  // v4.b.k
-    {21100544, 1046272, 2048, 1},  // v4.b.b
-    {21102592, 20054016, 9437184, 0},  // v4.c.k
-    {30539776, 1048320, 2048, 1},  // v4.c.b
-    {30541824, 29491200, 9437184, 0},  // d1.k
-    {39979008, 1050368, 2048, 1},  // d1.b
-    {39981056, 38928384, 9437184, 0},  // d2.k
-    {49418240, 1052416, 2048, 1},  // d2.b
-    {49420288, 48365568, 9437184, 0},  // d3.k
-    {58857472, 1054464, 2048, 1},  // d3.b
-    {58859520, 57802752, 4718592, 0},  // d4.k
-    {63578112, 1056512, 1024, 1},  // d4.b
-    {63579136, 62521344, 1179648, 0},  // d5.k
-    {64758784, 1057536, 512, 1},  // d5.b
-    {64759296, 1058048, 294912, 1},  // d6.k
-    {65054208, 1352960, 256, 1},  // d6.b
+    {451072, 0, 589824, 0},  // v2.b.k
+    {1040896, 450816, 512, 1},  // v2.b.b
+    {1041408, 451328, 1179648, 1},  // v3.a.k
+    {2221056, 1630976, 1024, 1},  // v3.a.b
+    {2222080, 589824, 2359296, 0},  // v3.b.k
+    {4581376, 1632000, 1024, 1},  // v3.b.b
+    {4582400, 2949120, 2359296, 0},  // v3.c.k
+    {6941696, 1633024, 1024, 1},  // v3.c.b
+    {6942720, 5308416, 4718592, 0},  // v4.a.k
+    {11661312, 1634048, 2048, 1},  // v4.a.b
+    {11663360, 10027008, 9437184, 0},  // v4.b.k
+    {21100544, 1636096, 2048, 1},  // v4.b.b
+    {21102592, 19464192, 9437184, 0},  // v4.c.k
+    {30539776, 1638144, 2048, 1},  // v4.c.b
+    {30541824, 28901376, 9437184, 0},  // d1.k
+    {39979008, 1640192, 2048, 1},  // d1.b
+    {39981056, 38338560, 9437184, 0},  // d2.k
+    {49418240, 1642240, 2048, 1},  // d2.b
+    {49420288, 47775744, 9437184, 0},  // d3.k
+    {58857472, 1644288, 2048, 1},  // d3.b
+    {58859520, 57212928, 4718592, 0},  // d4.k
+    {63578112, 1646336, 1024, 1},  // d4.b
+    {63579136, 61931520, 1179648, 0},  // d5.k
+    {64758784, 1647360, 512, 1},  // d5.b
+    {64759296, 63111168, 294912, 0},  // d6.k
+    {65054208, 1647872, 256, 1},  // d6.b
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -241,106 +252,103 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"v1.a", 0, 1, 3, 64, 1, {224, 224}, {224, 224}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"v1.b", 0, 1, 64, 64, 1, {224, 224}, {224, 224}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"v2.a", 0, 1, 64, 128, 1, {112, 112}, {112, 112}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"v2.b", 0, 1, 128, 128, 1, {112, 112}, {112, 112}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"v3.a.c.sum.part", 0, 1, 128, 768, 1, {56, 56}, {56, 56}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+    {"v2.b.c.sum.part", 0, 1, 128, 1152, 1, {112, 112}, {112, 112}, {1, 1}, {0, 0}, {1, 1}, {1, 1},
+        0, 0},
+    {"v3.b.c.sum.part", 0, 1, 256, 2304, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
         0},
-    {"d6", 0, 1, 128, 64, 1, {28, 28}, {28, 28}, {3, 3}, {2, 2}, {1, 1}, {2, 2}, 1, 1},
+    {"v3.c.c.sum.part", 0, 1, 256, 2304, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"v4.a.c.sum.part", 0, 1, 256, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"v4.b.c.sum.part", 0, 1, 512, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"v4.c.c.sum.part", 0, 1, 512, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"d1.c.sum.part", 0, 1, 512, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"d2.c.sum.part", 0, 1, 512, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"d3.c.sum.part", 0, 1, 512, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"d4.c.sum.part", 0, 1, 512, 2304, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"d5.c.sum.part", 0, 1, 256, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"d6.c.sum.part", 0, 1, 128, 576, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"y", 0, 1, 64, 1, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
 };
 enum {
-    CONV_v1_a,
     CONV_v1_b,
     CONV_v2_a,
-    CONV_v2_b,
-    CONV_v3_a_c_sum_part,
-    CONV_d6,
+    CONV_v2_b_c_sum_part,
+    CONV_v3_b_c_sum_part,
+    CONV_v3_c_c_sum_part,
+    CONV_v4_a_c_sum_part,
+    CONV_v4_b_c_sum_part,
+    CONV_v4_c_c_sum_part,
+    CONV_d1_c_sum_part,
+    CONV_d2_c_sum_part,
+    CONV_d3_c_sum_part,
+    CONV_d4_c_sum_part,
+    CONV_d5_c_sum_part,
+    CONV_d6_c_sum_part,
     CONV_y,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
-// by operand re-laid
-// v3.a.c.sum.relaid[i0,i1,i2,i3] = v3.a.k[i0,i2,i3,i1] where i0 in 0:256, i1 in 0:3, i2 in 0:128,
-//     i3 in 0:3
-static __global__ void __launch_bounds__(256) k_map_dadedda5(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 294912u) return;
-    const int i3 = (int)(id % 384u);
-    const int i1 = (int)(id / 384u % 3u);
-    const int i0 = (int)(id / 1152u);
-    y[i0 * 1152 + i1 * 384 + i3] = p0[i0 * 1152 + i3 * 3 + i1];
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
 }
 
 // by operand re-laid
-// v3.b.c.sum.relaid[i0,i1,i2,i3] = v3.b.k[i0,i3,i1,i2] where i0 in 0:256, i1 in 0:3, i2 in 0:3, i3
-//     in 0:256
-static __global__ void __launch_bounds__(256) k_map_1c05084d(const float *__restrict__ p0,
+// v1.a.c.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,i0+i3-1,i1+i4-1] where i0 in 0:224, i1 in 0:224, i3
+//     in 0:3, i4 in 0:3, pad x 0
+static __global__ void __launch_bounds__(256) k_map_95eb4a47(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 589824u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u % 9u);
-    const int i0 = (int)(id / 2304u);
-    y[i0 * 2304 + i2 * 256 + i3] = p0[i0 * 2304 + i3 * 9 + i2];
+    if (id >= 1354752u) return;
+    const int i4 = (int)(id % 3u);
+    const int i3 = (int)(id / 3u % 3u);
+    const int i2 = (int)(id / 9u % 3u);
+    const int i1 = (int)(id / 27u % 224u);
+    const int i0 = (int)(id / 6048u);
+    const int t0 = i0 + i3 - 1;
+    const int t1 = i1 + i4 - 1;
+    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224 + t1]
+        : 0.f;
+    y[i0 * 6048 + i1 * 27 + i2 * 9 + i3 * 3 + i4] = v0;
 }
 
-// by operand re-laid
-// v4.a.c.sum.relaid[i0,i1,i2,i3] = v4.a.k[i0,i3,i1,i2] where i0 in 0:512, i1 in 0:3, i2 in 0:3, i3
-//     in 0:256
-static __global__ void __launch_bounds__(256) k_map_80a97729(const float *__restrict__ p0,
-    float *__restrict__ y) {
+// v1.a[i0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(256) k_map_8af0dbfd(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 1179648u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u % 9u);
-    const int i0 = (int)(id / 2304u);
-    y[i0 * 2304 + i2 * 256 + i3] = p0[i0 * 2304 + i3 * 9 + i2];
+    if (id >= 802816u) return;
+    const int i3 = (int)(id % 12544u) * 4;
+    const int i1 = (int)(id / 12544u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 50176 + i3);
+    const float v1 = p1[i1];
+    const float v2 = v0.x + v1;
+    const float v3 = v0.y + v1;
+    const float v4 = v0.z + v1;
+    const float v5 = v0.w + v1;
+    *reinterpret_cast<float4 *>(y + i1 * 50176 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
+        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// by operand re-laid
-// v4.b.c.sum.relaid[i0,i1,i2,i3] = v4.b.k[i0,i3,i1,i2] where i0 in 0:512, i1 in 0:3, i2 in 0:3, i3
-//     in 0:512
-static __global__ void __launch_bounds__(256) k_map_28adbbfe(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 2359296u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u % 9u);
-    const int i0 = (int)(id / 4608u);
-    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2];
-}
-
-// by operand re-laid
-// d4.c.sum.relaid[i0,i1,i2,i3] = d4.k[i0,i3,i1,i2] where i0 in 0:256, i1 in 0:3, i2 in 0:3, i3 in
-//     0:512
-static __global__ void __launch_bounds__(256) k_map_cfa96b0b(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 1179648u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u % 9u);
-    const int i0 = (int)(id / 4608u);
-    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2];
-}
-
-// by operand re-laid
-// d5.c.sum.relaid[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2] where i0 in 0:128, i1 in 0:3, i2 in 0:3, i3 in
-//     0:256
-static __global__ void __launch_bounds__(256) k_map_a4b46128(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 294912u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u % 9u);
-    const int i0 = (int)(id / 2304u);
-    y[i0 * 2304 + i2 * 256 + i3] = p0[i0 * 2304 + i3 * 9 + i2];
-}
-
-// p1[i0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i0 in 0:1, i1 in 0:64, i2 in
-//     0:112, i3 in 0:112, r0 in 0:2, r1 in 0:2
+// p1[i0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i0 in 0:1, i2 in 0:112, i3 in
+//     0:112, r0 in 0:2, r1 in 0:2
 static __global__ void __launch_bounds__(256) k_reduce_a7658a46(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -364,8 +372,52 @@ static __global__ void __launch_bounds__(256) k_reduce_a7658a46(const float *__r
     *reinterpret_cast<float4 *>(y + i2 * 112 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// p2[i0,i1,i2,i3] = max(r0,r1) v2.b[0,i1,2*i2+r0,2*i3+r1] where i0 in 0:1, i1 in 0:128, i2 in
-//     0:56, i3 in 0:56, r0 in 0:2, r1 in 0:2
+// by summation splitting
+// v2.b.c.sum[i0,i1,i2,i3] = sum(r0,r1) v2.b.c.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1,
+//     i2 in 0:112, i3 in 0:112, pad v2.b.c.sum.part 0
+// v2.b[i0,i1,i2,i3] = relu(v2.b.c.sum[0,i1,i2,i3] + v2.b.b[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(256) k_reduce_e0382d0a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 401408u) return;
+    const int i3 = (int)(id % 28u) * 4;
+    const int i2 = (int)(id / 28u % 112u);
+    const int i1 = (int)(id / 3136u);
+    float acc0 = 0.f;
+    float acc1 = 0.f;
+    float acc2 = 0.f;
+    float acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = i3 + r1 - 1;
+            const float v0 = (unsigned)t0 < 112u && (unsigned)t1 < 112u ? p0[i1 * 112896
+                + r0 * 37632 + r1 * 12544 + t0 * 112 + t1] : 0.f;
+            const float v1 = (unsigned)t0 < 112u && (unsigned)(t1 + 1) < 112u ? p0[i1 * 112896
+                + r0 * 37632 + r1 * 12544 + t0 * 112 + t1 + 1] : 0.f;
+            const float v2 = (unsigned)t0 < 112u && (unsigned)(t1 + 2) < 112u ? p0[i1 * 112896
+                + r0 * 37632 + r1 * 12544 + t0 * 112 + t1 + 2] : 0.f;
+            const float v3 = (unsigned)t0 < 112u && (unsigned)(t1 + 3) < 112u ? p0[i1 * 112896
+                + r0 * 37632 + r1 * 12544 + t0 * 112 + t1 + 3] : 0.f;
+            acc0 += v0;
+            acc1 += v1;
+            acc2 += v2;
+            acc3 += v3;
+        }
+    }
+    const float v4 = p1[i1];
+    const float v5 = acc0 + v4;
+    const float v6 = acc1 + v4;
+    const float v7 = acc2 + v4;
+    const float v8 = acc3 + v4;
+    *reinterpret_cast<float4 *>(y + i1 * 12544 + i2 * 112 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
+        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+}
+
+// p2[i0,i1,i2,i3] = max(r0,r1) v2.b[0,i1,2*i2+r0,2*i3+r1] where i0 in 0:1, i2 in 0:56, i3 in 0:56,
+//     r0 in 0:2, r1 in 0:2
 static __global__ void __launch_bounds__(256) k_reduce_ef7ab566(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -389,49 +441,45 @@ static __global__ void __launch_bounds__(256) k_reduce_ef7ab566(const float *__r
     *reinterpret_cast<float4 *>(y + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// v3.a.c.sum[i0,i1,i2,i3] = sum(r0) v3.a.c.sum.part[i1,r0,i2,i3+r0-1] where i0 in 0:1, i1 in
-//     0:256, i2 in 0:56, i3 in 0:56, r0 in 0:3, pad v3.a.c.sum.part 0
-// v3.a[i0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1]) where i0 in 0:1, i1 in 0:256, i2
-//     in 0:56, i3 in 0:56
-static __global__ void __launch_bounds__(256) k_reduce_c48c08fd(const float *__restrict__ p0,
+// by operand re-laid
+// v3.a.c.sum.columns[i0,i1,i2,i3,i4] = p2[0,i2,i0+i3-1,i1+i4-1] where i0 in 0:56, i1 in 0:56, i3
+//     in 0:3, i4 in 0:3, pad p2 0
+static __global__ void __launch_bounds__(256) k_map_932ba859(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 3612672u) return;
+    const int i4 = (int)(id % 3u);
+    const int i3 = (int)(id / 3u % 3u);
+    const int i2 = (int)(id / 9u % 128u);
+    const int i1 = (int)(id / 1152u % 56u);
+    const int i0 = (int)(id / 64512u);
+    const int t0 = i0 + i3 - 1;
+    const int t1 = i1 + i4 - 1;
+    const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1] : 0.f;
+    y[i0 * 64512 + i1 * 1152 + i2 * 9 + i3 * 3 + i4] = v0;
+}
+
+// v3.a[i0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(256) k_map_f4dfaa24(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 200704u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
+    const int i3 = (int)(id % 784u) * 4;
     const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i3 + r0 - 1;
-        const float v0 = (unsigned)t0 < 56u ? p0[i1 * 9408 + r0 * 3136 + i2 * 56 + t0] : 0.f;
-        const float v1 = (unsigned)(t0 + 1) < 56u ? p0[i1 * 9408 + r0 * 3136 + i2 * 56 + t0 + 1]
-            : 0.f;
-        const float v2 = (unsigned)(t0 + 2) < 56u ? p0[i1 * 9408 + r0 * 3136 + i2 * 56 + t0 + 2]
-            : 0.f;
-        const float v3 = (unsigned)(t0 + 3) < 56u ? p0[i1 * 9408 + r0 * 3136 + i2 * 56 + t0 + 3]
-            : 0.f;
-        acc0 += v0;
-        acc1 += v1;
-        acc2 += v2;
-        acc3 += v3;
-    }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + i3);
+    const float v1 = p1[i1];
+    const float v2 = v0.x + v1;
+    const float v3 = v0.y + v1;
+    const float v4 = v0.z + v1;
+    const float v5 = v0.w + v1;
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
+        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
+// by summation splitting
 // v3.b.c.sum[i0,i1,i2,i3] = sum(r0,r1) v3.b.c.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1,
-//     i1 in 0:256, i2 in 0:56, i3 in 0:56, r0 in 0:3, r1 in 0:3, pad v3.b.c.sum.part 0
-// v3.b[i0,i1,i2,i3] = relu(v3.b.c.sum[0,i1,i2,i3] + v3.b.b[i1]) where i0 in 0:1, i1 in 0:256, i2
-//     in 0:56, i3 in 0:56
+//     i2 in 0:56, i3 in 0:56, pad v3.b.c.sum.part 0
+// v3.b[i0,i1,i2,i3] = relu(v3.b.c.sum[0,i1,i2,i3] + v3.b.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_reduce_12f7686e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -472,8 +520,8 @@ static __global__ void __launch_bounds__(256) k_reduce_12f7686e(const float *__r
         v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
-// p3[i0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i0 in 0:1, i1 in 0:256, i2 in
-//     0:28, i3 in 0:28, r0 in 0:2, r1 in 0:2
+// p3[i0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i0 in 0:1, i2 in 0:28, i3 in 0:28,
+//     r0 in 0:2, r1 in 0:2
 static __global__ void __launch_bounds__(128) k_reduce_9d0e507d(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -497,10 +545,10 @@ static __global__ void __launch_bounds__(128) k_reduce_9d0e507d(const float *__r
     *reinterpret_cast<float4 *>(y + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
+// by summation splitting
 // v4.a.c.sum[i0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1,
-//     i1 in 0:512, i2 in 0:28, i3 in 0:28, r0 in 0:3, r1 in 0:3, pad v4.a.c.sum.part 0
-// v4.a[i0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1]) where i0 in 0:1, i1 in 0:512, i2
-//     in 0:28, i3 in 0:28
+//     i2 in 0:28, i3 in 0:28, pad v4.a.c.sum.part 0
+// v4.a[i0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_reduce_1bcef5ef(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -541,10 +589,10 @@ static __global__ void __launch_bounds__(256) k_reduce_1bcef5ef(const float *__r
         v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
+// by summation splitting
 // d1.c.sum[i0,i1,i2,i3] = sum(r0,r1) d1.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1,
-//     i1 in 0:512, i2 in 0:28, i3 in 0:28, r0 in 0:3, r1 in 0:3, pad d1.c.sum.part 0
-// d1[i0,i1,i2,i3] = relu(d1.c.sum[0,i1,i2,i3] + d1.b[i1]) where i0 in 0:1, i1 in 0:512, i2 in
-//     0:28, i3 in 0:28
+//     i2 in 0:28, i3 in 0:28, pad d1.c.sum.part 0
+// d1[i0,i1,i2,i3] = relu(d1.c.sum[0,i1,i2,i3] + d1.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_reduce_870185a7(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -585,10 +633,10 @@ static __global__ void __launch_bounds__(256) k_reduce_870185a7(const float *__r
         v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
+// by summation splitting
 // d4.c.sum[i0,i1,i2,i3] = sum(r0,r1) d4.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1,
-//     i1 in 0:256, i2 in 0:28, i3 in 0:28, r0 in 0:3, r1 in 0:3, pad d4.c.sum.part 0
-// d4[i0,i1,i2,i3] = relu(d4.c.sum[0,i1,i2,i3] + d4.b[i1]) where i0 in 0:1, i1 in 0:256, i2 in
-//     0:28, i3 in 0:28
+//     i2 in 0:28, i3 in 0:28, pad d4.c.sum.part 0
+// d4[i0,i1,i2,i3] = relu(d4.c.sum[0,i1,i2,i3] + d4.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(128) k_reduce_7f8b0e1a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -629,10 +677,10 @@ static __global__ void __launch_bounds__(128) k_reduce_7f8b0e1a(const float *__r
         v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
+// by summation splitting
 // d5.c.sum[i0,i1,i2,i3] = sum(r0,r1) d5.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1,
-//     i1 in 0:128, i2 in 0:28, i3 in 0:28, r0 in 0:3, r1 in 0:3, pad d5.c.sum.part 0
-// d5[i0,i1,i2,i3] = relu(d5.c.sum[0,i1,i2,i3] + d5.b[i1]) where i0 in 0:1, i1 in 0:128, i2 in
-//     0:28, i3 in 0:28
+//     i2 in 0:28, i3 in 0:28, pad d5.c.sum.part 0
+// d5[i0,i1,i2,i3] = relu(d5.c.sum[0,i1,i2,i3] + d5.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_93c61f02(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -673,6 +721,33 @@ static __global__ void __launch_bounds__(64) k_reduce_93c61f02(const float *__re
         v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
+// by summation splitting
+// d6.c.sum[i0,i1,i2,i3] = sum(r0,r1) d6.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1,
+//     i2 in 0:28, i3 in 0:28, pad d6.c.sum.part 0
+// d6[i0,i1,i2,i3] = relu(d6.c.sum[0,i1,i2,i3] + d6.b[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(128) k_reduce_b420ff76(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 50176u) return;
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = r0 * 2 + i2 - 2;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = r1 * 2 + i3 - 2;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i1 * 7056 + r0 * 2352
+                + r1 * 784 + t0 * 28 + t1] : 0.f;
+            acc += v0;
+        }
+    }
+    const float v1 = acc + p1[i1];
+    y[i1 * 784 + i2 * 28 + i3] = v1 < 0.f ? 0.f : v1;
+}
+
 
 // ---- state --------------------------------------------------------------------------------------
 struct csrnet {
@@ -686,7 +761,7 @@ struct csrnet {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[7];
+    conv_call conv[15];
     cublasHandle_t cublas;
 };
 
@@ -782,7 +857,7 @@ static int conv_choose_forward(csrnet *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 65863680) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
@@ -800,7 +875,7 @@ static int conv_choose_data(csrnet *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 65863680) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         c->algorithm = (int)p[i].algo;
@@ -875,52 +950,50 @@ static int gemm_run(csrnet *h, const gemm_size *g, const float *a, const float *
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_v3_b_c_sum_part = {"v3.b.c.sum.part", 0, 0, 1, 2304, 3136, 256, 256,
-    3136, 3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_v3_c_c_sum_part = {"v3.c.c.sum.part", 0, 0, 1, 2304, 3136, 256, 256,
-    3136, 3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_v4_a_c_sum_part = {"v4.a.c.sum.part", 0, 0, 1, 4608, 784, 256, 256, 784,
-    784, 0, 0, 0, 1.f};
-static const gemm_size gemm_v4_b_c_sum_part = {"v4.b.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784,
-    784, 0, 0, 0, 1.f};
-static const gemm_size gemm_v4_c_c_sum_part = {"v4.c.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784,
-    784, 0, 0, 0, 1.f};
-static const gemm_size gemm_d1_c_sum_part = {"d1.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784,
-    784, 0, 0, 0, 1.f};
-static const gemm_size gemm_d2_c_sum_part = {"d2.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784,
-    784, 0, 0, 0, 1.f};
-static const gemm_size gemm_d3_c_sum_part = {"d3.c.sum.part", 0, 0, 1, 4608, 784, 512, 512, 784,
-    784, 0, 0, 0, 1.f};
-static const gemm_size gemm_d4_c_sum_part = {"d4.c.sum.part", 0, 0, 1, 2304, 784, 512, 512, 784,
-    784, 0, 0, 0, 1.f};
-static const gemm_size gemm_d5_c_sum_part = {"d5.c.sum.part", 0, 0, 1, 1152, 784, 256, 256, 784,
-    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_v1_a_c_sum = {"v1.a.c.sum", 0, 1, 1, 64, 50176, 27, 27, 27, 50176, 0, 0,
+    0, 1.f};
+static const gemm_size gemm_v3_a_c_sum = {"v3.a.c.sum", 0, 1, 1, 256, 3136, 1152, 1152, 1152, 3136,
+    0, 0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet *m, cudaStream_t stream) {
     (void)stream;
-    k_map_dadedda5<<<dim3(1152), dim3(256), 0, stream>>>(v_v3_a_k, v_v3_a_c_sum_relaid);
-    LAUNCHED(m, "v3.a.c.sum.relaid");
-    k_map_1c05084d<<<dim3(2304), dim3(256), 0, stream>>>(v_v3_b_k, v_v3_b_c_sum_relaid);
-    LAUNCHED(m, "v3.b.c.sum.relaid");
-    k_map_1c05084d<<<dim3(2304), dim3(256), 0, stream>>>(v_v3_c_k, v_v3_c_c_sum_relaid);
-    LAUNCHED(m, "v3.c.c.sum.relaid");
-    k_map_80a97729<<<dim3(4608), dim3(256), 0, stream>>>(v_v4_a_k, v_v4_a_c_sum_relaid);
-    LAUNCHED(m, "v4.a.c.sum.relaid");
-    k_map_28adbbfe<<<dim3(9216), dim3(256), 0, stream>>>(v_v4_b_k, v_v4_b_c_sum_relaid);
-    LAUNCHED(m, "v4.b.c.sum.relaid");
-    k_map_28adbbfe<<<dim3(9216), dim3(256), 0, stream>>>(v_v4_c_k, v_v4_c_c_sum_relaid);
-    LAUNCHED(m, "v4.c.c.sum.relaid");
-    k_map_28adbbfe<<<dim3(9216), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_sum_relaid);
-    LAUNCHED(m, "d1.c.sum.relaid");
-    k_map_28adbbfe<<<dim3(9216), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_sum_relaid);
-    LAUNCHED(m, "d2.c.sum.relaid");
-    k_map_28adbbfe<<<dim3(9216), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_sum_relaid);
-    LAUNCHED(m, "d3.c.sum.relaid");
-    k_map_cfa96b0b<<<dim3(4608), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_sum_relaid);
-    LAUNCHED(m, "d4.c.sum.relaid");
-    k_map_a4b46128<<<dim3(1152), dim3(256), 0, stream>>>(v_d5_k, v_d5_c_sum_relaid);
-    LAUNCHED(m, "d5.c.sum.relaid");
+    // v2.b.c.sum.part.filter[i0,i1,i2,i3] = v2.b.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_v2_b_k, v_v2_b_c_sum_part_filter, relay{3, 0, {128, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
+    LAUNCHED(m, "v2.b.c.sum.part.filter");
+    // v3.b.c.sum.part.filter[i0,i1,i2,i3] = v3.b.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(2304), dim3(256), 0, stream>>>(v_v3_b_k, v_v3_b_c_sum_part_filter, relay{3, 0, {256, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
+    LAUNCHED(m, "v3.b.c.sum.part.filter");
+    // v3.c.c.sum.part.filter[i0,i1,i2,i3] = v3.c.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(2304), dim3(256), 0, stream>>>(v_v3_c_k, v_v3_c_c_sum_part_filter, relay{3, 0, {256, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
+    LAUNCHED(m, "v3.c.c.sum.part.filter");
+    // v4.a.c.sum.part.filter[i0,i1,i2,i3] = v4.a.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(4608), dim3(256), 0, stream>>>(v_v4_a_k, v_v4_a_c_sum_part_filter, relay{3, 0, {512, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
+    LAUNCHED(m, "v4.a.c.sum.part.filter");
+    // v4.b.c.sum.part.filter[i0,i1,i2,i3] = v4.b.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(9216), dim3(256), 0, stream>>>(v_v4_b_k, v_v4_b_c_sum_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
+    LAUNCHED(m, "v4.b.c.sum.part.filter");
+    // v4.c.c.sum.part.filter[i0,i1,i2,i3] = v4.c.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(9216), dim3(256), 0, stream>>>(v_v4_c_k, v_v4_c_c_sum_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
+    LAUNCHED(m, "v4.c.c.sum.part.filter");
+    // d1.c.sum.part.filter[i0,i1,i2,i3] = d1.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(9216), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_sum_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
+    LAUNCHED(m, "d1.c.sum.part.filter");
+    // d2.c.sum.part.filter[i0,i1,i2,i3] = d2.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(9216), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_sum_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
+    LAUNCHED(m, "d2.c.sum.part.filter");
+    // d3.c.sum.part.filter[i0,i1,i2,i3] = d3.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(9216), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_sum_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
+    LAUNCHED(m, "d3.c.sum.part.filter");
+    // d4.c.sum.part.filter[i0,i1,i2,i3] = d4.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(4608), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_sum_part_filter, relay{3, 0, {256, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
+    LAUNCHED(m, "d4.c.sum.part.filter");
+    // d5.c.sum.part.filter[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(1152), dim3(256), 0, stream>>>(v_d5_k, v_d5_c_sum_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
+    LAUNCHED(m, "d5.c.sum.part.filter");
+    // d6.c.sum.part.filter[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(288), dim3(256), 0, stream>>>(v_d6_k, v_d6_c_sum_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
+    LAUNCHED(m, "d6.c.sum.part.filter");
     return 0;
 }
 
@@ -947,7 +1020,7 @@ static int check_device(csrnet *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_dadedda5);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -962,7 +1035,7 @@ static int check_device(csrnet *m) {
 
 static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 65054208ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 63700992ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 63406080ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -977,7 +1050,7 @@ static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(csrnet *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 15; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -1030,102 +1103,116 @@ static int steps(csrnet *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // v1.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,i2+r1-1,i3+r2-1] * v1.a.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i1 in 0:64, i2 in 0:224, i3 in 0:224, r0 in 0:3, r1 in 0:3, r2 in 0:3, pad x
-    //     0
-    // v1.a[i0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1]) where i0 in 0:1, i1 in 0:64,
-    //     i2 in 0:224, i3 in 0:224
-    CALL(conv_run(m, CONV_v1_a, v_x, v_v1_a_k, v_v1_a_b, NULL, v_v1_a, v_workspace));
+    k_map_95eb4a47<<<dim3(5292), dim3(256), 0, stream>>>(v_x, v_v1_a_c_sum_columns);
+    LAUNCHED(m, "v1.a.c.sum.columns");
+    // by operand re-laid for matching
+    // v1.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) v1.a.c.sum.columns[i2,i3,r0,r1,r2] *
+    //     v1.a.k[i1,r0,r1,r2] where i0 in 0:1
+    CALL(gemm_run(m, &gemm_v1_a_c_sum, v_v1_a_k, v_v1_a_c_sum_columns, v_v1_a_c_sum));
+    k_map_8af0dbfd<<<dim3(3136), dim3(256), 0, stream>>>(v_v1_a_c_sum, v_v1_a_b, v_v1_a);
+    LAUNCHED(m, "v1.a");
     // v1.b.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) v1.a[0,r0,i2+r1-1,i3+r2-1] * v1.b.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:64, i2 in 0:224, i3 in 0:224, r0 in 0:64, r1 in 0:3, r2 in 0:3,
-    //     pad v1.a 0
-    // v1.b[i0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1]) where i0 in 0:1, i1 in 0:64,
-    //     i2 in 0:224, i3 in 0:224
+    //     where i0 in 0:1, i2 in 0:224, i3 in 0:224, pad v1.a 0
+    // v1.b[i0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_v1_b, v_v1_a, v_v1_b_k, v_v1_b_b, NULL, v_v1_b, v_workspace));
     k_reduce_a7658a46<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b, v_p1);
     LAUNCHED(m, "p1");
     // v2.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) p1[0,r0,i2+r1-1,i3+r2-1] * v2.a.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i1 in 0:128, i2 in 0:112, i3 in 0:112, r0 in 0:64, r1 in 0:3, r2 in 0:3, pad
-    //     p1 0
-    // v2.a[i0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1]) where i0 in 0:1, i1 in 0:128,
-    //     i2 in 0:112, i3 in 0:112
+    //     i0 in 0:1, i2 in 0:112, i3 in 0:112, pad p1 0
+    // v2.a[i0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_v2_a, v_p1, v_v2_a_k, v_v2_a_b, NULL, v_v2_a, v_workspace));
-    // v2.b.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) v2.a[0,r0,i2+r1-1,i3+r2-1] * v2.b.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:128, i2 in 0:112, i3 in 0:112, r0 in 0:128, r1 in 0:3, r2 in
-    //     0:3, pad v2.a 0
-    // v2.b[i0,i1,i2,i3] = relu(v2.b.c.sum[0,i1,i2,i3] + v2.b.b[i1]) where i0 in 0:1, i1 in 0:128,
-    //     i2 in 0:112, i3 in 0:112
-    CALL(conv_run(m, CONV_v2_b, v_v2_a, v_v2_b_k, v_v2_b_b, NULL, v_v2_b, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
+    // v2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v2.a[0,r0,i3,i4] *
+    //     v2.b.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_v2_b_c_sum_part, v_v2_a, v_v2_b_c_sum_part_filter, NULL, NULL,
+        v_v2_b_c_sum_part, v_workspace));
+    k_reduce_e0382d0a<<<dim3(1568), dim3(256), 0, stream>>>(v_v2_b_c_sum_part, v_v2_b_b, v_v2_b);
+    LAUNCHED(m, "v2.b");
     k_reduce_ef7ab566<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b, v_p2);
     LAUNCHED(m, "p2");
-    // v3.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) p2[0,r0,i2+r1-1,i3] *
-    //     v3.a.c.sum.relaid[i0,i1,r0,r1] where i0 in 0:256, i1 in 0:3, i2 in 0:56, i3 in 0:56, r0
-    //     in 0:128, r1 in 0:3, pad p2 0
-    CALL(conv_run(m, CONV_v3_a_c_sum_part, v_p2, v_v3_a_c_sum_relaid, NULL, NULL, v_v3_a_c_sum_part,
-        v_workspace));
-    k_reduce_c48c08fd<<<dim3(784), dim3(256), 0, stream>>>(v_v3_a_c_sum_part, v_v3_a_b, v_v3_a);
+    k_map_932ba859<<<dim3(14112), dim3(256), 0, stream>>>(v_p2, v_v3_a_c_sum_columns);
+    LAUNCHED(m, "v3.a.c.sum.columns");
+    // by operand re-laid for matching
+    // v3.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) v3.a.c.sum.columns[i2,i3,r0,r1,r2] *
+    //     v3.a.k[i1,r0,r1,r2] where i0 in 0:1
+    CALL(gemm_run(m, &gemm_v3_a_c_sum, v_v3_a_k, v_v3_a_c_sum_columns, v_v3_a_c_sum));
+    k_map_f4dfaa24<<<dim3(784), dim3(256), 0, stream>>>(v_v3_a_c_sum, v_v3_a_b, v_v3_a);
     LAUNCHED(m, "v3.a");
-    // v3.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v3.a[0,r0,i3,i4] * v3.b.c.sum.relaid[i0,i1,i2,r0]
-    //     where i0 in 0:256, i1 in 0:3, i2 in 0:3, i3 in 0:56, i4 in 0:56, r0 in 0:256
-    CALL(gemm_run(m, &gemm_v3_b_c_sum_part, v_v3_b_c_sum_relaid, v_v3_a, v_v3_b_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // v3.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v3.a[0,r0,i3,i4] *
+    //     v3.b.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_v3_b_c_sum_part, v_v3_a, v_v3_b_c_sum_part_filter, NULL, NULL,
+        v_v3_b_c_sum_part, v_workspace));
     k_reduce_12f7686e<<<dim3(784), dim3(256), 0, stream>>>(v_v3_b_c_sum_part, v_v3_b_b, v_v3_b);
     LAUNCHED(m, "v3.b");
-    // v3.c.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v3.b[0,r0,i3,i4] * v3.c.c.sum.relaid[i0,i1,i2,r0]
-    //     where i0 in 0:256, i1 in 0:3, i2 in 0:3, i3 in 0:56, i4 in 0:56, r0 in 0:256
-    CALL(gemm_run(m, &gemm_v3_c_c_sum_part, v_v3_c_c_sum_relaid, v_v3_b, v_v3_c_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // v3.c.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v3.b[0,r0,i3,i4] *
+    //     v3.c.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_v3_c_c_sum_part, v_v3_b, v_v3_c_c_sum_part_filter, NULL, NULL,
+        v_v3_c_c_sum_part, v_workspace));
     k_reduce_12f7686e<<<dim3(784), dim3(256), 0, stream>>>(v_v3_c_c_sum_part, v_v3_c_b, v_v3_c);
     LAUNCHED(m, "v3.c");
     k_reduce_9d0e507d<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c, v_p3);
     LAUNCHED(m, "p3");
-    // v4.a.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) p3[0,r0,i3,i4] * v4.a.c.sum.relaid[i0,i1,i2,r0]
-    //     where i0 in 0:512, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4 in 0:28, r0 in 0:256
-    CALL(gemm_run(m, &gemm_v4_a_c_sum_part, v_v4_a_c_sum_relaid, v_p3, v_v4_a_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // v4.a.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) p3[0,r0,i3,i4] *
+    //     v4.a.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_v4_a_c_sum_part, v_p3, v_v4_a_c_sum_part_filter, NULL, NULL,
+        v_v4_a_c_sum_part, v_workspace));
     k_reduce_1bcef5ef<<<dim3(392), dim3(256), 0, stream>>>(v_v4_a_c_sum_part, v_v4_a_b, v_v4_a);
     LAUNCHED(m, "v4.a");
-    // v4.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v4.a[0,r0,i3,i4] * v4.b.c.sum.relaid[i0,i1,i2,r0]
-    //     where i0 in 0:512, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4 in 0:28, r0 in 0:512
-    CALL(gemm_run(m, &gemm_v4_b_c_sum_part, v_v4_b_c_sum_relaid, v_v4_a, v_v4_b_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // v4.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v4.a[0,r0,i3,i4] *
+    //     v4.b.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_v4_b_c_sum_part, v_v4_a, v_v4_b_c_sum_part_filter, NULL, NULL,
+        v_v4_b_c_sum_part, v_workspace));
     k_reduce_1bcef5ef<<<dim3(392), dim3(256), 0, stream>>>(v_v4_b_c_sum_part, v_v4_b_b, v_v4_b);
     LAUNCHED(m, "v4.b");
-    // v4.c.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v4.b[0,r0,i3,i4] * v4.c.c.sum.relaid[i0,i1,i2,r0]
-    //     where i0 in 0:512, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4 in 0:28, r0 in 0:512
-    CALL(gemm_run(m, &gemm_v4_c_c_sum_part, v_v4_c_c_sum_relaid, v_v4_b, v_v4_c_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // v4.c.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v4.b[0,r0,i3,i4] *
+    //     v4.c.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_v4_c_c_sum_part, v_v4_b, v_v4_c_c_sum_part_filter, NULL, NULL,
+        v_v4_c_c_sum_part, v_workspace));
     k_reduce_1bcef5ef<<<dim3(392), dim3(256), 0, stream>>>(v_v4_c_c_sum_part, v_v4_c_b, v_v4_c);
     LAUNCHED(m, "v4.c");
-    // d1.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v4.c[0,r0,i3,i4] * d1.c.sum.relaid[i0,i1,i2,r0]
-    //     where i0 in 0:512, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4 in 0:28, r0 in 0:512
-    CALL(gemm_run(m, &gemm_d1_c_sum_part, v_d1_c_sum_relaid, v_v4_c, v_d1_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // d1.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v4.c[0,r0,i3,i4] * d1.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_d1_c_sum_part, v_v4_c, v_d1_c_sum_part_filter, NULL, NULL,
+        v_d1_c_sum_part, v_workspace));
     k_reduce_870185a7<<<dim3(392), dim3(256), 0, stream>>>(v_d1_c_sum_part, v_d1_b, v_d1);
     LAUNCHED(m, "d1");
-    // d2.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d1[0,r0,i3,i4] * d2.c.sum.relaid[i0,i1,i2,r0] where
-    //     i0 in 0:512, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4 in 0:28, r0 in 0:512
-    CALL(gemm_run(m, &gemm_d2_c_sum_part, v_d2_c_sum_relaid, v_d1, v_d2_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // d2.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d1[0,r0,i3,i4] * d2.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_d2_c_sum_part, v_d1, v_d2_c_sum_part_filter, NULL, NULL, v_d2_c_sum_part,
+        v_workspace));
     k_reduce_870185a7<<<dim3(392), dim3(256), 0, stream>>>(v_d2_c_sum_part, v_d2_b, v_d2);
     LAUNCHED(m, "d2");
-    // d3.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d2[0,r0,i3,i4] * d3.c.sum.relaid[i0,i1,i2,r0] where
-    //     i0 in 0:512, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4 in 0:28, r0 in 0:512
-    CALL(gemm_run(m, &gemm_d3_c_sum_part, v_d3_c_sum_relaid, v_d2, v_d3_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // d3.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d2[0,r0,i3,i4] * d3.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_d3_c_sum_part, v_d2, v_d3_c_sum_part_filter, NULL, NULL, v_d3_c_sum_part,
+        v_workspace));
     k_reduce_870185a7<<<dim3(392), dim3(256), 0, stream>>>(v_d3_c_sum_part, v_d3_b, v_d3);
     LAUNCHED(m, "d3");
-    // d4.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d3[0,r0,i3,i4] * d4.c.sum.relaid[i0,i1,i2,r0] where
-    //     i0 in 0:256, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4 in 0:28, r0 in 0:512
-    CALL(gemm_run(m, &gemm_d4_c_sum_part, v_d4_c_sum_relaid, v_d3, v_d4_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // d4.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d3[0,r0,i3,i4] * d4.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_d4_c_sum_part, v_d3, v_d4_c_sum_part_filter, NULL, NULL, v_d4_c_sum_part,
+        v_workspace));
     k_reduce_7f8b0e1a<<<dim3(392), dim3(128), 0, stream>>>(v_d4_c_sum_part, v_d4_b, v_d4);
     LAUNCHED(m, "d4");
-    // d5.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.sum.relaid[i0,i1,i2,r0] where
-    //     i0 in 0:128, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4 in 0:28, r0 in 0:256
-    CALL(gemm_run(m, &gemm_d5_c_sum_part, v_d5_c_sum_relaid, v_d4, v_d5_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // d5.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_d5_c_sum_part, v_d4, v_d5_c_sum_part_filter, NULL, NULL, v_d5_c_sum_part,
+        v_workspace));
     k_reduce_93c61f02<<<dim3(392), dim3(64), 0, stream>>>(v_d5_c_sum_part, v_d5_b, v_d5);
     LAUNCHED(m, "d5");
-    // d6.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) d5[0,r0,i2+2*r1-2,i3+2*r2-2] * d6.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i1 in 0:64, i2 in 0:28, i3 in 0:28, r0 in 0:128, r1 in 0:3, r2 in 0:3, pad d5
-    //     0
-    // d6[i0,i1,i2,i3] = relu(d6.c.sum[0,i1,i2,i3] + d6.b[i1]) where i0 in 0:1, i1 in 0:64, i2 in
-    //     0:28, i3 in 0:28
-    CALL(conv_run(m, CONV_d6, v_d5, v_d6_k, v_d6_b, NULL, v_d6, v_workspace));
-    // y.sum[i0,i1,i2,i3] = sum(r0) d6[0,r0,i2,i3] * k[0,r0,0,0] where i0 in 0:1, i1 in 0:1, i2 in
-    //     0:28, i3 in 0:28, r0 in 0:64
-    // y[i0,i1,i2,i3] = y.sum[0,0,i2,i3] + b[0] where i0 in 0:1, i1 in 0:1, i2 in 0:28, i3 in 0:28
+    // by summation splitting (r0 inside), variable substitution
+    // d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_d6_c_sum_part, v_d5, v_d6_c_sum_part_filter, NULL, NULL, v_d6_c_sum_part,
+        v_workspace));
+    k_reduce_b420ff76<<<dim3(392), dim3(128), 0, stream>>>(v_d6_c_sum_part, v_d6_b, v_d6);
+    LAUNCHED(m, "d6");
+    // y.sum[i0,i1,i2,i3] = sum(r0) d6[0,r0,i2,i3] * k[0,r0,0,0] where i0 in 0:1, i1 in 0:1
+    // y[i0,i1,i2,i3] = y.sum[0,0,i2,i3] + b[0] where i0 in 0:1, i1 in 0:1
     CALL(conv_run(m, CONV_y, v_d6, v_k, v_b, NULL, v_y, v_workspace));
     return 0;
 }
@@ -1151,7 +1238,7 @@ static int run_on(csrnet *m, const void *const *in, void *const *out, cudaStream
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 32112640, 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + 64225280, 65863680));
     return steps(m, in, out, stream);
 }
 
@@ -1224,7 +1311,7 @@ int csrnet_capture(csrnet *m, const void *const *in, void *const *out) {
 void csrnet_destroy(csrnet *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 7; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 15; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -1283,6 +1370,6 @@ static const csrnet_tensor info_weights[] = {
 static const csrnet_info info = {
     "csrnet", 1, 1, 34, info_inputs, info_outputs, info_weights,
     CSRNET_ARENA_BYTES, CSRNET_WEIGHT_BYTES,
-    65054208ull, 194422272ull, 0x3c6aa7563ba4b068ull};
+    65054208ull, 258549248ull, 0x3c6aa7563ba4b068ull};
 
 const csrnet_info *csrnet_describe(void) { return &info; }

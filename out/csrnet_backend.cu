@@ -7,17 +7,21 @@
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
-// memory    arena 36 MB (workspace 32 MB of it), constants 33 MB, peak in create 96 MB
-// plan      9 steps, 109.3 us estimated; 116.7 us without derivation
-//    27.6 us est. d1.c.part        cuBLAS sgemm 4608 x 196 x 512
-//     1.3 us est. d1               k_reduce_4714f7e9
-//    27.6 us est. d2.c.part        cuBLAS sgemm 4608 x 196 x 512
-//     1.3 us est. d2               k_reduce_4714f7e9
-//    27.6 us est. d3.c.part        cuBLAS sgemm 4608 x 196 x 512
-//     1.3 us est. d3               k_reduce_4714f7e9
-//    15.7 us est. d4               cuDNN conv 3x3, 512 to 256 + relu
-//     5.5 us est. d5               cuDNN conv 3x3, 256 to 128 + relu
-//     1.4 us est. y                cuDNN conv 3x3, 128 to 64 + relu
+// memory    arena 36 MB (workspace 32 MB of it), constants 33 MB, peak in create 70 MB
+// plan      13 steps, 119.3 us estimated; 204.0 us without derivation
+//     1.3 us est. d1.c.columns     k_map_b2c05934
+//    29.7 us est. d1.c             cuBLAS sgemm 512 x 196 x 4608
+//     1.3 us est. d2.c.columns     k_map_c77981b2
+//    29.7 us est. d2.c             cuBLAS sgemm 512 x 196 x 4608
+//     1.3 us est. d3.c.columns     k_map_c77981b2
+//    29.7 us est. d3.c             cuBLAS sgemm 512 x 196 x 4608
+//     1.3 us est. d4.c.columns     k_map_c77981b2
+//    15.1 us est. d4.c             cuBLAS sgemm 256 x 196 x 4608
+//     1.3 us est. d4               k_map_a6c9fb12
+//     4.6 us est. d5.c.part        cuDNN conv 1x1, 256 to 1152
+//     1.3 us est. d5               k_reduce_98bfd05e
+//     1.3 us est. y.c.part         cuDNN conv 1x1, 128 to 576
+//     1.3 us est. y                k_reduce_93be0754
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -86,35 +90,37 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define INIT(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_d1_k INIT(float, 0)
-#define v_d2_k INIT(float, 9437184)
-#define v_d3_k INIT(float, 18874368)
-#define v_d4_k CONST(float, 0)
-#define v_d5_k CONST(float, 4718592)
-#define v_y_k CONST(float, 5898240)
-#define v_d1_c_relaid CONST(float, 6193152)
-#define v_d1_c_part ARENA(float, 0)
-#define v_d1 ARENA(float, 3612672)
-#define v_d2_c_relaid CONST(float, 15630336)
-#define v_d2_c_part ARENA(float, 0)
-#define v_d2 ARENA(float, 3612672)
-#define v_d3_c_relaid CONST(float, 25067520)
-#define v_d3_c_part ARENA(float, 0)
-#define v_d3 ARENA(float, 3612672)
-#define v_d4 ARENA(float, 0)
-#define v_d5 ARENA(float, 200704)
+#define v_d1_k CONST(float, 0)
+#define v_d2_k CONST(float, 9437184)
+#define v_d3_k CONST(float, 18874368)
+#define v_d4_k CONST(float, 28311552)
+#define v_d5_k INIT(float, 0)
+#define v_y_k INIT(float, 1179648)
+#define v_d1_c_columns ARENA(float, 0)
+#define v_d1_c ARENA(float, 3612672)
+#define v_d2_c_columns ARENA(float, 0)
+#define v_d2_c ARENA(float, 3612672)
+#define v_d3_c_columns ARENA(float, 0)
+#define v_d3_c ARENA(float, 3612672)
+#define v_d4_c_columns ARENA(float, 0)
+#define v_d4_c ARENA(float, 3612672)
+#define v_d4 ARENA(float, 903168)
+#define v_d5_c_part_filter CONST(float, 33030144)
+#define v_d5_c_part ARENA(float, 0)
+#define v_d5 ARENA(float, 903168)
+#define v_y_c_part_filter CONST(float, 34209792)
+#define v_y_c_part ARENA(float, 0)
 #define v_workspace ARENA(char, 4014080)
-#define v_zeros CONST(const float, 34504704)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 9437184, 0},  // d1.k
-    {9437440, 9437184, 9437184, 0},  // d2.k
-    {18874624, 18874368, 9437184, 0},  // d3.k
-    {28311808, 0, 4718592, 1},  // d4.k
-    {33030400, 4718592, 1179648, 1},  // d5.k
-    {34210048, 5898240, 294912, 1},  // y.k
+    {256, 0, 9437184, 1},  // d1.k
+    {9437440, 9437184, 9437184, 1},  // d2.k
+    {18874624, 18874368, 9437184, 1},  // d3.k
+    {28311808, 28311552, 4718592, 1},  // d4.k
+    {33030400, 0, 1179648, 0},  // d5.k
+    {34210048, 1179648, 294912, 0},  // y.k
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -136,38 +142,116 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"d4", 0, 1, 512, 256, 1, {14, 14}, {14, 14}, {3, 3}, {2, 2}, {1, 1}, {2, 2}, 1, 1},
-    {"d5", 0, 1, 256, 128, 1, {14, 14}, {14, 14}, {3, 3}, {2, 2}, {1, 1}, {2, 2}, 1, 1},
-    {"y", 0, 1, 128, 64, 1, {14, 14}, {14, 14}, {3, 3}, {2, 2}, {1, 1}, {2, 2}, 1, 1},
+    {"d5.c.part", 0, 1, 256, 1152, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"y.c.part", 0, 1, 128, 576, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
 };
 enum {
-    CONV_d4,
-    CONV_d5,
-    CONV_y,
+    CONV_d5_c_part,
+    CONV_y_c_part,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
 // by operand re-laid
-// d1.c.relaid[i0,i1,i2,i3] = d1.k[i0,i3,i1,i2] where i0 in 0:512, i1 in 0:3, i2 in 0:3, i3 in
-//     0:512
-static __global__ void __launch_bounds__(256) k_map_28adbbfe(const float *__restrict__ p0,
+// d1.c.columns[i0,i1,i2,i3,i4] = x[0,i2,i0+2*i3-2,i1+2*i4-2] where i0 in 0:14, i1 in 0:14, i3 in
+//     0:3, i4 in 0:3, pad x 0
+static __global__ void __launch_bounds__(256) k_map_b2c05934(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 2359296u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u % 9u);
-    const int i0 = (int)(id / 4608u);
-    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2];
+    if (id >= 903168u) return;
+    const int i4 = (int)(id % 3u);
+    const int i3 = (int)(id / 3u % 3u);
+    const int i2 = (int)(id / 9u % 512u);
+    const int i1 = (int)(id / 4608u % 14u);
+    const int i0 = (int)(id / 64512u);
+    const int t0 = i3 * 2 + i0 - 2;
+    const int t1 = i4 * 2 + i1 - 2;
+    const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i2 * 196 + t0 * 14 + t1] : 0.f;
+    y[i0 * 64512 + i1 * 4608 + i2 * 9 + i3 * 3 + i4] = v0;
+}
+
+// by operand re-laid
+// d2.c.columns[i0,i1,i2,i3,i4] = relu(d1.c[0,i2,i0+2*i3-2,i1+2*i4-2]) * [i0+2*i3 <= 15] * [i0+2*i3
+//     >= 2] * [i1+2*i4 <= 15] * [i1+2*i4 >= 2] where i0 in 0:14, i1 in 0:14, i3 in 0:3, i4 in 0:3,
+//     pad d1.c 0
+static __global__ void __launch_bounds__(256) k_map_c77981b2(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 903168u) return;
+    const int i4 = (int)(id % 3u);
+    const int i3 = (int)(id / 3u % 3u);
+    const int i2 = (int)(id / 9u % 512u);
+    const int i1 = (int)(id / 4608u % 14u);
+    const int i0 = (int)(id / 64512u);
+    const int t0 = i4 * 2 + i1 - 2;
+    const int t1 = i3 * 2 + i0 - 2;
+    const float v0 = (unsigned)t1 < 14u && (unsigned)t0 < 14u ? p0[i2 * 196 + t1 * 14 + t0] : 0.f;
+    const float v1 = (unsigned)t0 < 14u ? ((unsigned)t1 < 14u ? (v0 < 0.f ? 0.f : v0) : 0.f) : 0.f;
+    y[i0 * 64512 + i1 * 4608 + i2 * 9 + i3 * 3 + i4] = v1;
+}
+
+// d4[i0,i1,i2,i3] = relu(d4.c[0,i1,i2,i3]) where i0 in 0:1
+static __global__ void __launch_bounds__(64) k_map_a6c9fb12(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i3 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
+    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x < 0.f ? 0.f : v0.x,
+        v0.y < 0.f ? 0.f : v0.y, v0.z < 0.f ? 0.f : v0.z, v0.w < 0.f ? 0.f : v0.w);
 }
 
 // by summation splitting
-// d1.c[i0,i1,i2,i3] = sum(r0,r1) d1.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1, i1 in
-//     0:512, i2 in 0:14, i3 in 0:14, r0 in 0:3, r1 in 0:3, pad d1.c.part 0
-// d1[i0,i1,i2,i3] = relu(d1.c[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:512, i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(256) k_reduce_4714f7e9(const float *__restrict__ p0,
+// d5.c[i0,i1,i2,i3] = sum(r0,r1) d5.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1, i2 in
+//     0:14, i3 in 0:14, pad d5.c.part 0
+// d5[i0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3]) where i0 in 0:1
+static __global__ void __launch_bounds__(64) k_reduce_98bfd05e(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 100352u) return;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = r0 * 2 + i2 - 2;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = r1 * 2 + i3 - 2;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i1 * 1764 + r0 * 588
+                + r1 * 196 + t0 * 14 + t1] : 0.f;
+            acc += v0;
+        }
+    }
+    y[i1 * 196 + i2 * 14 + i3] = acc < 0.f ? 0.f : acc;
+}
+
+// by summation splitting
+// y.c[i0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1, i2 in
+//     0:14, i3 in 0:14, pad y.c.part 0
+// y[i0,i1,i2,i3] = relu(y.c[0,i1,i2,i3]) where i0 in 0:1
+static __global__ void __launch_bounds__(64) k_reduce_93be0754(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -199,7 +283,7 @@ struct csrnet_backend {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[3];
+    conv_call conv[2];
     cublasHandle_t cublas;
 };
 
@@ -390,22 +474,20 @@ static int gemm_run(csrnet_backend *h, const gemm_size *g, const float *a, const
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_d1_c_part = {"d1.c.part", 0, 0, 1, 4608, 196, 512, 512, 196, 196, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_d2_c_part = {"d2.c.part", 0, 0, 1, 4608, 196, 512, 512, 196, 196, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_d3_c_part = {"d3.c.part", 0, 0, 1, 4608, 196, 512, 512, 196, 196, 0, 0,
-    0, 1.f};
+static const gemm_size gemm_d1_c = {"d1.c", 0, 1, 1, 512, 196, 4608, 4608, 4608, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_d2_c = {"d2.c", 0, 1, 1, 512, 196, 4608, 4608, 4608, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_d3_c = {"d3.c", 0, 1, 1, 512, 196, 4608, 4608, 4608, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_d4_c = {"d4.c", 0, 1, 1, 256, 196, 4608, 4608, 4608, 196, 0, 0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
     (void)stream;
-    k_map_28adbbfe<<<dim3(9216), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_relaid);
-    LAUNCHED(m, "d1.c.relaid");
-    k_map_28adbbfe<<<dim3(9216), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_relaid);
-    LAUNCHED(m, "d2.c.relaid");
-    k_map_28adbbfe<<<dim3(9216), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_relaid);
-    LAUNCHED(m, "d3.c.relaid");
+    // d5.c.part.filter[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(1152), dim3(256), 0, stream>>>(v_d5_k, v_d5_c_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
+    LAUNCHED(m, "d5.c.part.filter");
+    // y.c.part.filter[i0,i1,i2,i3] = y.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(288), dim3(256), 0, stream>>>(v_y_k, v_y_c_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
+    LAUNCHED(m, "y.c.part.filter");
     return 0;
 }
 
@@ -432,7 +514,7 @@ static int check_device(csrnet_backend *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_28adbbfe);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -446,10 +528,8 @@ static int check_device(csrnet_backend *m) {
 }
 
 static int upload(csrnet_backend *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 34505728ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 28311552ull));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 34505728ull - 1024ull, 0, 1024ull,
-        stream));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 34504704ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 1474560ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -464,7 +544,7 @@ static int upload(csrnet_backend *m, const unsigned char *blob, cudaStream_t str
 
 static int open_libraries(csrnet_backend *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -518,38 +598,43 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // d1.c.part[i0,i1,i2,i3,i4] = sum(r0) x[0,r0,i3,i4] * d1.c.relaid[i0,i1,i2,r0] where i0 in
-    //     0:512, i1 in 0:3, i2 in 0:3, i3 in 0:14, i4 in 0:14, r0 in 0:512
-    CALL(gemm_run(m, &gemm_d1_c_part, v_d1_c_relaid, v_x, v_d1_c_part));
-    k_reduce_4714f7e9<<<dim3(392), dim3(256), 0, stream>>>(v_d1_c_part, v_d1);
-    LAUNCHED(m, "d1");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // d2.c.part[i0,i1,i2,i3,i4] = sum(r0) d1[0,r0,i3,i4] * d2.c.relaid[i0,i1,i2,r0] where i0 in
-    //     0:512, i1 in 0:3, i2 in 0:3, i3 in 0:14, i4 in 0:14, r0 in 0:512
-    CALL(gemm_run(m, &gemm_d2_c_part, v_d2_c_relaid, v_d1, v_d2_c_part));
-    k_reduce_4714f7e9<<<dim3(392), dim3(256), 0, stream>>>(v_d2_c_part, v_d2);
-    LAUNCHED(m, "d2");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // d3.c.part[i0,i1,i2,i3,i4] = sum(r0) d2[0,r0,i3,i4] * d3.c.relaid[i0,i1,i2,r0] where i0 in
-    //     0:512, i1 in 0:3, i2 in 0:3, i3 in 0:14, i4 in 0:14, r0 in 0:512
-    CALL(gemm_run(m, &gemm_d3_c_part, v_d3_c_relaid, v_d2, v_d3_c_part));
-    k_reduce_4714f7e9<<<dim3(392), dim3(256), 0, stream>>>(v_d3_c_part, v_d3);
-    LAUNCHED(m, "d3");
-    // d4.c[i0,i1,i2,i3] = sum(r0,r1,r2) d3[0,r0,i2+2*r1-2,i3+2*r2-2] * d4.k[i1,r0,r1,r2] where i0
-    //     in 0:1, i1 in 0:256, i2 in 0:14, i3 in 0:14, r0 in 0:512, r1 in 0:3, r2 in 0:3, pad d3 0
-    // d4[i0,i1,i2,i3] = relu(d4.c[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:256, i2 in 0:14, i3 in
-    //     0:14
-    CALL(conv_run(m, CONV_d4, v_d3, v_d4_k, v_zeros, NULL, v_d4, v_workspace));
-    // d5.c[i0,i1,i2,i3] = sum(r0,r1,r2) d4[0,r0,i2+2*r1-2,i3+2*r2-2] * d5.k[i1,r0,r1,r2] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:14, i3 in 0:14, r0 in 0:256, r1 in 0:3, r2 in 0:3, pad d4 0
-    // d5[i0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:128, i2 in 0:14, i3 in
-    //     0:14
-    CALL(conv_run(m, CONV_d5, v_d4, v_d5_k, v_zeros, NULL, v_d5, v_workspace));
-    // y.c[i0,i1,i2,i3] = sum(r0,r1,r2) d5[0,r0,i2+2*r1-2,i3+2*r2-2] * y.k[i1,r0,r1,r2] where i0 in
-    //     0:1, i1 in 0:64, i2 in 0:14, i3 in 0:14, r0 in 0:128, r1 in 0:3, r2 in 0:3, pad d5 0
-    // y[i0,i1,i2,i3] = relu(y.c[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:64, i2 in 0:14, i3 in 0:14
-    CALL(conv_run(m, CONV_y, v_d5, v_y_k, v_zeros, NULL, v_y, v_workspace));
+    k_map_b2c05934<<<dim3(3528), dim3(256), 0, stream>>>(v_x, v_d1_c_columns);
+    LAUNCHED(m, "d1.c.columns");
+    // by operand re-laid for matching
+    // d1.c[i0,i1,i2,i3] = sum(r0,r1,r2) d1.c.columns[i2,i3,r0,r1,r2] * d1.k[i1,r0,r1,r2] where i0
+    //     in 0:1
+    CALL(gemm_run(m, &gemm_d1_c, v_d1_k, v_d1_c_columns, v_d1_c));
+    k_map_c77981b2<<<dim3(3528), dim3(256), 0, stream>>>(v_d1_c, v_d2_c_columns);
+    LAUNCHED(m, "d2.c.columns");
+    // by operand re-laid for matching
+    // d2.c[i0,i1,i2,i3] = sum(r0,r1,r2) d2.c.columns[i2,i3,r0,r1,r2] * d2.k[i1,r0,r1,r2] where i0
+    //     in 0:1
+    CALL(gemm_run(m, &gemm_d2_c, v_d2_k, v_d2_c_columns, v_d2_c));
+    k_map_c77981b2<<<dim3(3528), dim3(256), 0, stream>>>(v_d2_c, v_d3_c_columns);
+    LAUNCHED(m, "d3.c.columns");
+    // by operand re-laid for matching
+    // d3.c[i0,i1,i2,i3] = sum(r0,r1,r2) d3.c.columns[i2,i3,r0,r1,r2] * d3.k[i1,r0,r1,r2] where i0
+    //     in 0:1
+    CALL(gemm_run(m, &gemm_d3_c, v_d3_k, v_d3_c_columns, v_d3_c));
+    k_map_c77981b2<<<dim3(3528), dim3(256), 0, stream>>>(v_d3_c, v_d4_c_columns);
+    LAUNCHED(m, "d4.c.columns");
+    // by operand re-laid for matching
+    // d4.c[i0,i1,i2,i3] = sum(r0,r1,r2) d4.c.columns[i2,i3,r0,r1,r2] * d4.k[i1,r0,r1,r2] where i0
+    //     in 0:1
+    CALL(gemm_run(m, &gemm_d4_c, v_d4_k, v_d4_c_columns, v_d4_c));
+    k_map_a6c9fb12<<<dim3(196), dim3(64), 0, stream>>>(v_d4_c, v_d4);
+    LAUNCHED(m, "d4");
+    // by summation splitting (r0 inside), variable substitution
+    // d5.c.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_d5_c_part, v_d4, v_d5_c_part_filter, NULL, NULL, v_d5_c_part,
+        v_workspace));
+    k_reduce_98bfd05e<<<dim3(392), dim3(64), 0, stream>>>(v_d5_c_part, v_d5);
+    LAUNCHED(m, "d5");
+    // by summation splitting (r0 inside), variable substitution
+    // y.c.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * y.c.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_y_c_part, v_d5, v_y_c_part_filter, NULL, NULL, v_y_c_part, v_workspace));
+    k_reduce_93be0754<<<dim3(196), dim3(64), 0, stream>>>(v_y_c_part, v_y);
+    LAUNCHED(m, "y");
     return 0;
 }
 
@@ -648,7 +733,7 @@ int csrnet_backend_capture(csrnet_backend *m, const void *const *in, void *const
 void csrnet_backend_destroy(csrnet_backend *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 2; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -679,6 +764,6 @@ static const csrnet_backend_tensor info_weights[] = {
 static const csrnet_backend_info info = {
     "csrnet_backend", 1, 1, 6, info_inputs, info_outputs, info_weights,
     CSRNET_BACKEND_ARENA_BYTES, CSRNET_BACKEND_WEIGHT_BYTES,
-    34505728ull, 100385792ull, 0x8f67e44c7724f8a7ull};
+    34504704ull, 73547776ull, 0x8f67e44c7724f8a7ull};
 
 const csrnet_backend_info *csrnet_backend_describe(void) { return &info; }

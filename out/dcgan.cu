@@ -7,15 +7,15 @@
 // inputs    z: f32[1,100,1,1]
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
-// memory    arena 33 MB (workspace 32 MB of it), constants 14 MB, peak in create 49 MB
-// plan      10 steps, 15.5 us estimated; 19.5 us without derivation
-//     1.3 us est. c1               cuDNN conv backward-data 4x4, 100 to 512
-//     1.3 us est. r1               k_map_624730d6
-//     3.1 us est. c2               cuDNN conv backward-data 4x4, 512 to 256
-//     1.3 us est. r2               k_map_b811d3d6
-//     1.6 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
+// memory    arena 33 MB (workspace 32 MB of it), constants 14 MB, peak in create 61 MB
+// plan      10 steps, 18.3 us estimated; 81.3 us without derivation
+//     1.3 us est. c1.part          cuBLAS sgemm 1 x 8192 x 100
+//     1.3 us est. r1               k_reduce_b4989dae
+//     4.6 us est. c2.part          cuDNN conv 1x1, 512 to 4096
+//     1.3 us est. r2               k_reduce_359c3443
+//     2.3 us est. c3.part          cuDNN conv 1x1, 256 to 2048
 //     1.3 us est. r3               k_reduce_afdc48e8
-//     1.6 us est. c4.part          cuBLAS sgemm 1024 x 256 x 128
+//     2.3 us est. c4.part          cuDNN conv 1x1, 128 to 1024
 //     1.3 us est. r4               k_reduce_999b4e0d
 //     1.3 us est. c5.part          cuDNN conv 1x1, 64 to 48
 //     1.3 us est. y                k_reduce_18c3d07b
@@ -85,14 +85,16 @@ const dcgan_info *dcgan_describe(void);
 #define INIT(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_z IN(float, 0)
-#define v_k1 CONST(float, 0)
-#define v_k2 CONST(float, 3276800)
-#define v_k3 INIT(float, 0)
-#define v_k4 INIT(float, 2097152)
-#define v_k5 INIT(float, 2621440)
-#define v_c1 ARENA(float, 0)
-#define v_r1 ARENA(float, 65536)
-#define v_c2 ARENA(float, 0)
+#define v_k1 INIT(float, 0)
+#define v_k2 INIT(float, 3276800)
+#define v_k3 INIT(float, 11665408)
+#define v_k4 INIT(float, 13762560)
+#define v_k5 INIT(float, 14286848)
+#define v_c1_part_filter CONST(float, 0)
+#define v_c1_part ARENA(float, 0)
+#define v_r1 ARENA(float, 262144)
+#define v_c2_part_filter CONST(float, 3276800)
+#define v_c2_part ARENA(float, 0)
 #define v_r2 ARENA(float, 524288)
 #define v_c3_part_filter CONST(float, 11665408)
 #define v_c3_part ARENA(float, 0)
@@ -107,11 +109,11 @@ const dcgan_info *dcgan_describe(void);
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 3276800, 1},  // k1
-    {3277056, 3276800, 8388608, 1},  // k2
-    {11665664, 0, 2097152, 0},  // k3
-    {13762816, 2097152, 524288, 0},  // k4
-    {14287104, 2621440, 12288, 0},  // k5
+    {256, 0, 3276800, 0},  // k1
+    {3277056, 3276800, 8388608, 0},  // k2
+    {11665664, 11665408, 2097152, 0},  // k3
+    {13762816, 13762560, 524288, 0},  // k4
+    {14287104, 14286848, 12288, 0},  // k5
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -133,75 +135,93 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"c1", 1, 1, 100, 512, 1, {1, 1}, {4, 4}, {4, 4}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"c2", 1, 1, 512, 256, 1, {4, 4}, {8, 8}, {4, 4}, {1, 1}, {2, 2}, {1, 1}, 0, 0},
+    {"c2.part", 0, 1, 512, 4096, 1, {4, 4}, {4, 4}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"c3.part", 0, 1, 256, 2048, 1, {8, 8}, {8, 8}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"c4.part", 0, 1, 128, 1024, 1, {16, 16}, {16, 16}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"c5.part", 0, 1, 64, 48, 1, {32, 32}, {32, 32}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
 };
 enum {
-    CONV_c1,
-    CONV_c2,
+    CONV_c2_part,
+    CONV_c3_part,
+    CONV_c4_part,
     CONV_c5_part,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
-// c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2] where i0 in 0:128, i1 in 0:4, i2 in 0:4, i3 in
-//     0:256
-static __global__ void __launch_bounds__(256) k_map_4f11e28f(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 524288u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u);
-    y[i2 * 256 + i3] = p0[i3 * 2048 + i2];
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
 }
 
-// c4.part.filter[i0,i1,i2,i3] = k4[i3,i0,i1,i2] where i0 in 0:64, i1 in 0:4, i2 in 0:4, i3 in
-//     0:128
-static __global__ void __launch_bounds__(256) k_map_bb2c235c(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 131072u) return;
-    const int i3 = (int)(id % 128u);
-    const int i2 = (int)(id / 128u);
-    y[i2 * 128 + i3] = p0[i3 * 1024 + i2];
-}
-
-// c5.part.filter[i0,i1,i2,i3] = k5[i3,i0,i1,i2] where i0 in 0:3, i1 in 0:4, i2 in 0:4, i3 in 0:64
-static __global__ void __launch_bounds__(64) k_map_1284ff32(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 3072u) return;
-    const int i3 = (int)(id % 64u);
-    const int i2 = (int)(id / 64u);
-    y[i2 * 64 + i3] = p0[i3 * 48 + i2];
-}
-
-// r1[i0,i1,i2,i3] = relu(c1[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:512, i2 in 0:4, i3 in 0:4
-static __global__ void __launch_bounds__(64) k_map_624730d6(const float *__restrict__ p0,
+// by summation splitting
+// c1[i0,i1,i2,i3] = sum(r0,r1) c1.part[i1,r0,r1,i2-r0,i3-r1] where i0 in 0:1, i2 in 0:4, i3 in
+//     0:4, pad c1.part 0
+// r1[i0,i1,i2,i3] = relu(c1[0,i1,i2,i3]) where i0 in 0:1
+static __global__ void __launch_bounds__(64) k_reduce_b4989dae(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 2048u) return;
-    const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x < 0.f ? 0.f : v0.x,
-        v0.y < 0.f ? 0.f : v0.y, v0.z < 0.f ? 0.f : v0.z, v0.w < 0.f ? 0.f : v0.w);
+    if (id >= 8192u) return;
+    const int i3 = (int)(id % 4u);
+    const int i2 = (int)(id / 4u % 4u);
+    const int i1 = (int)(id / 16u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i2 - r0;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i3 - r1;
+            const float v0 = (unsigned)t0 < 1u && (unsigned)t1 < 1u ? p0[i1 * 16 + r0 * 4 + r1 + t0
+                + t1] : 0.f;
+            acc += v0;
+        }
+    }
+    y[i1 * 16 + i2 * 4 + i3] = acc < 0.f ? 0.f : acc;
 }
 
-// r2[i0,i1,i2,i3] = relu(c2[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:256, i2 in 0:8, i3 in 0:8
-static __global__ void __launch_bounds__(64) k_map_b811d3d6(const float *__restrict__ p0,
+// by summation splitting
+// c2[i0,i1,i2,i3] = sum(r0,r1) c2.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
+//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:8, i3 in 0:8, pad c2.part 0
+// r2[i0,i1,i2,i3] = relu(c2[0,i1,i2,i3]) where i0 in 0:1
+static __global__ void __launch_bounds__(64) k_reduce_359c3443(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 4096u) return;
-    const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x < 0.f ? 0.f : v0.x,
-        v0.y < 0.f ? 0.f : v0.y, v0.z < 0.f ? 0.f : v0.z, v0.w < 0.f ? 0.f : v0.w);
+    if (id >= 16384u) return;
+    const int i3 = (int)(id % 8u);
+    const int i2 = (int)(id / 8u % 8u);
+    const int i1 = (int)(id / 64u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i2 - r0 + 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i3 - r1 + 1;
+            const float v0 = (unsigned)t0 < 8u && t0 % 2 == 0 && (unsigned)t1 < 8u && t1 % 2 == 0
+                ? p0[i1 * 256 + r0 * 64 + r1 * 16 + (t0 / 2) * 4 + (t1 / 2)] : 0.f;
+            acc += v0;
+        }
+    }
+    y[i1 * 64 + i2 * 8 + i3] = acc < 0.f ? 0.f : acc;
 }
 
+// by summation splitting
 // c3[i0,i1,i2,i3] = sum(r0,r1) c3.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i1 in 0:128, i2 in 0:16, i3 in 0:16, r0 in 0:4, r1 in
-//     0:4, pad c3.part 0
-// r3[i0,i1,i2,i3] = relu(c3[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:128, i2 in 0:16, i3 in 0:16
+//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:16, i3 in 0:16, pad c3.part 0
+// r3[i0,i1,i2,i3] = relu(c3[0,i1,i2,i3]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_afdc48e8(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -224,10 +244,10 @@ static __global__ void __launch_bounds__(64) k_reduce_afdc48e8(const float *__re
     y[i1 * 256 + i2 * 16 + i3] = acc < 0.f ? 0.f : acc;
 }
 
+// by summation splitting
 // c4[i0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i1 in 0:64, i2 in 0:32, i3 in 0:32, r0 in 0:4, r1 in
-//     0:4, pad c4.part 0
-// r4[i0,i1,i2,i3] = relu(c4[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:64, i2 in 0:32, i3 in 0:32
+//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:32, i3 in 0:32, pad c4.part 0
+// r4[i0,i1,i2,i3] = relu(c4[0,i1,i2,i3]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_999b4e0d(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -266,10 +286,10 @@ static __global__ void __launch_bounds__(64) k_reduce_999b4e0d(const float *__re
         acc1 < 0.f ? 0.f : acc1, acc2 < 0.f ? 0.f : acc2, acc3 < 0.f ? 0.f : acc3);
 }
 
+// by summation splitting
 // c5[i0,i1,i2,i3] = sum(r0,r1) c5.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i1 in 0:3, i2 in 0:64, i3 in 0:64, r0 in 0:4, r1 in 0:4,
-//     pad c5.part 0
-// y[i0,i1,i2,i3] = tanh(c5[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:3, i2 in 0:64, i3 in 0:64
+//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:64, i3 in 0:64, pad c5.part 0
+// y[i0,i1,i2,i3] = tanh(c5[0,i1,i2,i3]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_18c3d07b(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -305,7 +325,7 @@ struct dcgan {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[3];
+    conv_call conv[4];
     cublasHandle_t cublas;
 };
 
@@ -494,19 +514,26 @@ static int gemm_run(dcgan *h, const gemm_size *g, const float *a, const float *b
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_c3_part = {"c3.part", 0, 0, 1, 2048, 64, 256, 256, 64, 64, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 256, 128, 128, 256, 256, 0, 0, 0,
+static const gemm_size gemm_c1_part = {"c1.part", 0, 1, 1, 1, 8192, 100, 100, 100, 8192, 0, 0, 0,
     1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
     (void)stream;
-    k_map_4f11e28f<<<dim3(2048), dim3(256), 0, stream>>>(v_k3, v_c3_part_filter);
+    // c1.part.filter[i0,i1,i2,i3] = k1[i3,i0,i1,i2]
+    k_relay_09f53f99<<<dim3(3200), dim3(256), 0, stream>>>(v_k1, v_c1_part_filter, relay{2, 0, {100, 8192}, {8192, 1}, {1, 100}});
+    LAUNCHED(m, "c1.part.filter");
+    // c2.part.filter[i0,i1,i2,i3] = k2[i3,i0,i1,i2]
+    k_relay_09f53f99<<<dim3(8192), dim3(256), 0, stream>>>(v_k2, v_c2_part_filter, relay{2, 0, {512, 4096}, {4096, 1}, {1, 512}});
+    LAUNCHED(m, "c2.part.filter");
+    // c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2]
+    k_relay_09f53f99<<<dim3(2048), dim3(256), 0, stream>>>(v_k3, v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}});
     LAUNCHED(m, "c3.part.filter");
-    k_map_bb2c235c<<<dim3(512), dim3(256), 0, stream>>>(v_k4, v_c4_part_filter);
+    // c4.part.filter[i0,i1,i2,i3] = k4[i3,i0,i1,i2]
+    k_relay_09f53f99<<<dim3(512), dim3(256), 0, stream>>>(v_k4, v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}});
     LAUNCHED(m, "c4.part.filter");
-    k_map_1284ff32<<<dim3(48), dim3(64), 0, stream>>>(v_k5, v_c5_part_filter);
+    // c5.part.filter[i0,i1,i2,i3] = k5[i3,i0,i1,i2]
+    k_relay_09f53f99<<<dim3(12), dim3(256), 0, stream>>>(v_k5, v_c5_part_filter, relay{2, 0, {64, 48}, {48, 1}, {1, 64}});
     LAUNCHED(m, "c5.part.filter");
     return 0;
 }
@@ -534,7 +561,7 @@ static int check_device(dcgan *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_4f11e28f);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -549,7 +576,7 @@ static int check_device(dcgan *m) {
 
 static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 14299136ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2633728ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 14299136ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -564,7 +591,7 @@ static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(dcgan *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -617,29 +644,29 @@ static int steps(dcgan *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // c1[i0,i1,i2,i3] = sum(r0,r1,r2) z[0,r0,i2-r1,i3-r2] * k1[r0,i1,r1,r2] where i0 in 0:1, i1 in
-    //     0:512, i2 in 0:4, i3 in 0:4, r0 in 0:100, r1 in 0:4, r2 in 0:4, pad z 0
-    CALL(conv_run(m, CONV_c1, v_z, v_k1, NULL, NULL, v_c1, v_workspace));
-    k_map_624730d6<<<dim3(32), dim3(64), 0, stream>>>(v_c1, v_r1);
+    // by summation splitting (r0 inside), variable substitution
+    // c1.part[i0,i1,i2,i3,i4] = sum(r0) z[0,r0,0,0] * c1.part.filter[i0,i1,i2,r0] where i3 in 0:1,
+    //     i4 in 0:1
+    CALL(gemm_run(m, &gemm_c1_part, v_z, v_c1_part_filter, v_c1_part));
+    k_reduce_b4989dae<<<dim3(128), dim3(64), 0, stream>>>(v_c1_part, v_r1);
     LAUNCHED(m, "r1");
-    // c2[i0,i1,i2,i3] = sum(r0,r1_,r2) r1[0,r0,(i2-r1_+1)/2,(i3-r2+1)/2] * k2[r0,i1,r1_,r2] *
-    //     [(i2-r1_+1)%2 == 0] * [(i3-r2+1)%2 == 0] where i0 in 0:1, i1 in 0:256, i2 in 0:8, i3 in
-    //     0:8, r0 in 0:512, r1_ in 0:4, r2 in 0:4, pad r1 0
-    CALL(conv_run(m, CONV_c2, v_r1, v_k2, NULL, NULL, v_c2, v_workspace));
-    k_map_b811d3d6<<<dim3(64), dim3(64), 0, stream>>>(v_c2, v_r2);
+    // by summation splitting (r0 inside), variable substitution
+    // c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * c2.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_c2_part, v_r1, v_c2_part_filter, NULL, NULL, v_c2_part, v_workspace));
+    k_reduce_359c3443<<<dim3(256), dim3(64), 0, stream>>>(v_c2_part, v_r2);
     LAUNCHED(m, "r2");
-    // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0] where i0 in
-    //     0:128, i1 in 0:4, i2 in 0:4, i3 in 0:8, i4 in 0:8, r0 in 0:256
-    CALL(gemm_run(m, &gemm_c3_part, v_c3_part_filter, v_r2, v_c3_part));
+    // by summation splitting (r0 inside), variable substitution
+    // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_c3_part, v_r2, v_c3_part_filter, NULL, NULL, v_c3_part, v_workspace));
     k_reduce_afdc48e8<<<dim3(512), dim3(64), 0, stream>>>(v_c3_part, v_r3);
     LAUNCHED(m, "r3");
-    // c4.part[i0,i1,i2,i3,i4] = sum(r0) r3[0,r0,i3,i4] * c4.part.filter[i0,i1,i2,r0] where i0 in
-    //     0:64, i1 in 0:4, i2 in 0:4, i3 in 0:16, i4 in 0:16, r0 in 0:128
-    CALL(gemm_run(m, &gemm_c4_part, v_c4_part_filter, v_r3, v_c4_part));
+    // by summation splitting (r0 inside), variable substitution
+    // c4.part[i0,i1,i2,i3,i4] = sum(r0) r3[0,r0,i3,i4] * c4.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_c4_part, v_r3, v_c4_part_filter, NULL, NULL, v_c4_part, v_workspace));
     k_reduce_999b4e0d<<<dim3(256), dim3(64), 0, stream>>>(v_c4_part, v_r4);
     LAUNCHED(m, "r4");
-    // c5.part[i0,i1,i2,i3,i4] = sum(r0) r4[0,r0,i3,i4] * c5.part.filter[i0,i1,i2,r0] where i0 in
-    //     0:3, i1 in 0:4, i2 in 0:4, i3 in 0:32, i4 in 0:32, r0 in 0:64
+    // by summation splitting (r0 inside), variable substitution
+    // c5.part[i0,i1,i2,i3,i4] = sum(r0) r4[0,r0,i3,i4] * c5.part.filter[i0,i1,i2,r0]
     CALL(conv_run(m, CONV_c5_part, v_r4, v_c5_part_filter, NULL, NULL, v_c5_part, v_workspace));
     k_reduce_18c3d07b<<<dim3(192), dim3(64), 0, stream>>>(v_c5_part, v_y);
     LAUNCHED(m, "y");
@@ -740,7 +767,7 @@ int dcgan_capture(dcgan *m, const void *const *in, void *const *out) {
 void dcgan_destroy(dcgan *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -770,6 +797,6 @@ static const dcgan_tensor info_weights[] = {
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
-    14299136ull, 51798016ull, 0x6756f55537a6229eull};
+    14299136ull, 63463424ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }

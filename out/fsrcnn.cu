@@ -8,18 +8,14 @@
 // outputs   y: f32[1,1,128,128]
 // weights   20 tensors, blob of 53 kB
 // memory    arena 2138 kB (workspace 1590 kB of it), constants 53 kB, peak in create 2208 kB
-// plan      13 steps, 16.9 us estimated; 31.0 us without derivation
-//     1.3 us est. c1.sum           cuDNN conv 5x5, 1 to 56
-//     1.3 us est. r1               k_map_b49d5f39
-//     1.3 us est. c2.sum           cuDNN conv 1x1, 56 to 12
-//     1.3 us est. m                k_map_92d4c948
+// plan      9 steps, 11.7 us estimated; 33.8 us without derivation
+//     1.3 us est. r1               k_reduce_d4363be9
+//     1.3 us est. m                k_reduce_a19825cc
 //     1.3 us est. m.0              cuDNN conv 3x3, 12 to 12 + bias
 //     1.3 us est. m.1              cuDNN conv 3x3, 12 to 12 + bias
 //     1.3 us est. m.2              cuDNN conv 3x3, 12 to 12 + bias
-//     1.3 us est. m.3.sum          cuDNN conv 3x3, 12 to 12
-//     1.3 us est. r3               k_map_92d4c948
-//     1.3 us est. c4.sum           cuDNN conv 1x1, 12 to 56
-//     1.3 us est. r4               k_map_b49d5f39
+//     1.3 us est. r3               k_reduce_fec7012c
+//     1.3 us est. r4               k_reduce_eae62189
 //     1.3 us est. y.sum.part       cuDNN conv 1x1, 56 to 81
 //     1.3 us est. y                k_reduce_ee2ffa96
 
@@ -107,16 +103,12 @@ const fsrcnn_info *fsrcnn_describe(void);
 #define v_b3_2 CONST(float, 29952)
 #define v_k3_3 CONST(float, 30208)
 #define v_b3_3 CONST(float, 35584)
-#define v_c1_sum ARENA(float, 0)
-#define v_r1 ARENA(float, 229376)
-#define v_c2_sum ARENA(float, 0)
-#define v_m ARENA(float, 49152)
+#define v_r1 ARENA(float, 0)
+#define v_m ARENA(float, 229376)
 #define v_m_0 ARENA(float, 0)
 #define v_m_1 ARENA(float, 49152)
 #define v_m_2 ARENA(float, 0)
-#define v_m_3_sum ARENA(float, 49152)
-#define v_r3 ARENA(float, 229376)
-#define v_c4_sum ARENA(float, 0)
+#define v_r3 ARENA(float, 49152)
 #define v_r4 ARENA(float, 331776)
 #define v_y_sum_part_filter CONST(float, 35840)
 #define v_y_sum_part ARENA(float, 0)
@@ -166,23 +158,15 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"c1.sum", 0, 1, 1, 56, 1, {32, 32}, {32, 32}, {5, 5}, {2, 2}, {1, 1}, {1, 1}, 0, 0},
-    {"c2.sum", 0, 1, 56, 12, 1, {32, 32}, {32, 32}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"m.0", 0, 1, 12, 12, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
     {"m.1", 0, 1, 12, 12, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
     {"m.2", 0, 1, 12, 12, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
-    {"m.3.sum", 0, 1, 12, 12, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
-    {"c4.sum", 0, 1, 12, 56, 1, {32, 32}, {32, 32}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"y.sum.part", 0, 1, 56, 81, 1, {32, 32}, {32, 32}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
 };
 enum {
-    CONV_c1_sum,
-    CONV_c2_sum,
     CONV_m_0,
     CONV_m_1,
     CONV_m_2,
-    CONV_m_3_sum,
-    CONV_c4_sum,
     CONV_y_sum_part,
 };
 
@@ -196,72 +180,140 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-// y.sum.part.filter[i0,i1,i2] = k5[i2,0,i0,i1] where i0 in 0:9, i1 in 0:9, i2 in 0:56
-static __global__ void __launch_bounds__(256) k_transpose_101ed223(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    __shared__ float tile[32][33];
-    const unsigned id = blockIdx.x;
-    const int fa = (int)(id % 3u) * 32;
-    const int fb = (int)(id / 3u % 2u) * 32;
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i2 = fb + j + (int)threadIdx.y, i1 = fa + (int)threadIdx.x;
-        if (i2 < 56 && i1 < 81) {
-            tile[j + threadIdx.y][threadIdx.x] = p0[i2 * 81 + i1];
-        }
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
     }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i1 = fa + j + (int)threadIdx.y, i2 = fb + (int)threadIdx.x;
-        if (i1 < 81 && i2 < 56) {
-            y[i1 * 56 + i2] = tile[threadIdx.x][j + threadIdx.y];
-        }
-    }
+    if (id == 0) y[to] = p0[from];
 }
 
+// c1.sum[i0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-2,i3+r1-2] * k1[i1,0,r0,r1] where i0 in 0:1, i2 in
+//     0:32, i3 in 0:32, pad x 0
 // r1[i0,i1,i2,i3] = select(c1.sum[0,i1,i2,i3] + b1[i1] < 0, (c1.sum[0,i1,i2,i3] + b1[i1]) * a1[0],
-//     c1.sum[0,i1,i2,i3] + b1[i1]) where i0 in 0:1, i1 in 0:56, i2 in 0:32, i3 in 0:32
-static __global__ void __launch_bounds__(64) k_map_b49d5f39(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 14336u) return;
-    const int i3 = (int)(id % 256u) * 4;
-    const int i1 = (int)(id / 256u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 1024 + i3);
-    const float v1 = p1[i1];
-    const float v2 = v0.x + v1;
-    const float v3 = p2[0];
-    const float v4 = v0.y + v1;
-    const float v5 = v0.z + v1;
-    const float v6 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 1024 + i3) = make_float4(v2 < 0.f ? v2 * v3 : v2,
-        v4 < 0.f ? v4 * v3 : v4, v5 < 0.f ? v5 * v3 : v5, v6 < 0.f ? v6 * v3 : v6);
+//     c1.sum[0,i1,i2,i3] + b1[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(128) k_reduce_d4363be9(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 57344u) return;
+    const int i3 = (int)(id % 32u);
+    const int i2 = (int)(id / 32u % 32u);
+    const int i1 = (int)(id / 1024u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i2 + r0 - 2;
+#pragma unroll
+        for (int r1 = 0; r1 < 5; r1++) {
+            const int t1 = i3 + r1 - 2;
+            const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[t0 * 32 + t1] : 0.f;
+            acc += v0 * p1[i1 * 25 + r0 * 5 + r1];
+        }
+    }
+    const float v1 = acc + p2[i1];
+    y[i1 * 1024 + i2 * 32 + i3] = v1 < 0.f ? v1 * p3[0] : v1;
 }
 
+// c2.sum[i0,i1,i2,i3] = sum(r0) r1[0,r0,i2,i3] * k2[i1,r0,0,0] where i0 in 0:1
 // m[i0,i1,i2,i3] = select(c2.sum[0,i1,i2,i3] + b2[i1] < 0, (c2.sum[0,i1,i2,i3] + b2[i1]) * a2[0],
-//     c2.sum[0,i1,i2,i3] + b2[i1]) where i0 in 0:1, i1 in 0:12, i2 in 0:32, i3 in 0:32
-static __global__ void __launch_bounds__(64) k_map_92d4c948(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 3072u) return;
-    const int i3 = (int)(id % 256u) * 4;
-    const int i1 = (int)(id / 256u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 1024 + i3);
-    const float v1 = p1[i1];
-    const float v2 = v0.x + v1;
-    const float v3 = p2[0];
-    const float v4 = v0.y + v1;
-    const float v5 = v0.z + v1;
-    const float v6 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 1024 + i3) = make_float4(v2 < 0.f ? v2 * v3 : v2,
-        v4 < 0.f ? v4 * v3 : v4, v5 < 0.f ? v5 * v3 : v5, v6 < 0.f ? v6 * v3 : v6);
+//     c2.sum[0,i1,i2,i3] + b2[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(256) k_reduce_a19825cc(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
+    const int i3 = (int)(id % 1024u);
+    const int i1 = (int)(id / 1024u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = threadIdx.y; k < 56u; k += 8u) {
+        const int r0 = (int)k;
+        acc += p0[r0 * 1024 + i3] * p1[i1 * 56 + r0];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 12288u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        const float v0 = acc + p2[i1];
+        y[i1 * 1024 + i3] = v0 < 0.f ? v0 * p3[0] : v0;
+    }
 }
 
+// m.3.sum[i0,i1,i2,i3] = sum(r0,r1,r2) m.2[0,r0,i2+r1-1,i3+r2-1] * k3.3[i1,r0,r1,r2] where i0 in
+//     0:1, i2 in 0:32, i3 in 0:32, pad m.2 0
+// r3[i0,i1,i2,i3] = select(m.3.sum[0,i1,i2,i3] + b3.3[i1] < 0, (m.3.sum[0,i1,i2,i3] + b3.3[i1]) *
+//     a3[0], m.3.sum[0,i1,i2,i3] + b3.3[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(256) k_reduce_fec7012c(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
+    const int i3 = (int)(id % 32u);
+    const int i2 = (int)(id / 32u % 32u);
+    const int i1 = (int)(id / 1024u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = threadIdx.y; k < 108u; k += 8u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[r0 * 1024 + t0 * 32 + t1]
+            : 0.f;
+        acc += v0 * p1[i1 * 108 + r0 * 9 + r1 * 3 + r2];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 12288u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        const float v1 = acc + p2[i1];
+        y[i1 * 1024 + i2 * 32 + i3] = v1 < 0.f ? v1 * p3[0] : v1;
+    }
+}
+
+// c4.sum[i0,i1,i2,i3] = sum(r0) r3[0,r0,i2,i3] * k4[i1,r0,0,0] where i0 in 0:1
+// r4[i0,i1,i2,i3] = select(c4.sum[0,i1,i2,i3] + b4[i1] < 0, (c4.sum[0,i1,i2,i3] + b4[i1]) * a4[0],
+//     c4.sum[0,i1,i2,i3] + b4[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(128) k_reduce_eae62189(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 57344u) return;
+    const int i3 = (int)(id % 1024u);
+    const int i1 = (int)(id / 1024u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 12; r0++) {
+        acc += p0[r0 * 1024 + i3] * p1[i1 * 12 + r0];
+    }
+    const float v0 = acc + p2[i1];
+    y[i1 * 1024 + i3] = v0 < 0.f ? v0 * p3[0] : v0;
+}
+
+// by summation splitting
 // y.sum[i0,i1,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,(i2-r0+3)/4,(i3-r1+3)/4] * [(i2-r0+3)%4 == 0] *
-//     [(i3-r1+3)%4 == 0] where i0 in 0:1, i1 in 0:1, i2 in 0:128, i3 in 0:128, r0 in 0:9, r1 in
-//     0:9, pad y.sum.part 0
-// y[i0,i1,i2,i3] = y.sum[0,0,i2,i3] + b5[0] where i0 in 0:1, i1 in 0:1, i2 in 0:128, i3 in 0:128
+//     [(i3-r1+3)%4 == 0] where i0 in 0:1, i1 in 0:1, i2 in 0:128, i3 in 0:128, pad y.sum.part 0
+// y[i0,i1,i2,i3] = y.sum[0,0,i2,i3] + b5[0] where i0 in 0:1, i1 in 0:1
 static __global__ void __launch_bounds__(128) k_reduce_ee2ffa96(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -299,7 +351,7 @@ struct fsrcnn {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[8];
+    conv_call conv[4];
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -448,7 +500,8 @@ static int conv_run(fsrcnn *m, int k, const float *x, const float *w, const floa
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(fsrcnn *m, cudaStream_t stream) {
     (void)stream;
-    k_transpose_101ed223<<<dim3(6), dim3(32, 8), 0, stream>>>(v_k5, v_y_sum_part_filter);
+    // y.sum.part.filter[i0,i1,i2] = k5[i2,0,i0,i1]
+    k_relay_09f53f99<<<dim3(18), dim3(256), 0, stream>>>(v_k5, v_y_sum_part_filter, relay{2, 0, {56, 81}, {81, 1}, {1, 56}});
     LAUNCHED(m, "y.sum.part.filter");
     return 0;
 }
@@ -476,7 +529,7 @@ static int check_device(fsrcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_transpose_101ed223);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -506,7 +559,7 @@ static int upload(fsrcnn *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(fsrcnn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 4; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -558,43 +611,28 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // c1.sum[i0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-2,i3+r1-2] * k1[i1,0,r0,r1] where i0 in 0:1, i1
-    //     in 0:56, i2 in 0:32, i3 in 0:32, r0 in 0:5, r1 in 0:5, pad x 0
-    CALL(conv_run(m, CONV_c1_sum, v_x, v_k1, NULL, NULL, v_c1_sum, v_workspace));
-    k_map_b49d5f39<<<dim3(224), dim3(64), 0, stream>>>(v_c1_sum, v_b1, v_a1, v_r1);
+    k_reduce_d4363be9<<<dim3(448), dim3(128), 0, stream>>>(v_x, v_k1, v_b1, v_a1, v_r1);
     LAUNCHED(m, "r1");
-    // c2.sum[i0,i1,i2,i3] = sum(r0) r1[0,r0,i2,i3] * k2[i1,r0,0,0] where i0 in 0:1, i1 in 0:12, i2
-    //     in 0:32, i3 in 0:32, r0 in 0:56
-    CALL(conv_run(m, CONV_c2_sum, v_r1, v_k2, NULL, NULL, v_c2_sum, v_workspace));
-    k_map_92d4c948<<<dim3(48), dim3(64), 0, stream>>>(v_c2_sum, v_b2, v_a2, v_m);
+    k_reduce_a19825cc<<<dim3(384), dim3(32, 8), 0, stream>>>(v_r1, v_k2, v_b2, v_a2, v_m);
     LAUNCHED(m, "m");
     // m.0.sum[i0,i1,i2,i3] = sum(r0,r1,r2) m[0,r0,i2+r1-1,i3+r2-1] * k3.0[i1,r0,r1,r2] where i0 in
-    //     0:1, i1 in 0:12, i2 in 0:32, i3 in 0:32, r0 in 0:12, r1 in 0:3, r2 in 0:3, pad m 0
-    // m.0[i0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1] where i0 in 0:1, i1 in 0:12, i2 in 0:32,
-    //     i3 in 0:32
+    //     0:1, i2 in 0:32, i3 in 0:32, pad m 0
+    // m.0[i0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1] where i0 in 0:1
     CALL(conv_run(m, CONV_m_0, v_m, v_k3_0, v_b3_0, NULL, v_m_0, v_workspace));
     // m.1.sum[i0,i1,i2,i3] = sum(r0,r1,r2) m.0[0,r0,i2+r1-1,i3+r2-1] * k3.1[i1,r0,r1,r2] where i0
-    //     in 0:1, i1 in 0:12, i2 in 0:32, i3 in 0:32, r0 in 0:12, r1 in 0:3, r2 in 0:3, pad m.0 0
-    // m.1[i0,i1,i2,i3] = m.1.sum[0,i1,i2,i3] + b3.1[i1] where i0 in 0:1, i1 in 0:12, i2 in 0:32,
-    //     i3 in 0:32
+    //     in 0:1, i2 in 0:32, i3 in 0:32, pad m.0 0
+    // m.1[i0,i1,i2,i3] = m.1.sum[0,i1,i2,i3] + b3.1[i1] where i0 in 0:1
     CALL(conv_run(m, CONV_m_1, v_m_0, v_k3_1, v_b3_1, NULL, v_m_1, v_workspace));
     // m.2.sum[i0,i1,i2,i3] = sum(r0,r1,r2) m.1[0,r0,i2+r1-1,i3+r2-1] * k3.2[i1,r0,r1,r2] where i0
-    //     in 0:1, i1 in 0:12, i2 in 0:32, i3 in 0:32, r0 in 0:12, r1 in 0:3, r2 in 0:3, pad m.1 0
-    // m.2[i0,i1,i2,i3] = m.2.sum[0,i1,i2,i3] + b3.2[i1] where i0 in 0:1, i1 in 0:12, i2 in 0:32,
-    //     i3 in 0:32
+    //     in 0:1, i2 in 0:32, i3 in 0:32, pad m.1 0
+    // m.2[i0,i1,i2,i3] = m.2.sum[0,i1,i2,i3] + b3.2[i1] where i0 in 0:1
     CALL(conv_run(m, CONV_m_2, v_m_1, v_k3_2, v_b3_2, NULL, v_m_2, v_workspace));
-    // m.3.sum[i0,i1,i2,i3] = sum(r0,r1,r2) m.2[0,r0,i2+r1-1,i3+r2-1] * k3.3[i1,r0,r1,r2] where i0
-    //     in 0:1, i1 in 0:12, i2 in 0:32, i3 in 0:32, r0 in 0:12, r1 in 0:3, r2 in 0:3, pad m.2 0
-    CALL(conv_run(m, CONV_m_3_sum, v_m_2, v_k3_3, NULL, NULL, v_m_3_sum, v_workspace));
-    k_map_92d4c948<<<dim3(48), dim3(64), 0, stream>>>(v_m_3_sum, v_b3_3, v_a3, v_r3);
+    k_reduce_fec7012c<<<dim3(384), dim3(32, 8), 0, stream>>>(v_m_2, v_k3_3, v_b3_3, v_a3, v_r3);
     LAUNCHED(m, "r3");
-    // c4.sum[i0,i1,i2,i3] = sum(r0) r3[0,r0,i2,i3] * k4[i1,r0,0,0] where i0 in 0:1, i1 in 0:56, i2
-    //     in 0:32, i3 in 0:32, r0 in 0:12
-    CALL(conv_run(m, CONV_c4_sum, v_r3, v_k4, NULL, NULL, v_c4_sum, v_workspace));
-    k_map_b49d5f39<<<dim3(224), dim3(64), 0, stream>>>(v_c4_sum, v_b4, v_a4, v_r4);
+    k_reduce_eae62189<<<dim3(448), dim3(128), 0, stream>>>(v_r3, v_k4, v_b4, v_a4, v_r4);
     LAUNCHED(m, "r4");
-    // y.sum.part[i0,i1,i2,i3] = sum(r0) r4[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0] where i0 in
-    //     0:9, i1 in 0:9, i2 in 0:32, i3 in 0:32, r0 in 0:56
+    // by summation splitting (r0 inside), variable substitution
+    // y.sum.part[i0,i1,i2,i3] = sum(r0) r4[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
     CALL(conv_run(m, CONV_y_sum_part, v_r4, v_y_sum_part_filter, NULL, NULL, v_y_sum_part,
         v_workspace));
     k_reduce_ee2ffa96<<<dim3(4096), dim3(128), 0, stream>>>(v_y_sum_part, v_b5, v_y);
@@ -692,7 +730,7 @@ int fsrcnn_capture(fsrcnn *m, const void *const *in, void *const *out) {
 void fsrcnn_destroy(fsrcnn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 8; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);

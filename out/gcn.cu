@@ -7,198 +7,207 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
-// memory    arena 52 MB (workspace 32 MB of it), constants 54 MB, peak in create 141 MB
-// plan      190 steps, 537.0 us estimated; 800.4 us without derivation
-//     6.0 us est. stem             cuDNN conv 7x7, 3 to 64 + bias + relu
+// memory    arena 52 MB (workspace 32 MB of it), constants 54 MB, peak in create 143 MB
+// plan      199 steps, 593.9 us estimated; 1604.6 us without derivation
+//     1.4 us est. stem.c.sum.columns k_map_697d3373
+//     7.4 us est. stem.c.sum       cuBLAS sgemm 64 x 12544 x 147
+//     1.3 us est. stem             k_map_d0b17f86
 //     1.3 us est. p                k_reduce_5d76f196
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
-//     5.9 us est. l1.b             cuDNN conv 3x3, 64 to 64 + bias + relu
-//     3.5 us est. l1.c.sum         cuDNN conv 1x1, 64 to 256
-//     3.5 us est. l1               cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     3.5 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
-//     5.9 us est. l1.0.b           cuDNN conv 3x3, 64 to 64 + bias + relu
-//     3.5 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     3.5 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
-//     5.9 us est. l1.1.b           cuDNN conv 3x3, 64 to 64 + bias + relu
-//     3.5 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//     5.5 us est. l1.b.c.sum.part  cuDNN conv 1x1, 64 to 576
+//     1.4 us est. l1.b             k_reduce_51892896
+//     3.2 us est. l1.c.sum         cuDNN conv 1x1, 64 to 256
+//     3.2 us est. l1               cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//     3.8 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
+//     5.5 us est. l1.0.b.c.sum.part cuDNN conv 1x1, 64 to 576
+//     1.4 us est. l1.0.b           k_reduce_51892896
+//     3.2 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//     3.8 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
+//     5.5 us est. l1.1.b.c.sum.part cuDNN conv 1x1, 64 to 576
+//     1.4 us est. l1.1.b           k_reduce_51892896
+//     3.2 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     1.3 us est. g1.l1.sum.columns k_transpose_7a6d40ad
-//     9.7 us est. g1.l1.sum.part   cuBLAS sgemm 231 x 3136 x 256
-//     1.3 us est. g1.l1            k_reduce_8909d5a6
-//     9.7 us est. g1.r1.sum.part   cuBLAS sgemm 231 x 3136 x 256
+//    11.7 us est. g1.l1.sum.part   cuBLAS sgemm 231 x 3136 x 256
+//     1.8 us est. g1.l1            k_reduce_8909d5a6
+//    11.7 us est. g1.r1.sum.part   cuDNN conv 1x1, 256 to 231
 //     1.3 us est. g1.r1            k_reduce_8ecd0f4c
 //     2.2 us est. g1.r2.sum        cuDNN conv 11x1, 21 to 21
 //     2.2 us est. g1.s             cuDNN conv 1x11, 21 to 21 + residual + bias
 //     1.8 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.3 us est. g1.b.sum.part    cuDNN conv 1x1, 21 to 189
-//     5.2 us est. l2.a             cuDNN conv 1x1, 256 to 128 + bias + relu
-//     7.8 us est. l2.b             cuDNN conv 3x3, 128 to 128 + bias + relu
-//     3.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
-//     5.9 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     3.5 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     5.5 us est. l2.0.b.c.sum.part cuBLAS sgemm 1152 x 784 x 128
+//     6.5 us est. l2.a             cuDNN conv 1x1, 256 to 128 + bias + relu
+//     1.6 us est. l2.b.c.sum.columns k_map_78683e85
+//     6.9 us est. l2.b.c.sum.part  cuBLAS sgemm 128 x 784 x 128, batch 9
+//     1.3 us est. l2.b             k_reduce_f3d89027
+//     3.2 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
+//     6.9 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
+//     3.8 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     6.5 us est. l2.0.b.c.sum.part cuDNN conv 1x1, 128 to 1152
 //     1.3 us est. l2.0.b           k_reduce_571a1706
-//     3.5 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     3.5 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     5.5 us est. l2.1.b.c.sum.part cuBLAS sgemm 1152 x 784 x 128
+//     3.2 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     3.8 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     6.5 us est. l2.1.b.c.sum.part cuDNN conv 1x1, 128 to 1152
 //     1.3 us est. l2.1.b           k_reduce_571a1706
-//     3.5 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     3.5 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     5.5 us est. l2.2.b.c.sum.part cuBLAS sgemm 1152 x 784 x 128
+//     3.2 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     3.8 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     6.5 us est. l2.2.b.c.sum.part cuDNN conv 1x1, 128 to 1152
 //     1.3 us est. l2.2.b           k_reduce_571a1706
-//     3.5 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     3.2 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     1.3 us est. g2.l1.sum.columns k_transpose_fc4f6ae6
-//     5.5 us est. g2.l1.sum.part   cuBLAS sgemm 231 x 784 x 512
+//     7.0 us est. g2.l1.sum.part   cuBLAS sgemm 231 x 784 x 512
 //     1.3 us est. g2.l1            k_reduce_80872b55
-//     5.5 us est. g2.r1.sum.part   cuBLAS sgemm 231 x 784 x 512
+//     7.0 us est. g2.r1.sum.part   cuDNN conv 1x1, 512 to 231
 //     1.3 us est. g2.r1            k_reduce_07055b66
-//     1.3 us est. g2.r2.sum        cuDNN conv 11x1, 21 to 21
-//     1.3 us est. g2.s             cuDNN conv 1x11, 21 to 21 + residual + bias
-//     1.3 us est. g2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. g2.b.sum         cuDNN conv 3x3, 21 to 21
-//     9.8 us est. l3.l1.c.sum.part cuBLAS sgemm 425 x 784 x 512
+//     2.2 us est. g2.r2.sum        cuDNN conv 11x1, 21 to 21
+//     2.2 us est. g2.s             cuDNN conv 1x11, 21 to 21 + residual + bias
+//     1.8 us est. g2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
+//    11.5 us est. l3.l1.c.sum.part cuBLAS sgemm 425 x 784 x 512
 //     1.3 us est. l3.l1            k_reduce_b7dd05c9
-//     2.2 us est. l3.l2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     9.8 us est. l3.r1.c.sum.part cuBLAS sgemm 425 x 784 x 512
+//     2.2 us est. l3.l2.c.sum.part cuDNN conv 1x1, 85 to 425
+//    11.5 us est. l3.r1.c.sum.part cuDNN conv 1x1, 512 to 425
 //     1.3 us est. l3.r1            k_reduce_8f706fb9
-//     2.9 us est. l3.r2.c.sum      cuDNN conv 5x1, 85 to 85
+//     3.3 us est. l3.r2.c.sum.part cuDNN conv 2x1, 85 to 255
+//     1.3 us est. l3.r2.c.sum      k_reduce_66367551
 //     1.3 us est. l3.m             k_reduce_e687f20c
-//     5.9 us est. l3.d.sum         cuDNN conv 1x1, 512 to 1024
+//     1.3 us est. l3.d.sum.columns k_map_c6a5e18b
+//     7.0 us est. l3.d.sum         cuBLAS sgemm 1024 x 196 x 512
 //     1.6 us est. l3.d.0           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //     1.3 us est. l3.c1.0.sum.columns k_transpose_d42c540e
-//     6.5 us est. l3.c1.0.sum.part cuBLAS sgemm 425 x 196 x 1024
+//     6.9 us est. l3.c1.0.sum.part cuBLAS sgemm 425 x 196 x 1024
 //     1.3 us est. l3.t1.0          k_reduce_1801fd6b
-//     1.3 us est. l3.c2.0.sum      cuDNN conv 1x5, 85 to 85
-//     6.5 us est. l3.c3.0.sum.part cuBLAS sgemm 425 x 196 x 1024
+//     1.3 us est. l3.c2.0.sum.part cuDNN conv 1x1, 85 to 425
+//     6.9 us est. l3.c3.0.sum.part cuDNN conv 1x1, 1024 to 425
 //     1.3 us est. l3.t3.0          k_reduce_32f6c025
-//     1.3 us est. l3.c4.0.sum      cuDNN conv 5x1, 85 to 85
-//     1.3 us est. l3.u.0           k_map_95f29d15
-//     1.6 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
+//     1.6 us est. l3.c4.0.sum.part cuDNN conv 2x1, 85 to 255
+//     1.3 us est. l3.c4.0.sum      k_reduce_3fff925e
+//     1.3 us est. l3.u.0           k_reduce_1326730d
+//     1.5 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //     1.3 us est. l3.c1.1.sum.columns k_transpose_d42c540e
-//     6.5 us est. l3.c1.1.sum.part cuBLAS sgemm 425 x 196 x 1024
+//     6.9 us est. l3.c1.1.sum.part cuBLAS sgemm 425 x 196 x 1024
 //     1.3 us est. l3.t1.1          k_reduce_1801fd6b
-//     1.3 us est. l3.c2.1.sum      cuDNN conv 1x5, 85 to 85
-//     6.5 us est. l3.c3.1.sum.part cuBLAS sgemm 425 x 196 x 1024
+//     1.3 us est. l3.c2.1.sum.part cuDNN conv 1x1, 85 to 425
+//     6.9 us est. l3.c3.1.sum.part cuDNN conv 1x1, 1024 to 425
 //     1.3 us est. l3.t3.1          k_reduce_32f6c025
-//     1.3 us est. l3.c4.1.sum      cuDNN conv 5x1, 85 to 85
-//     1.3 us est. l3.u.1           k_map_95f29d15
-//     1.6 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
+//     1.6 us est. l3.c4.1.sum.part cuDNN conv 2x1, 85 to 255
+//     1.3 us est. l3.c4.1.sum      k_reduce_3fff925e
+//     1.3 us est. l3.u.1           k_reduce_1326730d
+//     1.5 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //     1.3 us est. l3.c1.2.sum.columns k_transpose_d42c540e
-//     6.5 us est. l3.c1.2.sum.part cuBLAS sgemm 425 x 196 x 1024
+//     6.9 us est. l3.c1.2.sum.part cuBLAS sgemm 425 x 196 x 1024
 //     1.3 us est. l3.t1.2          k_reduce_1801fd6b
-//     1.3 us est. l3.c2.2.sum      cuDNN conv 1x5, 85 to 85
-//     6.5 us est. l3.c3.2.sum.part cuBLAS sgemm 425 x 196 x 1024
+//     1.3 us est. l3.c2.2.sum.part cuDNN conv 1x1, 85 to 425
+//     6.9 us est. l3.c3.2.sum.part cuDNN conv 1x1, 1024 to 425
 //     1.3 us est. l3.t3.2          k_reduce_32f6c025
-//     1.3 us est. l3.c4.2.sum      cuDNN conv 5x1, 85 to 85
-//     1.3 us est. l3.u.2           k_map_95f29d15
-//     1.6 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
+//     1.6 us est. l3.c4.2.sum.part cuDNN conv 2x1, 85 to 255
+//     1.3 us est. l3.c4.2.sum      k_reduce_3fff925e
+//     1.3 us est. l3.u.2           k_reduce_1326730d
+//     1.5 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //     1.3 us est. l3.c1.3.sum.columns k_transpose_d42c540e
-//     6.5 us est. l3.c1.3.sum.part cuBLAS sgemm 425 x 196 x 1024
+//     6.9 us est. l3.c1.3.sum.part cuBLAS sgemm 425 x 196 x 1024
 //     1.3 us est. l3.t1.3          k_reduce_1801fd6b
-//     1.3 us est. l3.c2.3.sum      cuDNN conv 1x5, 85 to 85
-//     6.5 us est. l3.c3.3.sum.part cuBLAS sgemm 425 x 196 x 1024
+//     1.3 us est. l3.c2.3.sum.part cuDNN conv 1x1, 85 to 425
+//     6.9 us est. l3.c3.3.sum.part cuDNN conv 1x1, 1024 to 425
 //     1.3 us est. l3.t3.3          k_reduce_32f6c025
-//     1.3 us est. l3.c4.3.sum      cuDNN conv 5x1, 85 to 85
-//     1.3 us est. l3.u.3           k_map_95f29d15
-//     1.6 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
+//     1.6 us est. l3.c4.3.sum.part cuDNN conv 2x1, 85 to 255
+//     1.3 us est. l3.c4.3.sum      k_reduce_3fff925e
+//     1.3 us est. l3.u.3           k_reduce_1326730d
+//     1.5 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //     1.3 us est. l3.c1.4.sum.columns k_transpose_d42c540e
-//     6.5 us est. l3.c1.4.sum.part cuBLAS sgemm 425 x 196 x 1024
+//     6.9 us est. l3.c1.4.sum.part cuBLAS sgemm 425 x 196 x 1024
 //     1.3 us est. l3.t1.4          k_reduce_1801fd6b
-//     1.3 us est. l3.c2.4.sum      cuDNN conv 1x5, 85 to 85
-//     6.5 us est. l3.c3.4.sum.part cuBLAS sgemm 425 x 196 x 1024
+//     1.3 us est. l3.c2.4.sum.part cuDNN conv 1x1, 85 to 425
+//     6.9 us est. l3.c3.4.sum.part cuDNN conv 1x1, 1024 to 425
 //     1.3 us est. l3.t3.4          k_reduce_32f6c025
-//     1.3 us est. l3.c4.4.sum      cuDNN conv 5x1, 85 to 85
-//     1.3 us est. l3.u.4           k_map_95f29d15
-//     1.6 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
+//     1.6 us est. l3.c4.4.sum.part cuDNN conv 2x1, 85 to 255
+//     1.3 us est. l3.c4.4.sum      k_reduce_3fff925e
+//     1.3 us est. l3.u.4           k_reduce_1326730d
+//     1.5 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
 //     1.3 us est. g3.l1.sum.columns k_transpose_d42c540e
-//     3.3 us est. g3.l1.sum.part   cuBLAS sgemm 231 x 196 x 1024
+//     3.7 us est. g3.l1.sum.part   cuBLAS sgemm 231 x 196 x 1024
 //     1.3 us est. g3.l1            k_reduce_09a47f61
-//     3.3 us est. g3.r1.sum.part   cuBLAS sgemm 231 x 196 x 1024
+//     3.7 us est. g3.r1.sum.part   cuDNN conv 1x1, 1024 to 231
 //     1.3 us est. g3.r1            k_reduce_6be87911
-//     1.3 us est. g3.r2.sum        cuDNN conv 11x1, 21 to 21
-//     1.3 us est. g3.s             cuDNN conv 1x11, 21 to 21 + residual + bias
-//     1.3 us est. g3.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. g3.b.sum         cuDNN conv 3x3, 21 to 21
-//    11.0 us est. l4.l1.c.sum.part cuBLAS sgemm 896 x 196 x 1024
+//     1.3 us est. g3.r2.sum        k_reduce_14f74583
+//     1.3 us est. g3.s             k_reduce_bbf1bf57
+//     1.3 us est. g3.a             k_reduce_7b177cc8
+//    12.9 us est. l4.l1.c.sum.part cuBLAS sgemm 896 x 196 x 1024
 //     1.3 us est. l4.l1            k_reduce_d8ef6f01
-//     1.6 us est. l4.l2.c.sum.part cuBLAS sgemm 896 x 196 x 128
-//    11.0 us est. l4.r1.c.sum.part cuBLAS sgemm 896 x 196 x 1024
+//     2.1 us est. l4.l2.c.sum.part cuDNN conv 1x1, 128 to 896
+//    12.9 us est. l4.r1.c.sum.part cuDNN conv 1x1, 1024 to 896
 //     1.3 us est. l4.r1            k_reduce_ede1f978
-//     2.2 us est. l4.r2.c.sum      cuDNN conv 7x1, 128 to 128
+//     2.5 us est. l4.r2.c.sum.part cuDNN conv 2x1, 128 to 512
+//     1.3 us est. l4.r2.c.sum      k_reduce_81386da5
 //     1.3 us est. l4.m             k_reduce_581578e1
-//     7.0 us est. l4.d.sum         cuDNN conv 1x1, 1024 to 2048
+//     1.3 us est. l4.d.sum.columns k_map_f3693714
+//     7.0 us est. l4.d.sum         cuBLAS sgemm 2048 x 49 x 1024
 //     1.3 us est. l4.d.0           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     1.3 us est. l4.c1.0.sum.columns k_map_9f0b61af
-//     6.5 us est. l4.c1.0.sum.part cuBLAS sgemm 896 x 49 x 2048
+//     7.0 us est. l4.c1.0.sum.part cuBLAS sgemm 896 x 49 x 2048
 //     1.3 us est. l4.t1.0          k_reduce_0df60038
-//     1.3 us est. l4.c2.0.sum      cuDNN conv 1x7, 128 to 128
-//     6.5 us est. l4.c3.0.sum.part cuBLAS sgemm 896 x 49 x 2048
+//     7.0 us est. l4.c3.0.sum.part cuDNN conv 1x1, 2048 to 896
 //     1.3 us est. l4.t3.0          k_reduce_e321fbac
-//     1.3 us est. l4.c4.0.sum      cuDNN conv 7x1, 128 to 128
-//     1.3 us est. l4.u.0           k_map_76c9d9a5
+//     1.9 us est. l4.c4.0.sum      k_reduce_65abac18
+//     1.9 us est. l4.u.0           k_reduce_b9f64069
 //     1.3 us est. l4.d.1           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     1.3 us est. l4.c1.1.sum.columns k_map_9f0b61af
-//     6.5 us est. l4.c1.1.sum.part cuBLAS sgemm 896 x 49 x 2048
+//     7.0 us est. l4.c1.1.sum.part cuBLAS sgemm 896 x 49 x 2048
 //     1.3 us est. l4.t1.1          k_reduce_0df60038
-//     1.3 us est. l4.c2.1.sum      cuDNN conv 1x7, 128 to 128
-//     6.5 us est. l4.c3.1.sum.part cuBLAS sgemm 896 x 49 x 2048
+//     7.0 us est. l4.c3.1.sum.part cuDNN conv 1x1, 2048 to 896
 //     1.3 us est. l4.t3.1          k_reduce_e321fbac
-//     1.3 us est. l4.c4.1.sum      cuDNN conv 7x1, 128 to 128
-//     1.3 us est. l4.u.1           k_map_76c9d9a5
+//     1.9 us est. l4.c4.1.sum      k_reduce_65abac18
+//     1.9 us est. l4.u.1           k_reduce_b9f64069
 //     1.3 us est. l4.d.2           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     1.3 us est. l4.c1.2.sum.columns k_map_9f0b61af
-//     6.5 us est. l4.c1.2.sum.part cuBLAS sgemm 896 x 49 x 2048
+//     7.0 us est. l4.c1.2.sum.part cuBLAS sgemm 896 x 49 x 2048
 //     1.3 us est. l4.t1.2          k_reduce_0df60038
-//     1.3 us est. l4.c2.2.sum      cuDNN conv 1x7, 128 to 128
-//     6.5 us est. l4.c3.2.sum.part cuBLAS sgemm 896 x 49 x 2048
+//     7.0 us est. l4.c3.2.sum.part cuDNN conv 1x1, 2048 to 896
 //     1.3 us est. l4.t3.2          k_reduce_e321fbac
-//     1.3 us est. l4.c4.2.sum      cuDNN conv 7x1, 128 to 128
-//     1.3 us est. l4.u.2           k_map_76c9d9a5
+//     1.9 us est. l4.c4.2.sum      k_reduce_65abac18
+//     1.9 us est. l4.u.2           k_reduce_b9f64069
 //     1.3 us est. l4.d.3           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     1.3 us est. l4.c1.3.sum.columns k_map_9f0b61af
-//     6.5 us est. l4.c1.3.sum.part cuBLAS sgemm 896 x 49 x 2048
+//     7.0 us est. l4.c1.3.sum.part cuBLAS sgemm 896 x 49 x 2048
 //     1.3 us est. l4.t1.3          k_reduce_0df60038
-//     1.3 us est. l4.c2.3.sum      cuDNN conv 1x7, 128 to 128
-//     6.5 us est. l4.c3.3.sum.part cuBLAS sgemm 896 x 49 x 2048
+//     7.0 us est. l4.c3.3.sum.part cuDNN conv 1x1, 2048 to 896
 //     1.3 us est. l4.t3.3          k_reduce_e321fbac
-//     1.3 us est. l4.c4.3.sum      cuDNN conv 7x1, 128 to 128
-//     1.3 us est. l4.u.3           k_map_76c9d9a5
+//     1.9 us est. l4.c4.3.sum      k_reduce_65abac18
+//     1.9 us est. l4.u.3           k_reduce_b9f64069
 //     1.3 us est. l4.d.4           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     1.3 us est. l4.c1.4.sum.columns k_map_9f0b61af
-//     6.5 us est. l4.c1.4.sum.part cuBLAS sgemm 896 x 49 x 2048
+//     7.0 us est. l4.c1.4.sum.part cuBLAS sgemm 896 x 49 x 2048
 //     1.3 us est. l4.t1.4          k_reduce_0df60038
-//     1.3 us est. l4.c2.4.sum      cuDNN conv 1x7, 128 to 128
-//     6.5 us est. l4.c3.4.sum.part cuBLAS sgemm 896 x 49 x 2048
+//     7.0 us est. l4.c3.4.sum.part cuDNN conv 1x1, 2048 to 896
 //     1.3 us est. l4.t3.4          k_reduce_e321fbac
-//     1.3 us est. l4.c4.4.sum      cuDNN conv 7x1, 128 to 128
-//     1.3 us est. l4.u.4           k_map_76c9d9a5
+//     1.9 us est. l4.c4.4.sum      k_reduce_65abac18
+//     1.9 us est. l4.u.4           k_reduce_b9f64069
 //     1.3 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     1.3 us est. g4.l1.sum.columns k_map_9f0b61af
-//     2.3 us est. g4.l1.sum.part   cuBLAS sgemm 231 x 49 x 2048
+//     2.4 us est. g4.l1.sum.part   cuBLAS sgemm 231 x 49 x 2048
 //     1.3 us est. g4.l1            k_reduce_613b82ce
-//     2.3 us est. g4.r1.sum.part   cuBLAS sgemm 231 x 49 x 2048
+//     2.4 us est. g4.r1.sum.part   cuDNN conv 1x1, 2048 to 231
 //     1.3 us est. g4.r1            k_reduce_57cadc7b
-//     1.3 us est. g4.r2.sum        cuDNN conv 11x1, 21 to 21
-//     1.3 us est. g4.s             cuDNN conv 1x11, 21 to 21 + residual + bias
-//     1.3 us est. g4.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. g4               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     1.3 us est. s3               k_map_1fe3ac9b
-//     1.3 us est. f3.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. f3               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     1.3 us est. s2               k_map_90190afa
-//     1.3 us est. f2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. f2               cuDNN conv 3x3, 21 to 21 + residual + bias
+//     1.3 us est. g4.r2.sum        k_reduce_e2f6d663
+//     1.3 us est. g4.s             k_reduce_17712fe1
+//     1.3 us est. g4.a             k_reduce_e79137f4
+//     1.3 us est. g4               k_reduce_646eb2d4
+//     1.3 us est. s3               k_reduce_287043b6
+//     1.3 us est. f3.a             k_reduce_7b177cc8
+//     1.3 us est. f3               k_reduce_26a1b37a
+//     1.9 us est. s2               k_reduce_86b6ab27
+//     1.8 us est. f2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
+//     1.8 us est. f2               cuDNN conv 3x3, 21 to 21 + residual + bias
 //     1.3 us est. s1               k_reduce_c6faa19d
 //     1.8 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
 //     1.3 us est. f1               k_map_40bd48c8
 //     1.8 us est. f0.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
-//     3.4 us est. u0               k_map_a966681a
+//     4.7 us est. u0               k_map_a966681a
 //    10.3 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
-//     2.0 us est. e0.a             k_reduce_af5da329
+//     2.9 us est. e0.a             k_reduce_af5da329
 //    10.3 us est. e0.b.sum.part    cuDNN conv 3x1, 21 to 63
-//     2.5 us est. e0               k_reduce_7c1d1986
-//     2.4 us est. y                cuDNN conv 1x1, 21 to 21 + bias
+//     3.6 us est. e0               k_reduce_7c1d1986
+//     2.3 us est. y                cuDNN conv 1x1, 21 to 21 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -271,312 +280,333 @@ const gcn_info *gcn_describe(void);
 #define v_l1_d_b INIT(float, 0)
 #define v_l1_a_c_k CONST(float, 103424)
 #define v_l1_a_c_b CONST(float, 119808)
-#define v_l1_b_c_k CONST(float, 120064)
-#define v_l1_b_c_b CONST(float, 267520)
-#define v_l1_c_k CONST(float, 267776)
-#define v_l1_c_b INIT(float, 1024)
-#define v_l1_0_a_c_k CONST(float, 333312)
-#define v_l1_0_a_c_b CONST(float, 398848)
-#define v_l1_0_b_c_k CONST(float, 399104)
-#define v_l1_0_b_c_b CONST(float, 546560)
-#define v_l1_0_c_k CONST(float, 546816)
-#define v_l1_0_c_b CONST(float, 612352)
-#define v_l1_1_a_c_k CONST(float, 613376)
-#define v_l1_1_a_c_b CONST(float, 678912)
-#define v_l1_1_b_c_k CONST(float, 679168)
-#define v_l1_1_b_c_b CONST(float, 826624)
-#define v_l1_1_c_k CONST(float, 826880)
-#define v_l1_1_c_b CONST(float, 892416)
-#define v_l2_d_k CONST(float, 893440)
-#define v_l2_d_b INIT(float, 2048)
-#define v_l2_a_c_k CONST(float, 1417728)
-#define v_l2_a_c_b CONST(float, 1548800)
-#define v_l2_b_c_k CONST(float, 1549312)
-#define v_l2_b_c_b CONST(float, 2139136)
-#define v_l2_c_k CONST(float, 2139648)
-#define v_l2_c_b INIT(float, 4096)
-#define v_l2_0_a_c_k CONST(float, 2401792)
-#define v_l2_0_a_c_b CONST(float, 2663936)
-#define v_l2_0_b_c_k INIT(float, 6144)
-#define v_l2_0_b_c_b CONST(float, 2664448)
-#define v_l2_0_c_k CONST(float, 2664960)
-#define v_l2_0_c_b CONST(float, 2927104)
-#define v_l2_1_a_c_k CONST(float, 2929152)
-#define v_l2_1_a_c_b CONST(float, 3191296)
-#define v_l2_1_b_c_k INIT(float, 595968)
-#define v_l2_1_b_c_b CONST(float, 3191808)
-#define v_l2_1_c_k CONST(float, 3192320)
-#define v_l2_1_c_b CONST(float, 3454464)
-#define v_l2_2_a_c_k CONST(float, 3456512)
-#define v_l2_2_a_c_b CONST(float, 3718656)
-#define v_l2_2_b_c_k INIT(float, 1185792)
-#define v_l2_2_b_c_b CONST(float, 3719168)
-#define v_l2_2_c_k CONST(float, 3719680)
-#define v_l2_2_c_b CONST(float, 3981824)
-#define v_l3_l1_c_k INIT(float, 1775616)
-#define v_l3_l1_c_b CONST(float, 3983872)
-#define v_l3_l2_c_k INIT(float, 2646016)
-#define v_l3_l2_c_b CONST(float, 3984384)
-#define v_l3_r1_c_k INIT(float, 2790656)
-#define v_l3_r1_c_b CONST(float, 3984896)
-#define v_l3_r2_c_k CONST(float, 3985408)
-#define v_l3_r2_c_b CONST(float, 4130048)
-#define v_l3_f_k CONST(float, 4130560)
-#define v_l3_f_b INIT(float, 3661056)
-#define v_l3_d_k CONST(float, 4478720)
-#define v_l3_d_b INIT(float, 3665152)
-#define v_l3_k1 INIT(float, 3669248)
-#define v_l3_k2 CONST(float, 6575872)
-#define v_l3_k3 INIT(float, 5410048)
-#define v_l3_k4 CONST(float, 6720512)
-#define v_l3_k5 CONST(float, 6865152)
-#define v_l3_b1 CONST(float, 7213312)
-#define v_l3_b2 CONST(float, 7213824)
-#define v_l3_b3 CONST(float, 7214336)
-#define v_l3_b4 CONST(float, 7214848)
-#define v_l3_b5 CONST(float, 7215360)
-#define v_l4_l1_c_k INIT(float, 7150848)
-#define v_l4_l1_c_b CONST(float, 7219456)
-#define v_l4_l2_c_k INIT(float, 10820864)
-#define v_l4_l2_c_b CONST(float, 7219968)
-#define v_l4_r1_c_k INIT(float, 11279616)
-#define v_l4_r1_c_b CONST(float, 7220480)
-#define v_l4_r2_c_k CONST(float, 7220992)
-#define v_l4_r2_c_b CONST(float, 7679744)
-#define v_l4_f_k CONST(float, 7680256)
-#define v_l4_f_b INIT(float, 14949632)
-#define v_l4_d_k CONST(float, 8728832)
-#define v_l4_d_b INIT(float, 14957824)
-#define v_l4_k1 INIT(float, 14966016)
-#define v_l4_k2 CONST(float, 17117440)
-#define v_l4_k3 INIT(float, 22306048)
-#define v_l4_k4 CONST(float, 17576192)
-#define v_l4_k5 CONST(float, 18034944)
-#define v_l4_b1 CONST(float, 19083520)
-#define v_l4_b2 CONST(float, 19084032)
-#define v_l4_b3 CONST(float, 19084544)
-#define v_l4_b4 CONST(float, 19085056)
-#define v_l4_b5 CONST(float, 19085568)
-#define v_g1_l1_k INIT(float, 29646080)
-#define v_g1_l1_b CONST(float, 19093760)
-#define v_g1_l2_k CONST(float, 19094016)
-#define v_g1_l2_b INIT(float, 29882624)
-#define v_g1_r1_k INIT(float, 29882880)
-#define v_g1_r1_b CONST(float, 19113472)
-#define v_g1_r2_k CONST(float, 19113728)
-#define v_g1_r2_b INIT(float, 30119424)
-#define v_g1_a_c_k CONST(float, 19133184)
-#define v_g1_a_c_b CONST(float, 19149312)
-#define v_g1_b_k INIT(float, 30119680)
-#define v_g1_b_b CONST(float, 19149568)
-#define v_g2_l1_k INIT(float, 30135808)
-#define v_g2_l1_b CONST(float, 19149824)
-#define v_g2_l2_k CONST(float, 19150080)
-#define v_g2_l2_b INIT(float, 30608896)
-#define v_g2_r1_k INIT(float, 30609152)
-#define v_g2_r1_b CONST(float, 19169536)
-#define v_g2_r2_k CONST(float, 19169792)
-#define v_g2_r2_b INIT(float, 31082240)
-#define v_g2_a_c_k CONST(float, 19189248)
-#define v_g2_a_c_b CONST(float, 19205376)
-#define v_g2_b_k CONST(float, 19205632)
-#define v_g2_b_b CONST(float, 19221760)
-#define v_g3_l1_k INIT(float, 31082496)
-#define v_g3_l1_b CONST(float, 19222016)
-#define v_g3_l2_k CONST(float, 19222272)
-#define v_g3_l2_b INIT(float, 32028672)
-#define v_g3_r1_k INIT(float, 32028928)
-#define v_g3_r1_b CONST(float, 19241728)
-#define v_g3_r2_k CONST(float, 19241984)
-#define v_g3_r2_b INIT(float, 32975104)
-#define v_g3_a_c_k CONST(float, 19261440)
-#define v_g3_a_c_b CONST(float, 19277568)
-#define v_g3_b_k CONST(float, 19277824)
-#define v_g3_b_b CONST(float, 19293952)
-#define v_g4_l1_k INIT(float, 32975360)
-#define v_g4_l1_b CONST(float, 19294208)
-#define v_g4_l2_k CONST(float, 19294464)
-#define v_g4_l2_b INIT(float, 34867712)
-#define v_g4_r1_k INIT(float, 34867968)
-#define v_g4_r1_b CONST(float, 19313920)
-#define v_g4_r2_k CONST(float, 19314176)
-#define v_g4_r2_b INIT(float, 36760320)
-#define v_g4_a_c_k CONST(float, 19333632)
-#define v_g4_a_c_b CONST(float, 19349760)
-#define v_g4_b_k CONST(float, 19350016)
-#define v_g4_b_b CONST(float, 19366144)
-#define v_f3_a_c_k CONST(float, 19366400)
-#define v_f3_a_c_b CONST(float, 19382528)
-#define v_f3_b_k CONST(float, 19382784)
-#define v_f3_b_b CONST(float, 19398912)
-#define v_f2_a_c_k CONST(float, 19399168)
-#define v_f2_a_c_b CONST(float, 19415296)
-#define v_f2_b_k CONST(float, 19415552)
-#define v_f2_b_b CONST(float, 19431680)
-#define v_f1_a_c_k CONST(float, 19431936)
-#define v_f1_a_c_b CONST(float, 19448064)
-#define v_f1_b_k CONST(float, 19448320)
-#define v_f1_b_b CONST(float, 19464448)
-#define v_f0_a_c_k CONST(float, 19464704)
-#define v_f0_a_c_b CONST(float, 19480832)
-#define v_f0_b_k CONST(float, 19481088)
-#define v_f0_b_b CONST(float, 19497216)
-#define v_e0_a_c_k INIT(float, 36760576)
-#define v_e0_a_c_b CONST(float, 19497472)
-#define v_e0_b_k INIT(float, 36776704)
-#define v_e0_b_b CONST(float, 19497728)
-#define v_y_k CONST(float, 19497984)
-#define v_y_b CONST(float, 19499776)
-#define v_g1_l1_sum_relaid CONST(float, 19500032)
+#define v_l1_b_c_k INIT(float, 1024)
+#define v_l1_b_c_b CONST(float, 120064)
+#define v_l1_c_k CONST(float, 120320)
+#define v_l1_c_b INIT(float, 148480)
+#define v_l1_0_a_c_k CONST(float, 185856)
+#define v_l1_0_a_c_b CONST(float, 251392)
+#define v_l1_0_b_c_k INIT(float, 149504)
+#define v_l1_0_b_c_b CONST(float, 251648)
+#define v_l1_0_c_k CONST(float, 251904)
+#define v_l1_0_c_b CONST(float, 317440)
+#define v_l1_1_a_c_k CONST(float, 318464)
+#define v_l1_1_a_c_b CONST(float, 384000)
+#define v_l1_1_b_c_k INIT(float, 296960)
+#define v_l1_1_b_c_b CONST(float, 384256)
+#define v_l1_1_c_k CONST(float, 384512)
+#define v_l1_1_c_b CONST(float, 450048)
+#define v_l2_d_k CONST(float, 451072)
+#define v_l2_d_b INIT(float, 444416)
+#define v_l2_a_c_k CONST(float, 975360)
+#define v_l2_a_c_b CONST(float, 1106432)
+#define v_l2_b_c_k INIT(float, 446464)
+#define v_l2_b_c_b CONST(float, 1106944)
+#define v_l2_c_k CONST(float, 1107456)
+#define v_l2_c_b INIT(float, 1036288)
+#define v_l2_0_a_c_k CONST(float, 1369600)
+#define v_l2_0_a_c_b CONST(float, 1631744)
+#define v_l2_0_b_c_k INIT(float, 1038336)
+#define v_l2_0_b_c_b CONST(float, 1632256)
+#define v_l2_0_c_k CONST(float, 1632768)
+#define v_l2_0_c_b CONST(float, 1894912)
+#define v_l2_1_a_c_k CONST(float, 1896960)
+#define v_l2_1_a_c_b CONST(float, 2159104)
+#define v_l2_1_b_c_k INIT(float, 1628160)
+#define v_l2_1_b_c_b CONST(float, 2159616)
+#define v_l2_1_c_k CONST(float, 2160128)
+#define v_l2_1_c_b CONST(float, 2422272)
+#define v_l2_2_a_c_k CONST(float, 2424320)
+#define v_l2_2_a_c_b CONST(float, 2686464)
+#define v_l2_2_b_c_k INIT(float, 2217984)
+#define v_l2_2_b_c_b CONST(float, 2686976)
+#define v_l2_2_c_k CONST(float, 2687488)
+#define v_l2_2_c_b CONST(float, 2949632)
+#define v_l3_l1_c_k INIT(float, 2807808)
+#define v_l3_l1_c_b CONST(float, 2951680)
+#define v_l3_l2_c_k INIT(float, 3678208)
+#define v_l3_l2_c_b CONST(float, 2952192)
+#define v_l3_r1_c_k INIT(float, 3822848)
+#define v_l3_r1_c_b CONST(float, 2952704)
+#define v_l3_r2_c_k INIT(float, 4693248)
+#define v_l3_r2_c_b CONST(float, 2953216)
+#define v_l3_f_k CONST(float, 2953728)
+#define v_l3_f_b INIT(float, 4837888)
+#define v_l3_d_k CONST(float, 3301888)
+#define v_l3_d_b INIT(float, 4841984)
+#define v_l3_k1 INIT(float, 4846080)
+#define v_l3_k2 INIT(float, 6586880)
+#define v_l3_k3 INIT(float, 6731520)
+#define v_l3_k4 INIT(float, 8472320)
+#define v_l3_k5 CONST(float, 5399040)
+#define v_l3_b1 CONST(float, 5747200)
+#define v_l3_b2 CONST(float, 5747712)
+#define v_l3_b3 CONST(float, 5748224)
+#define v_l3_b4 CONST(float, 5748736)
+#define v_l3_b5 CONST(float, 5749248)
+#define v_l4_l1_c_k INIT(float, 8616960)
+#define v_l4_l1_c_b CONST(float, 5753344)
+#define v_l4_l2_c_k INIT(float, 12286976)
+#define v_l4_l2_c_b CONST(float, 5753856)
+#define v_l4_r1_c_k INIT(float, 12745728)
+#define v_l4_r1_c_b CONST(float, 5754368)
+#define v_l4_r2_c_k INIT(float, 16415744)
+#define v_l4_r2_c_b CONST(float, 5754880)
+#define v_l4_f_k CONST(float, 5755392)
+#define v_l4_f_b INIT(float, 16874496)
+#define v_l4_d_k CONST(float, 6803968)
+#define v_l4_d_b INIT(float, 16882688)
+#define v_l4_k1 INIT(float, 16890880)
+#define v_l4_k2 CONST(float, 15192576)
+#define v_l4_k3 INIT(float, 24230912)
+#define v_l4_k4 CONST(float, 15651328)
+#define v_l4_k5 CONST(float, 16110080)
+#define v_l4_b1 CONST(float, 17158656)
+#define v_l4_b2 CONST(float, 17159168)
+#define v_l4_b3 CONST(float, 17159680)
+#define v_l4_b4 CONST(float, 17160192)
+#define v_l4_b5 CONST(float, 17160704)
+#define v_g1_l1_k INIT(float, 31570944)
+#define v_g1_l1_b CONST(float, 17168896)
+#define v_g1_l2_k CONST(float, 17169152)
+#define v_g1_l2_b INIT(float, 31807488)
+#define v_g1_r1_k INIT(float, 31807744)
+#define v_g1_r1_b CONST(float, 17188608)
+#define v_g1_r2_k CONST(float, 17188864)
+#define v_g1_r2_b INIT(float, 32044288)
+#define v_g1_a_c_k CONST(float, 17208320)
+#define v_g1_a_c_b CONST(float, 17224448)
+#define v_g1_b_k INIT(float, 32044544)
+#define v_g1_b_b CONST(float, 17224704)
+#define v_g2_l1_k INIT(float, 32060672)
+#define v_g2_l1_b CONST(float, 17224960)
+#define v_g2_l2_k CONST(float, 17225216)
+#define v_g2_l2_b INIT(float, 32533760)
+#define v_g2_r1_k INIT(float, 32534016)
+#define v_g2_r1_b CONST(float, 17244672)
+#define v_g2_r2_k CONST(float, 17244928)
+#define v_g2_r2_b INIT(float, 33007104)
+#define v_g2_a_c_k CONST(float, 17264384)
+#define v_g2_a_c_b CONST(float, 17280512)
+#define v_g2_b_k CONST(float, 17280768)
+#define v_g2_b_b CONST(float, 17296896)
+#define v_g3_l1_k INIT(float, 33007360)
+#define v_g3_l1_b CONST(float, 17297152)
+#define v_g3_l2_k CONST(float, 17297408)
+#define v_g3_l2_b INIT(float, 33953536)
+#define v_g3_r1_k INIT(float, 33953792)
+#define v_g3_r1_b CONST(float, 17316864)
+#define v_g3_r2_k CONST(float, 17317120)
+#define v_g3_r2_b INIT(float, 34899968)
+#define v_g3_a_c_k CONST(float, 17336576)
+#define v_g3_a_c_b CONST(float, 17352704)
+#define v_g3_b_k CONST(float, 17352960)
+#define v_g3_b_b CONST(float, 17369088)
+#define v_g4_l1_k INIT(float, 34900224)
+#define v_g4_l1_b CONST(float, 17369344)
+#define v_g4_l2_k CONST(float, 17369600)
+#define v_g4_l2_b INIT(float, 36792576)
+#define v_g4_r1_k INIT(float, 36792832)
+#define v_g4_r1_b CONST(float, 17389056)
+#define v_g4_r2_k CONST(float, 17389312)
+#define v_g4_r2_b INIT(float, 38685184)
+#define v_g4_a_c_k CONST(float, 17408768)
+#define v_g4_a_c_b CONST(float, 17424896)
+#define v_g4_b_k CONST(float, 17425152)
+#define v_g4_b_b CONST(float, 17441280)
+#define v_f3_a_c_k CONST(float, 17441536)
+#define v_f3_a_c_b CONST(float, 17457664)
+#define v_f3_b_k CONST(float, 17457920)
+#define v_f3_b_b CONST(float, 17474048)
+#define v_f2_a_c_k CONST(float, 17474304)
+#define v_f2_a_c_b CONST(float, 17490432)
+#define v_f2_b_k CONST(float, 17490688)
+#define v_f2_b_b CONST(float, 17506816)
+#define v_f1_a_c_k CONST(float, 17507072)
+#define v_f1_a_c_b CONST(float, 17523200)
+#define v_f1_b_k CONST(float, 17523456)
+#define v_f1_b_b CONST(float, 17539584)
+#define v_f0_a_c_k CONST(float, 17539840)
+#define v_f0_a_c_b CONST(float, 17555968)
+#define v_f0_b_k CONST(float, 17556224)
+#define v_f0_b_b CONST(float, 17572352)
+#define v_e0_a_c_k INIT(float, 38685440)
+#define v_e0_a_c_b CONST(float, 17572608)
+#define v_e0_b_k INIT(float, 38701568)
+#define v_e0_b_b CONST(float, 17572864)
+#define v_y_k CONST(float, 17573120)
+#define v_y_b CONST(float, 17574912)
+#define v_g1_l1_sum_relaid CONST(float, 17575168)
+#define v_stem_c_sum_columns ARENA(float, 0)
+#define v_stem_c_sum ARENA(float, 7375872)
 #define v_stem ARENA(float, 0)
-#define v_p ARENA(float, 6422528)
-#define v_l1_a ARENA(float, 0)
-#define v_l1_b ARENA(float, 3211264)
+#define v_p ARENA(float, 10436608)
+#define v_l1_a ARENA(float, 7225344)
+#define v_l1_b_c_sum_part_filter CONST(float, 17811712)
+#define v_l1_b_c_sum_part ARENA(float, 0)
+#define v_l1_b ARENA(float, 7225344)
 #define v_l1_c_sum ARENA(float, 0)
-#define v_l1_const CONST(float, 19736576)
-#define v_l1 ARENA(float, 3211264)
-#define v_l1_0_a ARENA(float, 0)
-#define v_l1_0_b ARENA(float, 6422528)
-#define v_l1_0 ARENA(float, 0)
-#define v_l1_1_a ARENA(float, 3211264)
-#define v_l1_1_b ARENA(float, 6422528)
-#define v_l1_1 ARENA(float, 3211264)
+#define v_l1_const CONST(float, 17959168)
+#define v_l1 ARENA(float, 7225344)
+#define v_l1_0_a ARENA(float, 10436608)
+#define v_l1_0_b_c_sum_part_filter CONST(float, 17960192)
+#define v_l1_0_b_c_sum_part ARENA(float, 0)
+#define v_l1_0_b ARENA(float, 13647872)
+#define v_l1_0 ARENA(float, 10436608)
+#define v_l1_1_a ARENA(float, 7225344)
+#define v_l1_1_b_c_sum_part_filter CONST(float, 18107648)
+#define v_l1_1_b_c_sum_part ARENA(float, 0)
+#define v_l1_1_b ARENA(float, 13647872)
+#define v_l1_1 ARENA(float, 7225344)
 #define v_g1_l1_sum_columns ARENA(float, 0)
-#define v_g1_l1_sum_part ARENA(float, 6422528)
+#define v_g1_l1_sum_part ARENA(float, 3211264)
 #define v_g1_l1 ARENA(float, 2897664)
-#define v_g1_r1_sum_relaid CONST(float, 19737600)
+#define v_g1_r1_sum_part_filter CONST(float, 18255104)
 #define v_g1_r1_sum_part ARENA(float, 0)
-#define v_g1_r1 ARENA(float, 6422528)
+#define v_g1_r1 ARENA(float, 3161088)
 #define v_g1_r2_sum ARENA(float, 0)
-#define v_g1_s_const CONST(float, 19974144)
-#define v_g1_s ARENA(float, 10398976)
+#define v_g1_s_const CONST(float, 18491648)
+#define v_g1_s ARENA(float, 12807424)
 #define v_g1_a ARENA(float, 0)
-#define v_g1_b_sum_part_filter CONST(float, 19974400)
-#define v_g1_b_sum_part ARENA(float, 6422528)
-#define v_g2_l1_sum_relaid CONST(float, 19990528)
-#define v_l2_a ARENA(float, 0)
+#define v_g1_b_sum_part_filter CONST(float, 18491904)
+#define v_g1_b_sum_part ARENA(float, 10436608)
+#define v_g2_l1_sum_relaid CONST(float, 18508032)
+#define v_l2_b_c_sum_relaid CONST(float, 18981120)
+#define v_l2_a ARENA(float, 3612672)
+#define v_l2_b_c_sum_columns ARENA(float, 0)
+#define v_l2_b_c_sum_part ARENA(float, 3612672)
 #define v_l2_b ARENA(float, 1605632)
 #define v_l2_c_sum ARENA(float, 0)
-#define v_l2_const CONST(float, 20463616)
-#define v_l2 ARENA(float, 8793344)
-#define v_l2_0_a ARENA(float, 3612672)
-#define v_l2_0_b_c_sum_relaid CONST(float, 20465664)
+#define v_l2_const CONST(float, 19570944)
+#define v_l2 ARENA(float, 3612672)
+#define v_l2_0_a ARENA(float, 5218304)
+#define v_l2_0_b_c_sum_part_filter CONST(float, 19572992)
 #define v_l2_0_b_c_sum_part ARENA(float, 0)
-#define v_l2_0_b ARENA(float, 5218304)
-#define v_l2_0 ARENA(float, 3612672)
-#define v_l2_1_a ARENA(float, 5218304)
-#define v_l2_1_b_c_sum_relaid CONST(float, 21055488)
+#define v_l2_0_b ARENA(float, 6823936)
+#define v_l2_0 ARENA(float, 5218304)
+#define v_l2_1_a ARENA(float, 3612672)
+#define v_l2_1_b_c_sum_part_filter CONST(float, 20162816)
 #define v_l2_1_b_c_sum_part ARENA(float, 0)
-#define v_l2_1_b ARENA(float, 5218304)
-#define v_l2_1 ARENA(float, 8793344)
-#define v_l2_2_a ARENA(float, 3612672)
-#define v_l2_2_b_c_sum_relaid CONST(float, 21645312)
+#define v_l2_1_b ARENA(float, 6823936)
+#define v_l2_1 ARENA(float, 3612672)
+#define v_l2_2_a ARENA(float, 5218304)
+#define v_l2_2_b_c_sum_part_filter CONST(float, 20752640)
 #define v_l2_2_b_c_sum_part ARENA(float, 0)
-#define v_l2_2_b ARENA(float, 3612672)
+#define v_l2_2_b ARENA(float, 5218304)
 #define v_l2_2 ARENA(float, 0)
 #define v_g2_l1_sum_columns ARENA(float, 1605632)
 #define v_g2_l1_sum_part ARENA(float, 3211264)
 #define v_g2_l1 ARENA(float, 3935744)
-#define v_g2_r1_sum_relaid CONST(float, 22235136)
+#define v_g2_r1_sum_part_filter CONST(float, 21342464)
 #define v_g2_r1_sum_part ARENA(float, 3211264)
 #define v_g2_r1 ARENA(float, 4001792)
 #define v_g2_r2_sum ARENA(float, 3211264)
-#define v_g2_s_const CONST(float, 22708224)
+#define v_g2_s_const CONST(float, 21815552)
 #define v_g2_s ARENA(float, 4544256)
-#define v_g2_a ARENA(float, 3211264)
-#define v_g2_b_sum ARENA(float, 4610304)
-#define v_g3_l1_sum_relaid CONST(float, 22708480)
-#define v_l3_l1_c_sum_relaid CONST(float, 23654656)
+#define v_g2_a ARENA(float, 4610304)
+#define v_g3_l1_sum_relaid CONST(float, 21815808)
+#define v_l3_l1_c_sum_relaid CONST(float, 22761984)
 #define v_l3_l1_c_sum_part ARENA(float, 3211264)
 #define v_l3_l1 ARENA(float, 2938624)
-#define v_l3_l2_c_sum_relaid CONST(float, 24525056)
+#define v_l3_l2_c_sum_part_filter CONST(float, 23632384)
 #define v_l3_l2_c_sum_part ARENA(float, 1605632)
-#define v_l3_r1_c_sum_relaid CONST(float, 24669696)
+#define v_l3_r1_c_sum_part_filter CONST(float, 23777024)
 #define v_l3_r1_c_sum_part ARENA(float, 2938624)
 #define v_l3_r1 ARENA(float, 4271616)
-#define v_l3_r2_c_sum ARENA(float, 2938624)
-#define v_l3_m ARENA(float, 3205376)
-#define v_l3_d_sum ARENA(float, 1605632)
-#define v_l3_d_0_const CONST(float, 25540096)
-#define v_l3_d_0 ARENA(float, 0)
-#define v_l3_c1_0_sum_relaid CONST(float, 25544192)
-#define v_l3_c1_0_sum_columns ARENA(float, 802816)
+#define v_l3_r2_c_sum_blocks CONST(float, 24647424)
+#define v_l3_r2_c_sum_part ARENA(float, 2938624)
+#define v_l3_r2_c_sum ARENA(float, 3767040)
+#define v_l3_m ARENA(float, 2938624)
+#define v_l3_d_sum_columns ARENA(float, 1605632)
+#define v_l3_d_sum ARENA(float, 0)
+#define v_l3_d_0_const CONST(float, 24820992)
+#define v_l3_d_0 ARENA(float, 802816)
+#define v_l3_c1_0_sum_relaid CONST(float, 24825088)
+#define v_l3_c1_0_sum_columns ARENA(float, 0)
 #define v_l3_c1_0_sum_part ARENA(float, 1605632)
-#define v_l3_t1_0 ARENA(float, 802816)
-#define v_l3_c2_0_sum ARENA(float, 1136128)
-#define v_l3_c3_0_sum_relaid CONST(float, 27284992)
-#define v_l3_c3_0_sum_part ARENA(float, 802816)
-#define v_l3_t3_0 ARENA(float, 1202944)
-#define v_l3_c4_0_sum ARENA(float, 802816)
+#define v_l3_t1_0 ARENA(float, 333312)
+#define v_l3_c2_0_sum_part_filter CONST(float, 26565888)
+#define v_l3_c2_0_sum_part ARENA(float, 0)
+#define v_l3_c3_0_sum_part_filter CONST(float, 26710528)
+#define v_l3_c3_0_sum_part ARENA(float, 333312)
+#define v_l3_t3_0 ARENA(float, 666624)
+#define v_l3_c4_0_sum_blocks CONST(float, 28451328)
+#define v_l3_c4_0_sum_part ARENA(float, 333312)
+#define v_l3_c4_0_sum ARENA(float, 547584)
 #define v_l3_u_0 ARENA(float, 1605632)
-#define v_l3_d_1 ARENA(float, 802816)
-#define v_l3_c1_1_sum_columns ARENA(float, 0)
+#define v_l3_d_1 ARENA(float, 0)
+#define v_l3_c1_1_sum_columns ARENA(float, 802816)
 #define v_l3_c1_1_sum_part ARENA(float, 1605632)
-#define v_l3_t1_1 ARENA(float, 0)
-#define v_l3_c2_1_sum ARENA(float, 333312)
-#define v_l3_c3_1_sum_part ARENA(float, 0)
-#define v_l3_t3_1 ARENA(float, 400128)
-#define v_l3_c4_1_sum ARENA(float, 0)
+#define v_l3_t1_1 ARENA(float, 1136128)
+#define v_l3_c2_1_sum_part ARENA(float, 802816)
+#define v_l3_c3_1_sum_part ARENA(float, 1136128)
+#define v_l3_t3_1 ARENA(float, 1469440)
+#define v_l3_c4_1_sum_part ARENA(float, 1136128)
+#define v_l3_c4_1_sum ARENA(float, 1350400)
 #define v_l3_u_1 ARENA(float, 1605632)
-#define v_l3_d_2 ARENA(float, 0)
-#define v_l3_c1_2_sum_columns ARENA(float, 802816)
+#define v_l3_d_2 ARENA(float, 802816)
+#define v_l3_c1_2_sum_columns ARENA(float, 0)
 #define v_l3_c1_2_sum_part ARENA(float, 1605632)
-#define v_l3_t1_2 ARENA(float, 802816)
-#define v_l3_c2_2_sum ARENA(float, 1136128)
-#define v_l3_c3_2_sum_part ARENA(float, 802816)
-#define v_l3_t3_2 ARENA(float, 1202944)
-#define v_l3_c4_2_sum ARENA(float, 802816)
+#define v_l3_t1_2 ARENA(float, 333312)
+#define v_l3_c2_2_sum_part ARENA(float, 0)
+#define v_l3_c3_2_sum_part ARENA(float, 333312)
+#define v_l3_t3_2 ARENA(float, 666624)
+#define v_l3_c4_2_sum_part ARENA(float, 333312)
+#define v_l3_c4_2_sum ARENA(float, 547584)
 #define v_l3_u_2 ARENA(float, 1605632)
-#define v_l3_d_3 ARENA(float, 802816)
-#define v_l3_c1_3_sum_columns ARENA(float, 0)
+#define v_l3_d_3 ARENA(float, 0)
+#define v_l3_c1_3_sum_columns ARENA(float, 802816)
 #define v_l3_c1_3_sum_part ARENA(float, 1605632)
-#define v_l3_t1_3 ARENA(float, 0)
-#define v_l3_c2_3_sum ARENA(float, 333312)
-#define v_l3_c3_3_sum_part ARENA(float, 0)
-#define v_l3_t3_3 ARENA(float, 400128)
-#define v_l3_c4_3_sum ARENA(float, 0)
+#define v_l3_t1_3 ARENA(float, 1136128)
+#define v_l3_c2_3_sum_part ARENA(float, 802816)
+#define v_l3_c3_3_sum_part ARENA(float, 1136128)
+#define v_l3_t3_3 ARENA(float, 1469440)
+#define v_l3_c4_3_sum_part ARENA(float, 1136128)
+#define v_l3_c4_3_sum ARENA(float, 1350400)
 #define v_l3_u_3 ARENA(float, 1605632)
-#define v_l3_d_4 ARENA(float, 0)
-#define v_l3_c1_4_sum_columns ARENA(float, 802816)
+#define v_l3_d_4 ARENA(float, 802816)
+#define v_l3_c1_4_sum_columns ARENA(float, 0)
 #define v_l3_c1_4_sum_part ARENA(float, 1605632)
-#define v_l3_t1_4 ARENA(float, 802816)
-#define v_l3_c2_4_sum ARENA(float, 1136128)
-#define v_l3_c3_4_sum_part ARENA(float, 802816)
-#define v_l3_t3_4 ARENA(float, 1202944)
-#define v_l3_c4_4_sum ARENA(float, 802816)
+#define v_l3_t1_4 ARENA(float, 333312)
+#define v_l3_c2_4_sum_part ARENA(float, 0)
+#define v_l3_c3_4_sum_part ARENA(float, 333312)
+#define v_l3_t3_4 ARENA(float, 666624)
+#define v_l3_c4_4_sum_part ARENA(float, 333312)
+#define v_l3_c4_4_sum ARENA(float, 547584)
 #define v_l3_u_4 ARENA(float, 1605632)
-#define v_l3 ARENA(float, 802816)
-#define v_g3_l1_sum_columns ARENA(float, 0)
+#define v_l3 ARENA(float, 0)
+#define v_g3_l1_sum_columns ARENA(float, 802816)
 #define v_g3_l1_sum_part ARENA(float, 1605632)
 #define v_g3_l1 ARENA(float, 1786880)
-#define v_g3_r1_sum_relaid CONST(float, 29025792)
+#define v_g3_r1_sum_part_filter CONST(float, 28624896)
 #define v_g3_r1_sum_part ARENA(float, 1605632)
 #define v_g3_r1 ARENA(float, 1803520)
 #define v_g3_r2_sum ARENA(float, 1605632)
-#define v_g3_s_const CONST(float, 29971968)
+#define v_g3_s_const CONST(float, 29571072)
 #define v_g3_s ARENA(float, 2308096)
-#define v_g3_a ARENA(float, 1605632)
-#define v_g3_b_sum ARENA(float, 2324736)
-#define v_g4_l1_sum_relaid CONST(float, 29972224)
-#define v_l4_l1_c_sum_relaid CONST(float, 31864576)
+#define v_g3_a ARENA(float, 2324736)
+#define v_g4_l1_sum_relaid CONST(float, 29571328)
+#define v_l4_l1_c_sum_relaid CONST(float, 31463680)
 #define v_l4_l1_c_sum_part ARENA(float, 1605632)
-#define v_l4_l1 ARENA(float, 702464)
-#define v_l4_l2_c_sum_relaid CONST(float, 35534592)
-#define v_l4_l2_c_sum_part ARENA(float, 0)
-#define v_l4_r1_c_sum_relaid CONST(float, 35993344)
-#define v_l4_r1_c_sum_part ARENA(float, 1605632)
-#define v_l4_r1 ARENA(float, 702464)
-#define v_l4_r2_c_sum ARENA(float, 1605632)
-#define v_l4_m ARENA(float, 1705984)
+#define v_l4_l1 ARENA(float, 1505280)
+#define v_l4_l2_c_sum_part_filter CONST(float, 35133696)
+#define v_l4_l2_c_sum_part ARENA(float, 802816)
+#define v_l4_r1_c_sum_part_filter CONST(float, 35592448)
+#define v_l4_r1_c_sum_part ARENA(float, 1505280)
+#define v_l4_r1 ARENA(float, 2207744)
+#define v_l4_r2_c_sum_blocks CONST(float, 39262464)
+#define v_l4_r2_c_sum_part ARENA(float, 1505280)
+#define v_l4_r2_c_sum ARENA(float, 1935360)
+#define v_l4_m ARENA(float, 1505280)
+#define v_l4_d_sum_columns ARENA(float, 802816)
 #define v_l4_d_sum ARENA(float, 0)
-#define v_l4_d_0_const CONST(float, 39663360)
+#define v_l4_d_0_const CONST(float, 39786752)
 #define v_l4_d_0 ARENA(float, 401408)
-#define v_l4_c1_0_sum_relaid CONST(float, 39671552)
+#define v_l4_c1_0_sum_relaid CONST(float, 39794944)
 #define v_l4_c1_0_sum_columns ARENA(float, 0)
 #define v_l4_c1_0_sum_part ARENA(float, 802816)
-#define v_l4_t1_0 ARENA(float, 0)
-#define v_l4_c2_0_sum ARENA(float, 175616)
-#define v_l4_c3_0_sum_relaid CONST(float, 47011584)
+#define v_l4_t1_0 ARENA(float, 175616)
+#define v_l4_c3_0_sum_part_filter CONST(float, 47134976)
 #define v_l4_c3_0_sum_part ARENA(float, 0)
 #define v_l4_t3_0 ARENA(float, 200704)
 #define v_l4_c4_0_sum ARENA(float, 0)
@@ -584,8 +614,7 @@ const gcn_info *gcn_describe(void);
 #define v_l4_d_1 ARENA(float, 0)
 #define v_l4_c1_1_sum_columns ARENA(float, 401408)
 #define v_l4_c1_1_sum_part ARENA(float, 802816)
-#define v_l4_t1_1 ARENA(float, 401408)
-#define v_l4_c2_1_sum ARENA(float, 577024)
+#define v_l4_t1_1 ARENA(float, 577024)
 #define v_l4_c3_1_sum_part ARENA(float, 401408)
 #define v_l4_t3_1 ARENA(float, 602112)
 #define v_l4_c4_1_sum ARENA(float, 401408)
@@ -593,8 +622,7 @@ const gcn_info *gcn_describe(void);
 #define v_l4_d_2 ARENA(float, 401408)
 #define v_l4_c1_2_sum_columns ARENA(float, 0)
 #define v_l4_c1_2_sum_part ARENA(float, 802816)
-#define v_l4_t1_2 ARENA(float, 0)
-#define v_l4_c2_2_sum ARENA(float, 175616)
+#define v_l4_t1_2 ARENA(float, 175616)
 #define v_l4_c3_2_sum_part ARENA(float, 0)
 #define v_l4_t3_2 ARENA(float, 200704)
 #define v_l4_c4_2_sum ARENA(float, 0)
@@ -602,8 +630,7 @@ const gcn_info *gcn_describe(void);
 #define v_l4_d_3 ARENA(float, 0)
 #define v_l4_c1_3_sum_columns ARENA(float, 401408)
 #define v_l4_c1_3_sum_part ARENA(float, 802816)
-#define v_l4_t1_3 ARENA(float, 401408)
-#define v_l4_c2_3_sum ARENA(float, 577024)
+#define v_l4_t1_3 ARENA(float, 577024)
 #define v_l4_c3_3_sum_part ARENA(float, 401408)
 #define v_l4_t3_3 ARENA(float, 602112)
 #define v_l4_c4_3_sum ARENA(float, 401408)
@@ -611,8 +638,7 @@ const gcn_info *gcn_describe(void);
 #define v_l4_d_4 ARENA(float, 401408)
 #define v_l4_c1_4_sum_columns ARENA(float, 0)
 #define v_l4_c1_4_sum_part ARENA(float, 802816)
-#define v_l4_t1_4 ARENA(float, 0)
-#define v_l4_c2_4_sum ARENA(float, 175616)
+#define v_l4_t1_4 ARENA(float, 175616)
 #define v_l4_c3_4_sum_part ARENA(float, 0)
 #define v_l4_t3_4 ARENA(float, 200704)
 #define v_l4_c4_4_sum ARENA(float, 0)
@@ -621,11 +647,11 @@ const gcn_info *gcn_describe(void);
 #define v_g4_l1_sum_columns ARENA(float, 401408)
 #define v_g4_l1_sum_part ARENA(float, 802816)
 #define v_g4_l1 ARENA(float, 446720)
-#define v_g4_r1_sum_relaid CONST(float, 54351616)
+#define v_g4_r1_sum_part_filter CONST(float, 54475008)
 #define v_g4_r1_sum_part ARENA(float, 401408)
 #define v_g4_r1 ARENA(float, 0)
 #define v_g4_r2_sum ARENA(float, 4352)
-#define v_g4_s_const CONST(float, 56243968)
+#define v_g4_s_const CONST(float, 56367360)
 #define v_g4_s ARENA(float, 0)
 #define v_g4_a ARENA(float, 4352)
 #define v_g4 ARENA(float, 16640)
@@ -641,12 +667,12 @@ const gcn_info *gcn_describe(void);
 #define v_f1 ARENA(float, 263424)
 #define v_f0_a ARENA(float, 790272)
 #define v_f0_b_sum ARENA(float, 263424)
-#define v_u0_const CONST(float, 56244224)
+#define v_u0_const CONST(float, 56367616)
 #define v_u0 ARENA(float, 12644352)
-#define v_e0_a_c_sum_part_filter CONST(float, 56244480)
+#define v_e0_a_c_sum_part_filter CONST(float, 56367872)
 #define v_e0_a_c_sum_part ARENA(float, 0)
 #define v_e0_a ARENA(float, 16859136)
-#define v_e0_b_sum_part_filter CONST(float, 56260608)
+#define v_e0_b_sum_part_filter CONST(float, 56384000)
 #define v_e0_b_sum_part ARENA(float, 0)
 #define v_e0 ARENA(float, 16859136)
 #define v_workspace ARENA(char, 21073920)
@@ -660,162 +686,162 @@ static const upload_size uploads[] = {
     {103680, 0, 1024, 0},  // l1.d.b
     {104704, 103424, 16384, 1},  // l1.a.c.k
     {121088, 119808, 256, 1},  // l1.a.c.b
-    {121344, 120064, 147456, 1},  // l1.b.c.k
-    {268800, 267520, 256, 1},  // l1.b.c.b
-    {269056, 267776, 65536, 1},  // l1.c.k
-    {334592, 1024, 1024, 0},  // l1.c.b
-    {335616, 333312, 65536, 1},  // l1.0.a.c.k
-    {401152, 398848, 256, 1},  // l1.0.a.c.b
-    {401408, 399104, 147456, 1},  // l1.0.b.c.k
-    {548864, 546560, 256, 1},  // l1.0.b.c.b
-    {549120, 546816, 65536, 1},  // l1.0.c.k
-    {614656, 612352, 1024, 1},  // l1.0.c.b
-    {615680, 613376, 65536, 1},  // l1.1.a.c.k
-    {681216, 678912, 256, 1},  // l1.1.a.c.b
-    {681472, 679168, 147456, 1},  // l1.1.b.c.k
-    {828928, 826624, 256, 1},  // l1.1.b.c.b
-    {829184, 826880, 65536, 1},  // l1.1.c.k
-    {894720, 892416, 1024, 1},  // l1.1.c.b
-    {895744, 893440, 524288, 1},  // l2.d.k
-    {1420032, 2048, 2048, 0},  // l2.d.b
-    {1422080, 1417728, 131072, 1},  // l2.a.c.k
-    {1553152, 1548800, 512, 1},  // l2.a.c.b
-    {1553664, 1549312, 589824, 1},  // l2.b.c.k
-    {2143488, 2139136, 512, 1},  // l2.b.c.b
-    {2144000, 2139648, 262144, 1},  // l2.c.k
-    {2406144, 4096, 2048, 0},  // l2.c.b
-    {2408192, 2401792, 262144, 1},  // l2.0.a.c.k
-    {2670336, 2663936, 512, 1},  // l2.0.a.c.b
-    {2670848, 6144, 589824, 0},  // l2.0.b.c.k
-    {3260672, 2664448, 512, 1},  // l2.0.b.c.b
-    {3261184, 2664960, 262144, 1},  // l2.0.c.k
-    {3523328, 2927104, 2048, 1},  // l2.0.c.b
-    {3525376, 2929152, 262144, 1},  // l2.1.a.c.k
-    {3787520, 3191296, 512, 1},  // l2.1.a.c.b
-    {3788032, 595968, 589824, 0},  // l2.1.b.c.k
-    {4377856, 3191808, 512, 1},  // l2.1.b.c.b
-    {4378368, 3192320, 262144, 1},  // l2.1.c.k
-    {4640512, 3454464, 2048, 1},  // l2.1.c.b
-    {4642560, 3456512, 262144, 1},  // l2.2.a.c.k
-    {4904704, 3718656, 512, 1},  // l2.2.a.c.b
-    {4905216, 1185792, 589824, 0},  // l2.2.b.c.k
-    {5495040, 3719168, 512, 1},  // l2.2.b.c.b
-    {5495552, 3719680, 262144, 1},  // l2.2.c.k
-    {5757696, 3981824, 2048, 1},  // l2.2.c.b
-    {5759744, 1775616, 870400, 0},  // l3.l1.c.k
-    {6630144, 3983872, 340, 1},  // l3.l1.c.b
-    {6630656, 2646016, 144500, 0},  // l3.l2.c.k
-    {6775296, 3984384, 340, 1},  // l3.l2.c.b
-    {6775808, 2790656, 870400, 0},  // l3.r1.c.k
-    {7646208, 3984896, 340, 1},  // l3.r1.c.b
-    {7646720, 3985408, 144500, 1},  // l3.r2.c.k
-    {7791360, 4130048, 340, 1},  // l3.r2.c.b
-    {7791872, 4130560, 348160, 1},  // l3.f.k
-    {8140032, 3661056, 4096, 0},  // l3.f.b
-    {8144128, 4478720, 2097152, 1},  // l3.d.k
-    {10241280, 3665152, 4096, 0},  // l3.d.b
-    {10245376, 3669248, 1740800, 0},  // l3.k1
-    {11986176, 6575872, 144500, 1},  // l3.k2
-    {12130816, 5410048, 1740800, 0},  // l3.k3
-    {13871616, 6720512, 144500, 1},  // l3.k4
-    {14016256, 6865152, 348160, 1},  // l3.k5
-    {14364416, 7213312, 340, 1},  // l3.b1
-    {14364928, 7213824, 340, 1},  // l3.b2
-    {14365440, 7214336, 340, 1},  // l3.b3
-    {14365952, 7214848, 340, 1},  // l3.b4
-    {14366464, 7215360, 4096, 1},  // l3.b5
-    {14370560, 7150848, 3670016, 0},  // l4.l1.c.k
-    {18040576, 7219456, 512, 1},  // l4.l1.c.b
-    {18041088, 10820864, 458752, 0},  // l4.l2.c.k
-    {18499840, 7219968, 512, 1},  // l4.l2.c.b
-    {18500352, 11279616, 3670016, 0},  // l4.r1.c.k
-    {22170368, 7220480, 512, 1},  // l4.r1.c.b
-    {22170880, 7220992, 458752, 1},  // l4.r2.c.k
-    {22629632, 7679744, 512, 1},  // l4.r2.c.b
-    {22630144, 7680256, 1048576, 1},  // l4.f.k
-    {23678720, 14949632, 8192, 0},  // l4.f.b
-    {23686912, 8728832, 8388608, 1},  // l4.d.k
-    {32075520, 14957824, 8192, 0},  // l4.d.b
-    {32083712, 14966016, 7340032, 0},  // l4.k1
-    {39423744, 17117440, 458752, 1},  // l4.k2
-    {39882496, 22306048, 7340032, 0},  // l4.k3
-    {47222528, 17576192, 458752, 1},  // l4.k4
-    {47681280, 18034944, 1048576, 1},  // l4.k5
-    {48729856, 19083520, 512, 1},  // l4.b1
-    {48730368, 19084032, 512, 1},  // l4.b2
-    {48730880, 19084544, 512, 1},  // l4.b3
-    {48731392, 19085056, 512, 1},  // l4.b4
-    {48731904, 19085568, 8192, 1},  // l4.b5
-    {48740096, 29646080, 236544, 0},  // g1.l1.k
-    {48976640, 19093760, 84, 1},  // g1.l1.b
-    {48976896, 19094016, 19404, 1},  // g1.l2.k
-    {48996352, 29882624, 84, 0},  // g1.l2.b
-    {48996608, 29882880, 236544, 0},  // g1.r1.k
-    {49233152, 19113472, 84, 1},  // g1.r1.b
-    {49233408, 19113728, 19404, 1},  // g1.r2.k
-    {49252864, 30119424, 84, 0},  // g1.r2.b
-    {49253120, 19133184, 15876, 1},  // g1.a.c.k
-    {49269248, 19149312, 84, 1},  // g1.a.c.b
-    {49269504, 30119680, 15876, 0},  // g1.b.k
-    {49285632, 19149568, 84, 1},  // g1.b.b
-    {49285888, 30135808, 473088, 0},  // g2.l1.k
-    {49758976, 19149824, 84, 1},  // g2.l1.b
-    {49759232, 19150080, 19404, 1},  // g2.l2.k
-    {49778688, 30608896, 84, 0},  // g2.l2.b
-    {49778944, 30609152, 473088, 0},  // g2.r1.k
-    {50252032, 19169536, 84, 1},  // g2.r1.b
-    {50252288, 19169792, 19404, 1},  // g2.r2.k
-    {50271744, 31082240, 84, 0},  // g2.r2.b
-    {50272000, 19189248, 15876, 1},  // g2.a.c.k
-    {50288128, 19205376, 84, 1},  // g2.a.c.b
-    {50288384, 19205632, 15876, 1},  // g2.b.k
-    {50304512, 19221760, 84, 1},  // g2.b.b
-    {50304768, 31082496, 946176, 0},  // g3.l1.k
-    {51250944, 19222016, 84, 1},  // g3.l1.b
-    {51251200, 19222272, 19404, 1},  // g3.l2.k
-    {51270656, 32028672, 84, 0},  // g3.l2.b
-    {51270912, 32028928, 946176, 0},  // g3.r1.k
-    {52217088, 19241728, 84, 1},  // g3.r1.b
-    {52217344, 19241984, 19404, 1},  // g3.r2.k
-    {52236800, 32975104, 84, 0},  // g3.r2.b
-    {52237056, 19261440, 15876, 1},  // g3.a.c.k
-    {52253184, 19277568, 84, 1},  // g3.a.c.b
-    {52253440, 19277824, 15876, 1},  // g3.b.k
-    {52269568, 19293952, 84, 1},  // g3.b.b
-    {52269824, 32975360, 1892352, 0},  // g4.l1.k
-    {54162176, 19294208, 84, 1},  // g4.l1.b
-    {54162432, 19294464, 19404, 1},  // g4.l2.k
-    {54181888, 34867712, 84, 0},  // g4.l2.b
-    {54182144, 34867968, 1892352, 0},  // g4.r1.k
-    {56074496, 19313920, 84, 1},  // g4.r1.b
-    {56074752, 19314176, 19404, 1},  // g4.r2.k
-    {56094208, 36760320, 84, 0},  // g4.r2.b
-    {56094464, 19333632, 15876, 1},  // g4.a.c.k
-    {56110592, 19349760, 84, 1},  // g4.a.c.b
-    {56110848, 19350016, 15876, 1},  // g4.b.k
-    {56126976, 19366144, 84, 1},  // g4.b.b
-    {56127232, 19366400, 15876, 1},  // f3.a.c.k
-    {56143360, 19382528, 84, 1},  // f3.a.c.b
-    {56143616, 19382784, 15876, 1},  // f3.b.k
-    {56159744, 19398912, 84, 1},  // f3.b.b
-    {56160000, 19399168, 15876, 1},  // f2.a.c.k
-    {56176128, 19415296, 84, 1},  // f2.a.c.b
-    {56176384, 19415552, 15876, 1},  // f2.b.k
-    {56192512, 19431680, 84, 1},  // f2.b.b
-    {56192768, 19431936, 15876, 1},  // f1.a.c.k
-    {56208896, 19448064, 84, 1},  // f1.a.c.b
-    {56209152, 19448320, 15876, 1},  // f1.b.k
-    {56225280, 19464448, 84, 1},  // f1.b.b
-    {56225536, 19464704, 15876, 1},  // f0.a.c.k
-    {56241664, 19480832, 84, 1},  // f0.a.c.b
-    {56241920, 19481088, 15876, 1},  // f0.b.k
-    {56258048, 19497216, 84, 1},  // f0.b.b
-    {56258304, 36760576, 15876, 0},  // e0.a.c.k
-    {56274432, 19497472, 84, 1},  // e0.a.c.b
-    {56274688, 36776704, 15876, 0},  // e0.b.k
-    {56290816, 19497728, 84, 1},  // e0.b.b
-    {56291072, 19497984, 1764, 1},  // y.k
-    {56292864, 19499776, 84, 1},  // y.b
+    {121344, 1024, 147456, 0},  // l1.b.c.k
+    {268800, 120064, 256, 1},  // l1.b.c.b
+    {269056, 120320, 65536, 1},  // l1.c.k
+    {334592, 148480, 1024, 0},  // l1.c.b
+    {335616, 185856, 65536, 1},  // l1.0.a.c.k
+    {401152, 251392, 256, 1},  // l1.0.a.c.b
+    {401408, 149504, 147456, 0},  // l1.0.b.c.k
+    {548864, 251648, 256, 1},  // l1.0.b.c.b
+    {549120, 251904, 65536, 1},  // l1.0.c.k
+    {614656, 317440, 1024, 1},  // l1.0.c.b
+    {615680, 318464, 65536, 1},  // l1.1.a.c.k
+    {681216, 384000, 256, 1},  // l1.1.a.c.b
+    {681472, 296960, 147456, 0},  // l1.1.b.c.k
+    {828928, 384256, 256, 1},  // l1.1.b.c.b
+    {829184, 384512, 65536, 1},  // l1.1.c.k
+    {894720, 450048, 1024, 1},  // l1.1.c.b
+    {895744, 451072, 524288, 1},  // l2.d.k
+    {1420032, 444416, 2048, 0},  // l2.d.b
+    {1422080, 975360, 131072, 1},  // l2.a.c.k
+    {1553152, 1106432, 512, 1},  // l2.a.c.b
+    {1553664, 446464, 589824, 0},  // l2.b.c.k
+    {2143488, 1106944, 512, 1},  // l2.b.c.b
+    {2144000, 1107456, 262144, 1},  // l2.c.k
+    {2406144, 1036288, 2048, 0},  // l2.c.b
+    {2408192, 1369600, 262144, 1},  // l2.0.a.c.k
+    {2670336, 1631744, 512, 1},  // l2.0.a.c.b
+    {2670848, 1038336, 589824, 0},  // l2.0.b.c.k
+    {3260672, 1632256, 512, 1},  // l2.0.b.c.b
+    {3261184, 1632768, 262144, 1},  // l2.0.c.k
+    {3523328, 1894912, 2048, 1},  // l2.0.c.b
+    {3525376, 1896960, 262144, 1},  // l2.1.a.c.k
+    {3787520, 2159104, 512, 1},  // l2.1.a.c.b
+    {3788032, 1628160, 589824, 0},  // l2.1.b.c.k
+    {4377856, 2159616, 512, 1},  // l2.1.b.c.b
+    {4378368, 2160128, 262144, 1},  // l2.1.c.k
+    {4640512, 2422272, 2048, 1},  // l2.1.c.b
+    {4642560, 2424320, 262144, 1},  // l2.2.a.c.k
+    {4904704, 2686464, 512, 1},  // l2.2.a.c.b
+    {4905216, 2217984, 589824, 0},  // l2.2.b.c.k
+    {5495040, 2686976, 512, 1},  // l2.2.b.c.b
+    {5495552, 2687488, 262144, 1},  // l2.2.c.k
+    {5757696, 2949632, 2048, 1},  // l2.2.c.b
+    {5759744, 2807808, 870400, 0},  // l3.l1.c.k
+    {6630144, 2951680, 340, 1},  // l3.l1.c.b
+    {6630656, 3678208, 144500, 0},  // l3.l2.c.k
+    {6775296, 2952192, 340, 1},  // l3.l2.c.b
+    {6775808, 3822848, 870400, 0},  // l3.r1.c.k
+    {7646208, 2952704, 340, 1},  // l3.r1.c.b
+    {7646720, 4693248, 144500, 0},  // l3.r2.c.k
+    {7791360, 2953216, 340, 1},  // l3.r2.c.b
+    {7791872, 2953728, 348160, 1},  // l3.f.k
+    {8140032, 4837888, 4096, 0},  // l3.f.b
+    {8144128, 3301888, 2097152, 1},  // l3.d.k
+    {10241280, 4841984, 4096, 0},  // l3.d.b
+    {10245376, 4846080, 1740800, 0},  // l3.k1
+    {11986176, 6586880, 144500, 0},  // l3.k2
+    {12130816, 6731520, 1740800, 0},  // l3.k3
+    {13871616, 8472320, 144500, 0},  // l3.k4
+    {14016256, 5399040, 348160, 1},  // l3.k5
+    {14364416, 5747200, 340, 1},  // l3.b1
+    {14364928, 5747712, 340, 1},  // l3.b2
+    {14365440, 5748224, 340, 1},  // l3.b3
+    {14365952, 5748736, 340, 1},  // l3.b4
+    {14366464, 5749248, 4096, 1},  // l3.b5
+    {14370560, 8616960, 3670016, 0},  // l4.l1.c.k
+    {18040576, 5753344, 512, 1},  // l4.l1.c.b
+    {18041088, 12286976, 458752, 0},  // l4.l2.c.k
+    {18499840, 5753856, 512, 1},  // l4.l2.c.b
+    {18500352, 12745728, 3670016, 0},  // l4.r1.c.k
+    {22170368, 5754368, 512, 1},  // l4.r1.c.b
+    {22170880, 16415744, 458752, 0},  // l4.r2.c.k
+    {22629632, 5754880, 512, 1},  // l4.r2.c.b
+    {22630144, 5755392, 1048576, 1},  // l4.f.k
+    {23678720, 16874496, 8192, 0},  // l4.f.b
+    {23686912, 6803968, 8388608, 1},  // l4.d.k
+    {32075520, 16882688, 8192, 0},  // l4.d.b
+    {32083712, 16890880, 7340032, 0},  // l4.k1
+    {39423744, 15192576, 458752, 1},  // l4.k2
+    {39882496, 24230912, 7340032, 0},  // l4.k3
+    {47222528, 15651328, 458752, 1},  // l4.k4
+    {47681280, 16110080, 1048576, 1},  // l4.k5
+    {48729856, 17158656, 512, 1},  // l4.b1
+    {48730368, 17159168, 512, 1},  // l4.b2
+    {48730880, 17159680, 512, 1},  // l4.b3
+    {48731392, 17160192, 512, 1},  // l4.b4
+    {48731904, 17160704, 8192, 1},  // l4.b5
+    {48740096, 31570944, 236544, 0},  // g1.l1.k
+    {48976640, 17168896, 84, 1},  // g1.l1.b
+    {48976896, 17169152, 19404, 1},  // g1.l2.k
+    {48996352, 31807488, 84, 0},  // g1.l2.b
+    {48996608, 31807744, 236544, 0},  // g1.r1.k
+    {49233152, 17188608, 84, 1},  // g1.r1.b
+    {49233408, 17188864, 19404, 1},  // g1.r2.k
+    {49252864, 32044288, 84, 0},  // g1.r2.b
+    {49253120, 17208320, 15876, 1},  // g1.a.c.k
+    {49269248, 17224448, 84, 1},  // g1.a.c.b
+    {49269504, 32044544, 15876, 0},  // g1.b.k
+    {49285632, 17224704, 84, 1},  // g1.b.b
+    {49285888, 32060672, 473088, 0},  // g2.l1.k
+    {49758976, 17224960, 84, 1},  // g2.l1.b
+    {49759232, 17225216, 19404, 1},  // g2.l2.k
+    {49778688, 32533760, 84, 0},  // g2.l2.b
+    {49778944, 32534016, 473088, 0},  // g2.r1.k
+    {50252032, 17244672, 84, 1},  // g2.r1.b
+    {50252288, 17244928, 19404, 1},  // g2.r2.k
+    {50271744, 33007104, 84, 0},  // g2.r2.b
+    {50272000, 17264384, 15876, 1},  // g2.a.c.k
+    {50288128, 17280512, 84, 1},  // g2.a.c.b
+    {50288384, 17280768, 15876, 1},  // g2.b.k
+    {50304512, 17296896, 84, 1},  // g2.b.b
+    {50304768, 33007360, 946176, 0},  // g3.l1.k
+    {51250944, 17297152, 84, 1},  // g3.l1.b
+    {51251200, 17297408, 19404, 1},  // g3.l2.k
+    {51270656, 33953536, 84, 0},  // g3.l2.b
+    {51270912, 33953792, 946176, 0},  // g3.r1.k
+    {52217088, 17316864, 84, 1},  // g3.r1.b
+    {52217344, 17317120, 19404, 1},  // g3.r2.k
+    {52236800, 34899968, 84, 0},  // g3.r2.b
+    {52237056, 17336576, 15876, 1},  // g3.a.c.k
+    {52253184, 17352704, 84, 1},  // g3.a.c.b
+    {52253440, 17352960, 15876, 1},  // g3.b.k
+    {52269568, 17369088, 84, 1},  // g3.b.b
+    {52269824, 34900224, 1892352, 0},  // g4.l1.k
+    {54162176, 17369344, 84, 1},  // g4.l1.b
+    {54162432, 17369600, 19404, 1},  // g4.l2.k
+    {54181888, 36792576, 84, 0},  // g4.l2.b
+    {54182144, 36792832, 1892352, 0},  // g4.r1.k
+    {56074496, 17389056, 84, 1},  // g4.r1.b
+    {56074752, 17389312, 19404, 1},  // g4.r2.k
+    {56094208, 38685184, 84, 0},  // g4.r2.b
+    {56094464, 17408768, 15876, 1},  // g4.a.c.k
+    {56110592, 17424896, 84, 1},  // g4.a.c.b
+    {56110848, 17425152, 15876, 1},  // g4.b.k
+    {56126976, 17441280, 84, 1},  // g4.b.b
+    {56127232, 17441536, 15876, 1},  // f3.a.c.k
+    {56143360, 17457664, 84, 1},  // f3.a.c.b
+    {56143616, 17457920, 15876, 1},  // f3.b.k
+    {56159744, 17474048, 84, 1},  // f3.b.b
+    {56160000, 17474304, 15876, 1},  // f2.a.c.k
+    {56176128, 17490432, 84, 1},  // f2.a.c.b
+    {56176384, 17490688, 15876, 1},  // f2.b.k
+    {56192512, 17506816, 84, 1},  // f2.b.b
+    {56192768, 17507072, 15876, 1},  // f1.a.c.k
+    {56208896, 17523200, 84, 1},  // f1.a.c.b
+    {56209152, 17523456, 15876, 1},  // f1.b.k
+    {56225280, 17539584, 84, 1},  // f1.b.b
+    {56225536, 17539840, 15876, 1},  // f0.a.c.k
+    {56241664, 17555968, 84, 1},  // f0.a.c.b
+    {56241920, 17556224, 15876, 1},  // f0.b.k
+    {56258048, 17572352, 84, 1},  // f0.b.b
+    {56258304, 38685440, 15876, 0},  // e0.a.c.k
+    {56274432, 17572608, 84, 1},  // e0.a.c.b
+    {56274688, 38701568, 15876, 0},  // e0.b.k
+    {56290816, 17572864, 84, 1},  // e0.b.b
+    {56291072, 17573120, 1764, 1},  // y.k
+    {56292864, 17574912, 84, 1},  // y.b
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -837,81 +863,104 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"stem", 0, 1, 3, 64, 1, {224, 224}, {112, 112}, {7, 7}, {3, 3}, {2, 2}, {1, 1}, 1, 1},
     {"l1.a", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.b", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
+    {"l1.b.c.sum.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l1.c.sum", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l1", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.0.a", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.0.b", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
+    {"l1.0.b.c.sum.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l1.0", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.1.a", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.1.b", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
+    {"l1.1.b.c.sum.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l1.1", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
+    {"g1.r1.sum.part", 0, 1, 256, 231, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"g1.r2.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {11, 1}, {5, 0}, {1, 1}, {1, 1}, 0, 0},
     {"g1.s", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {1, 11}, {0, 5}, {1, 1}, {1, 1}, 1, 0},
     {"g1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"g1.b.sum.part", 0, 1, 21, 189, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l2.a", 0, 1, 256, 128, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.b", 0, 1, 128, 128, 1, {56, 56}, {28, 28}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
     {"l2.c.sum", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l2", 0, 1, 256, 512, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l2.0.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
+    {"l2.0.b.c.sum.part", 0, 1, 128, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l2.0", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.1.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
+    {"l2.1.b.c.sum.part", 0, 1, 128, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l2.1", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.2.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
+    {"l2.2.b.c.sum.part", 0, 1, 128, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l2.2", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
+    {"g2.r1.sum.part", 0, 1, 512, 231, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"g2.r2.sum", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {11, 1}, {5, 0}, {1, 1}, {1, 1}, 0, 0},
     {"g2.s", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {1, 11}, {0, 5}, {1, 1}, {1, 1}, 1, 0},
     {"g2.a", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"g2.b.sum", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
-    {"l3.r2.c.sum", 0, 1, 85, 85, 1, {28, 28}, {28, 28}, {5, 1}, {2, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l3.d.sum", 0, 1, 512, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 0, 0},
+    {"l3.l2.c.sum.part", 0, 1, 85, 425, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.r1.c.sum.part", 0, 1, 512, 425, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.r2.c.sum.part", 0, 1, 85, 255, 1, {28, 28}, {29, 28}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l3.d.0", 0, 1, 85, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
-    {"l3.c2.0.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {1, 5}, {0, 2}, {1, 1}, {1, 1}, 0, 0},
-    {"l3.c4.0.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {5, 1}, {2, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l3.c2.0.sum.part", 0, 1, 85, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.c3.0.sum.part", 0, 1, 1024, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.c4.0.sum.part", 0, 1, 85, 255, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l3.d.1", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.c2.1.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {1, 5}, {0, 2}, {1, 1}, {1, 1}, 0, 0},
-    {"l3.c4.1.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {5, 1}, {2, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l3.c2.1.sum.part", 0, 1, 85, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.c3.1.sum.part", 0, 1, 1024, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.c4.1.sum.part", 0, 1, 85, 255, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l3.d.2", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.c2.2.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {1, 5}, {0, 2}, {1, 1}, {1, 1}, 0, 0},
-    {"l3.c4.2.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {5, 1}, {2, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l3.c2.2.sum.part", 0, 1, 85, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.c3.2.sum.part", 0, 1, 1024, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.c4.2.sum.part", 0, 1, 85, 255, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l3.d.3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.c2.3.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {1, 5}, {0, 2}, {1, 1}, {1, 1}, 0, 0},
-    {"l3.c4.3.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {5, 1}, {2, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l3.c2.3.sum.part", 0, 1, 85, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.c3.3.sum.part", 0, 1, 1024, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.c4.3.sum.part", 0, 1, 85, 255, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l3.d.4", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.c2.4.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {1, 5}, {0, 2}, {1, 1}, {1, 1}, 0, 0},
-    {"l3.c4.4.sum", 0, 1, 85, 85, 1, {14, 14}, {14, 14}, {5, 1}, {2, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l3.c2.4.sum.part", 0, 1, 85, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.c3.4.sum.part", 0, 1, 1024, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l3.c4.4.sum.part", 0, 1, 85, 255, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"g3.r2.sum", 0, 1, 21, 21, 1, {14, 14}, {14, 14}, {11, 1}, {5, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"g3.s", 0, 1, 21, 21, 1, {14, 14}, {14, 14}, {1, 11}, {0, 5}, {1, 1}, {1, 1}, 1, 0},
-    {"g3.a", 0, 1, 21, 21, 1, {14, 14}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"g3.b.sum", 0, 1, 21, 21, 1, {14, 14}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
-    {"l4.r2.c.sum", 0, 1, 128, 128, 1, {14, 14}, {14, 14}, {7, 1}, {3, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l4.d.sum", 0, 1, 1024, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 0, 0},
+    {"g3.r1.sum.part", 0, 1, 1024, 231, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l4.l2.c.sum.part", 0, 1, 128, 896, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l4.r1.c.sum.part", 0, 1, 1024, 896, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"l4.r2.c.sum.part", 0, 1, 128, 512, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"l4.d.0", 0, 1, 128, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
-    {"l4.c2.0.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {1, 7}, {0, 3}, {1, 1}, {1, 1}, 0, 0},
-    {"l4.c4.0.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {7, 1}, {3, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l4.c3.0.sum.part", 0, 1, 2048, 896, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.d.1", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.c2.1.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {1, 7}, {0, 3}, {1, 1}, {1, 1}, 0, 0},
-    {"l4.c4.1.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {7, 1}, {3, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l4.c3.1.sum.part", 0, 1, 2048, 896, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.d.2", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.c2.2.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {1, 7}, {0, 3}, {1, 1}, {1, 1}, 0, 0},
-    {"l4.c4.2.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {7, 1}, {3, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l4.c3.2.sum.part", 0, 1, 2048, 896, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.d.3", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.c2.3.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {1, 7}, {0, 3}, {1, 1}, {1, 1}, 0, 0},
-    {"l4.c4.3.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {7, 1}, {3, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l4.c3.3.sum.part", 0, 1, 2048, 896, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.d.4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.c2.4.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {1, 7}, {0, 3}, {1, 1}, {1, 1}, 0, 0},
-    {"l4.c4.4.sum", 0, 1, 128, 128, 1, {7, 7}, {7, 7}, {7, 1}, {3, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l4.c3.4.sum.part", 0, 1, 2048, 896, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"g4.r2.sum", 0, 1, 21, 21, 1, {7, 7}, {7, 7}, {11, 1}, {5, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"g4.s", 0, 1, 21, 21, 1, {7, 7}, {7, 7}, {1, 11}, {0, 5}, {1, 1}, {1, 1}, 1, 0},
-    {"g4.a", 0, 1, 21, 21, 1, {7, 7}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"g4", 0, 1, 21, 21, 1, {7, 7}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
-    {"f3.a", 0, 1, 21, 21, 1, {14, 14}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"f3", 0, 1, 21, 21, 1, {14, 14}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
+    {"g4.r1.sum.part", 0, 1, 2048, 231, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"f2.a", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f2", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
     {"f1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
@@ -925,81 +974,77 @@ static const conv_size conv_sizes[] = {
     {"y", 0, 1, 21, 21, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
 };
 enum {
-    CONV_stem,
     CONV_l1_a,
-    CONV_l1_b,
+    CONV_l1_b_c_sum_part,
     CONV_l1_c_sum,
     CONV_l1,
     CONV_l1_0_a,
-    CONV_l1_0_b,
+    CONV_l1_0_b_c_sum_part,
     CONV_l1_0,
     CONV_l1_1_a,
-    CONV_l1_1_b,
+    CONV_l1_1_b_c_sum_part,
     CONV_l1_1,
+    CONV_g1_r1_sum_part,
     CONV_g1_r2_sum,
     CONV_g1_s,
     CONV_g1_a,
     CONV_g1_b_sum_part,
     CONV_l2_a,
-    CONV_l2_b,
     CONV_l2_c_sum,
     CONV_l2,
     CONV_l2_0_a,
+    CONV_l2_0_b_c_sum_part,
     CONV_l2_0,
     CONV_l2_1_a,
+    CONV_l2_1_b_c_sum_part,
     CONV_l2_1,
     CONV_l2_2_a,
+    CONV_l2_2_b_c_sum_part,
     CONV_l2_2,
+    CONV_g2_r1_sum_part,
     CONV_g2_r2_sum,
     CONV_g2_s,
     CONV_g2_a,
-    CONV_g2_b_sum,
-    CONV_l3_r2_c_sum,
-    CONV_l3_d_sum,
+    CONV_l3_l2_c_sum_part,
+    CONV_l3_r1_c_sum_part,
+    CONV_l3_r2_c_sum_part,
     CONV_l3_d_0,
-    CONV_l3_c2_0_sum,
-    CONV_l3_c4_0_sum,
+    CONV_l3_c2_0_sum_part,
+    CONV_l3_c3_0_sum_part,
+    CONV_l3_c4_0_sum_part,
     CONV_l3_d_1,
-    CONV_l3_c2_1_sum,
-    CONV_l3_c4_1_sum,
+    CONV_l3_c2_1_sum_part,
+    CONV_l3_c3_1_sum_part,
+    CONV_l3_c4_1_sum_part,
     CONV_l3_d_2,
-    CONV_l3_c2_2_sum,
-    CONV_l3_c4_2_sum,
+    CONV_l3_c2_2_sum_part,
+    CONV_l3_c3_2_sum_part,
+    CONV_l3_c4_2_sum_part,
     CONV_l3_d_3,
-    CONV_l3_c2_3_sum,
-    CONV_l3_c4_3_sum,
+    CONV_l3_c2_3_sum_part,
+    CONV_l3_c3_3_sum_part,
+    CONV_l3_c4_3_sum_part,
     CONV_l3_d_4,
-    CONV_l3_c2_4_sum,
-    CONV_l3_c4_4_sum,
+    CONV_l3_c2_4_sum_part,
+    CONV_l3_c3_4_sum_part,
+    CONV_l3_c4_4_sum_part,
     CONV_l3,
-    CONV_g3_r2_sum,
-    CONV_g3_s,
-    CONV_g3_a,
-    CONV_g3_b_sum,
-    CONV_l4_r2_c_sum,
-    CONV_l4_d_sum,
+    CONV_g3_r1_sum_part,
+    CONV_l4_l2_c_sum_part,
+    CONV_l4_r1_c_sum_part,
+    CONV_l4_r2_c_sum_part,
     CONV_l4_d_0,
-    CONV_l4_c2_0_sum,
-    CONV_l4_c4_0_sum,
+    CONV_l4_c3_0_sum_part,
     CONV_l4_d_1,
-    CONV_l4_c2_1_sum,
-    CONV_l4_c4_1_sum,
+    CONV_l4_c3_1_sum_part,
     CONV_l4_d_2,
-    CONV_l4_c2_2_sum,
-    CONV_l4_c4_2_sum,
+    CONV_l4_c3_2_sum_part,
     CONV_l4_d_3,
-    CONV_l4_c2_3_sum,
-    CONV_l4_c4_3_sum,
+    CONV_l4_c3_3_sum_part,
     CONV_l4_d_4,
-    CONV_l4_c2_4_sum,
-    CONV_l4_c4_4_sum,
+    CONV_l4_c3_4_sum_part,
     CONV_l4,
-    CONV_g4_r2_sum,
-    CONV_g4_s,
-    CONV_g4_a,
-    CONV_g4,
-    CONV_f3_a,
-    CONV_f3,
+    CONV_g4_r1_sum_part,
     CONV_f2_a,
     CONV_f2,
     CONV_f1_a,
@@ -1012,33 +1057,34 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
-// by operand re-laid
-// g1.l1.sum.relaid[i0,i1,i2] = g1.l1.k[i0,i2,i1,0] where i0 in 0:21, i1 in 0:11, i2 in 0:256
-static __global__ void __launch_bounds__(256) k_transpose_fff2fbde(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    __shared__ float tile[32][33];
-    const unsigned id = blockIdx.x;
-    const int fa = 0;
-    const int fb = (int)(id % 8u) * 32;
-    const int i0 = (int)(id / 8u % 21u);
+static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i2 = fb + j + (int)threadIdx.y, i1 = fa + (int)threadIdx.x;
-        if (i2 < 256 && i1 < 11) {
-            tile[j + threadIdx.y][threadIdx.x] = p0[i0 * 2816 + i2 * 11 + i1];
-        }
+    for (int d = 16; d > 0; d /= 2) {
+        const float other = __shfl_xor_sync(0xffffffffu, v, d);
+        v += other;
     }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i1 = fa + j + (int)threadIdx.y, i2 = fb + (int)threadIdx.x;
-        if (i1 < 11 && i2 < 256) {
-            y[i0 * 2816 + i1 * 256 + i2] = tile[threadIdx.x][j + threadIdx.y];
-        }
-    }
+    return v;
 }
 
-// l1.const[i0] = l1.c.b[i0] + l1.d.b[i0] where i0 in 0:256
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
+// l1.const[i0] = l1.c.b[i0] + l1.d.b[i0]
 static __global__ void __launch_bounds__(64) k_map_054029e8(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1050,7 +1096,7 @@ static __global__ void __launch_bounds__(64) k_map_054029e8(const float *__restr
         v0.w + v1.w);
 }
 
-// g1.s.const[i0] = g1.l2.b[i0] + g1.r2.b[i0] where i0 in 0:21
+// g1.s.const[i0] = g1.l2.b[i0] + g1.r2.b[i0]
 static __global__ void __launch_bounds__(64) k_map_44230c15(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1059,45 +1105,7 @@ static __global__ void __launch_bounds__(64) k_map_44230c15(const float *__restr
     y[i0] = p0[i0] + p1[i0];
 }
 
-// g1.b.sum.part.filter[i0,i1,i2,i3] = g1.b.k[i0,i3,i1,i2] where i0 in 0:21, i1 in 0:3, i2 in 0:3,
-//     i3 in 0:21
-static __global__ void __launch_bounds__(64) k_map_44d67b73(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 3969u) return;
-    const int i3 = (int)(id % 21u);
-    const int i2 = (int)(id / 21u % 9u);
-    const int i0 = (int)(id / 189u);
-    y[i0 * 189 + i2 * 21 + i3] = p0[i0 * 189 + i3 * 9 + i2];
-}
-
-// by operand re-laid
-// g2.l1.sum.relaid[i0,i1,i2] = g2.l1.k[i0,i2,i1,0] where i0 in 0:21, i1 in 0:11, i2 in 0:512
-static __global__ void __launch_bounds__(256) k_transpose_6a47b29c(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    __shared__ float tile[32][33];
-    const unsigned id = blockIdx.x;
-    const int fa = 0;
-    const int fb = (int)(id % 16u) * 32;
-    const int i0 = (int)(id / 16u % 21u);
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i2 = fb + j + (int)threadIdx.y, i1 = fa + (int)threadIdx.x;
-        if (i2 < 512 && i1 < 11) {
-            tile[j + threadIdx.y][threadIdx.x] = p0[i0 * 5632 + i2 * 11 + i1];
-        }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i1 = fa + j + (int)threadIdx.y, i2 = fb + (int)threadIdx.x;
-        if (i1 < 11 && i2 < 512) {
-            y[i0 * 5632 + i1 * 512 + i2] = tile[threadIdx.x][j + threadIdx.y];
-        }
-    }
-}
-
-// l2.const[i0] = l2.c.b[i0] + l2.d.b[i0] where i0 in 0:512
+// l2.const[i0] = l2.c.b[i0] + l2.d.b[i0]
 static __global__ void __launch_bounds__(64) k_map_b3322e92(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1109,70 +1117,20 @@ static __global__ void __launch_bounds__(64) k_map_b3322e92(const float *__restr
         v0.w + v1.w);
 }
 
-// by operand re-laid
-// l2.0.b.c.sum.relaid[i0,i1,i2,i3] = l2.0.b.c.k[i0,i3,i1,i2] where i0 in 0:128, i1 in 0:3, i2 in
-//     0:3, i3 in 0:128
-static __global__ void __launch_bounds__(256) k_map_352f21ef(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 147456u) return;
-    const int i3 = (int)(id % 128u);
-    const int i2 = (int)(id / 128u % 9u);
-    const int i0 = (int)(id / 1152u);
-    y[i0 * 1152 + i2 * 128 + i3] = p0[i0 * 1152 + i3 * 9 + i2];
-}
-
-// by operand re-laid
-// g3.l1.sum.relaid[i0,i1,i2] = g3.l1.k[i0,i2,i1,0] where i0 in 0:21, i1 in 0:11, i2 in 0:1024
-static __global__ void __launch_bounds__(256) k_transpose_ca0327ca(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    __shared__ float tile[32][33];
-    const unsigned id = blockIdx.x;
-    const int fa = 0;
-    const int fb = (int)(id % 32u) * 32;
-    const int i0 = (int)(id / 32u % 21u);
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i2 = fb + j + (int)threadIdx.y, i1 = fa + (int)threadIdx.x;
-        if (i2 < 1024 && i1 < 11) {
-            tile[j + threadIdx.y][threadIdx.x] = p0[i0 * 11264 + i2 * 11 + i1];
-        }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i1 = fa + j + (int)threadIdx.y, i2 = fb + (int)threadIdx.x;
-        if (i1 < 11 && i2 < 1024) {
-            y[i0 * 11264 + i1 * 1024 + i2] = tile[threadIdx.x][j + threadIdx.y];
-        }
-    }
-}
-
-// by operand re-laid
-// l3.l1.c.sum.relaid[i0,i1,i2] = l3.l1.c.k[i0,i2,i1,0] where i0 in 0:85, i1 in 0:5, i2 in 0:512
-static __global__ void __launch_bounds__(256) k_map_8b0395d0(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 217600u) return;
-    const int i2 = (int)(id % 512u);
-    const int i1 = (int)(id / 512u % 5u);
-    const int i0 = (int)(id / 2560u);
-    y[i0 * 2560 + i1 * 512 + i2] = p0[i0 * 2560 + i2 * 5 + i1];
-}
-
-// by operand re-laid
-// l3.l2.c.sum.relaid[i0,i1,i2] = l3.l2.c.k[i0,i2,0,i1] where i0 in 0:85, i1 in 0:5, i2 in 0:85
-static __global__ void __launch_bounds__(128) k_map_5e60a769(const float *__restrict__ p0,
+// by summation splitting (blocks of 2x1 taps inside), variable substitution
+// l3.r2.c.sum.blocks[i0,i1,i2,i3] = l3.r2.c.k[i1,i2,2*i0+i3,0] where i0 in 0:3, i3 in 0:2, pad
+//     l3.r2.c.k 0
+static __global__ void __launch_bounds__(128) k_map_fe7fb156(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 36125u) return;
-    const int i2 = (int)(id % 85u);
-    const int i1 = (int)(id / 85u % 5u);
-    const int i0 = (int)(id / 425u);
-    y[i0 * 425 + i1 * 85 + i2] = p0[i0 * 425 + i2 * 5 + i1];
+    if (id >= 43350u) return;
+    const int i3 = (int)(id % 2u);
+    const int i2 = (int)(id / 2u % 7225u);
+    const int i0 = (int)(id / 14450u);
+    y[i0 * 14450 + i2 * 2 + i3] = i0 * 2 + i3 < 5 ? p0[i2 * 5 + i0 * 2 + i3] : 0.f;
 }
 
-// l3.d.0.const[i0] = l3.f.b[i0] + l3.d.b[i0] where i0 in 0:1024
+// l3.d.0.const[i0] = l3.f.b[i0] + l3.d.b[i0]
 static __global__ void __launch_bounds__(64) k_map_3f197c5b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1184,69 +1142,20 @@ static __global__ void __launch_bounds__(64) k_map_3f197c5b(const float *__restr
         v0.w + v1.w);
 }
 
-// by operand re-laid
-// l3.c1.0.sum.relaid[i0,i1,i2] = l3.k1[i0,i2,i1,0] where i0 in 0:85, i1 in 0:5, i2 in 0:1024
-static __global__ void __launch_bounds__(256) k_map_bd9a9355(const float *__restrict__ p0,
+// by summation splitting (blocks of 2x1 taps inside), variable substitution
+// l4.r2.c.sum.blocks[i0,i1,i2,i3] = l4.r2.c.k[i1,i2,2*i0+i3,0] where i0 in 0:4, i3 in 0:2, pad
+//     l4.r2.c.k 0
+static __global__ void __launch_bounds__(256) k_map_07e30746(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 435200u) return;
-    const int i2 = (int)(id % 1024u);
-    const int i1 = (int)(id / 1024u % 5u);
-    const int i0 = (int)(id / 5120u);
-    y[i0 * 5120 + i1 * 1024 + i2] = p0[i0 * 5120 + i2 * 5 + i1];
+    if (id >= 131072u) return;
+    const int i3 = (int)(id % 2u);
+    const int i2 = (int)(id / 2u % 16384u);
+    const int i0 = (int)(id / 32768u);
+    y[i0 * 32768 + i2 * 2 + i3] = i0 * 2 + i3 < 7 ? p0[i2 * 7 + i0 * 2 + i3] : 0.f;
 }
 
-// by operand re-laid
-// g4.l1.sum.relaid[i0,i1,i2] = g4.l1.k[i0,i2,i1,0] where i0 in 0:21, i1 in 0:11, i2 in 0:2048
-static __global__ void __launch_bounds__(256) k_transpose_b2a7cb94(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    __shared__ float tile[32][33];
-    const unsigned id = blockIdx.x;
-    const int fa = 0;
-    const int fb = (int)(id % 64u) * 32;
-    const int i0 = (int)(id / 64u % 21u);
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i2 = fb + j + (int)threadIdx.y, i1 = fa + (int)threadIdx.x;
-        if (i2 < 2048 && i1 < 11) {
-            tile[j + threadIdx.y][threadIdx.x] = p0[i0 * 22528 + i2 * 11 + i1];
-        }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i1 = fa + j + (int)threadIdx.y, i2 = fb + (int)threadIdx.x;
-        if (i1 < 11 && i2 < 2048) {
-            y[i0 * 22528 + i1 * 2048 + i2] = tile[threadIdx.x][j + threadIdx.y];
-        }
-    }
-}
-
-// by operand re-laid
-// l4.l1.c.sum.relaid[i0,i1,i2] = l4.l1.c.k[i0,i2,i1,0] where i0 in 0:128, i1 in 0:7, i2 in 0:1024
-static __global__ void __launch_bounds__(256) k_map_a3efaadc(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 917504u) return;
-    const int i2 = (int)(id % 1024u);
-    const int i1 = (int)(id / 1024u % 7u);
-    const int i0 = (int)(id / 7168u);
-    y[i0 * 7168 + i1 * 1024 + i2] = p0[i0 * 7168 + i2 * 7 + i1];
-}
-
-// by operand re-laid
-// l4.l2.c.sum.relaid[i0,i1,i2] = l4.l2.c.k[i0,i2,0,i1] where i0 in 0:128, i1 in 0:7, i2 in 0:128
-static __global__ void __launch_bounds__(256) k_map_e45e0421(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 114688u) return;
-    const int i2 = (int)(id % 128u);
-    const int i1 = (int)(id / 128u % 7u);
-    const int i0 = (int)(id / 896u);
-    y[i0 * 896 + i1 * 128 + i2] = p0[i0 * 896 + i2 * 7 + i1];
-}
-
-// l4.d.0.const[i0] = l4.f.b[i0] + l4.d.b[i0] where i0 in 0:2048
+// l4.d.0.const[i0] = l4.f.b[i0] + l4.d.b[i0]
 static __global__ void __launch_bounds__(64) k_map_42fa7b90(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1259,31 +1168,43 @@ static __global__ void __launch_bounds__(64) k_map_42fa7b90(const float *__restr
 }
 
 // by operand re-laid
-// l4.c1.0.sum.relaid[i0,i1,i2] = l4.k1[i0,i2,i1,0] where i0 in 0:128, i1 in 0:7, i2 in 0:2048
-static __global__ void __launch_bounds__(256) k_map_e51e1783(const float *__restrict__ p0,
+// stem.c.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,2*i0+i3-3,2*i1+i4-3] where i0 in 0:112, i1 in 0:112,
+//     i3 in 0:7, i4 in 0:7, pad x 0
+static __global__ void __launch_bounds__(256) k_map_697d3373(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 1835008u) return;
-    const int i2 = (int)(id % 2048u);
-    const int i1 = (int)(id / 2048u % 7u);
-    const int i0 = (int)(id / 14336u);
-    y[i0 * 14336 + i1 * 2048 + i2] = p0[i0 * 14336 + i2 * 7 + i1];
+    if (id >= 1843968u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u % 3u);
+    const int i1 = (int)(id / 147u % 112u);
+    const int i0 = (int)(id / 16464u);
+    const int t0 = i0 * 2 + i3 - 3;
+    const int t1 = i1 * 2 + i4 - 3;
+    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224 + t1]
+        : 0.f;
+    y[i0 * 16464 + i1 * 147 + i2 * 49 + i3 * 7 + i4] = v0;
 }
 
-// e0.a.c.sum.part.filter[i0,i1,i2,i3] = e0.a.c.k[i0,i2,i3,i1] where i0 in 0:21, i1 in 0:3, i2 in
-//     0:21, i3 in 0:3
-static __global__ void __launch_bounds__(64) k_map_47f69b51(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 3969u) return;
-    const int i3 = (int)(id % 63u);
-    const int i1 = (int)(id / 63u % 3u);
-    const int i0 = (int)(id / 189u);
-    y[i0 * 189 + i1 * 63 + i3] = p0[i0 * 189 + i3 * 3 + i1];
+// stem[i0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(256) k_map_d0b17f86(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 200704u) return;
+    const int i3 = (int)(id % 3136u) * 4;
+    const int i1 = (int)(id / 3136u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 12544 + i3);
+    const float v1 = p1[i1];
+    const float v2 = v0.x + v1;
+    const float v3 = v0.y + v1;
+    const float v4 = v0.z + v1;
+    const float v5 = v0.w + v1;
+    *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
+        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// p[i0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i0 in 0:1, i1 in 0:64, i2 in
-//     0:56, i3 in 0:56, r0 in 0:3, r1 in 0:3, pad stem -inf
+// p[i0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i0 in 0:1, i2 in 0:56, i3 in
+//     0:56, r0 in 0:3, r1 in 0:3, pad stem -inf
 static __global__ void __launch_bounds__(128) k_reduce_5d76f196(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -1316,8 +1237,52 @@ static __global__ void __launch_bounds__(128) k_reduce_5d76f196(const float *__r
     *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
+// by summation splitting
+// l1.b.c.sum[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1,
+//     i2 in 0:56, i3 in 0:56, pad l1.b.c.sum.part 0
+// l1.b[i0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(128) k_reduce_51892896(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 50176u) return;
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float acc0 = 0.f;
+    float acc1 = 0.f;
+    float acc2 = 0.f;
+    float acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = i3 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i1 * 28224 + r0 * 9408
+                + r1 * 3136 + t0 * 56 + t1] : 0.f;
+            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[i1 * 28224
+                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 1] : 0.f;
+            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[i1 * 28224
+                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 2] : 0.f;
+            const float v3 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[i1 * 28224
+                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 3] : 0.f;
+            acc0 += v0;
+            acc1 += v1;
+            acc2 += v2;
+            acc3 += v3;
+        }
+    }
+    const float v4 = p1[i1];
+    const float v5 = acc0 + v4;
+    const float v6 = acc1 + v4;
+    const float v7 = acc2 + v4;
+    const float v8 = acc3 + v4;
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
+        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+}
+
 // by summation splitting (r0 inside), variable substitution; operand re-laid
-// g1.l1.sum.columns[i0,i1,i2] = l1.1[0,i2,i1,i0] where i0 in 0:56, i1 in 0:56, i2 in 0:256
+// g1.l1.sum.columns[i0,i1,i2] = l1.1[0,i2,i1,i0]
 static __global__ void __launch_bounds__(256) k_transpose_7a6d40ad(const float *__restrict__ p0,
     float *__restrict__ y) {
     __shared__ float tile[32][33];
@@ -1343,10 +1308,9 @@ static __global__ void __launch_bounds__(256) k_transpose_7a6d40ad(const float *
 }
 
 // by summation splitting
-// g1.l1.sum[i0,i1,i2,i3] = sum(r0) g1.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i1 in 0:21,
-//     i2 in 0:56, i3 in 0:56, r0 in 0:11, pad g1.l1.sum.part 0
-// g1.l1[i0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in
-//     0:56, i3 in 0:56
+// g1.l1.sum[i0,i1,i2,i3] = sum(r0) g1.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i2 in 0:56,
+//     pad g1.l1.sum.part 0
+// g1.l1[i0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1] where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_8909d5a6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1376,10 +1340,9 @@ static __global__ void __launch_bounds__(64) k_reduce_8909d5a6(const float *__re
 }
 
 // by summation splitting
-// g1.r1.sum[i0,i1,i2,i3] = sum(r0) g1.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i1 in 0:21,
-//     i2 in 0:56, i3 in 0:56, r0 in 0:11, pad g1.r1.sum.part 0
-// g1.r1[i0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in
-//     0:56, i3 in 0:56
+// g1.r1.sum[i0,i1,i2,i3] = sum(r0) g1.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i3 in 0:56,
+//     pad g1.r1.sum.part 0
+// g1.r1[i0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1] where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_8ecd0f4c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1411,11 +1374,57 @@ static __global__ void __launch_bounds__(64) k_reduce_8ecd0f4c(const float *__re
         acc2 + v4, acc3 + v4);
 }
 
+// by summation splitting (r0 inside), variable substitution; operand re-laid
+// l2.b.c.sum.columns[i0,i1,i2,i3,i4] = l2.a[0,i4,i0+2*i2-1,i1+2*i3-1] where i0 in 0:3, i1 in 0:3,
+//     i2 in 0:28, i3 in 0:28, pad l2.a 0
+static __global__ void __launch_bounds__(256) k_map_78683e85(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 903168u) return;
+    const int i4 = (int)(id % 128u);
+    const int i3 = (int)(id / 128u % 28u);
+    const int i2 = (int)(id / 3584u % 28u);
+    const int i1 = (int)(id / 100352u % 3u);
+    const int i0 = (int)(id / 301056u);
+    const float v0 = i2 * 2 + i0 >= 1 && i3 * 2 + i1 >= 1 ? p0[i4 * 3136 + i2 * 112 + i0 * 56
+        + i3 * 2 + i1 - 57] : 0.f;
+    y[i0 * 301056 + i1 * 100352 + i2 * 3584 + i3 * 128 + i4] = v0;
+}
+
+// by summation splitting
+// l2.b.c.sum[i0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3] where i0 in 0:1
+// l2.b[i0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(64) k_reduce_f3d89027(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 196u) * 4;
+    const int i1 = (int)(id / 196u);
+    float acc0 = 0.f;
+    float acc1 = 0.f;
+    float acc2 = 0.f;
+    float acc3 = 0.f;
+#pragma unroll
+    for (int r1 = 0; r1 < 9; r1++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r1 * 100352 + i1 * 784 + i3);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    const float v2 = acc0 + v1;
+    const float v3 = acc1 + v1;
+    const float v4 = acc2 + v1;
+    const float v5 = acc3 + v1;
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
+        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+}
+
 // by summation splitting
 // l2.0.b.c.sum[i0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in
-//     0:1, i1 in 0:128, i2 in 0:28, i3 in 0:28, r0 in 0:3, r1 in 0:3, pad l2.0.b.c.sum.part 0
-// l2.0.b[i0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1]) where i0 in 0:1, i1 in
-//     0:128, i2 in 0:28, i3 in 0:28
+//     0:1, i2 in 0:28, i3 in 0:28, pad l2.0.b.c.sum.part 0
+// l2.0.b[i0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_571a1706(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1457,7 +1466,7 @@ static __global__ void __launch_bounds__(64) k_reduce_571a1706(const float *__re
 }
 
 // by summation splitting (r0 inside), variable substitution; operand re-laid
-// g2.l1.sum.columns[i0,i1,i2] = l2.2[0,i2,i1,i0] where i0 in 0:28, i1 in 0:28, i2 in 0:512
+// g2.l1.sum.columns[i0,i1,i2] = l2.2[0,i2,i1,i0]
 static __global__ void __launch_bounds__(256) k_transpose_fc4f6ae6(const float *__restrict__ p0,
     float *__restrict__ y) {
     __shared__ float tile[32][33];
@@ -1483,10 +1492,9 @@ static __global__ void __launch_bounds__(256) k_transpose_fc4f6ae6(const float *
 }
 
 // by summation splitting
-// g2.l1.sum[i0,i1,i2,i3] = sum(r0) g2.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i1 in 0:21,
-//     i2 in 0:28, i3 in 0:28, r0 in 0:11, pad g2.l1.sum.part 0
-// g2.l1[i0,i1,i2,i3] = g2.l1.sum[0,i1,i2,i3] + g2.l1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in
-//     0:28, i3 in 0:28
+// g2.l1.sum[i0,i1,i2,i3] = sum(r0) g2.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i2 in 0:28,
+//     pad g2.l1.sum.part 0
+// g2.l1[i0,i1,i2,i3] = g2.l1.sum[0,i1,i2,i3] + g2.l1.b[i1] where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_80872b55(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1505,10 +1513,9 @@ static __global__ void __launch_bounds__(64) k_reduce_80872b55(const float *__re
 }
 
 // by summation splitting
-// g2.r1.sum[i0,i1,i2,i3] = sum(r0) g2.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i1 in 0:21,
-//     i2 in 0:28, i3 in 0:28, r0 in 0:11, pad g2.r1.sum.part 0
-// g2.r1[i0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in
-//     0:28, i3 in 0:28
+// g2.r1.sum[i0,i1,i2,i3] = sum(r0) g2.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i3 in 0:28,
+//     pad g2.r1.sum.part 0
+// g2.r1[i0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1] where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_07055b66(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1527,10 +1534,9 @@ static __global__ void __launch_bounds__(64) k_reduce_07055b66(const float *__re
 }
 
 // by summation splitting
-// l3.l1.c.sum[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.part[i1,r0,i3,i2+r0-2] where i0 in 0:1, i1 in
-//     0:85, i2 in 0:28, i3 in 0:28, r0 in 0:5, pad l3.l1.c.sum.part 0
-// l3.l1[i0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1]) where i0 in 0:1, i1 in 0:85,
-//     i2 in 0:28, i3 in 0:28
+// l3.l1.c.sum[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.part[i1,r0,i3,i2+r0-2] where i0 in 0:1, i2 in
+//     0:28, pad l3.l1.c.sum.part 0
+// l3.l1[i0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_b7dd05c9(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1564,10 +1570,9 @@ static __global__ void __launch_bounds__(64) k_reduce_b7dd05c9(const float *__re
 }
 
 // by summation splitting
-// l3.r1.c.sum[i0,i1,i2,i3] = sum(r0) l3.r1.c.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i1 in
-//     0:85, i2 in 0:28, i3 in 0:28, r0 in 0:5, pad l3.r1.c.sum.part 0
-// l3.r1[i0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1]) where i0 in 0:1, i1 in 0:85,
-//     i2 in 0:28, i3 in 0:28
+// l3.r1.c.sum[i0,i1,i2,i3] = sum(r0) l3.r1.c.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i3 in
+//     0:28, pad l3.r1.c.sum.part 0
+// l3.r1[i0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_8f706fb9(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1604,10 +1609,37 @@ static __global__ void __launch_bounds__(64) k_reduce_8f706fb9(const float *__re
 }
 
 // by summation splitting
-// l3.l2.c.sum[i0,i1,i2,i3] = sum(r0) l3.l2.c.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i1 in
-//     0:85, i2 in 0:28, i3 in 0:28, r0 in 0:5, pad l3.l2.c.sum.part 0
+// l3.r2.c.sum[i0,i1,i2,i3] = sum(r0) l3.r2.c.sum.part[r0,i1,i2+2*r0-1,i3] where i0 in 0:1, i2 in
+//     0:28, pad l3.r2.c.sum.part 0
+static __global__ void __launch_bounds__(64) k_reduce_66367551(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16660u) return;
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u);
+    float acc0 = 0.f;
+    float acc1 = 0.f;
+    float acc2 = 0.f;
+    float acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = r0 * 2 + i2 - 1;
+        const float4 v0 = (unsigned)t0 < 29u ? *reinterpret_cast<const float4 *>(p0 + r0 * 69020
+            + i1 * 812 + t0 * 28 + i3) : make_float4(0.f, 0.f, 0.f, 0.f);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// by summation splitting
+// l3.l2.c.sum[i0,i1,i2,i3] = sum(r0) l3.l2.c.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i3 in
+//     0:28, pad l3.l2.c.sum.part 0
 // l3.m[i0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
-//     + l3.r2.c.b[i1]) where i0 in 0:1, i1 in 0:85, i2 in 0:28, i3 in 0:28
+//     + l3.r2.c.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_e687f20c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -1652,8 +1684,20 @@ static __global__ void __launch_bounds__(64) k_reduce_e687f20c(const float *__re
         (v13 < 0.f ? 0.f : v13) + (v14 < 0.f ? 0.f : v14));
 }
 
+// by operand re-laid
+// l3.d.sum.columns[i0,i1,i2] = l2.2[0,i2,2*i0,2*i1] where i0 in 0:14, i1 in 0:14
+static __global__ void __launch_bounds__(256) k_map_c6a5e18b(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 100352u) return;
+    const int i2 = (int)(id % 512u);
+    const int i1 = (int)(id / 512u % 14u);
+    const int i0 = (int)(id / 7168u);
+    y[i0 * 7168 + i1 * 512 + i2] = p0[i2 * 784 + i0 * 56 + i1 * 2];
+}
+
 // by summation splitting (r0 inside), variable substitution; operand re-laid
-// l3.c1.0.sum.columns[i0,i1,i2] = l3.d.0[0,i2,i1,i0] where i0 in 0:14, i1 in 0:14, i2 in 0:1024
+// l3.c1.0.sum.columns[i0,i1,i2] = l3.d.0[0,i2,i1,i0]
 static __global__ void __launch_bounds__(256) k_transpose_d42c540e(const float *__restrict__ p0,
     float *__restrict__ y) {
     __shared__ float tile[32][33];
@@ -1679,10 +1723,9 @@ static __global__ void __launch_bounds__(256) k_transpose_d42c540e(const float *
 }
 
 // by summation splitting
-// l3.c1.0.sum[i0,i1,i2,i3] = sum(r0) l3.c1.0.sum.part[i1,r0,i3,i2+r0-2] where i0 in 0:1, i1 in
-//     0:85, i2 in 0:14, i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.part 0
-// l3.t1.0[i0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1]) where i0 in 0:1, i1 in 0:85, i2
-//     in 0:14, i3 in 0:14
+// l3.c1.0.sum[i0,i1,i2,i3] = sum(r0) l3.c1.0.sum.part[i1,r0,i3,i2+r0-2] where i0 in 0:1, i2 in
+//     0:14, pad l3.c1.0.sum.part 0
+// l3.t1.0[i0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_1801fd6b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1702,10 +1745,9 @@ static __global__ void __launch_bounds__(64) k_reduce_1801fd6b(const float *__re
 }
 
 // by summation splitting
-// l3.c3.0.sum[i0,i1,i2,i3] = sum(r0) l3.c3.0.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i1 in
-//     0:85, i2 in 0:14, i3 in 0:14, r0 in 0:5, pad l3.c3.0.sum.part 0
-// l3.t3.0[i0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1]) where i0 in 0:1, i1 in 0:85, i2
-//     in 0:14, i3 in 0:14
+// l3.c3.0.sum[i0,i1,i2,i3] = sum(r0) l3.c3.0.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i3 in
+//     0:14, pad l3.c3.0.sum.part 0
+// l3.t3.0[i0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_32f6c025(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1724,38 +1766,55 @@ static __global__ void __launch_bounds__(64) k_reduce_32f6c025(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
-// l3.u.0[i0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
-//     l3.b4[i1]) where i0 in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(64) k_map_95f29d15(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+// by summation splitting
+// l3.c4.0.sum[i0,i1,i2,i3] = sum(r0) l3.c4.0.sum.part[r0,i1,i2+2*r0-1,i3] where i0 in 0:1, i2 in
+//     0:14, pad l3.c4.0.sum.part 0
+static __global__ void __launch_bounds__(64) k_reduce_3fff925e(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 4165u) return;
-    const int i3 = (int)(id % 49u) * 4;
-    const int i1 = (int)(id / 49u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 196 + i3);
-    const float v1 = p1[i1];
-    const float v2 = v0.x + v1;
-    const float4 v3 = *reinterpret_cast<const float4 *>(p2 + i1 * 196 + i3);
-    const float v4 = p3[i1];
-    const float v5 = v3.x + v4;
-    const float v6 = v0.y + v1;
-    const float v7 = v3.y + v4;
-    const float v8 = v0.z + v1;
-    const float v9 = v3.z + v4;
-    const float v10 = v0.w + v1;
-    const float v11 = v3.w + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4((v2 < 0.f ? 0.f : v2) + (v5 < 0.f
-        ? 0.f : v5), (v6 < 0.f ? 0.f : v6) + (v7 < 0.f ? 0.f : v7),
-        (v8 < 0.f ? 0.f : v8) + (v9 < 0.f ? 0.f : v9), (v10 < 0.f ? 0.f : v10) + (v11 < 0.f ? 0.f
-        : v11));
+    if (id >= 16660u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = r0 * 2 + i2 - 1;
+        const float v0 = (unsigned)t0 < 15u ? p0[r0 * 17850 + i1 * 210 + t0 * 14 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = acc;
 }
 
 // by summation splitting
-// g3.l1.sum[i0,i1,i2,i3] = sum(r0) g3.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i1 in 0:21,
-//     i2 in 0:14, i3 in 0:14, r0 in 0:11, pad g3.l1.sum.part 0
-// g3.l1[i0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in
-//     0:14, i3 in 0:14
+// l3.c2.0.sum[i0,i1,i2,i3] = sum(r0) l3.c2.0.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i3 in
+//     0:14, pad l3.c2.0.sum.part 0
+// l3.u.0[i0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
+//     l3.b4[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(64) k_reduce_1326730d(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16660u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + p2[i1];
+    const float v2 = acc + p3[i1];
+    y[i1 * 196 + i2 * 14 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
+}
+
+// by summation splitting
+// g3.l1.sum[i0,i1,i2,i3] = sum(r0) g3.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i2 in 0:14,
+//     pad g3.l1.sum.part 0
+// g3.l1[i0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1] where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_09a47f61(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1774,10 +1833,9 @@ static __global__ void __launch_bounds__(64) k_reduce_09a47f61(const float *__re
 }
 
 // by summation splitting
-// g3.r1.sum[i0,i1,i2,i3] = sum(r0) g3.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i1 in 0:21,
-//     i2 in 0:14, i3 in 0:14, r0 in 0:11, pad g3.r1.sum.part 0
-// g3.r1[i0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in
-//     0:14, i3 in 0:14
+// g3.r1.sum[i0,i1,i2,i3] = sum(r0) g3.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i3 in 0:14,
+//     pad g3.r1.sum.part 0
+// g3.r1[i0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1] where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_6be87911(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1795,11 +1853,110 @@ static __global__ void __launch_bounds__(64) k_reduce_6be87911(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
 }
 
+// g3.r2.sum[i0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where i0 in
+//     0:1, i2 in 0:14, pad g3.r1 0
+static __global__ void __launch_bounds__(256) k_reduce_14f74583(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = threadIdx.y; k < 231u; k += 8u) {
+        const int r1 = (int)(k % 11u);
+        const int r0 = (int)(k / 11u);
+        const int t0 = i2 + r1 - 5;
+        const float v0 = ((unsigned)t0 < 14u ? p0[r0 * 196 + t0 * 14 + i3] : 0.f) * p1[i1 * 231
+            + r0 * 11 + r1];
+        acc += v0;
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4116u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 196 + i2 * 14 + i3] = acc;
+    }
+}
+
+// g3.l2.sum[i0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where i0 in
+//     0:1, i3 in 0:14, pad g3.l1 0
+// g3.s[i0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1] where i0 in
+//     0:1
+static __global__ void __launch_bounds__(256) k_reduce_bbf1bf57(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = threadIdx.y; k < 231u; k += 8u) {
+        const int r1 = (int)(k % 11u);
+        const int r0 = (int)(k / 11u);
+        const int t0 = i3 + r1 - 5;
+        const float v0 = ((unsigned)t0 < 14u ? p0[r0 * 196 + i2 * 14 + t0] : 0.f) * p1[i1 * 231
+            + r0 * 11 + r1];
+        acc += v0;
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4116u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 196 + i2 * 14 + i3] = acc + p2[i1 * 196 + i2 * 14 + i3] + p3[i1];
+    }
+}
+
+// g3.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
+//     i0 in 0:1, i2 in 0:14, i3 in 0:14, pad g3.s 0
+// g3.a[i0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(256) k_reduce_7b177cc8(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = threadIdx.y; k < 189u; k += 8u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14 + t1]
+            : 0.f;
+        acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4116u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        const float v1 = acc + p2[i1];
+        y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
+    }
+}
+
 // by summation splitting
-// l4.l1.c.sum[i0,i1,i2,i3] = sum(r0) l4.l1.c.sum.part[i1,r0,i3,i2+r0-3] where i0 in 0:1, i1 in
-//     0:128, i2 in 0:14, i3 in 0:14, r0 in 0:7, pad l4.l1.c.sum.part 0
-// l4.l1[i0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1]) where i0 in 0:1, i1 in 0:128,
-//     i2 in 0:14, i3 in 0:14
+// l4.l1.c.sum[i0,i1,i2,i3] = sum(r0) l4.l1.c.sum.part[i1,r0,i3,i2+r0-3] where i0 in 0:1, i2 in
+//     0:14, pad l4.l1.c.sum.part 0
+// l4.l1[i0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_d8ef6f01(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1819,10 +1976,9 @@ static __global__ void __launch_bounds__(64) k_reduce_d8ef6f01(const float *__re
 }
 
 // by summation splitting
-// l4.r1.c.sum[i0,i1,i2,i3] = sum(r0) l4.r1.c.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i1 in
-//     0:128, i2 in 0:14, i3 in 0:14, r0 in 0:7, pad l4.r1.c.sum.part 0
-// l4.r1[i0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1]) where i0 in 0:1, i1 in 0:128,
-//     i2 in 0:14, i3 in 0:14
+// l4.r1.c.sum[i0,i1,i2,i3] = sum(r0) l4.r1.c.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i3 in
+//     0:14, pad l4.r1.c.sum.part 0
+// l4.r1[i0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_ede1f978(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1842,10 +1998,30 @@ static __global__ void __launch_bounds__(64) k_reduce_ede1f978(const float *__re
 }
 
 // by summation splitting
-// l4.l2.c.sum[i0,i1,i2,i3] = sum(r0) l4.l2.c.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i1 in
-//     0:128, i2 in 0:14, i3 in 0:14, r0 in 0:7, pad l4.l2.c.sum.part 0
+// l4.r2.c.sum[i0,i1,i2,i3] = sum(r0) l4.r2.c.sum.part[r0,i1,i2+2*r0-2,i3] where i0 in 0:1, i2 in
+//     0:14, pad l4.r2.c.sum.part 0
+static __global__ void __launch_bounds__(64) k_reduce_81386da5(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = r0 * 2 + i2 - 2;
+        const float v0 = (unsigned)t0 < 15u ? p0[r0 * 26880 + i1 * 210 + t0 * 14 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = acc;
+}
+
+// by summation splitting
+// l4.l2.c.sum[i0,i1,i2,i3] = sum(r0) l4.l2.c.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i3 in
+//     0:14, pad l4.l2.c.sum.part 0
 // l4.m[i0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
-//     + l4.r2.c.b[i1]) where i0 in 0:1, i1 in 0:128, i2 in 0:14, i3 in 0:14
+//     + l4.r2.c.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_581578e1(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -1866,8 +2042,20 @@ static __global__ void __launch_bounds__(64) k_reduce_581578e1(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
 }
 
+// by operand re-laid
+// l4.d.sum.columns[i0,i1,i2] = l3[0,i2,2*i0,2*i1] where i0 in 0:7, i1 in 0:7
+static __global__ void __launch_bounds__(128) k_map_f3693714(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 50176u) return;
+    const int i2 = (int)(id % 1024u);
+    const int i1 = (int)(id / 1024u % 7u);
+    const int i0 = (int)(id / 7168u);
+    y[i0 * 7168 + i1 * 1024 + i2] = p0[i2 * 196 + i0 * 28 + i1 * 2];
+}
+
 // by summation splitting (r0 inside), variable substitution; operand re-laid
-// l4.c1.0.sum.columns[i0,i1,i2] = l4.d.0[0,i2,i1,i0] where i0 in 0:7, i1 in 0:7, i2 in 0:2048
+// l4.c1.0.sum.columns[i0,i1,i2] = l4.d.0[0,i2,i1,i0]
 static __global__ void __launch_bounds__(256) k_map_9f0b61af(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1879,10 +2067,9 @@ static __global__ void __launch_bounds__(256) k_map_9f0b61af(const float *__rest
 }
 
 // by summation splitting
-// l4.c1.0.sum[i0,i1,i2,i3] = sum(r0) l4.c1.0.sum.part[i1,r0,i3,i2+r0-3] where i0 in 0:1, i1 in
-//     0:128, i2 in 0:7, i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.part 0
-// l4.t1.0[i0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1]) where i0 in 0:1, i1 in 0:128,
-//     i2 in 0:7, i3 in 0:7
+// l4.c1.0.sum[i0,i1,i2,i3] = sum(r0) l4.c1.0.sum.part[i1,r0,i3,i2+r0-3] where i0 in 0:1, i2 in
+//     0:7, pad l4.c1.0.sum.part 0
+// l4.t1.0[i0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_0df60038(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1902,10 +2089,9 @@ static __global__ void __launch_bounds__(64) k_reduce_0df60038(const float *__re
 }
 
 // by summation splitting
-// l4.c3.0.sum[i0,i1,i2,i3] = sum(r0) l4.c3.0.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i1 in
-//     0:128, i2 in 0:7, i3 in 0:7, r0 in 0:7, pad l4.c3.0.sum.part 0
-// l4.t3.0[i0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1]) where i0 in 0:1, i1 in 0:128,
-//     i2 in 0:7, i3 in 0:7
+// l4.c3.0.sum[i0,i1,i2,i3] = sum(r0) l4.c3.0.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i3 in
+//     0:7, pad l4.c3.0.sum.part 0
+// l4.t3.0[i0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_e321fbac(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1924,25 +2110,67 @@ static __global__ void __launch_bounds__(64) k_reduce_e321fbac(const float *__re
     y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
-// l4.u.0[i0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
-//     l4.b4[i1]) where i0 in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7
-static __global__ void __launch_bounds__(64) k_map_76c9d9a5(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+// l4.c4.0.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t3.0[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i0 in
+//     0:1, i2 in 0:7, pad l4.t3.0 0
+static __global__ void __launch_bounds__(128) k_reduce_65abac18(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
     if (id >= 6272u) return;
-    const int i3 = (int)(id % 49u);
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
-    const float v0 = p0[i1 * 49 + i3] + p1[i1];
-    const float v1 = p2[i1 * 49 + i3] + p3[i1];
-    y[i1 * 49 + i3] = (v0 < 0.f ? 0.f : v0) + (v1 < 0.f ? 0.f : v1);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 896u; k += 32u) {
+        const int r1 = (int)(k % 7u);
+        const int r0 = (int)(k / 7u);
+        const int t0 = i2 + r1 - 3;
+        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 896
+            + r0 * 7 + r1];
+        acc += v0;
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 49 + i2 * 7 + i3] = acc;
+    }
+}
+
+// l4.c2.0.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.0[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0 in
+//     0:1, i3 in 0:7, pad l4.t1.0 0
+// l4.u.0[i0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
+//     l4.b4[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(128) k_reduce_b9f64069(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 896u; k += 32u) {
+        const int r1 = (int)(k % 7u);
+        const int r0 = (int)(k / 7u);
+        const int t0 = i3 + r1 - 3;
+        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 896
+            + r0 * 7 + r1];
+        acc += v0;
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        const float v1 = acc + p2[i1];
+        const float v2 = p3[i1 * 49 + i2 * 7 + i3] + p4[i1];
+        y[i1 * 49 + i2 * 7 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
+    }
 }
 
 // by summation splitting
-// g4.l1.sum[i0,i1,i2,i3] = sum(r0) g4.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i1 in 0:21,
-//     i2 in 0:7, i3 in 0:7, r0 in 0:11, pad g4.l1.sum.part 0
-// g4.l1[i0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in 0:7,
-//     i3 in 0:7
+// g4.l1.sum[i0,i1,i2,i3] = sum(r0) g4.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i2 in 0:7,
+//     pad g4.l1.sum.part 0
+// g4.l1[i0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1] where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_613b82ce(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1961,10 +2189,9 @@ static __global__ void __launch_bounds__(64) k_reduce_613b82ce(const float *__re
 }
 
 // by summation splitting
-// g4.r1.sum[i0,i1,i2,i3] = sum(r0) g4.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i1 in 0:21,
-//     i2 in 0:7, i3 in 0:7, r0 in 0:11, pad g4.r1.sum.part 0
-// g4.r1[i0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1] where i0 in 0:1, i1 in 0:21, i2 in 0:7,
-//     i3 in 0:7
+// g4.r1.sum[i0,i1,i2,i3] = sum(r0) g4.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i3 in 0:7,
+//     pad g4.r1.sum.part 0
+// g4.r1[i0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1] where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_57cadc7b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1982,80 +2209,268 @@ static __global__ void __launch_bounds__(64) k_reduce_57cadc7b(const float *__re
     y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
 }
 
+// g4.r2.sum[i0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i0 in
+//     0:1, i2 in 0:7, pad g4.r1 0
+static __global__ void __launch_bounds__(32) k_reduce_e2f6d663(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    if (id >= 1029u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 231u; k += 32u) {
+        const int r1 = (int)(k % 11u);
+        const int r0 = (int)(k / 11u);
+        const int t0 = i2 + r1 - 5;
+        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 231
+            + r0 * 11 + r1];
+        acc += v0;
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 49 + i2 * 7 + i3] = acc;
+    }
+}
+
+// g4.l2.sum[i0,i1,i2,i3] = sum(r0,r1) g4.l1[0,r0,i2,i3+r1-5] * g4.l2.k[i1,r0,0,r1] where i0 in
+//     0:1, i3 in 0:7, pad g4.l1 0
+// g4.s[i0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1] where i0 in
+//     0:1
+static __global__ void __launch_bounds__(32) k_reduce_17712fe1(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    if (id >= 1029u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 231u; k += 32u) {
+        const int r1 = (int)(k % 11u);
+        const int r0 = (int)(k / 11u);
+        const int t0 = i3 + r1 - 5;
+        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 231
+            + r0 * 11 + r1];
+        acc += v0;
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 49 + i2 * 7 + i3] = acc + p2[i1 * 49 + i2 * 7 + i3] + p3[i1];
+    }
+}
+
+// g4.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g4.s[0,r0,i2+r1-1,i3+r2-1] * g4.a.c.k[i1,r0,r1,r2] where
+//     i0 in 0:1, i2 in 0:7, i3 in 0:7, pad g4.s 0
+// g4.a[i0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(32) k_reduce_e79137f4(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    if (id >= 1029u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 189u; k += 32u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1] : 0.f;
+        acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        const float v1 = acc + p2[i1];
+        y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
+    }
+}
+
+// g4.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g4.a[0,r0,i2+r1-1,i3+r2-1] * g4.b.k[i1,r0,r1,r2] where i0
+//     in 0:1, i2 in 0:7, i3 in 0:7, pad g4.a 0
+// g4[i0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1] where i0 in 0:1
+static __global__ void __launch_bounds__(32) k_reduce_646eb2d4(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    if (id >= 1029u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 189u; k += 32u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1] : 0.f;
+        acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 49 + i2 * 7 + i3] = acc + p2[i1 * 49 + i2 * 7 + i3] + p3[i1];
+    }
+}
+
+// g3.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g3.a[0,r0,i2+r1-1,i3+r2-1] * g3.b.k[i1,r0,r1,r2] where i0
+//     in 0:1, i2 in 0:14, i3 in 0:14, pad g3.a 0
 // s3[i0,i1,i2,i3] = g3.s[0,i1,i2,i3] + g3.b.sum[0,i1,i2,i3] + ((g4[0,i1,(6*i2)/13,(6*i3)/13] * (1
 //     - idx((6*i3)%13) / 13) + idx((6*i3)%13) * g4[0,i1,(6*i2)/13,(6*i3)/13-(6*i3+13)/91+1] / 13)
 //     * (1 - idx((6*i2)%13) / 13) + idx((6*i2)%13) * (g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13]
 //     * (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) *
 //     g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1] / 13) / 13) + g3.b.b[i1] where i0
-//     in 0:1, i1 in 0:21, i2 in 0:14, i3 in 0:14, pad g4 0
-static __global__ void __launch_bounds__(64) k_map_1fe3ac9b(const float *__restrict__ p0,
+//     in 0:1, pad g4 0
+static __global__ void __launch_bounds__(256) k_reduce_287043b6(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 4116u) return;
+    const float *__restrict__ p4, float *__restrict__ y) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
-    const int t0 = (i2 * 6 + 13) / 91;
-    const int t1 = (i2 * 6) / 13;
-    const int t2 = (i3 * 6 + 13) / 91;
-    const int t3 = (i3 * 6) / 13;
-    const float v0 = -t0 + t1 < 6 && -t2 + t3 < 6 ? p2[i1 * 49 - t0 * 7 + t1 * 7 - t2 + t3 + 8]
-        : 0.f;
-    const int t4 = (i3 * 6) % 13;
-    const float v1 = (float)t4;
-    const float v2 = 1.f - v1 / 13.f;
-    const float v3 = (-t0 + t1 < 6 ? p2[i1 * 49 - t0 * 7 + t1 * 7 + t3 + 7] : 0.f) * v2;
-    const int t5 = (i2 * 6) % 13;
-    const float v4 = (float)t5;
-    const float v5 = (-t2 + t3 < 6 ? p2[i1 * 49 + t1 * 7 - t2 + t3 + 1] : 0.f) * v1;
-    const float v6 = (v5 / 13.f + p2[i1 * 49 + t1 * 7 + t3] * v2) * (1.f - v4 / 13.f);
-    const float v7 = p0[i1 * 196 + i2 * 14 + i3] + p1[i1 * 196 + i2 * 14 + i3] + ((v0 * v1 / 13.f
-        + v3) * v4 / 13.f + v6);
-    y[i1 * 196 + i2 * 14 + i3] = v7 + p3[i1];
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = threadIdx.y; k < 189u; k += 8u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14 + t1]
+            : 0.f;
+        acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4116u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        const int t2 = (i2 * 6 + 13) / 91;
+        const int t3 = (i2 * 6) / 13;
+        const int t4 = (i3 * 6 + 13) / 91;
+        const int t5 = (i3 * 6) / 13;
+        const float v1 = -t2 + t3 < 6 && -t4 + t5 < 6 ? p3[i1 * 49 - t2 * 7 + t3 * 7 - t4 + t5 + 8]
+            : 0.f;
+        const int t6 = (i3 * 6) % 13;
+        const float v2 = (float)t6;
+        const float v3 = 1.f - v2 / 13.f;
+        const float v4 = (-t2 + t3 < 6 ? p3[i1 * 49 - t2 * 7 + t3 * 7 + t5 + 7] : 0.f) * v3;
+        const int t7 = (i2 * 6) % 13;
+        const float v5 = (float)t7;
+        const float v6 = (-t4 + t5 < 6 ? p3[i1 * 49 + t3 * 7 - t4 + t5 + 1] : 0.f) * v2;
+        const float v7 = (v6 / 13.f + p3[i1 * 49 + t3 * 7 + t5] * v3) * (1.f - v5 / 13.f);
+        const float v8 = acc + p2[i1 * 196 + i2 * 14 + i3] + ((v1 * v2 / 13.f + v4) * v5 / 13.f
+            + v7);
+        y[i1 * 196 + i2 * 14 + i3] = v8 + p4[i1];
+    }
 }
 
+// f3.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f3.a[0,r0,i2+r1-1,i3+r2-1] * f3.b.k[i1,r0,r1,r2] where i0
+//     in 0:1, i2 in 0:14, i3 in 0:14, pad f3.a 0
+// f3[i0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1] where i0 in 0:1
+static __global__ void __launch_bounds__(256) k_reduce_26a1b37a(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = threadIdx.y; k < 189u; k += 8u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14 + t1]
+            : 0.f;
+        acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4116u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 196 + i2 * 14 + i3] = acc + p2[i1 * 196 + i2 * 14 + i3] + p3[i1];
+    }
+}
+
+// g2.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g2.a[0,r0,i2+r1-1,i3+r2-1] * g2.b.k[i1,r0,r1,r2] where i0
+//     in 0:1, i2 in 0:28, i3 in 0:28, pad g2.a 0
 // s2[i0,i1,i2,i3] = g2.s[0,i1,i2,i3] + g2.b.sum[0,i1,i2,i3] + ((f3[0,i1,(13*i2)/27,(13*i3)/27] *
 //     (1 - idx((13*i3)%27) / 27) + idx((13*i3)%27) *
 //     f3[0,i1,(13*i2)/27,(13*i3)/27-(13*i3+27)/378+1] / 27) * (1 - idx((13*i2)%27) / 27) +
 //     idx((13*i2)%27) * (f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27] * (1 - idx((13*i3)%27) /
 //     27) + idx((13*i3)%27) * f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27-(13*i3+27)/378+1] /
-//     27) / 27) + g2.b.b[i1] where i0 in 0:1, i1 in 0:21, i2 in 0:28, i3 in 0:28, pad f3 0
-static __global__ void __launch_bounds__(64) k_map_90190afa(const float *__restrict__ p0,
+//     27) / 27) + g2.b.b[i1] where i0 in 0:1, pad f3 0
+static __global__ void __launch_bounds__(64) k_reduce_86b6ab27(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    const float *__restrict__ p4, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
     const int i1 = (int)(id / 784u);
-    const int t0 = (i2 * 13) / 27;
-    const int t1 = (i3 * 13) / 27;
-    const int t2 = (i3 * 13) % 27;
-    const float v0 = (float)t2;
-    const float v1 = 1.f - v0 / 27.f;
-    const int t3 = (i3 * 13 + 27) / 378;
-    const float v2 = (t1 - t3 < 13 ? p2[i1 * 196 + t0 * 14 + t1 - t3 + 1] : 0.f) * v0;
-    const int t4 = (i2 * 13) % 27;
-    const float v3 = (float)t4;
-    const float v4 = (p2[i1 * 196 + t0 * 14 + t1] * v1 + v2 / 27.f) * (1.f - v3 / 27.f);
-    const int t5 = (i2 * 13 + 27) / 378;
-    const float v5 = t0 - t5 < 13 ? p2[i1 * 196 + t0 * 14 - t5 * 14 + t1 + 14] : 0.f;
-    const float v6 = t0 - t5 < 13 && t1 - t3 < 13 ? p2[i1 * 196 + t0 * 14 - t5 * 14 + t1 - t3 + 15]
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[r0 * 784 + t0 * 28
+                    + t1] : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
+    }
+    const int t2 = (i2 * 13) / 27;
+    const int t3 = (i3 * 13) / 27;
+    const int t4 = (i3 * 13) % 27;
+    const float v1 = (float)t4;
+    const float v2 = 1.f - v1 / 27.f;
+    const int t5 = (i3 * 13 + 27) / 378;
+    const float v3 = (t3 - t5 < 13 ? p3[i1 * 196 + t2 * 14 + t3 - t5 + 1] : 0.f) * v1;
+    const int t6 = (i2 * 13) % 27;
+    const float v4 = (float)t6;
+    const float v5 = (p3[i1 * 196 + t2 * 14 + t3] * v2 + v3 / 27.f) * (1.f - v4 / 27.f);
+    const int t7 = (i2 * 13 + 27) / 378;
+    const float v6 = t2 - t7 < 13 ? p3[i1 * 196 + t2 * 14 - t7 * 14 + t3 + 14] : 0.f;
+    const float v7 = t2 - t7 < 13 && t3 - t5 < 13 ? p3[i1 * 196 + t2 * 14 - t7 * 14 + t3 - t5 + 15]
         : 0.f;
-    const float v7 = p0[i1 * 784 + i2 * 28 + i3] + p1[i1 * 784 + i2 * 28 + i3] + (v4 + (v5 * v1
-        + v6 * v0 / 27.f) * v3 / 27.f);
-    y[i1 * 784 + i2 * 28 + i3] = v7 + p3[i1];
+    const float v8 = acc + p2[i1 * 784 + i2 * 28 + i3] + (v5 + (v6 * v2
+        + v7 * v1 / 27.f) * v4 / 27.f);
+    y[i1 * 784 + i2 * 28 + i3] = v8 + p4[i1];
 }
 
-// g1.b.sum[i0,i1,i2,i3] = sum(r0,r1) g1.b.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i1
-//     in 0:21, i2 in 0:56, i3 in 0:56, r0 in 0:3, r1 in 0:3, pad g1.b.sum.part 0
+// by summation splitting
+// g1.b.sum[i0,i1,i2,i3] = sum(r0,r1) g1.b.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2
+//     in 0:56, i3 in 0:56, pad g1.b.sum.part 0
 // s1[i0,i1,i2,i3] = g1.s[0,i1,i2,i3] + g1.b.sum[0,i1,i2,i3] + ((f2[0,i1,(27*i2)/55,(27*i3)/55] *
 //     (1 - idx((27*i3)%55) / 55) + idx((27*i3)%55) *
 //     f2[0,i1,(27*i2)/55,(27*i3)/55-(27*i3+55)/1540+1] / 55) * (1 - idx((27*i2)%55) / 55) +
 //     idx((27*i2)%55) * (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 - idx((27*i3)%55) /
 //     55) + idx((27*i3)%55) * f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1] /
-//     55) / 55) + g1.b.b[i1] where i0 in 0:1, i1 in 0:21, i2 in 0:56, i3 in 0:56, pad f2 0
+//     55) / 55) + g1.b.b[i1] where i0 in 0:1, pad f2 0
 static __global__ void __launch_bounds__(64) k_reduce_c6faa19d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -2144,8 +2559,7 @@ static __global__ void __launch_bounds__(64) k_reduce_c6faa19d(const float *__re
         acc1 + v4.y + v20 + v14, v27 + v14, v34 + v14);
 }
 
-// f1[i0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1] where i0 in 0:1, i1 in
-//     0:21, i2 in 0:56, i3 in 0:56
+// f1[i0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1] where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_map_40bd48c8(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2176,8 +2590,8 @@ static __global__ void __launch_bounds__(64) k_map_40bd48c8(const float *__restr
 //     f1.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1] + f1.b.b[i1])
 //     * [(55*i2+223)/12488+54 >= (55*i2)/223] * [(55*i3+223)/12488+54 >= (55*i3)/223] +
 //     f0.b.b[i1]) / 223 * [(55*i2+223)/12488+54 >= (55*i2)/223] * [(55*i3+223)/12488+54 >=
-//     (55*i3)/223]) / 223 where i0 in 0:1, i1 in 0:21, i2 in 0:224, i3 in 0:224, pad f0.b.sum 0,
-//     pad f1.b.sum 0, pad s1 0
+//     (55*i3)/223]) / 223 where i0 in 0:1, i2 in 0:224, i3 in 0:224, pad f0.b.sum 0, pad f1.b.sum
+//     0, pad s1 0
 static __global__ void __launch_bounds__(256) k_map_a966681a(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
@@ -2219,10 +2633,10 @@ static __global__ void __launch_bounds__(256) k_map_a966681a(const float *__rest
     y[i1 * 50176 + i2 * 224 + i3] = (v5 * v7 + v12) * v13 / 223.f + v17 * (1.f - v13 / 223.f);
 }
 
-// e0.a.c.sum[i0,i1,i2,i3] = sum(r0) e0.a.c.sum.part[i1,r0,i2,i3+r0-1] where i0 in 0:1, i1 in 0:21,
-//     i2 in 0:224, i3 in 0:224, r0 in 0:3, pad e0.a.c.sum.part 0
-// e0.a[i0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1]) where i0 in 0:1, i1 in 0:21, i2
-//     in 0:224, i3 in 0:224
+// by summation splitting
+// e0.a.c.sum[i0,i1,i2,i3] = sum(r0) e0.a.c.sum.part[i1,r0,i2,i3+r0-1] where i0 in 0:1, i3 in
+//     0:224, pad e0.a.c.sum.part 0
+// e0.a[i0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_reduce_af5da329(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -2258,10 +2672,10 @@ static __global__ void __launch_bounds__(256) k_reduce_af5da329(const float *__r
         v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
-// e0.b.sum[i0,i1,i2,i3] = sum(r0) e0.b.sum.part[i1,r0,i2,i3+r0-1] where i0 in 0:1, i1 in 0:21, i2
-//     in 0:224, i3 in 0:224, r0 in 0:3, pad e0.b.sum.part 0
-// e0[i0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1] where i0 in 0:1, i1 in
-//     0:21, i2 in 0:224, i3 in 0:224
+// by summation splitting
+// e0.b.sum[i0,i1,i2,i3] = sum(r0) e0.b.sum.part[i1,r0,i2,i3+r0-1] where i0 in 0:1, i3 in 0:224,
+//     pad e0.b.sum.part 0
+// e0[i0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1] where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_reduce_7c1d1986(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -2307,7 +2721,7 @@ struct gcn {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[84];
+    conv_call conv[80];
     cublasHandle_t cublas;
 };
 
@@ -2496,151 +2910,182 @@ static int gemm_run(gcn *h, const gemm_size *g, const float *a, const float *b, 
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
+static const gemm_size gemm_stem_c_sum = {"stem.c.sum", 0, 1, 1, 64, 12544, 147, 147, 147, 12544, 0,
+    0, 0, 1.f};
 static const gemm_size gemm_g1_l1_sum_part = {"g1.l1.sum.part", 0, 1, 1, 231, 3136, 256, 256, 256,
     3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_g1_r1_sum_part = {"g1.r1.sum.part", 0, 0, 1, 231, 3136, 256, 256, 3136,
-    3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_l2_0_b_c_sum_part = {"l2.0.b.c.sum.part", 0, 0, 1, 1152, 784, 128, 128,
-    784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l2_1_b_c_sum_part = {"l2.1.b.c.sum.part", 0, 0, 1, 1152, 784, 128, 128,
-    784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l2_2_b_c_sum_part = {"l2.2.b.c.sum.part", 0, 0, 1, 1152, 784, 128, 128,
-    784, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l2_b_c_sum_part = {"l2.b.c.sum.part", 0, 1, 9, 128, 784, 128, 128, 128,
+    784, 16384, 100352, 100352, 1.f};
 static const gemm_size gemm_g2_l1_sum_part = {"g2.l1.sum.part", 0, 1, 1, 231, 784, 512, 512, 512,
-    784, 0, 0, 0, 1.f};
-static const gemm_size gemm_g2_r1_sum_part = {"g2.r1.sum.part", 0, 0, 1, 231, 784, 512, 512, 784,
     784, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_l1_c_sum_part = {"l3.l1.c.sum.part", 0, 1, 1, 425, 784, 512, 512,
     512, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_l2_c_sum_part = {"l3.l2.c.sum.part", 0, 0, 1, 425, 784, 85, 85, 784,
-    784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_r1_c_sum_part = {"l3.r1.c.sum.part", 0, 0, 1, 425, 784, 512, 512,
-    784, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_d_sum = {"l3.d.sum", 0, 1, 1, 1024, 196, 512, 512, 512, 196, 0, 0, 0,
+    1.f};
 static const gemm_size gemm_l3_c1_0_sum_part = {"l3.c1.0.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
     1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c3_0_sum_part = {"l3.c3.0.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
-    196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c1_1_sum_part = {"l3.c1.1.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
     1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c3_1_sum_part = {"l3.c3.1.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
-    196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c1_2_sum_part = {"l3.c1.2.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
     1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c3_2_sum_part = {"l3.c3.2.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
-    196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c1_3_sum_part = {"l3.c1.3.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
     1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c3_3_sum_part = {"l3.c3.3.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
-    196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c1_4_sum_part = {"l3.c1.4.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
     1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c3_4_sum_part = {"l3.c3.4.sum.part", 0, 0, 1, 425, 196, 1024, 1024,
-    196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_g3_l1_sum_part = {"g3.l1.sum.part", 0, 1, 1, 231, 196, 1024, 1024, 1024,
-    196, 0, 0, 0, 1.f};
-static const gemm_size gemm_g3_r1_sum_part = {"g3.r1.sum.part", 0, 0, 1, 231, 196, 1024, 1024, 196,
     196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_l1_c_sum_part = {"l4.l1.c.sum.part", 0, 1, 1, 896, 196, 1024, 1024,
     1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_l2_c_sum_part = {"l4.l2.c.sum.part", 0, 0, 1, 896, 196, 128, 128,
-    196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_r1_c_sum_part = {"l4.r1.c.sum.part", 0, 0, 1, 896, 196, 1024, 1024,
-    196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_d_sum = {"l4.d.sum", 0, 1, 1, 2048, 49, 1024, 1024, 1024, 49, 0, 0,
+    0, 1.f};
 static const gemm_size gemm_l4_c1_0_sum_part = {"l4.c1.0.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
     2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c3_0_sum_part = {"l4.c3.0.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
-    49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c1_1_sum_part = {"l4.c1.1.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
     2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c3_1_sum_part = {"l4.c3.1.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
-    49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c1_2_sum_part = {"l4.c1.2.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
     2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c3_2_sum_part = {"l4.c3.2.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
-    49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c1_3_sum_part = {"l4.c1.3.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
     2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c3_3_sum_part = {"l4.c3.3.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
-    49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c1_4_sum_part = {"l4.c1.4.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
     2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c3_4_sum_part = {"l4.c3.4.sum.part", 0, 0, 1, 896, 49, 2048, 2048,
-    49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_g4_l1_sum_part = {"g4.l1.sum.part", 0, 1, 1, 231, 49, 2048, 2048, 2048,
-    49, 0, 0, 0, 1.f};
-static const gemm_size gemm_g4_r1_sum_part = {"g4.r1.sum.part", 0, 0, 1, 231, 49, 2048, 2048, 49,
     49, 0, 0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights(gcn *m, cudaStream_t stream) {
+static int prepare_weights_1(gcn *m, cudaStream_t stream) {
     (void)stream;
-    k_transpose_fff2fbde<<<dim3(168), dim3(32, 8), 0, stream>>>(v_g1_l1_k, v_g1_l1_sum_relaid);
+    // by operand re-laid
+    // g1.l1.sum.relaid[i0,i1,i2] = g1.l1.k[i0,i2,i1,0]
+    k_relay_09f53f99<<<dim3(231), dim3(256), 0, stream>>>(v_g1_l1_k, v_g1_l1_sum_relaid, relay{3, 0, {21, 11, 256}, {2816, 1, 11}, {2816, 256, 1}});
     LAUNCHED(m, "g1.l1.sum.relaid");
+    // l1.b.c.sum.part.filter[i0,i1,i2,i3] = l1.b.c.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(144), dim3(256), 0, stream>>>(v_l1_b_c_k, v_l1_b_c_sum_part_filter, relay{3, 0, {64, 64, 9}, {576, 9, 1}, {576, 1, 64}});
+    LAUNCHED(m, "l1.b.c.sum.part.filter");
     k_map_054029e8<<<dim3(1), dim3(64), 0, stream>>>(v_l1_c_b, v_l1_d_b, v_l1_const);
     LAUNCHED(m, "l1.const");
-    k_transpose_fff2fbde<<<dim3(168), dim3(32, 8), 0, stream>>>(v_g1_r1_k, v_g1_r1_sum_relaid);
-    LAUNCHED(m, "g1.r1.sum.relaid");
+    // l1.0.b.c.sum.part.filter[i0,i1,i2,i3] = l1.0.b.c.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(144), dim3(256), 0, stream>>>(v_l1_0_b_c_k, v_l1_0_b_c_sum_part_filter, relay{3, 0, {64, 64, 9}, {576, 9, 1}, {576, 1, 64}});
+    LAUNCHED(m, "l1.0.b.c.sum.part.filter");
+    // l1.1.b.c.sum.part.filter[i0,i1,i2,i3] = l1.1.b.c.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(144), dim3(256), 0, stream>>>(v_l1_1_b_c_k, v_l1_1_b_c_sum_part_filter, relay{3, 0, {64, 64, 9}, {576, 9, 1}, {576, 1, 64}});
+    LAUNCHED(m, "l1.1.b.c.sum.part.filter");
+    // g1.r1.sum.part.filter[i0,i1,i2] = g1.r1.k[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(231), dim3(256), 0, stream>>>(v_g1_r1_k, v_g1_r1_sum_part_filter, relay{3, 0, {21, 11, 256}, {2816, 1, 11}, {2816, 256, 1}});
+    LAUNCHED(m, "g1.r1.sum.part.filter");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g1_l2_b, v_g1_r2_b, v_g1_s_const);
     LAUNCHED(m, "g1.s.const");
-    k_map_44d67b73<<<dim3(63), dim3(64), 0, stream>>>(v_g1_b_k, v_g1_b_sum_part_filter);
+    // g1.b.sum.part.filter[i0,i1,i2,i3] = g1.b.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(16), dim3(256), 0, stream>>>(v_g1_b_k, v_g1_b_sum_part_filter, relay{3, 0, {21, 21, 9}, {189, 9, 1}, {189, 1, 21}});
     LAUNCHED(m, "g1.b.sum.part.filter");
-    k_transpose_6a47b29c<<<dim3(336), dim3(32, 8), 0, stream>>>(v_g2_l1_k, v_g2_l1_sum_relaid);
+    // by operand re-laid
+    // g2.l1.sum.relaid[i0,i1,i2] = g2.l1.k[i0,i2,i1,0]
+    k_relay_09f53f99<<<dim3(462), dim3(256), 0, stream>>>(v_g2_l1_k, v_g2_l1_sum_relaid, relay{3, 0, {21, 11, 512}, {5632, 1, 11}, {5632, 512, 1}});
     LAUNCHED(m, "g2.l1.sum.relaid");
+    // by operand re-laid
+    // l2.b.c.sum.relaid[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
+    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_b_c_k, v_l2_b_c_sum_relaid, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}});
+    LAUNCHED(m, "l2.b.c.sum.relaid");
     k_map_b3322e92<<<dim3(2), dim3(64), 0, stream>>>(v_l2_c_b, v_l2_d_b, v_l2_const);
     LAUNCHED(m, "l2.const");
-    k_map_352f21ef<<<dim3(576), dim3(256), 0, stream>>>(v_l2_0_b_c_k, v_l2_0_b_c_sum_relaid);
-    LAUNCHED(m, "l2.0.b.c.sum.relaid");
-    k_map_352f21ef<<<dim3(576), dim3(256), 0, stream>>>(v_l2_1_b_c_k, v_l2_1_b_c_sum_relaid);
-    LAUNCHED(m, "l2.1.b.c.sum.relaid");
-    k_map_352f21ef<<<dim3(576), dim3(256), 0, stream>>>(v_l2_2_b_c_k, v_l2_2_b_c_sum_relaid);
-    LAUNCHED(m, "l2.2.b.c.sum.relaid");
-    k_transpose_6a47b29c<<<dim3(336), dim3(32, 8), 0, stream>>>(v_g2_r1_k, v_g2_r1_sum_relaid);
-    LAUNCHED(m, "g2.r1.sum.relaid");
+    // l2.0.b.c.sum.part.filter[i0,i1,i2,i3] = l2.0.b.c.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_0_b_c_k, v_l2_0_b_c_sum_part_filter, relay{3, 0, {128, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
+    LAUNCHED(m, "l2.0.b.c.sum.part.filter");
+    // l2.1.b.c.sum.part.filter[i0,i1,i2,i3] = l2.1.b.c.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_1_b_c_k, v_l2_1_b_c_sum_part_filter, relay{3, 0, {128, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
+    LAUNCHED(m, "l2.1.b.c.sum.part.filter");
+    // l2.2.b.c.sum.part.filter[i0,i1,i2,i3] = l2.2.b.c.k[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_2_b_c_k, v_l2_2_b_c_sum_part_filter, relay{3, 0, {128, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
+    LAUNCHED(m, "l2.2.b.c.sum.part.filter");
+    // g2.r1.sum.part.filter[i0,i1,i2] = g2.r1.k[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(462), dim3(256), 0, stream>>>(v_g2_r1_k, v_g2_r1_sum_part_filter, relay{3, 0, {21, 11, 512}, {5632, 1, 11}, {5632, 512, 1}});
+    LAUNCHED(m, "g2.r1.sum.part.filter");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g2_l2_b, v_g2_r2_b, v_g2_s_const);
     LAUNCHED(m, "g2.s.const");
-    k_transpose_ca0327ca<<<dim3(672), dim3(32, 8), 0, stream>>>(v_g3_l1_k, v_g3_l1_sum_relaid);
+    // by operand re-laid
+    // g3.l1.sum.relaid[i0,i1,i2] = g3.l1.k[i0,i2,i1,0]
+    k_relay_09f53f99<<<dim3(924), dim3(256), 0, stream>>>(v_g3_l1_k, v_g3_l1_sum_relaid, relay{3, 0, {21, 11, 1024}, {11264, 1, 11}, {11264, 1024, 1}});
     LAUNCHED(m, "g3.l1.sum.relaid");
-    k_map_8b0395d0<<<dim3(850), dim3(256), 0, stream>>>(v_l3_l1_c_k, v_l3_l1_c_sum_relaid);
+    // by operand re-laid
+    // l3.l1.c.sum.relaid[i0,i1,i2] = l3.l1.c.k[i0,i2,i1,0]
+    k_relay_09f53f99<<<dim3(850), dim3(256), 0, stream>>>(v_l3_l1_c_k, v_l3_l1_c_sum_relaid, relay{3, 0, {85, 5, 512}, {2560, 1, 5}, {2560, 512, 1}});
     LAUNCHED(m, "l3.l1.c.sum.relaid");
-    k_map_5e60a769<<<dim3(283), dim3(128), 0, stream>>>(v_l3_l2_c_k, v_l3_l2_c_sum_relaid);
-    LAUNCHED(m, "l3.l2.c.sum.relaid");
-    k_map_8b0395d0<<<dim3(850), dim3(256), 0, stream>>>(v_l3_r1_c_k, v_l3_r1_c_sum_relaid);
-    LAUNCHED(m, "l3.r1.c.sum.relaid");
+    // l3.l2.c.sum.part.filter[i0,i1,i2] = l3.l2.c.k[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(142), dim3(256), 0, stream>>>(v_l3_l2_c_k, v_l3_l2_c_sum_part_filter, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}});
+    LAUNCHED(m, "l3.l2.c.sum.part.filter");
+    // l3.r1.c.sum.part.filter[i0,i1,i2] = l3.r1.c.k[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(850), dim3(256), 0, stream>>>(v_l3_r1_c_k, v_l3_r1_c_sum_part_filter, relay{3, 0, {85, 5, 512}, {2560, 1, 5}, {2560, 512, 1}});
+    LAUNCHED(m, "l3.r1.c.sum.part.filter");
+    k_map_fe7fb156<<<dim3(339), dim3(128), 0, stream>>>(v_l3_r2_c_k, v_l3_r2_c_sum_blocks);
+    LAUNCHED(m, "l3.r2.c.sum.blocks");
     k_map_3f197c5b<<<dim3(4), dim3(64), 0, stream>>>(v_l3_f_b, v_l3_d_b, v_l3_d_0_const);
     LAUNCHED(m, "l3.d.0.const");
-    k_map_bd9a9355<<<dim3(1700), dim3(256), 0, stream>>>(v_l3_k1, v_l3_c1_0_sum_relaid);
+    // by operand re-laid
+    // l3.c1.0.sum.relaid[i0,i1,i2] = l3.k1[i0,i2,i1,0]
+    k_relay_09f53f99<<<dim3(1700), dim3(256), 0, stream>>>(v_l3_k1, v_l3_c1_0_sum_relaid, relay{3, 0, {85, 5, 1024}, {5120, 1, 5}, {5120, 1024, 1}});
     LAUNCHED(m, "l3.c1.0.sum.relaid");
-    k_map_bd9a9355<<<dim3(1700), dim3(256), 0, stream>>>(v_l3_k3, v_l3_c3_0_sum_relaid);
-    LAUNCHED(m, "l3.c3.0.sum.relaid");
-    k_transpose_ca0327ca<<<dim3(672), dim3(32, 8), 0, stream>>>(v_g3_r1_k, v_g3_r1_sum_relaid);
-    LAUNCHED(m, "g3.r1.sum.relaid");
+    // l3.c2.0.sum.part.filter[i0,i1,i2] = l3.k2[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(142), dim3(256), 0, stream>>>(v_l3_k2, v_l3_c2_0_sum_part_filter, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}});
+    LAUNCHED(m, "l3.c2.0.sum.part.filter");
+    // l3.c3.0.sum.part.filter[i0,i1,i2] = l3.k3[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(1700), dim3(256), 0, stream>>>(v_l3_k3, v_l3_c3_0_sum_part_filter, relay{3, 0, {85, 5, 1024}, {5120, 1, 5}, {5120, 1024, 1}});
+    LAUNCHED(m, "l3.c3.0.sum.part.filter");
+    k_map_fe7fb156<<<dim3(339), dim3(128), 0, stream>>>(v_l3_k4, v_l3_c4_0_sum_blocks);
+    LAUNCHED(m, "l3.c4.0.sum.blocks");
+    // g3.r1.sum.part.filter[i0,i1,i2] = g3.r1.k[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(924), dim3(256), 0, stream>>>(v_g3_r1_k, v_g3_r1_sum_part_filter, relay{3, 0, {21, 11, 1024}, {11264, 1, 11}, {11264, 1024, 1}});
+    LAUNCHED(m, "g3.r1.sum.part.filter");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g3_l2_b, v_g3_r2_b, v_g3_s_const);
     LAUNCHED(m, "g3.s.const");
-    k_transpose_b2a7cb94<<<dim3(1344), dim3(32, 8), 0, stream>>>(v_g4_l1_k, v_g4_l1_sum_relaid);
+    // by operand re-laid
+    // g4.l1.sum.relaid[i0,i1,i2] = g4.l1.k[i0,i2,i1,0]
+    k_relay_09f53f99<<<dim3(1848), dim3(256), 0, stream>>>(v_g4_l1_k, v_g4_l1_sum_relaid, relay{3, 0, {21, 11, 2048}, {22528, 1, 11}, {22528, 2048, 1}});
     LAUNCHED(m, "g4.l1.sum.relaid");
-    k_map_a3efaadc<<<dim3(3584), dim3(256), 0, stream>>>(v_l4_l1_c_k, v_l4_l1_c_sum_relaid);
+    // by operand re-laid
+    // l4.l1.c.sum.relaid[i0,i1,i2] = l4.l1.c.k[i0,i2,i1,0]
+    k_relay_09f53f99<<<dim3(3584), dim3(256), 0, stream>>>(v_l4_l1_c_k, v_l4_l1_c_sum_relaid, relay{3, 0, {128, 7, 1024}, {7168, 1, 7}, {7168, 1024, 1}});
     LAUNCHED(m, "l4.l1.c.sum.relaid");
-    k_map_e45e0421<<<dim3(448), dim3(256), 0, stream>>>(v_l4_l2_c_k, v_l4_l2_c_sum_relaid);
-    LAUNCHED(m, "l4.l2.c.sum.relaid");
-    k_map_a3efaadc<<<dim3(3584), dim3(256), 0, stream>>>(v_l4_r1_c_k, v_l4_r1_c_sum_relaid);
-    LAUNCHED(m, "l4.r1.c.sum.relaid");
+    // l4.l2.c.sum.part.filter[i0,i1,i2] = l4.l2.c.k[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(448), dim3(256), 0, stream>>>(v_l4_l2_c_k, v_l4_l2_c_sum_part_filter, relay{3, 0, {128, 7, 128}, {896, 1, 7}, {896, 128, 1}});
+    LAUNCHED(m, "l4.l2.c.sum.part.filter");
+    // l4.r1.c.sum.part.filter[i0,i1,i2] = l4.r1.c.k[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(3584), dim3(256), 0, stream>>>(v_l4_r1_c_k, v_l4_r1_c_sum_part_filter, relay{3, 0, {128, 7, 1024}, {7168, 1, 7}, {7168, 1024, 1}});
+    LAUNCHED(m, "l4.r1.c.sum.part.filter");
+    k_map_07e30746<<<dim3(512), dim3(256), 0, stream>>>(v_l4_r2_c_k, v_l4_r2_c_sum_blocks);
+    LAUNCHED(m, "l4.r2.c.sum.blocks");
     k_map_42fa7b90<<<dim3(8), dim3(64), 0, stream>>>(v_l4_f_b, v_l4_d_b, v_l4_d_0_const);
     LAUNCHED(m, "l4.d.0.const");
-    k_map_e51e1783<<<dim3(7168), dim3(256), 0, stream>>>(v_l4_k1, v_l4_c1_0_sum_relaid);
+    // by operand re-laid
+    // l4.c1.0.sum.relaid[i0,i1,i2] = l4.k1[i0,i2,i1,0]
+    k_relay_09f53f99<<<dim3(7168), dim3(256), 0, stream>>>(v_l4_k1, v_l4_c1_0_sum_relaid, relay{3, 0, {128, 7, 2048}, {14336, 1, 7}, {14336, 2048, 1}});
     LAUNCHED(m, "l4.c1.0.sum.relaid");
-    k_map_e51e1783<<<dim3(7168), dim3(256), 0, stream>>>(v_l4_k3, v_l4_c3_0_sum_relaid);
-    LAUNCHED(m, "l4.c3.0.sum.relaid");
-    k_transpose_b2a7cb94<<<dim3(1344), dim3(32, 8), 0, stream>>>(v_g4_r1_k, v_g4_r1_sum_relaid);
-    LAUNCHED(m, "g4.r1.sum.relaid");
+    // l4.c3.0.sum.part.filter[i0,i1,i2] = l4.k3[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(7168), dim3(256), 0, stream>>>(v_l4_k3, v_l4_c3_0_sum_part_filter, relay{3, 0, {128, 7, 2048}, {14336, 1, 7}, {14336, 2048, 1}});
+    LAUNCHED(m, "l4.c3.0.sum.part.filter");
+    // g4.r1.sum.part.filter[i0,i1,i2] = g4.r1.k[i0,i2,0,i1]
+    k_relay_09f53f99<<<dim3(1848), dim3(256), 0, stream>>>(v_g4_r1_k, v_g4_r1_sum_part_filter, relay{3, 0, {21, 11, 2048}, {22528, 1, 11}, {22528, 2048, 1}});
+    LAUNCHED(m, "g4.r1.sum.part.filter");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g4_l2_b, v_g4_r2_b, v_g4_s_const);
     LAUNCHED(m, "g4.s.const");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_f0_b_b, v_f1_b_b, v_u0_const);
     LAUNCHED(m, "u0.const");
-    k_map_47f69b51<<<dim3(63), dim3(64), 0, stream>>>(v_e0_a_c_k, v_e0_a_c_sum_part_filter);
+    // e0.a.c.sum.part.filter[i0,i1,i2,i3] = e0.a.c.k[i0,i2,i3,i1]
+    k_relay_09f53f99<<<dim3(16), dim3(256), 0, stream>>>(v_e0_a_c_k, v_e0_a_c_sum_part_filter, relay{3, 0, {21, 3, 63}, {189, 1, 3}, {189, 63, 1}});
     LAUNCHED(m, "e0.a.c.sum.part.filter");
-    k_map_47f69b51<<<dim3(63), dim3(64), 0, stream>>>(v_e0_b_k, v_e0_b_sum_part_filter);
+    return 0;
+}
+
+static int prepare_weights_2(gcn *m, cudaStream_t stream) {
+    (void)stream;
+    // e0.b.sum.part.filter[i0,i1,i2,i3] = e0.b.k[i0,i2,i3,i1]
+    k_relay_09f53f99<<<dim3(16), dim3(256), 0, stream>>>(v_e0_b_k, v_e0_b_sum_part_filter, relay{3, 0, {21, 3, 63}, {189, 1, 3}, {189, 63, 1}});
     LAUNCHED(m, "e0.b.sum.part.filter");
     return 0;
+}
+
+static int prepare_weights(gcn *m, cudaStream_t stream) {
+    int r = prepare_weights_1(m, stream);
+    if (!r) r = prepare_weights_2(m, stream);
+    return r;
 }
 
 static int check_weights(gcn *m, const void *weights, size_t bytes) {
@@ -2666,7 +3111,7 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_transpose_fff2fbde);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2680,8 +3125,8 @@ static int check_device(gcn *m) {
 }
 
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 56276736ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 36792832ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 56400128ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 38717696ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -2696,7 +3141,7 @@ static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 84; i++) {
+    for (int i = 0; i < 80; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -2749,185 +3194,139 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // stem.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:64, i2 in 0:112, i3 in 0:112, r0 in 0:3, r1 in 0:7, r2 in 0:7,
-    //     pad x 0
-    // stem[i0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1]) where i0 in 0:1, i1 in 0:64,
-    //     i2 in 0:112, i3 in 0:112
-    CALL(conv_run(m, CONV_stem, v_x, v_stem_c_k, v_stem_c_b, NULL, v_stem, v_workspace));
+    k_map_697d3373<<<dim3(7203), dim3(256), 0, stream>>>(v_x, v_stem_c_sum_columns);
+    LAUNCHED(m, "stem.c.sum.columns");
+    // by operand re-laid for matching
+    // stem.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) stem.c.sum.columns[i2,i3,r0,r1,r2] *
+    //     stem.c.k[i1,r0,r1,r2] where i0 in 0:1
+    CALL(gemm_run(m, &gemm_stem_c_sum, v_stem_c_k, v_stem_c_sum_columns, v_stem_c_sum));
+    k_map_d0b17f86<<<dim3(784), dim3(256), 0, stream>>>(v_stem_c_sum, v_stem_c_b, v_stem);
+    LAUNCHED(m, "stem");
     k_reduce_5d76f196<<<dim3(392), dim3(128), 0, stream>>>(v_stem, v_p);
     LAUNCHED(m, "p");
-    // l1.a.c.sum[i0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0] where i0 in 0:1, i1 in
-    //     0:64, i2 in 0:56, i3 in 0:56, r0 in 0:64
-    // l1.a[i0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1]) where i0 in 0:1, i1 in 0:64,
-    //     i2 in 0:56, i3 in 0:56
+    // l1.a.c.sum[i0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0] where i0 in 0:1
+    // l1.a[i0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_l1_a, v_p, v_l1_a_c_k, v_l1_a_c_b, NULL, v_l1_a, v_workspace));
-    // l1.b.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) l1.a[0,r0,i2+r1-1,i3+r2-1] * l1.b.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:64, i2 in 0:56, i3 in 0:56, r0 in 0:64, r1 in 0:3, r2 in 0:3,
-    //     pad l1.a 0
-    // l1.b[i0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1]) where i0 in 0:1, i1 in 0:64,
-    //     i2 in 0:56, i3 in 0:56
-    CALL(conv_run(m, CONV_l1_b, v_l1_a, v_l1_b_c_k, v_l1_b_c_b, NULL, v_l1_b, v_workspace));
-    // l1.c.sum[i0,i1,i2,i3] = sum(r0) l1.b[0,r0,i2,i3] * l1.c.k[i1,r0,0,0] where i0 in 0:1, i1 in
-    //     0:256, i2 in 0:56, i3 in 0:56, r0 in 0:64
+    // by summation splitting (r0 inside), variable substitution
+    // l1.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l1.a[0,r0,i3,i4] *
+    //     l1.b.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_l1_b_c_sum_part, v_l1_a, v_l1_b_c_sum_part_filter, NULL, NULL,
+        v_l1_b_c_sum_part, v_workspace));
+    k_reduce_51892896<<<dim3(392), dim3(128), 0, stream>>>(v_l1_b_c_sum_part, v_l1_b_c_b, v_l1_b);
+    LAUNCHED(m, "l1.b");
+    // l1.c.sum[i0,i1,i2,i3] = sum(r0) l1.b[0,r0,i2,i3] * l1.c.k[i1,r0,0,0] where i0 in 0:1
     CALL(conv_run(m, CONV_l1_c_sum, v_l1_b, v_l1_c_k, NULL, NULL, v_l1_c_sum, v_workspace));
-    // l1.d.sum[i0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.d.k[i1,r0,0,0] where i0 in 0:1, i1 in
-    //     0:256, i2 in 0:56, i3 in 0:56, r0 in 0:64
+    // l1.d.sum[i0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.d.k[i1,r0,0,0] where i0 in 0:1
     // l1[i0,i1,i2,i3] = relu(l1.c.sum[0,i1,i2,i3] + l1.d.sum[0,i1,i2,i3] + l1.const[i1]) where i0
-    //     in 0:1, i1 in 0:256, i2 in 0:56, i3 in 0:56
+    //     in 0:1
     CALL(conv_run(m, CONV_l1, v_p, v_l1_d_k, v_l1_const, v_l1_c_sum, v_l1, v_workspace));
-    // l1.0.a.c.sum[i0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0] where i0 in 0:1,
-    //     i1 in 0:64, i2 in 0:56, i3 in 0:56, r0 in 0:256
-    // l1.0.a[i0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1]) where i0 in 0:1, i1 in
-    //     0:64, i2 in 0:56, i3 in 0:56
+    // l1.0.a.c.sum[i0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0] where i0 in 0:1
+    // l1.0.a[i0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_l1_0_a, v_l1, v_l1_0_a_c_k, v_l1_0_a_c_b, NULL, v_l1_0_a, v_workspace));
-    // l1.0.b.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) l1.0.a[0,r0,i2+r1-1,i3+r2-1] *
-    //     l1.0.b.c.k[i1,r0,r1,r2] where i0 in 0:1, i1 in 0:64, i2 in 0:56, i3 in 0:56, r0 in 0:64,
-    //     r1 in 0:3, r2 in 0:3, pad l1.0.a 0
-    // l1.0.b[i0,i1,i2,i3] = relu(l1.0.b.c.sum[0,i1,i2,i3] + l1.0.b.c.b[i1]) where i0 in 0:1, i1 in
-    //     0:64, i2 in 0:56, i3 in 0:56
-    CALL(conv_run(m, CONV_l1_0_b, v_l1_0_a, v_l1_0_b_c_k, v_l1_0_b_c_b, NULL, v_l1_0_b,
-        v_workspace));
-    // l1.0.c.sum[i0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0] where i0 in 0:1,
-    //     i1 in 0:256, i2 in 0:56, i3 in 0:56, r0 in 0:64
+    // by summation splitting (r0 inside), variable substitution
+    // l1.0.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l1.0.a[0,r0,i3,i4] *
+    //     l1.0.b.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_l1_0_b_c_sum_part, v_l1_0_a, v_l1_0_b_c_sum_part_filter, NULL, NULL,
+        v_l1_0_b_c_sum_part, v_workspace));
+    k_reduce_51892896<<<dim3(392), dim3(128), 0, stream>>>(v_l1_0_b_c_sum_part, v_l1_0_b_c_b, v_l1_0_b);
+    LAUNCHED(m, "l1.0.b");
+    // l1.0.c.sum[i0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0] where i0 in 0:1
     // l1.0[i0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1]) where i0 in
-    //     0:1, i1 in 0:256, i2 in 0:56, i3 in 0:56
+    //     0:1
     CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
-    // l1.1.a.c.sum[i0,i1,i2,i3] = sum(r0) l1.0[0,r0,i2,i3] * l1.1.a.c.k[i1,r0,0,0] where i0 in
-    //     0:1, i1 in 0:64, i2 in 0:56, i3 in 0:56, r0 in 0:256
-    // l1.1.a[i0,i1,i2,i3] = relu(l1.1.a.c.sum[0,i1,i2,i3] + l1.1.a.c.b[i1]) where i0 in 0:1, i1 in
-    //     0:64, i2 in 0:56, i3 in 0:56
+    // l1.1.a.c.sum[i0,i1,i2,i3] = sum(r0) l1.0[0,r0,i2,i3] * l1.1.a.c.k[i1,r0,0,0] where i0 in 0:1
+    // l1.1.a[i0,i1,i2,i3] = relu(l1.1.a.c.sum[0,i1,i2,i3] + l1.1.a.c.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_l1_1_a, v_l1_0, v_l1_1_a_c_k, v_l1_1_a_c_b, NULL, v_l1_1_a, v_workspace));
-    // l1.1.b.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) l1.1.a[0,r0,i2+r1-1,i3+r2-1] *
-    //     l1.1.b.c.k[i1,r0,r1,r2] where i0 in 0:1, i1 in 0:64, i2 in 0:56, i3 in 0:56, r0 in 0:64,
-    //     r1 in 0:3, r2 in 0:3, pad l1.1.a 0
-    // l1.1.b[i0,i1,i2,i3] = relu(l1.1.b.c.sum[0,i1,i2,i3] + l1.1.b.c.b[i1]) where i0 in 0:1, i1 in
-    //     0:64, i2 in 0:56, i3 in 0:56
-    CALL(conv_run(m, CONV_l1_1_b, v_l1_1_a, v_l1_1_b_c_k, v_l1_1_b_c_b, NULL, v_l1_1_b,
-        v_workspace));
-    // l1.1.c.sum[i0,i1,i2,i3] = sum(r0) l1.1.b[0,r0,i2,i3] * l1.1.c.k[i1,r0,0,0] where i0 in 0:1,
-    //     i1 in 0:256, i2 in 0:56, i3 in 0:56, r0 in 0:64
+    // by summation splitting (r0 inside), variable substitution
+    // l1.1.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l1.1.a[0,r0,i3,i4] *
+    //     l1.1.b.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_l1_1_b_c_sum_part, v_l1_1_a, v_l1_1_b_c_sum_part_filter, NULL, NULL,
+        v_l1_1_b_c_sum_part, v_workspace));
+    k_reduce_51892896<<<dim3(392), dim3(128), 0, stream>>>(v_l1_1_b_c_sum_part, v_l1_1_b_c_b, v_l1_1_b);
+    LAUNCHED(m, "l1.1.b");
+    // l1.1.c.sum[i0,i1,i2,i3] = sum(r0) l1.1.b[0,r0,i2,i3] * l1.1.c.k[i1,r0,0,0] where i0 in 0:1
     // l1.1[i0,i1,i2,i3] = relu(l1.0[0,i1,i2,i3] + l1.1.c.sum[0,i1,i2,i3] + l1.1.c.b[i1]) where i0
-    //     in 0:1, i1 in 0:256, i2 in 0:56, i3 in 0:56
+    //     in 0:1
     CALL(conv_run(m, CONV_l1_1, v_l1_1_b, v_l1_1_c_k, v_l1_1_c_b, v_l1_0, v_l1_1, v_workspace));
     k_transpose_7a6d40ad<<<dim3(896), dim3(32, 8), 0, stream>>>(v_l1_1, v_g1_l1_sum_columns);
     LAUNCHED(m, "g1.l1.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // g1.l1.sum.part[i0,i1,i2,i3] = sum(r0) g1.l1.sum.columns[i2,i3,r0] *
-    //     g1.l1.sum.relaid[i0,i1,r0] where i0 in 0:21, i1 in 0:11, i2 in 0:56, i3 in 0:56, r0 in
-    //     0:256
+    //     g1.l1.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_g1_l1_sum_part, v_g1_l1_sum_relaid, v_g1_l1_sum_columns,
         v_g1_l1_sum_part));
     k_reduce_8909d5a6<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l1_sum_part, v_g1_l1_b, v_g1_l1);
     LAUNCHED(m, "g1.l1");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // g1.r1.sum.part[i0,i1,i2,i3] = sum(r0) l1.1[0,r0,i2,i3] * g1.r1.sum.relaid[i0,i1,r0] where i0
-    //     in 0:21, i1 in 0:11, i2 in 0:56, i3 in 0:56, r0 in 0:256
-    CALL(gemm_run(m, &gemm_g1_r1_sum_part, v_g1_r1_sum_relaid, v_l1_1, v_g1_r1_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // g1.r1.sum.part[i0,i1,i2,i3] = sum(r0) l1.1[0,r0,i2,i3] * g1.r1.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_g1_r1_sum_part, v_l1_1, v_g1_r1_sum_part_filter, NULL, NULL,
+        v_g1_r1_sum_part, v_workspace));
     k_reduce_8ecd0f4c<<<dim3(258), dim3(64), 0, stream>>>(v_g1_r1_sum_part, v_g1_r1_b, v_g1_r1);
     LAUNCHED(m, "g1.r1");
     // g1.r2.sum[i0,i1,i2,i3] = sum(r0,r1) g1.r1[0,r0,i2+r1-5,i3] * g1.r2.k[i1,r0,r1,0] where i0 in
-    //     0:1, i1 in 0:21, i2 in 0:56, i3 in 0:56, r0 in 0:21, r1 in 0:11, pad g1.r1 0
+    //     0:1, i2 in 0:56, pad g1.r1 0
     CALL(conv_run(m, CONV_g1_r2_sum, v_g1_r1, v_g1_r2_k, NULL, NULL, v_g1_r2_sum, v_workspace));
     // g1.l2.sum[i0,i1,i2,i3] = sum(r0,r1) g1.l1[0,r0,i2,i3+r1-5] * g1.l2.k[i1,r0,0,r1] where i0 in
-    //     0:1, i1 in 0:21, i2 in 0:56, i3 in 0:56, r0 in 0:21, r1 in 0:11, pad g1.l1 0
+    //     0:1, i3 in 0:56, pad g1.l1 0
     // g1.s[i0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1] where i0
-    //     in 0:1, i1 in 0:21, i2 in 0:56, i3 in 0:56
+    //     in 0:1
     CALL(conv_run(m, CONV_g1_s, v_g1_l1, v_g1_l2_k, v_g1_s_const, v_g1_r2_sum, v_g1_s,
         v_workspace));
     // g1.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:21, i2 in 0:56, i3 in 0:56, r0 in 0:21, r1 in 0:3, r2 in 0:3,
-    //     pad g1.s 0
-    // g1.a[i0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1]) where i0 in 0:1, i1 in 0:21,
-    //     i2 in 0:56, i3 in 0:56
+    //     where i0 in 0:1, i2 in 0:56, i3 in 0:56, pad g1.s 0
+    // g1.a[i0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
     // g1.b.sum.part[i0,i1,i2,i3,i4] = sum(r0) g1.a[0,r0,i3,i4] * g1.b.sum.part.filter[i0,i1,i2,r0]
-    //     where i0 in 0:21, i1 in 0:3, i2 in 0:3, i3 in 0:56, i4 in 0:56, r0 in 0:21
     CALL(conv_run(m, CONV_g1_b_sum_part, v_g1_a, v_g1_b_sum_part_filter, NULL, NULL,
         v_g1_b_sum_part, v_workspace));
-    // l2.a.c.sum[i0,i1,i2,i3] = sum(r0) l1.1[0,r0,i2,i3] * l2.a.c.k[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:128, i2 in 0:56, i3 in 0:56, r0 in 0:256
-    // l2.a[i0,i1,i2,i3] = relu(l2.a.c.sum[0,i1,i2,i3] + l2.a.c.b[i1]) where i0 in 0:1, i1 in
-    //     0:128, i2 in 0:56, i3 in 0:56
+    // l2.a.c.sum[i0,i1,i2,i3] = sum(r0) l1.1[0,r0,i2,i3] * l2.a.c.k[i1,r0,0,0] where i0 in 0:1
+    // l2.a[i0,i1,i2,i3] = relu(l2.a.c.sum[0,i1,i2,i3] + l2.a.c.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_l2_a, v_l1_1, v_l2_a_c_k, v_l2_a_c_b, NULL, v_l2_a, v_workspace));
-    // l2.b.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) l2.a[0,r0,2*i2+r1-1,2*i3+r2-1] *
-    //     l2.b.c.k[i1,r0,r1,r2] where i0 in 0:1, i1 in 0:128, i2 in 0:28, i3 in 0:28, r0 in 0:128,
-    //     r1 in 0:3, r2 in 0:3, pad l2.a 0
-    // l2.b[i0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1]) where i0 in 0:1, i1 in
-    //     0:128, i2 in 0:28, i3 in 0:28
-    CALL(conv_run(m, CONV_l2_b, v_l2_a, v_l2_b_c_k, v_l2_b_c_b, NULL, v_l2_b, v_workspace));
-    // l2.c.sum[i0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0] where i0 in 0:1, i1 in
-    //     0:512, i2 in 0:28, i3 in 0:28, r0 in 0:128
-    CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
-    // l2.d.sum[i0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:512, i2 in 0:28, i3 in 0:28, r0 in 0:256
-    // l2[i0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1]) where i0
-    //     in 0:1, i1 in 0:512, i2 in 0:28, i3 in 0:28
-    CALL(conv_run(m, CONV_l2, v_l1_1, v_l2_d_k, v_l2_const, v_l2_c_sum, v_l2, v_workspace));
-    // l2.0.a.c.sum[i0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0] where i0 in 0:1,
-    //     i1 in 0:128, i2 in 0:28, i3 in 0:28, r0 in 0:512
-    // l2.0.a[i0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1]) where i0 in 0:1, i1 in
-    //     0:128, i2 in 0:28, i3 in 0:28
-    CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
+    k_map_78683e85<<<dim3(3528), dim3(256), 0, stream>>>(v_l2_a, v_l2_b_c_sum_columns);
+    LAUNCHED(m, "l2.b.c.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
+    // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.sum.columns[i0,i1,i3,i4,r0] *
+    //     l2.b.c.sum.relaid[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l2_b_c_sum_part, v_l2_b_c_sum_relaid, v_l2_b_c_sum_columns,
+        v_l2_b_c_sum_part));
+    k_reduce_f3d89027<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_sum_part, v_l2_b_c_b, v_l2_b);
+    LAUNCHED(m, "l2.b");
+    // l2.c.sum[i0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0] where i0 in 0:1
+    CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
+    // l2.d.sum[i0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i0 in 0:1, i2
+    //     in 0:28, i3 in 0:28
+    // l2[i0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1]) where i0
+    //     in 0:1
+    CALL(conv_run(m, CONV_l2, v_l1_1, v_l2_d_k, v_l2_const, v_l2_c_sum, v_l2, v_workspace));
+    // l2.0.a.c.sum[i0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0] where i0 in 0:1
+    // l2.0.a[i0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1]) where i0 in 0:1
+    CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
     // l2.0.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.0.a[0,r0,i3,i4] *
-    //     l2.0.b.c.sum.relaid[i0,i1,i2,r0] where i0 in 0:128, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4
-    //     in 0:28, r0 in 0:128
-    CALL(gemm_run(m, &gemm_l2_0_b_c_sum_part, v_l2_0_b_c_sum_relaid, v_l2_0_a,
-        v_l2_0_b_c_sum_part));
+    //     l2.0.b.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_l2_0_b_c_sum_part, v_l2_0_a, v_l2_0_b_c_sum_part_filter, NULL, NULL,
+        v_l2_0_b_c_sum_part, v_workspace));
     k_reduce_571a1706<<<dim3(392), dim3(64), 0, stream>>>(v_l2_0_b_c_sum_part, v_l2_0_b_c_b, v_l2_0_b);
     LAUNCHED(m, "l2.0.b");
-    // l2.0.c.sum[i0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0] where i0 in 0:1,
-    //     i1 in 0:512, i2 in 0:28, i3 in 0:28, r0 in 0:128
+    // l2.0.c.sum[i0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0] where i0 in 0:1
     // l2.0[i0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1]) where i0 in
-    //     0:1, i1 in 0:512, i2 in 0:28, i3 in 0:28
+    //     0:1
     CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
-    // l2.1.a.c.sum[i0,i1,i2,i3] = sum(r0) l2.0[0,r0,i2,i3] * l2.1.a.c.k[i1,r0,0,0] where i0 in
-    //     0:1, i1 in 0:128, i2 in 0:28, i3 in 0:28, r0 in 0:512
-    // l2.1.a[i0,i1,i2,i3] = relu(l2.1.a.c.sum[0,i1,i2,i3] + l2.1.a.c.b[i1]) where i0 in 0:1, i1 in
-    //     0:128, i2 in 0:28, i3 in 0:28
+    // l2.1.a.c.sum[i0,i1,i2,i3] = sum(r0) l2.0[0,r0,i2,i3] * l2.1.a.c.k[i1,r0,0,0] where i0 in 0:1
+    // l2.1.a[i0,i1,i2,i3] = relu(l2.1.a.c.sum[0,i1,i2,i3] + l2.1.a.c.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
+    // by summation splitting (r0 inside), variable substitution
     // l2.1.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.1.a[0,r0,i3,i4] *
-    //     l2.1.b.c.sum.relaid[i0,i1,i2,r0] where i0 in 0:128, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4
-    //     in 0:28, r0 in 0:128
-    CALL(gemm_run(m, &gemm_l2_1_b_c_sum_part, v_l2_1_b_c_sum_relaid, v_l2_1_a,
-        v_l2_1_b_c_sum_part));
+    //     l2.1.b.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_l2_1_b_c_sum_part, v_l2_1_a, v_l2_1_b_c_sum_part_filter, NULL, NULL,
+        v_l2_1_b_c_sum_part, v_workspace));
     k_reduce_571a1706<<<dim3(392), dim3(64), 0, stream>>>(v_l2_1_b_c_sum_part, v_l2_1_b_c_b, v_l2_1_b);
     LAUNCHED(m, "l2.1.b");
-    // l2.1.c.sum[i0,i1,i2,i3] = sum(r0) l2.1.b[0,r0,i2,i3] * l2.1.c.k[i1,r0,0,0] where i0 in 0:1,
-    //     i1 in 0:512, i2 in 0:28, i3 in 0:28, r0 in 0:128
+    // l2.1.c.sum[i0,i1,i2,i3] = sum(r0) l2.1.b[0,r0,i2,i3] * l2.1.c.k[i1,r0,0,0] where i0 in 0:1
     // l2.1[i0,i1,i2,i3] = relu(l2.0[0,i1,i2,i3] + l2.1.c.sum[0,i1,i2,i3] + l2.1.c.b[i1]) where i0
-    //     in 0:1, i1 in 0:512, i2 in 0:28, i3 in 0:28
+    //     in 0:1
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
-    // l2.2.a.c.sum[i0,i1,i2,i3] = sum(r0) l2.1[0,r0,i2,i3] * l2.2.a.c.k[i1,r0,0,0] where i0 in
-    //     0:1, i1 in 0:128, i2 in 0:28, i3 in 0:28, r0 in 0:512
-    // l2.2.a[i0,i1,i2,i3] = relu(l2.2.a.c.sum[0,i1,i2,i3] + l2.2.a.c.b[i1]) where i0 in 0:1, i1 in
-    //     0:128, i2 in 0:28, i3 in 0:28
-    CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l2.2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.2.a[0,r0,i3,i4] *
-    //     l2.2.b.c.sum.relaid[i0,i1,i2,r0] where i0 in 0:128, i1 in 0:3, i2 in 0:3, i3 in 0:28, i4
-    //     in 0:28, r0 in 0:128
-    CALL(gemm_run(m, &gemm_l2_2_b_c_sum_part, v_l2_2_b_c_sum_relaid, v_l2_2_a,
-        v_l2_2_b_c_sum_part));
-    k_reduce_571a1706<<<dim3(392), dim3(64), 0, stream>>>(v_l2_2_b_c_sum_part, v_l2_2_b_c_b, v_l2_2_b);
-    LAUNCHED(m, "l2.2.b");
-    // l2.2.c.sum[i0,i1,i2,i3] = sum(r0) l2.2.b[0,r0,i2,i3] * l2.2.c.k[i1,r0,0,0] where i0 in 0:1,
-    //     i1 in 0:512, i2 in 0:28, i3 in 0:28, r0 in 0:128
-    // l2.2[i0,i1,i2,i3] = relu(l2.1[0,i1,i2,i3] + l2.2.c.sum[0,i1,i2,i3] + l2.2.c.b[i1]) where i0
-    //     in 0:1, i1 in 0:512, i2 in 0:28, i3 in 0:28
-    CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l2_2, v_workspace));
-    k_transpose_fc4f6ae6<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l2_2, v_g2_l1_sum_columns);
-    LAUNCHED(m, "g2.l1.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // g2.l1.sum.part[i0,i1,i2,i3] = sum(r0) g2.l1.sum.columns[i2,i3,r0] *
-    //     g2.l1.sum.relaid[i0,i1,r0] where i0 in 0:21, i1 in 0:11, i2 in 0:28, i3 in 0:28, r0 in
-    //     0:512
-    CALL(gemm_run(m, &gemm_g2_l1_sum_part, v_g2_l1_sum_relaid, v_g2_l1_sum_columns,
-        v_g2_l1_sum_part));
-    k_reduce_80872b55<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l1_sum_part, v_g2_l1_b, v_g2_l1);
-    LAUNCHED(m, "g2.l1");
     return 0;
 }
 
@@ -2936,144 +3335,147 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
+    // l2.2.a.c.sum[i0,i1,i2,i3] = sum(r0) l2.1[0,r0,i2,i3] * l2.2.a.c.k[i1,r0,0,0] where i0 in 0:1
+    // l2.2.a[i0,i1,i2,i3] = relu(l2.2.a.c.sum[0,i1,i2,i3] + l2.2.a.c.b[i1]) where i0 in 0:1
+    CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
+    // l2.2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.2.a[0,r0,i3,i4] *
+    //     l2.2.b.c.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_l2_2_b_c_sum_part, v_l2_2_a, v_l2_2_b_c_sum_part_filter, NULL, NULL,
+        v_l2_2_b_c_sum_part, v_workspace));
+    k_reduce_571a1706<<<dim3(392), dim3(64), 0, stream>>>(v_l2_2_b_c_sum_part, v_l2_2_b_c_b, v_l2_2_b);
+    LAUNCHED(m, "l2.2.b");
+    // l2.2.c.sum[i0,i1,i2,i3] = sum(r0) l2.2.b[0,r0,i2,i3] * l2.2.c.k[i1,r0,0,0] where i0 in 0:1
+    // l2.2[i0,i1,i2,i3] = relu(l2.1[0,i1,i2,i3] + l2.2.c.sum[0,i1,i2,i3] + l2.2.c.b[i1]) where i0
+    //     in 0:1
+    CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l2_2, v_workspace));
+    k_transpose_fc4f6ae6<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l2_2, v_g2_l1_sum_columns);
+    LAUNCHED(m, "g2.l1.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // g2.r1.sum.part[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,i2,i3] * g2.r1.sum.relaid[i0,i1,r0] where i0
-    //     in 0:21, i1 in 0:11, i2 in 0:28, i3 in 0:28, r0 in 0:512
-    CALL(gemm_run(m, &gemm_g2_r1_sum_part, v_g2_r1_sum_relaid, v_l2_2, v_g2_r1_sum_part));
+    // g2.l1.sum.part[i0,i1,i2,i3] = sum(r0) g2.l1.sum.columns[i2,i3,r0] *
+    //     g2.l1.sum.relaid[i0,i1,r0]
+    CALL(gemm_run(m, &gemm_g2_l1_sum_part, v_g2_l1_sum_relaid, v_g2_l1_sum_columns,
+        v_g2_l1_sum_part));
+    k_reduce_80872b55<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l1_sum_part, v_g2_l1_b, v_g2_l1);
+    LAUNCHED(m, "g2.l1");
+    // by summation splitting (r0 inside), variable substitution
+    // g2.r1.sum.part[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,i2,i3] * g2.r1.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_g2_r1_sum_part, v_l2_2, v_g2_r1_sum_part_filter, NULL, NULL,
+        v_g2_r1_sum_part, v_workspace));
     k_reduce_07055b66<<<dim3(258), dim3(64), 0, stream>>>(v_g2_r1_sum_part, v_g2_r1_b, v_g2_r1);
     LAUNCHED(m, "g2.r1");
     // g2.r2.sum[i0,i1,i2,i3] = sum(r0,r1) g2.r1[0,r0,i2+r1-5,i3] * g2.r2.k[i1,r0,r1,0] where i0 in
-    //     0:1, i1 in 0:21, i2 in 0:28, i3 in 0:28, r0 in 0:21, r1 in 0:11, pad g2.r1 0
+    //     0:1, i2 in 0:28, pad g2.r1 0
     CALL(conv_run(m, CONV_g2_r2_sum, v_g2_r1, v_g2_r2_k, NULL, NULL, v_g2_r2_sum, v_workspace));
     // g2.l2.sum[i0,i1,i2,i3] = sum(r0,r1) g2.l1[0,r0,i2,i3+r1-5] * g2.l2.k[i1,r0,0,r1] where i0 in
-    //     0:1, i1 in 0:21, i2 in 0:28, i3 in 0:28, r0 in 0:21, r1 in 0:11, pad g2.l1 0
+    //     0:1, i3 in 0:28, pad g2.l1 0
     // g2.s[i0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1] where i0
-    //     in 0:1, i1 in 0:21, i2 in 0:28, i3 in 0:28
+    //     in 0:1
     CALL(conv_run(m, CONV_g2_s, v_g2_l1, v_g2_l2_k, v_g2_s_const, v_g2_r2_sum, v_g2_s,
         v_workspace));
     // g2.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g2.s[0,r0,i2+r1-1,i3+r2-1] * g2.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:21, i2 in 0:28, i3 in 0:28, r0 in 0:21, r1 in 0:3, r2 in 0:3,
-    //     pad g2.s 0
-    // g2.a[i0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1]) where i0 in 0:1, i1 in 0:21,
-    //     i2 in 0:28, i3 in 0:28
+    //     where i0 in 0:1, i2 in 0:28, i3 in 0:28, pad g2.s 0
+    // g2.a[i0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_g2_a, v_g2_s, v_g2_a_c_k, v_g2_a_c_b, NULL, v_g2_a, v_workspace));
-    // g2.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g2.a[0,r0,i2+r1-1,i3+r2-1] * g2.b.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i1 in 0:21, i2 in 0:28, i3 in 0:28, r0 in 0:21, r1 in 0:3, r2 in 0:3, pad
-    //     g2.a 0
-    CALL(conv_run(m, CONV_g2_b_sum, v_g2_a, v_g2_b_k, NULL, NULL, v_g2_b_sum, v_workspace));
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.l1.c.sum.part[i0,i1,i2,i3] = sum(r0) g2.l1.sum.columns[i2,i3,r0] *
-    //     l3.l1.c.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:28, i3 in 0:28, r0 in
-    //     0:512
+    //     l3.l1.c.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_l1_c_sum_part, v_l3_l1_c_sum_relaid, v_g2_l1_sum_columns,
         v_l3_l1_c_sum_part));
     k_reduce_b7dd05c9<<<dim3(261), dim3(64), 0, stream>>>(v_l3_l1_c_sum_part, v_l3_l1_c_b, v_l3_l1);
     LAUNCHED(m, "l3.l1");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.l1[0,r0,i2,i3] * l3.l2.c.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:85, i1 in 0:5, i2 in 0:28, i3 in 0:28, r0 in 0:85
-    CALL(gemm_run(m, &gemm_l3_l2_c_sum_part, v_l3_l2_c_sum_relaid, v_l3_l1, v_l3_l2_c_sum_part));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.r1.c.sum.part[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,i2,i3] * l3.r1.c.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:85, i1 in 0:5, i2 in 0:28, i3 in 0:28, r0 in 0:512
-    CALL(gemm_run(m, &gemm_l3_r1_c_sum_part, v_l3_r1_c_sum_relaid, v_l2_2, v_l3_r1_c_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.l1[0,r0,i2,i3] *
+    //     l3.l2.c.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_l2_c_sum_part, v_l3_l1, v_l3_l2_c_sum_part_filter, NULL, NULL,
+        v_l3_l2_c_sum_part, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.r1.c.sum.part[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,i2,i3] * l3.r1.c.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_r1_c_sum_part, v_l2_2, v_l3_r1_c_sum_part_filter, NULL, NULL,
+        v_l3_r1_c_sum_part, v_workspace));
     k_reduce_8f706fb9<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r1_c_sum_part, v_l3_r1_c_b, v_l3_r1);
     LAUNCHED(m, "l3.r1");
-    // l3.r2.c.sum[i0,i1,i2,i3] = sum(r0,r1) l3.r1[0,r0,i2+r1-2,i3] * l3.r2.c.k[i1,r0,r1,0] where
-    //     i0 in 0:1, i1 in 0:85, i2 in 0:28, i3 in 0:28, r0 in 0:85, r1 in 0:5, pad l3.r1 0
-    CALL(conv_run(m, CONV_l3_r2_c_sum, v_l3_r1, v_l3_r2_c_k, NULL, NULL, v_l3_r2_c_sum,
-        v_workspace));
+    // by summation splitting (blocks of 2x1 taps inside), variable substitution
+    // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.r1[0,r0,i2+r1-1,i3] *
+    //     l3.r2.c.sum.blocks[i0,i1,r0,r1] where i2 in 0:29, pad l3.r1 0
+    CALL(conv_run(m, CONV_l3_r2_c_sum_part, v_l3_r1, v_l3_r2_c_sum_blocks, NULL, NULL,
+        v_l3_r2_c_sum_part, v_workspace));
+    k_reduce_66367551<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r2_c_sum_part, v_l3_r2_c_sum);
+    LAUNCHED(m, "l3.r2.c.sum");
     k_reduce_e687f20c<<<dim3(261), dim3(64), 0, stream>>>(v_l3_l2_c_sum_part, v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m);
     LAUNCHED(m, "l3.m");
-    // l3.d.sum[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,2*i2,2*i3] * l3.d.k[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:1024, i2 in 0:14, i3 in 0:14, r0 in 0:512
-    CALL(conv_run(m, CONV_l3_d_sum, v_l2_2, v_l3_d_k, NULL, NULL, v_l3_d_sum, v_workspace));
-    // l3.f.sum[i0,i1,i2,i3] = sum(r0) l3.m[0,r0,2*i2,2*i3] * l3.f.k[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:1024, i2 in 0:14, i3 in 0:14, r0 in 0:85
+    k_map_c6a5e18b<<<dim3(392), dim3(256), 0, stream>>>(v_l2_2, v_l3_d_sum_columns);
+    LAUNCHED(m, "l3.d.sum.columns");
+    // by operand re-laid for matching
+    // l3.d.sum[i0,i1,i2,i3] = sum(r0) l3.d.sum.columns[i2,i3,r0] * l3.d.k[i1,r0,0,0] where i0 in
+    //     0:1
+    CALL(gemm_run(m, &gemm_l3_d_sum, v_l3_d_k, v_l3_d_sum_columns, v_l3_d_sum));
+    // l3.f.sum[i0,i1,i2,i3] = sum(r0) l3.m[0,r0,2*i2,2*i3] * l3.f.k[i1,r0,0,0] where i0 in 0:1, i2
+    //     in 0:14, i3 in 0:14
     // l3.d.0[i0,i1,i2,i3] = l3.f.sum[0,i1,i2,i3] + l3.d.sum[0,i1,i2,i3] + l3.d.0.const[i1] where
-    //     i0 in 0:1, i1 in 0:1024, i2 in 0:14, i3 in 0:14
+    //     i0 in 0:1
     CALL(conv_run(m, CONV_l3_d_0, v_l3_m, v_l3_f_k, v_l3_d_0_const, v_l3_d_sum, v_l3_d_0,
         v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_0, v_l3_c1_0_sum_columns);
     LAUNCHED(m, "l3.c1.0.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c1.0.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.0.sum.columns[i2,i3,r0] *
-    //     l3.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in
-    //     0:1024
+    //     l3.c1.0.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_0_sum_columns,
         v_l3_c1_0_sum_part));
     k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_0_sum_part, v_l3_b1, v_l3_t1_0);
     LAUNCHED(m, "l3.t1.0");
-    // l3.c2.0.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t1.0[0,r0,i2,i3+r1-2] * l3.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t1.0 0
-    CALL(conv_run(m, CONV_l3_c2_0_sum, v_l3_t1_0, v_l3_k2, NULL, NULL, v_l3_c2_0_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c3.0.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.0[0,r0,i2,i3] * l3.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in 0:1024
-    CALL(gemm_run(m, &gemm_l3_c3_0_sum_part, v_l3_c3_0_sum_relaid, v_l3_d_0, v_l3_c3_0_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.c2.0.sum.part[i0,i1,i2,i3] = sum(r0) l3.t1.0[0,r0,i2,i3] *
+    //     l3.c2.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_c2_0_sum_part, v_l3_t1_0, v_l3_c2_0_sum_part_filter, NULL, NULL,
+        v_l3_c2_0_sum_part, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.c3.0.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.0[0,r0,i2,i3] *
+    //     l3.c3.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_c3_0_sum_part, v_l3_d_0, v_l3_c3_0_sum_part_filter, NULL, NULL,
+        v_l3_c3_0_sum_part, v_workspace));
     k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_0_sum_part, v_l3_b3, v_l3_t3_0);
     LAUNCHED(m, "l3.t3.0");
-    // l3.c4.0.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t3.0[0,r0,i2+r1-2,i3] * l3.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t3.0 0
-    CALL(conv_run(m, CONV_l3_c4_0_sum, v_l3_t3_0, v_l3_k4, NULL, NULL, v_l3_c4_0_sum, v_workspace));
-    k_map_95f29d15<<<dim3(66), dim3(64), 0, stream>>>(v_l3_c2_0_sum, v_l3_b2, v_l3_c4_0_sum, v_l3_b4, v_l3_u_0);
+    // by summation splitting (blocks of 2x1 taps inside), variable substitution
+    // l3.c4.0.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.t3.0[0,r0,i2+r1-1,i3] *
+    //     l3.c4.0.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l3.t3.0 0
+    CALL(conv_run(m, CONV_l3_c4_0_sum_part, v_l3_t3_0, v_l3_c4_0_sum_blocks, NULL, NULL,
+        v_l3_c4_0_sum_part, v_workspace));
+    k_reduce_3fff925e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c4_0_sum_part, v_l3_c4_0_sum);
+    LAUNCHED(m, "l3.c4.0.sum");
+    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_0_sum_part, v_l3_c4_0_sum, v_l3_b4, v_l3_b2, v_l3_u_0);
     LAUNCHED(m, "l3.u.0");
-    // l3.f.0.sum[i0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:1024, i2 in 0:14, i3 in 0:14, r0 in 0:85
+    // l3.f.0.sum[i0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1
     // l3.d.1[i0,i1,i2,i3] = l3.d.0[0,i1,i2,i3] + l3.f.0.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in
-    //     0:1, i1 in 0:1024, i2 in 0:14, i3 in 0:14
+    //     0:1
     CALL(conv_run(m, CONV_l3_d_1, v_l3_u_0, v_l3_k5, v_l3_b5, v_l3_d_0, v_l3_d_1, v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_1, v_l3_c1_1_sum_columns);
     LAUNCHED(m, "l3.c1.1.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c1.1.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.1.sum.columns[i2,i3,r0] *
-    //     l3.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in
-    //     0:1024
+    //     l3.c1.0.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_1_sum_columns,
         v_l3_c1_1_sum_part));
     k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_1_sum_part, v_l3_b1, v_l3_t1_1);
     LAUNCHED(m, "l3.t1.1");
-    // l3.c2.1.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t1.1[0,r0,i2,i3+r1-2] * l3.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t1.1 0
-    CALL(conv_run(m, CONV_l3_c2_1_sum, v_l3_t1_1, v_l3_k2, NULL, NULL, v_l3_c2_1_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c3.1.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.1[0,r0,i2,i3] * l3.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in 0:1024
-    CALL(gemm_run(m, &gemm_l3_c3_1_sum_part, v_l3_c3_0_sum_relaid, v_l3_d_1, v_l3_c3_1_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.c2.1.sum.part[i0,i1,i2,i3] = sum(r0) l3.t1.1[0,r0,i2,i3] *
+    //     l3.c2.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_c2_1_sum_part, v_l3_t1_1, v_l3_c2_0_sum_part_filter, NULL, NULL,
+        v_l3_c2_1_sum_part, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.c3.1.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.1[0,r0,i2,i3] *
+    //     l3.c3.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_c3_1_sum_part, v_l3_d_1, v_l3_c3_0_sum_part_filter, NULL, NULL,
+        v_l3_c3_1_sum_part, v_workspace));
     k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_1_sum_part, v_l3_b3, v_l3_t3_1);
     LAUNCHED(m, "l3.t3.1");
-    // l3.c4.1.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t3.1[0,r0,i2+r1-2,i3] * l3.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t3.1 0
-    CALL(conv_run(m, CONV_l3_c4_1_sum, v_l3_t3_1, v_l3_k4, NULL, NULL, v_l3_c4_1_sum, v_workspace));
-    k_map_95f29d15<<<dim3(66), dim3(64), 0, stream>>>(v_l3_c2_1_sum, v_l3_b2, v_l3_c4_1_sum, v_l3_b4, v_l3_u_1);
-    LAUNCHED(m, "l3.u.1");
-    // l3.f.1.sum[i0,i1,i2,i3] = sum(r0) l3.u.1[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:1024, i2 in 0:14, i3 in 0:14, r0 in 0:85
-    // l3.d.2[i0,i1,i2,i3] = l3.d.1[0,i1,i2,i3] + l3.f.1.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in
-    //     0:1, i1 in 0:1024, i2 in 0:14, i3 in 0:14
-    CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
-    k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_2, v_l3_c1_2_sum_columns);
-    LAUNCHED(m, "l3.c1.2.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c1.2.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.2.sum.columns[i2,i3,r0] *
-    //     l3.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in
-    //     0:1024
-    CALL(gemm_run(m, &gemm_l3_c1_2_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_2_sum_columns,
-        v_l3_c1_2_sum_part));
-    k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_2_sum_part, v_l3_b1, v_l3_t1_2);
-    LAUNCHED(m, "l3.t1.2");
-    // l3.c2.2.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t1.2[0,r0,i2,i3+r1-2] * l3.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t1.2 0
-    CALL(conv_run(m, CONV_l3_c2_2_sum, v_l3_t1_2, v_l3_k2, NULL, NULL, v_l3_c2_2_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c3.2.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.2[0,r0,i2,i3] * l3.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in 0:1024
-    CALL(gemm_run(m, &gemm_l3_c3_2_sum_part, v_l3_c3_0_sum_relaid, v_l3_d_2, v_l3_c3_2_sum_part));
-    k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_2_sum_part, v_l3_b3, v_l3_t3_2);
-    LAUNCHED(m, "l3.t3.2");
-    // l3.c4.2.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t3.2[0,r0,i2+r1-2,i3] * l3.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t3.2 0
-    CALL(conv_run(m, CONV_l3_c4_2_sum, v_l3_t3_2, v_l3_k4, NULL, NULL, v_l3_c4_2_sum, v_workspace));
+    // by summation splitting (blocks of 2x1 taps inside), variable substitution
+    // l3.c4.1.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.t3.1[0,r0,i2+r1-1,i3] *
+    //     l3.c4.0.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l3.t3.1 0
+    CALL(conv_run(m, CONV_l3_c4_1_sum_part, v_l3_t3_1, v_l3_c4_0_sum_blocks, NULL, NULL,
+        v_l3_c4_1_sum_part, v_workspace));
     return 0;
 }
 
@@ -3082,147 +3484,134 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_95f29d15<<<dim3(66), dim3(64), 0, stream>>>(v_l3_c2_2_sum, v_l3_b2, v_l3_c4_2_sum, v_l3_b4, v_l3_u_2);
+    k_reduce_3fff925e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c4_1_sum_part, v_l3_c4_1_sum);
+    LAUNCHED(m, "l3.c4.1.sum");
+    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_1_sum_part, v_l3_c4_1_sum, v_l3_b4, v_l3_b2, v_l3_u_1);
+    LAUNCHED(m, "l3.u.1");
+    // l3.f.1.sum[i0,i1,i2,i3] = sum(r0) l3.u.1[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1
+    // l3.d.2[i0,i1,i2,i3] = l3.d.1[0,i1,i2,i3] + l3.f.1.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in
+    //     0:1
+    CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
+    k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_2, v_l3_c1_2_sum_columns);
+    LAUNCHED(m, "l3.c1.2.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
+    // l3.c1.2.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.2.sum.columns[i2,i3,r0] *
+    //     l3.c1.0.sum.relaid[i0,i1,r0]
+    CALL(gemm_run(m, &gemm_l3_c1_2_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_2_sum_columns,
+        v_l3_c1_2_sum_part));
+    k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_2_sum_part, v_l3_b1, v_l3_t1_2);
+    LAUNCHED(m, "l3.t1.2");
+    // by summation splitting (r0 inside), variable substitution
+    // l3.c2.2.sum.part[i0,i1,i2,i3] = sum(r0) l3.t1.2[0,r0,i2,i3] *
+    //     l3.c2.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_c2_2_sum_part, v_l3_t1_2, v_l3_c2_0_sum_part_filter, NULL, NULL,
+        v_l3_c2_2_sum_part, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.c3.2.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.2[0,r0,i2,i3] *
+    //     l3.c3.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_c3_2_sum_part, v_l3_d_2, v_l3_c3_0_sum_part_filter, NULL, NULL,
+        v_l3_c3_2_sum_part, v_workspace));
+    k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_2_sum_part, v_l3_b3, v_l3_t3_2);
+    LAUNCHED(m, "l3.t3.2");
+    // by summation splitting (blocks of 2x1 taps inside), variable substitution
+    // l3.c4.2.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.t3.2[0,r0,i2+r1-1,i3] *
+    //     l3.c4.0.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l3.t3.2 0
+    CALL(conv_run(m, CONV_l3_c4_2_sum_part, v_l3_t3_2, v_l3_c4_0_sum_blocks, NULL, NULL,
+        v_l3_c4_2_sum_part, v_workspace));
+    k_reduce_3fff925e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c4_2_sum_part, v_l3_c4_2_sum);
+    LAUNCHED(m, "l3.c4.2.sum");
+    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_2_sum_part, v_l3_c4_2_sum, v_l3_b4, v_l3_b2, v_l3_u_2);
     LAUNCHED(m, "l3.u.2");
-    // l3.f.2.sum[i0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:1024, i2 in 0:14, i3 in 0:14, r0 in 0:85
+    // l3.f.2.sum[i0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1
     // l3.d.3[i0,i1,i2,i3] = l3.d.2[0,i1,i2,i3] + l3.f.2.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in
-    //     0:1, i1 in 0:1024, i2 in 0:14, i3 in 0:14
+    //     0:1
     CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_3, v_l3_c1_3_sum_columns);
     LAUNCHED(m, "l3.c1.3.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c1.3.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.3.sum.columns[i2,i3,r0] *
-    //     l3.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in
-    //     0:1024
+    //     l3.c1.0.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_3_sum_columns,
         v_l3_c1_3_sum_part));
     k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_3_sum_part, v_l3_b1, v_l3_t1_3);
     LAUNCHED(m, "l3.t1.3");
-    // l3.c2.3.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t1.3[0,r0,i2,i3+r1-2] * l3.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t1.3 0
-    CALL(conv_run(m, CONV_l3_c2_3_sum, v_l3_t1_3, v_l3_k2, NULL, NULL, v_l3_c2_3_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c3.3.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.3[0,r0,i2,i3] * l3.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in 0:1024
-    CALL(gemm_run(m, &gemm_l3_c3_3_sum_part, v_l3_c3_0_sum_relaid, v_l3_d_3, v_l3_c3_3_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.c2.3.sum.part[i0,i1,i2,i3] = sum(r0) l3.t1.3[0,r0,i2,i3] *
+    //     l3.c2.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_c2_3_sum_part, v_l3_t1_3, v_l3_c2_0_sum_part_filter, NULL, NULL,
+        v_l3_c2_3_sum_part, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.c3.3.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.3[0,r0,i2,i3] *
+    //     l3.c3.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_c3_3_sum_part, v_l3_d_3, v_l3_c3_0_sum_part_filter, NULL, NULL,
+        v_l3_c3_3_sum_part, v_workspace));
     k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_3_sum_part, v_l3_b3, v_l3_t3_3);
     LAUNCHED(m, "l3.t3.3");
-    // l3.c4.3.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t3.3[0,r0,i2+r1-2,i3] * l3.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t3.3 0
-    CALL(conv_run(m, CONV_l3_c4_3_sum, v_l3_t3_3, v_l3_k4, NULL, NULL, v_l3_c4_3_sum, v_workspace));
-    k_map_95f29d15<<<dim3(66), dim3(64), 0, stream>>>(v_l3_c2_3_sum, v_l3_b2, v_l3_c4_3_sum, v_l3_b4, v_l3_u_3);
+    // by summation splitting (blocks of 2x1 taps inside), variable substitution
+    // l3.c4.3.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.t3.3[0,r0,i2+r1-1,i3] *
+    //     l3.c4.0.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l3.t3.3 0
+    CALL(conv_run(m, CONV_l3_c4_3_sum_part, v_l3_t3_3, v_l3_c4_0_sum_blocks, NULL, NULL,
+        v_l3_c4_3_sum_part, v_workspace));
+    k_reduce_3fff925e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c4_3_sum_part, v_l3_c4_3_sum);
+    LAUNCHED(m, "l3.c4.3.sum");
+    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_3_sum_part, v_l3_c4_3_sum, v_l3_b4, v_l3_b2, v_l3_u_3);
     LAUNCHED(m, "l3.u.3");
-    // l3.f.3.sum[i0,i1,i2,i3] = sum(r0) l3.u.3[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:1024, i2 in 0:14, i3 in 0:14, r0 in 0:85
+    // l3.f.3.sum[i0,i1,i2,i3] = sum(r0) l3.u.3[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1
     // l3.d.4[i0,i1,i2,i3] = l3.d.3[0,i1,i2,i3] + l3.f.3.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in
-    //     0:1, i1 in 0:1024, i2 in 0:14, i3 in 0:14
+    //     0:1
     CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_4, v_l3_c1_4_sum_columns);
     LAUNCHED(m, "l3.c1.4.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l3.c1.4.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.4.sum.columns[i2,i3,r0] *
-    //     l3.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in
-    //     0:1024
+    //     l3.c1.0.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_c1_4_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_4_sum_columns,
         v_l3_c1_4_sum_part));
     k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_4_sum_part, v_l3_b1, v_l3_t1_4);
     LAUNCHED(m, "l3.t1.4");
-    // l3.c2.4.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t1.4[0,r0,i2,i3+r1-2] * l3.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t1.4 0
-    CALL(conv_run(m, CONV_l3_c2_4_sum, v_l3_t1_4, v_l3_k2, NULL, NULL, v_l3_c2_4_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c3.4.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.4[0,r0,i2,i3] * l3.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:85, i1 in 0:5, i2 in 0:14, i3 in 0:14, r0 in 0:1024
-    CALL(gemm_run(m, &gemm_l3_c3_4_sum_part, v_l3_c3_0_sum_relaid, v_l3_d_4, v_l3_c3_4_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.c2.4.sum.part[i0,i1,i2,i3] = sum(r0) l3.t1.4[0,r0,i2,i3] *
+    //     l3.c2.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_c2_4_sum_part, v_l3_t1_4, v_l3_c2_0_sum_part_filter, NULL, NULL,
+        v_l3_c2_4_sum_part, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
+    // l3.c3.4.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.4[0,r0,i2,i3] *
+    //     l3.c3.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l3_c3_4_sum_part, v_l3_d_4, v_l3_c3_0_sum_part_filter, NULL, NULL,
+        v_l3_c3_4_sum_part, v_workspace));
     k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_4_sum_part, v_l3_b3, v_l3_t3_4);
     LAUNCHED(m, "l3.t3.4");
-    // l3.c4.4.sum[i0,i1,i2,i3] = sum(r0,r1) l3.t3.4[0,r0,i2+r1-2,i3] * l3.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:85, i2 in 0:14, i3 in 0:14, r0 in 0:85, r1 in 0:5, pad l3.t3.4 0
-    CALL(conv_run(m, CONV_l3_c4_4_sum, v_l3_t3_4, v_l3_k4, NULL, NULL, v_l3_c4_4_sum, v_workspace));
-    k_map_95f29d15<<<dim3(66), dim3(64), 0, stream>>>(v_l3_c2_4_sum, v_l3_b2, v_l3_c4_4_sum, v_l3_b4, v_l3_u_4);
+    // by summation splitting (blocks of 2x1 taps inside), variable substitution
+    // l3.c4.4.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.t3.4[0,r0,i2+r1-1,i3] *
+    //     l3.c4.0.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l3.t3.4 0
+    CALL(conv_run(m, CONV_l3_c4_4_sum_part, v_l3_t3_4, v_l3_c4_0_sum_blocks, NULL, NULL,
+        v_l3_c4_4_sum_part, v_workspace));
+    k_reduce_3fff925e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c4_4_sum_part, v_l3_c4_4_sum);
+    LAUNCHED(m, "l3.c4.4.sum");
+    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_4_sum_part, v_l3_c4_4_sum, v_l3_b4, v_l3_b2, v_l3_u_4);
     LAUNCHED(m, "l3.u.4");
-    // l3.f.4.sum[i0,i1,i2,i3] = sum(r0) l3.u.4[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:1024, i2 in 0:14, i3 in 0:14, r0 in 0:85
-    // l3[i0,i1,i2,i3] = l3.d.4[0,i1,i2,i3] + l3.f.4.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in 0:1,
-    //     i1 in 0:1024, i2 in 0:14, i3 in 0:14
+    // l3.f.4.sum[i0,i1,i2,i3] = sum(r0) l3.u.4[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1
+    // l3[i0,i1,i2,i3] = l3.d.4[0,i1,i2,i3] + l3.f.4.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in 0:1
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l3, v_workspace));
     k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3, v_g3_l1_sum_columns);
     LAUNCHED(m, "g3.l1.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // g3.l1.sum.part[i0,i1,i2,i3] = sum(r0) g3.l1.sum.columns[i2,i3,r0] *
-    //     g3.l1.sum.relaid[i0,i1,r0] where i0 in 0:21, i1 in 0:11, i2 in 0:14, i3 in 0:14, r0 in
-    //     0:1024
+    //     g3.l1.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_g3_l1_sum_part, v_g3_l1_sum_relaid, v_g3_l1_sum_columns,
         v_g3_l1_sum_part));
     k_reduce_09a47f61<<<dim3(65), dim3(64), 0, stream>>>(v_g3_l1_sum_part, v_g3_l1_b, v_g3_l1);
     LAUNCHED(m, "g3.l1");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // g3.r1.sum.part[i0,i1,i2,i3] = sum(r0) l3[0,r0,i2,i3] * g3.r1.sum.relaid[i0,i1,r0] where i0
-    //     in 0:21, i1 in 0:11, i2 in 0:14, i3 in 0:14, r0 in 0:1024
-    CALL(gemm_run(m, &gemm_g3_r1_sum_part, v_g3_r1_sum_relaid, v_l3, v_g3_r1_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // g3.r1.sum.part[i0,i1,i2,i3] = sum(r0) l3[0,r0,i2,i3] * g3.r1.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_g3_r1_sum_part, v_l3, v_g3_r1_sum_part_filter, NULL, NULL,
+        v_g3_r1_sum_part, v_workspace));
     k_reduce_6be87911<<<dim3(65), dim3(64), 0, stream>>>(v_g3_r1_sum_part, v_g3_r1_b, v_g3_r1);
     LAUNCHED(m, "g3.r1");
-    // g3.r2.sum[i0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where i0 in
-    //     0:1, i1 in 0:21, i2 in 0:14, i3 in 0:14, r0 in 0:21, r1 in 0:11, pad g3.r1 0
-    CALL(conv_run(m, CONV_g3_r2_sum, v_g3_r1, v_g3_r2_k, NULL, NULL, v_g3_r2_sum, v_workspace));
-    // g3.l2.sum[i0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where i0 in
-    //     0:1, i1 in 0:21, i2 in 0:14, i3 in 0:14, r0 in 0:21, r1 in 0:11, pad g3.l1 0
-    // g3.s[i0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1] where i0
-    //     in 0:1, i1 in 0:21, i2 in 0:14, i3 in 0:14
-    CALL(conv_run(m, CONV_g3_s, v_g3_l1, v_g3_l2_k, v_g3_s_const, v_g3_r2_sum, v_g3_s,
-        v_workspace));
-    // g3.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:21, i2 in 0:14, i3 in 0:14, r0 in 0:21, r1 in 0:3, r2 in 0:3,
-    //     pad g3.s 0
-    // g3.a[i0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1]) where i0 in 0:1, i1 in 0:21,
-    //     i2 in 0:14, i3 in 0:14
-    CALL(conv_run(m, CONV_g3_a, v_g3_s, v_g3_a_c_k, v_g3_a_c_b, NULL, v_g3_a, v_workspace));
-    // g3.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g3.a[0,r0,i2+r1-1,i3+r2-1] * g3.b.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i1 in 0:21, i2 in 0:14, i3 in 0:14, r0 in 0:21, r1 in 0:3, r2 in 0:3, pad
-    //     g3.a 0
-    CALL(conv_run(m, CONV_g3_b_sum, v_g3_a, v_g3_b_k, NULL, NULL, v_g3_b_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.l1.c.sum.part[i0,i1,i2,i3] = sum(r0) g3.l1.sum.columns[i2,i3,r0] *
-    //     l4.l1.c.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:14, i3 in 0:14, r0 in
-    //     0:1024
-    CALL(gemm_run(m, &gemm_l4_l1_c_sum_part, v_l4_l1_c_sum_relaid, v_g3_l1_sum_columns,
-        v_l4_l1_c_sum_part));
-    k_reduce_d8ef6f01<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l1_c_sum_part, v_l4_l1_c_b, v_l4_l1);
-    LAUNCHED(m, "l4.l1");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l4.l1[0,r0,i2,i3] * l4.l2.c.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:128, i1 in 0:7, i2 in 0:14, i3 in 0:14, r0 in 0:128
-    CALL(gemm_run(m, &gemm_l4_l2_c_sum_part, v_l4_l2_c_sum_relaid, v_l4_l1, v_l4_l2_c_sum_part));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.r1.c.sum.part[i0,i1,i2,i3] = sum(r0) l3[0,r0,i2,i3] * l4.r1.c.sum.relaid[i0,i1,r0] where
-    //     i0 in 0:128, i1 in 0:7, i2 in 0:14, i3 in 0:14, r0 in 0:1024
-    CALL(gemm_run(m, &gemm_l4_r1_c_sum_part, v_l4_r1_c_sum_relaid, v_l3, v_l4_r1_c_sum_part));
-    k_reduce_ede1f978<<<dim3(392), dim3(64), 0, stream>>>(v_l4_r1_c_sum_part, v_l4_r1_c_b, v_l4_r1);
-    LAUNCHED(m, "l4.r1");
-    // l4.r2.c.sum[i0,i1,i2,i3] = sum(r0,r1) l4.r1[0,r0,i2+r1-3,i3] * l4.r2.c.k[i1,r0,r1,0] where
-    //     i0 in 0:1, i1 in 0:128, i2 in 0:14, i3 in 0:14, r0 in 0:128, r1 in 0:7, pad l4.r1 0
-    CALL(conv_run(m, CONV_l4_r2_c_sum, v_l4_r1, v_l4_r2_c_k, NULL, NULL, v_l4_r2_c_sum,
-        v_workspace));
-    k_reduce_581578e1<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l2_c_sum_part, v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m);
-    LAUNCHED(m, "l4.m");
-    // l4.d.sum[i0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.k[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:2048, i2 in 0:7, i3 in 0:7, r0 in 0:1024
-    CALL(conv_run(m, CONV_l4_d_sum, v_l3, v_l4_d_k, NULL, NULL, v_l4_d_sum, v_workspace));
-    // l4.f.sum[i0,i1,i2,i3] = sum(r0) l4.m[0,r0,2*i2,2*i3] * l4.f.k[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:2048, i2 in 0:7, i3 in 0:7, r0 in 0:128
-    // l4.d.0[i0,i1,i2,i3] = l4.f.sum[0,i1,i2,i3] + l4.d.sum[0,i1,i2,i3] + l4.d.0.const[i1] where
-    //     i0 in 0:1, i1 in 0:2048, i2 in 0:7, i3 in 0:7
-    CALL(conv_run(m, CONV_l4_d_0, v_l4_m, v_l4_f_k, v_l4_d_0_const, v_l4_d_sum, v_l4_d_0,
-        v_workspace));
-    k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_0, v_l4_c1_0_sum_columns);
-    LAUNCHED(m, "l4.c1.0.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c1.0.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.0.sum.columns[i2,i3,r0] *
-    //     l4.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in
-    //     0:2048
-    CALL(gemm_run(m, &gemm_l4_c1_0_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_0_sum_columns,
-        v_l4_c1_0_sum_part));
+    k_reduce_14f74583<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_r1, v_g3_r2_k, v_g3_r2_sum);
+    LAUNCHED(m, "g3.r2.sum");
+    k_reduce_bbf1bf57<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_l1, v_g3_l2_k, v_g3_r2_sum, v_g3_s_const, v_g3_s);
+    LAUNCHED(m, "g3.s");
     return 0;
 }
 
@@ -3231,133 +3620,133 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
+    k_reduce_7b177cc8<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_s, v_g3_a_c_k, v_g3_a_c_b, v_g3_a);
+    LAUNCHED(m, "g3.a");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
+    // l4.l1.c.sum.part[i0,i1,i2,i3] = sum(r0) g3.l1.sum.columns[i2,i3,r0] *
+    //     l4.l1.c.sum.relaid[i0,i1,r0]
+    CALL(gemm_run(m, &gemm_l4_l1_c_sum_part, v_l4_l1_c_sum_relaid, v_g3_l1_sum_columns,
+        v_l4_l1_c_sum_part));
+    k_reduce_d8ef6f01<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l1_c_sum_part, v_l4_l1_c_b, v_l4_l1);
+    LAUNCHED(m, "l4.l1");
+    // by summation splitting (r0 inside), variable substitution
+    // l4.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l4.l1[0,r0,i2,i3] *
+    //     l4.l2.c.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l4_l2_c_sum_part, v_l4_l1, v_l4_l2_c_sum_part_filter, NULL, NULL,
+        v_l4_l2_c_sum_part, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
+    // l4.r1.c.sum.part[i0,i1,i2,i3] = sum(r0) l3[0,r0,i2,i3] * l4.r1.c.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l4_r1_c_sum_part, v_l3, v_l4_r1_c_sum_part_filter, NULL, NULL,
+        v_l4_r1_c_sum_part, v_workspace));
+    k_reduce_ede1f978<<<dim3(392), dim3(64), 0, stream>>>(v_l4_r1_c_sum_part, v_l4_r1_c_b, v_l4_r1);
+    LAUNCHED(m, "l4.r1");
+    // by summation splitting (blocks of 2x1 taps inside), variable substitution
+    // l4.r2.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) l4.r1[0,r0,i2+r1-1,i3] *
+    //     l4.r2.c.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l4.r1 0
+    CALL(conv_run(m, CONV_l4_r2_c_sum_part, v_l4_r1, v_l4_r2_c_sum_blocks, NULL, NULL,
+        v_l4_r2_c_sum_part, v_workspace));
+    k_reduce_81386da5<<<dim3(392), dim3(64), 0, stream>>>(v_l4_r2_c_sum_part, v_l4_r2_c_sum);
+    LAUNCHED(m, "l4.r2.c.sum");
+    k_reduce_581578e1<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l2_c_sum_part, v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m);
+    LAUNCHED(m, "l4.m");
+    k_map_f3693714<<<dim3(392), dim3(128), 0, stream>>>(v_l3, v_l4_d_sum_columns);
+    LAUNCHED(m, "l4.d.sum.columns");
+    // by operand re-laid for matching
+    // l4.d.sum[i0,i1,i2,i3] = sum(r0) l4.d.sum.columns[i2,i3,r0] * l4.d.k[i1,r0,0,0] where i0 in
+    //     0:1
+    CALL(gemm_run(m, &gemm_l4_d_sum, v_l4_d_k, v_l4_d_sum_columns, v_l4_d_sum));
+    // l4.f.sum[i0,i1,i2,i3] = sum(r0) l4.m[0,r0,2*i2,2*i3] * l4.f.k[i1,r0,0,0] where i0 in 0:1, i2
+    //     in 0:7, i3 in 0:7
+    // l4.d.0[i0,i1,i2,i3] = l4.f.sum[0,i1,i2,i3] + l4.d.sum[0,i1,i2,i3] + l4.d.0.const[i1] where
+    //     i0 in 0:1
+    CALL(conv_run(m, CONV_l4_d_0, v_l4_m, v_l4_f_k, v_l4_d_0_const, v_l4_d_sum, v_l4_d_0,
+        v_workspace));
+    k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_0, v_l4_c1_0_sum_columns);
+    LAUNCHED(m, "l4.c1.0.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
+    // l4.c1.0.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.0.sum.columns[i2,i3,r0] *
+    //     l4.c1.0.sum.relaid[i0,i1,r0]
+    CALL(gemm_run(m, &gemm_l4_c1_0_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_0_sum_columns,
+        v_l4_c1_0_sum_part));
     k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_0_sum_part, v_l4_b1, v_l4_t1_0);
     LAUNCHED(m, "l4.t1.0");
-    // l4.c2.0.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.0[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.0 0
-    CALL(conv_run(m, CONV_l4_c2_0_sum, v_l4_t1_0, v_l4_k2, NULL, NULL, v_l4_c2_0_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c3.0.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.0[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
-    CALL(gemm_run(m, &gemm_l4_c3_0_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_0, v_l4_c3_0_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // l4.c3.0.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.0[0,r0,i2,i3] *
+    //     l4.c3.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l4_c3_0_sum_part, v_l4_d_0, v_l4_c3_0_sum_part_filter, NULL, NULL,
+        v_l4_c3_0_sum_part, v_workspace));
     k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_0_sum_part, v_l4_b3, v_l4_t3_0);
     LAUNCHED(m, "l4.t3.0");
-    // l4.c4.0.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t3.0[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t3.0 0
-    CALL(conv_run(m, CONV_l4_c4_0_sum, v_l4_t3_0, v_l4_k4, NULL, NULL, v_l4_c4_0_sum, v_workspace));
-    k_map_76c9d9a5<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c2_0_sum, v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0);
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_0, v_l4_k4, v_l4_c4_0_sum);
+    LAUNCHED(m, "l4.c4.0.sum");
+    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_0, v_l4_k2, v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0);
     LAUNCHED(m, "l4.u.0");
-    // l4.f.0.sum[i0,i1,i2,i3] = sum(r0) l4.u.0[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:2048, i2 in 0:7, i3 in 0:7, r0 in 0:128
+    // l4.f.0.sum[i0,i1,i2,i3] = sum(r0) l4.u.0[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1
     // l4.d.1[i0,i1,i2,i3] = l4.d.0[0,i1,i2,i3] + l4.f.0.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in
-    //     0:1, i1 in 0:2048, i2 in 0:7, i3 in 0:7
+    //     0:1
     CALL(conv_run(m, CONV_l4_d_1, v_l4_u_0, v_l4_k5, v_l4_b5, v_l4_d_0, v_l4_d_1, v_workspace));
     k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_1, v_l4_c1_1_sum_columns);
     LAUNCHED(m, "l4.c1.1.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c1.1.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.1.sum.columns[i2,i3,r0] *
-    //     l4.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in
-    //     0:2048
+    //     l4.c1.0.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_1_sum_columns,
         v_l4_c1_1_sum_part));
     k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_1_sum_part, v_l4_b1, v_l4_t1_1);
     LAUNCHED(m, "l4.t1.1");
-    // l4.c2.1.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.1[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.1 0
-    CALL(conv_run(m, CONV_l4_c2_1_sum, v_l4_t1_1, v_l4_k2, NULL, NULL, v_l4_c2_1_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c3.1.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.1[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
-    CALL(gemm_run(m, &gemm_l4_c3_1_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_1, v_l4_c3_1_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // l4.c3.1.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.1[0,r0,i2,i3] *
+    //     l4.c3.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l4_c3_1_sum_part, v_l4_d_1, v_l4_c3_0_sum_part_filter, NULL, NULL,
+        v_l4_c3_1_sum_part, v_workspace));
     k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_1_sum_part, v_l4_b3, v_l4_t3_1);
     LAUNCHED(m, "l4.t3.1");
-    // l4.c4.1.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t3.1[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t3.1 0
-    CALL(conv_run(m, CONV_l4_c4_1_sum, v_l4_t3_1, v_l4_k4, NULL, NULL, v_l4_c4_1_sum, v_workspace));
-    k_map_76c9d9a5<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c2_1_sum, v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1);
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_1, v_l4_k4, v_l4_c4_1_sum);
+    LAUNCHED(m, "l4.c4.1.sum");
+    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_1, v_l4_k2, v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1);
     LAUNCHED(m, "l4.u.1");
-    // l4.f.1.sum[i0,i1,i2,i3] = sum(r0) l4.u.1[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:2048, i2 in 0:7, i3 in 0:7, r0 in 0:128
+    // l4.f.1.sum[i0,i1,i2,i3] = sum(r0) l4.u.1[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1
     // l4.d.2[i0,i1,i2,i3] = l4.d.1[0,i1,i2,i3] + l4.f.1.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in
-    //     0:1, i1 in 0:2048, i2 in 0:7, i3 in 0:7
+    //     0:1
     CALL(conv_run(m, CONV_l4_d_2, v_l4_u_1, v_l4_k5, v_l4_b5, v_l4_d_1, v_l4_d_2, v_workspace));
     k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_2, v_l4_c1_2_sum_columns);
     LAUNCHED(m, "l4.c1.2.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c1.2.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.2.sum.columns[i2,i3,r0] *
-    //     l4.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in
-    //     0:2048
+    //     l4.c1.0.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_2_sum_columns,
         v_l4_c1_2_sum_part));
     k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_2_sum_part, v_l4_b1, v_l4_t1_2);
     LAUNCHED(m, "l4.t1.2");
-    // l4.c2.2.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.2[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.2 0
-    CALL(conv_run(m, CONV_l4_c2_2_sum, v_l4_t1_2, v_l4_k2, NULL, NULL, v_l4_c2_2_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c3.2.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.2[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
-    CALL(gemm_run(m, &gemm_l4_c3_2_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_2, v_l4_c3_2_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // l4.c3.2.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.2[0,r0,i2,i3] *
+    //     l4.c3.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l4_c3_2_sum_part, v_l4_d_2, v_l4_c3_0_sum_part_filter, NULL, NULL,
+        v_l4_c3_2_sum_part, v_workspace));
     k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_2_sum_part, v_l4_b3, v_l4_t3_2);
     LAUNCHED(m, "l4.t3.2");
-    // l4.c4.2.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t3.2[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t3.2 0
-    CALL(conv_run(m, CONV_l4_c4_2_sum, v_l4_t3_2, v_l4_k4, NULL, NULL, v_l4_c4_2_sum, v_workspace));
-    k_map_76c9d9a5<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c2_2_sum, v_l4_b2, v_l4_c4_2_sum, v_l4_b4, v_l4_u_2);
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_2, v_l4_k4, v_l4_c4_2_sum);
+    LAUNCHED(m, "l4.c4.2.sum");
+    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_2, v_l4_k2, v_l4_b2, v_l4_c4_2_sum, v_l4_b4, v_l4_u_2);
     LAUNCHED(m, "l4.u.2");
-    // l4.f.2.sum[i0,i1,i2,i3] = sum(r0) l4.u.2[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:2048, i2 in 0:7, i3 in 0:7, r0 in 0:128
+    // l4.f.2.sum[i0,i1,i2,i3] = sum(r0) l4.u.2[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1
     // l4.d.3[i0,i1,i2,i3] = l4.d.2[0,i1,i2,i3] + l4.f.2.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in
-    //     0:1, i1 in 0:2048, i2 in 0:7, i3 in 0:7
+    //     0:1
     CALL(conv_run(m, CONV_l4_d_3, v_l4_u_2, v_l4_k5, v_l4_b5, v_l4_d_2, v_l4_d_3, v_workspace));
     k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_3, v_l4_c1_3_sum_columns);
     LAUNCHED(m, "l4.c1.3.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l4.c1.3.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.3.sum.columns[i2,i3,r0] *
-    //     l4.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in
-    //     0:2048
+    //     l4.c1.0.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_3_sum_columns,
         v_l4_c1_3_sum_part));
     k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_3_sum_part, v_l4_b1, v_l4_t1_3);
     LAUNCHED(m, "l4.t1.3");
-    // l4.c2.3.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.3[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.3 0
-    CALL(conv_run(m, CONV_l4_c2_3_sum, v_l4_t1_3, v_l4_k2, NULL, NULL, v_l4_c2_3_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c3.3.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.3[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
-    CALL(gemm_run(m, &gemm_l4_c3_3_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_3, v_l4_c3_3_sum_part));
-    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_3_sum_part, v_l4_b3, v_l4_t3_3);
-    LAUNCHED(m, "l4.t3.3");
-    // l4.c4.3.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t3.3[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t3.3 0
-    CALL(conv_run(m, CONV_l4_c4_3_sum, v_l4_t3_3, v_l4_k4, NULL, NULL, v_l4_c4_3_sum, v_workspace));
-    k_map_76c9d9a5<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c2_3_sum, v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3);
-    LAUNCHED(m, "l4.u.3");
-    // l4.f.3.sum[i0,i1,i2,i3] = sum(r0) l4.u.3[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:2048, i2 in 0:7, i3 in 0:7, r0 in 0:128
-    // l4.d.4[i0,i1,i2,i3] = l4.d.3[0,i1,i2,i3] + l4.f.3.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in
-    //     0:1, i1 in 0:2048, i2 in 0:7, i3 in 0:7
-    CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
-    k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_4, v_l4_c1_4_sum_columns);
-    LAUNCHED(m, "l4.c1.4.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c1.4.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.4.sum.columns[i2,i3,r0] *
-    //     l4.c1.0.sum.relaid[i0,i1,r0] where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in
-    //     0:2048
-    CALL(gemm_run(m, &gemm_l4_c1_4_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_4_sum_columns,
-        v_l4_c1_4_sum_part));
-    k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_part, v_l4_b1, v_l4_t1_4);
-    LAUNCHED(m, "l4.t1.4");
-    // l4.c2.4.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.4[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t1.4 0
-    CALL(conv_run(m, CONV_l4_c2_4_sum, v_l4_t1_4, v_l4_k2, NULL, NULL, v_l4_c2_4_sum, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c3.4.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.4[0,r0,i2,i3] * l4.c3.0.sum.relaid[i0,i1,r0]
-    //     where i0 in 0:128, i1 in 0:7, i2 in 0:7, i3 in 0:7, r0 in 0:2048
-    CALL(gemm_run(m, &gemm_l4_c3_4_sum_part, v_l4_c3_0_sum_relaid, v_l4_d_4, v_l4_c3_4_sum_part));
-    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_4_sum_part, v_l4_b3, v_l4_t3_4);
-    LAUNCHED(m, "l4.t3.4");
+    // by summation splitting (r0 inside), variable substitution
+    // l4.c3.3.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.3[0,r0,i2,i3] *
+    //     l4.c3.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l4_c3_3_sum_part, v_l4_d_3, v_l4_c3_0_sum_part_filter, NULL, NULL,
+        v_l4_c3_3_sum_part, v_workspace));
     return 0;
 }
 
@@ -3366,125 +3755,114 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // l4.c4.4.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t3.4[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i0
-    //     in 0:1, i1 in 0:128, i2 in 0:7, i3 in 0:7, r0 in 0:128, r1 in 0:7, pad l4.t3.4 0
-    CALL(conv_run(m, CONV_l4_c4_4_sum, v_l4_t3_4, v_l4_k4, NULL, NULL, v_l4_c4_4_sum, v_workspace));
-    k_map_76c9d9a5<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c2_4_sum, v_l4_b2, v_l4_c4_4_sum, v_l4_b4, v_l4_u_4);
+    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_3_sum_part, v_l4_b3, v_l4_t3_3);
+    LAUNCHED(m, "l4.t3.3");
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_3, v_l4_k4, v_l4_c4_3_sum);
+    LAUNCHED(m, "l4.c4.3.sum");
+    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_3, v_l4_k2, v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3);
+    LAUNCHED(m, "l4.u.3");
+    // l4.f.3.sum[i0,i1,i2,i3] = sum(r0) l4.u.3[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1
+    // l4.d.4[i0,i1,i2,i3] = l4.d.3[0,i1,i2,i3] + l4.f.3.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in
+    //     0:1
+    CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
+    k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_4, v_l4_c1_4_sum_columns);
+    LAUNCHED(m, "l4.c1.4.sum.columns");
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
+    // l4.c1.4.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.4.sum.columns[i2,i3,r0] *
+    //     l4.c1.0.sum.relaid[i0,i1,r0]
+    CALL(gemm_run(m, &gemm_l4_c1_4_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_4_sum_columns,
+        v_l4_c1_4_sum_part));
+    k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_part, v_l4_b1, v_l4_t1_4);
+    LAUNCHED(m, "l4.t1.4");
+    // by summation splitting (r0 inside), variable substitution
+    // l4.c3.4.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.4[0,r0,i2,i3] *
+    //     l4.c3.0.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_l4_c3_4_sum_part, v_l4_d_4, v_l4_c3_0_sum_part_filter, NULL, NULL,
+        v_l4_c3_4_sum_part, v_workspace));
+    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_4_sum_part, v_l4_b3, v_l4_t3_4);
+    LAUNCHED(m, "l4.t3.4");
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_4, v_l4_k4, v_l4_c4_4_sum);
+    LAUNCHED(m, "l4.c4.4.sum");
+    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_4, v_l4_k2, v_l4_b2, v_l4_c4_4_sum, v_l4_b4, v_l4_u_4);
     LAUNCHED(m, "l4.u.4");
-    // l4.f.4.sum[i0,i1,i2,i3] = sum(r0) l4.u.4[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1, i1
-    //     in 0:2048, i2 in 0:7, i3 in 0:7, r0 in 0:128
-    // l4[i0,i1,i2,i3] = l4.d.4[0,i1,i2,i3] + l4.f.4.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in 0:1,
-    //     i1 in 0:2048, i2 in 0:7, i3 in 0:7
+    // l4.f.4.sum[i0,i1,i2,i3] = sum(r0) l4.u.4[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1
+    // l4[i0,i1,i2,i3] = l4.d.4[0,i1,i2,i3] + l4.f.4.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in 0:1
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
     k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4, v_g4_l1_sum_columns);
     LAUNCHED(m, "g4.l1.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // g4.l1.sum.part[i0,i1,i2,i3] = sum(r0) g4.l1.sum.columns[i2,i3,r0] *
-    //     g4.l1.sum.relaid[i0,i1,r0] where i0 in 0:21, i1 in 0:11, i2 in 0:7, i3 in 0:7, r0 in
-    //     0:2048
+    //     g4.l1.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_g4_l1_sum_part, v_g4_l1_sum_relaid, v_g4_l1_sum_columns,
         v_g4_l1_sum_part));
     k_reduce_613b82ce<<<dim3(17), dim3(64), 0, stream>>>(v_g4_l1_sum_part, v_g4_l1_b, v_g4_l1);
     LAUNCHED(m, "g4.l1");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // g4.r1.sum.part[i0,i1,i2,i3] = sum(r0) l4[0,r0,i2,i3] * g4.r1.sum.relaid[i0,i1,r0] where i0
-    //     in 0:21, i1 in 0:11, i2 in 0:7, i3 in 0:7, r0 in 0:2048
-    CALL(gemm_run(m, &gemm_g4_r1_sum_part, v_g4_r1_sum_relaid, v_l4, v_g4_r1_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // g4.r1.sum.part[i0,i1,i2,i3] = sum(r0) l4[0,r0,i2,i3] * g4.r1.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_g4_r1_sum_part, v_l4, v_g4_r1_sum_part_filter, NULL, NULL,
+        v_g4_r1_sum_part, v_workspace));
     k_reduce_57cadc7b<<<dim3(17), dim3(64), 0, stream>>>(v_g4_r1_sum_part, v_g4_r1_b, v_g4_r1);
     LAUNCHED(m, "g4.r1");
-    // g4.r2.sum[i0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i0 in
-    //     0:1, i1 in 0:21, i2 in 0:7, i3 in 0:7, r0 in 0:21, r1 in 0:11, pad g4.r1 0
-    CALL(conv_run(m, CONV_g4_r2_sum, v_g4_r1, v_g4_r2_k, NULL, NULL, v_g4_r2_sum, v_workspace));
-    // g4.l2.sum[i0,i1,i2,i3] = sum(r0,r1) g4.l1[0,r0,i2,i3+r1-5] * g4.l2.k[i1,r0,0,r1] where i0 in
-    //     0:1, i1 in 0:21, i2 in 0:7, i3 in 0:7, r0 in 0:21, r1 in 0:11, pad g4.l1 0
-    // g4.s[i0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1] where i0
-    //     in 0:1, i1 in 0:21, i2 in 0:7, i3 in 0:7
-    CALL(conv_run(m, CONV_g4_s, v_g4_l1, v_g4_l2_k, v_g4_s_const, v_g4_r2_sum, v_g4_s,
-        v_workspace));
-    // g4.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g4.s[0,r0,i2+r1-1,i3+r2-1] * g4.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:21, i2 in 0:7, i3 in 0:7, r0 in 0:21, r1 in 0:3, r2 in 0:3, pad
-    //     g4.s 0
-    // g4.a[i0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1]) where i0 in 0:1, i1 in 0:21,
-    //     i2 in 0:7, i3 in 0:7
-    CALL(conv_run(m, CONV_g4_a, v_g4_s, v_g4_a_c_k, v_g4_a_c_b, NULL, v_g4_a, v_workspace));
-    // g4.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g4.a[0,r0,i2+r1-1,i3+r2-1] * g4.b.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i1 in 0:21, i2 in 0:7, i3 in 0:7, r0 in 0:21, r1 in 0:3, r2 in 0:3, pad g4.a
-    //     0
-    // g4[i0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1] where i0 in 0:1, i1
-    //     in 0:21, i2 in 0:7, i3 in 0:7
-    CALL(conv_run(m, CONV_g4, v_g4_a, v_g4_b_k, v_g4_b_b, v_g4_s, v_g4, v_workspace));
-    k_map_1fe3ac9b<<<dim3(65), dim3(64), 0, stream>>>(v_g3_s, v_g3_b_sum, v_g4, v_g3_b_b, v_s3);
+    k_reduce_e2f6d663<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_r1, v_g4_r2_k, v_g4_r2_sum);
+    LAUNCHED(m, "g4.r2.sum");
+    k_reduce_17712fe1<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_l1, v_g4_l2_k, v_g4_r2_sum, v_g4_s_const, v_g4_s);
+    LAUNCHED(m, "g4.s");
+    k_reduce_e79137f4<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_s, v_g4_a_c_k, v_g4_a_c_b, v_g4_a);
+    LAUNCHED(m, "g4.a");
+    k_reduce_646eb2d4<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_a, v_g4_b_k, v_g4_s, v_g4_b_b, v_g4);
+    LAUNCHED(m, "g4");
+    k_reduce_287043b6<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_a, v_g3_b_k, v_g3_s, v_g4, v_g3_b_b, v_s3);
     LAUNCHED(m, "s3");
-    // f3.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) s3[0,r0,i2+r1-1,i3+r2-1] * f3.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:21, i2 in 0:14, i3 in 0:14, r0 in 0:21, r1 in 0:3, r2 in 0:3,
-    //     pad s3 0
-    // f3.a[i0,i1,i2,i3] = relu(f3.a.c.sum[0,i1,i2,i3] + f3.a.c.b[i1]) where i0 in 0:1, i1 in 0:21,
-    //     i2 in 0:14, i3 in 0:14
-    CALL(conv_run(m, CONV_f3_a, v_s3, v_f3_a_c_k, v_f3_a_c_b, NULL, v_f3_a, v_workspace));
-    // f3.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f3.a[0,r0,i2+r1-1,i3+r2-1] * f3.b.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i1 in 0:21, i2 in 0:14, i3 in 0:14, r0 in 0:21, r1 in 0:3, r2 in 0:3, pad
-    //     f3.a 0
-    // f3[i0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1] where i0 in 0:1, i1 in
-    //     0:21, i2 in 0:14, i3 in 0:14
-    CALL(conv_run(m, CONV_f3, v_f3_a, v_f3_b_k, v_f3_b_b, v_s3, v_f3, v_workspace));
-    k_map_90190afa<<<dim3(258), dim3(64), 0, stream>>>(v_g2_s, v_g2_b_sum, v_f3, v_g2_b_b, v_s2);
+    k_reduce_7b177cc8<<<dim3(129), dim3(32, 8), 0, stream>>>(v_s3, v_f3_a_c_k, v_f3_a_c_b, v_f3_a);
+    LAUNCHED(m, "f3.a");
+    k_reduce_26a1b37a<<<dim3(129), dim3(32, 8), 0, stream>>>(v_f3_a, v_f3_b_k, v_s3, v_f3_b_b, v_f3);
+    LAUNCHED(m, "f3");
+    k_reduce_86b6ab27<<<dim3(258), dim3(64), 0, stream>>>(v_g2_a, v_g2_b_k, v_g2_s, v_f3, v_g2_b_b, v_s2);
     LAUNCHED(m, "s2");
     // f2.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) s2[0,r0,i2+r1-1,i3+r2-1] * f2.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:21, i2 in 0:28, i3 in 0:28, r0 in 0:21, r1 in 0:3, r2 in 0:3,
-    //     pad s2 0
-    // f2.a[i0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1]) where i0 in 0:1, i1 in 0:21,
-    //     i2 in 0:28, i3 in 0:28
+    //     where i0 in 0:1, i2 in 0:28, i3 in 0:28, pad s2 0
+    // f2.a[i0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_f2_a, v_s2, v_f2_a_c_k, v_f2_a_c_b, NULL, v_f2_a, v_workspace));
     // f2.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f2.a[0,r0,i2+r1-1,i3+r2-1] * f2.b.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i1 in 0:21, i2 in 0:28, i3 in 0:28, r0 in 0:21, r1 in 0:3, r2 in 0:3, pad
-    //     f2.a 0
-    // f2[i0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1] where i0 in 0:1, i1 in
-    //     0:21, i2 in 0:28, i3 in 0:28
+    //     i0 in 0:1, i2 in 0:28, i3 in 0:28, pad f2.a 0
+    // f2[i0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1] where i0 in 0:1
     CALL(conv_run(m, CONV_f2, v_f2_a, v_f2_b_k, v_f2_b_b, v_s2, v_f2, v_workspace));
     k_reduce_c6faa19d<<<dim3(258), dim3(64), 0, stream>>>(v_g1_b_sum_part, v_g1_s, v_f2, v_g1_b_b, v_s1);
     LAUNCHED(m, "s1");
     // f1.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) s1[0,r0,i2+r1-1,i3+r2-1] * f1.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:21, i2 in 0:56, i3 in 0:56, r0 in 0:21, r1 in 0:3, r2 in 0:3,
-    //     pad s1 0
-    // f1.a[i0,i1,i2,i3] = relu(f1.a.c.sum[0,i1,i2,i3] + f1.a.c.b[i1]) where i0 in 0:1, i1 in 0:21,
-    //     i2 in 0:56, i3 in 0:56
+    //     where i0 in 0:1, i2 in 0:56, i3 in 0:56, pad s1 0
+    // f1.a[i0,i1,i2,i3] = relu(f1.a.c.sum[0,i1,i2,i3] + f1.a.c.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
     // f1.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i1 in 0:21, i2 in 0:56, i3 in 0:56, r0 in 0:21, r1 in 0:3, r2 in 0:3, pad
-    //     f1.a 0
+    //     i0 in 0:1, i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
     k_map_40bd48c8<<<dim3(258), dim3(64), 0, stream>>>(v_s1, v_f1_b_sum, v_f1_b_b, v_f1);
     LAUNCHED(m, "f1");
     // f0.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i1 in 0:21, i2 in 0:56, i3 in 0:56, r0 in 0:21, r1 in 0:3, r2 in 0:3,
-    //     pad f1 0
-    // f0.a[i0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1]) where i0 in 0:1, i1 in 0:21,
-    //     i2 in 0:56, i3 in 0:56
+    //     where i0 in 0:1, i2 in 0:56, i3 in 0:56, pad f1 0
+    // f0.a[i0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1]) where i0 in 0:1
     CALL(conv_run(m, CONV_f0_a, v_f1, v_f0_a_c_k, v_f0_a_c_b, NULL, v_f0_a, v_workspace));
     // f0.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f0.a[0,r0,i2+r1-1,i3+r2-1] * f0.b.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i1 in 0:21, i2 in 0:56, i3 in 0:56, r0 in 0:21, r1 in 0:3, r2 in 0:3, pad
-    //     f0.a 0
+    //     i0 in 0:1, i2 in 0:56, i3 in 0:56, pad f0.a 0
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
     k_map_a966681a<<<dim3(4116), dim3(256), 0, stream>>>(v_f0_b_sum, v_s1, v_f1_b_sum, v_f1_b_b, v_f0_b_b, v_u0_const, v_u0);
     LAUNCHED(m, "u0");
+    // by summation splitting (r0,r1 inside), variable substitution
     // e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] *
-    //     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i0 in 0:21, i1 in 0:3, i2 in 0:224, i3 in
-    //     0:224, r0 in 0:21, r1 in 0:3, pad u0 0
+    //     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad u0 0
     CALL(conv_run(m, CONV_e0_a_c_sum_part, v_u0, v_e0_a_c_sum_part_filter, NULL, NULL,
         v_e0_a_c_sum_part, v_workspace));
     k_reduce_af5da329<<<dim3(1029), dim3(256), 0, stream>>>(v_e0_a_c_sum_part, v_e0_a_c_b, v_e0_a);
     LAUNCHED(m, "e0.a");
+    // by summation splitting (r0,r1 inside), variable substitution
     // e0.b.sum.part[i0,i1,i2,i3] = sum(r0,r1) e0.a[0,r0,i2+r1-1,i3] *
-    //     e0.b.sum.part.filter[i0,i1,r0,r1] where i0 in 0:21, i1 in 0:3, i2 in 0:224, i3 in 0:224,
-    //     r0 in 0:21, r1 in 0:3, pad e0.a 0
+    //     e0.b.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad e0.a 0
     CALL(conv_run(m, CONV_e0_b_sum_part, v_e0_a, v_e0_b_sum_part_filter, NULL, NULL,
         v_e0_b_sum_part, v_workspace));
     k_reduce_7c1d1986<<<dim3(1029), dim3(256), 0, stream>>>(v_e0_b_sum_part, v_u0, v_e0_b_b, v_e0);
     LAUNCHED(m, "e0");
-    // y.sum[i0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0] where i0 in 0:1, i1 in 0:21, i2
-    //     in 0:224, i3 in 0:224, r0 in 0:21
-    // y[i0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1] where i0 in 0:1, i1 in 0:21, i2 in 0:224, i3 in
-    //     0:224
+    // y.sum[i0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0] where i0 in 0:1
+    // y[i0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1] where i0 in 0:1
     CALL(conv_run(m, CONV_y, v_e0, v_y_k, v_y_b, NULL, v_y, v_workspace));
     return 0;
 }
@@ -3593,7 +3971,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 84; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 80; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -3780,6 +4158,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    56276736ull, 147697920ull, 0xe4a54419c106ca07ull};
+    56400128ull, 149746176ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

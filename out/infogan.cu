@@ -7,21 +7,20 @@
 // inputs    z: f32[1,228,1,1]
 // outputs   y: f32[1,3,32,32]
 // weights   5 tensors, blob of 11 MB
-// memory    arena 8375 kB (workspace 8215 kB of it), constants 11 MB, peak in create 21 MB
-// plan      10 steps, 14.5 us estimated; 14.7 us without derivation
-//     1.3 us est. c1               cuDNN conv backward-data 2x2, 228 to 448
-//     1.3 us est. r1               k_map_28208de1
-//     2.8 us est. c2               cuDNN conv backward-data 4x4, 448 to 256
-//     1.3 us est. r2               k_map_ebd33c25
+// memory    arena 32 MB (workspace 32 MB of it), constants 11 MB, peak in create 53 MB
+// plan      8 steps, 10.8 us estimated; 34.6 us without derivation
+//     1.3 us est. r1               k_reduce_5eb66d35
+//     1.7 us est. c2.part          cuBLAS sgemm 4096 x 4 x 448
+//     1.3 us est. r2               k_reduce_a581bf8e
 //     1.3 us est. c3.part          cuDNN conv 1x1, 256 to 2048
 //     1.3 us est. r3               k_reduce_26e64d08
-//     1.3 us est. c4               cuDNN conv backward-data 4x4, 128 to 64
-//     1.3 us est. r4               k_map_b811d3d6
-//     1.3 us est. c5               cuDNN conv backward-data 4x4, 64 to 3
-//     1.3 us est. y                k_map_f349247e
+//     1.3 us est. c4.part          cuDNN conv 1x1, 128 to 1024
+//     1.3 us est. r4               k_reduce_7ef6e2f5
+//     1.3 us est. y                k_reduce_c1f0edca
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
+#include <cublas_v2.h>
 #include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
@@ -29,7 +28,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define INFOGAN_ARENA_BYTES 8576000ull
+#define INFOGAN_ARENA_BYTES 33882112ull
 #define INFOGAN_WEIGHT_BYTES 11608320ull
 
 #ifdef __cplusplus
@@ -85,30 +84,30 @@ const infogan_info *infogan_describe(void);
 #define v_y OUT(float, 0)
 #define v_z IN(float, 0)
 #define v_k1 CONST(float, 0)
-#define v_k2 CONST(float, 1634304)
-#define v_k3 INIT(float, 0)
-#define v_k4 CONST(float, 8974336)
-#define v_k5 CONST(float, 9498624)
-#define v_c1 ARENA(float, 0)
-#define v_r1 ARENA(float, 16384)
-#define v_c2 ARENA(float, 0)
+#define v_k2 INIT(float, 0)
+#define v_k3 INIT(float, 7340032)
+#define v_k4 INIT(float, 9437184)
+#define v_k5 CONST(float, 1634304)
+#define v_r1 ARENA(float, 65536)
+#define v_c2_part_filter CONST(float, 1646592)
+#define v_c2_part ARENA(float, 0)
 #define v_r2 ARENA(float, 131072)
-#define v_c3_part_filter CONST(float, 9510912)
+#define v_c3_part_filter CONST(float, 8986624)
 #define v_c3_part ARENA(float, 0)
-#define v_r3 ARENA(float, 131072)
-#define v_c4 ARENA(float, 0)
-#define v_r4 ARENA(float, 65536)
-#define v_c5 ARENA(float, 0)
-#define v_workspace ARENA(char, 163840)
+#define v_r3 ARENA(float, 262144)
+#define v_c4_part_filter CONST(float, 11083776)
+#define v_c4_part ARENA(float, 0)
+#define v_r4 ARENA(float, 262144)
+#define v_workspace ARENA(char, 327680)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
     {256, 0, 1634304, 1},  // k1
-    {1634560, 1634304, 7340032, 1},  // k2
-    {8974592, 0, 2097152, 0},  // k3
-    {11071744, 8974336, 524288, 1},  // k4
-    {11596032, 9498624, 12288, 1},  // k5
+    {1634560, 0, 7340032, 0},  // k2
+    {8974592, 7340032, 2097152, 0},  // k3
+    {11071744, 9437184, 524288, 0},  // k4
+    {11596032, 1634304, 12288, 1},  // k5
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -130,58 +129,100 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"c1", 1, 1, 228, 448, 1, {1, 1}, {2, 2}, {2, 2}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"c2", 1, 1, 448, 256, 1, {2, 2}, {4, 4}, {4, 4}, {1, 1}, {2, 2}, {1, 1}, 0, 0},
     {"c3.part", 0, 1, 256, 2048, 1, {4, 4}, {4, 4}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"c4", 1, 1, 128, 64, 1, {8, 8}, {16, 16}, {4, 4}, {1, 1}, {2, 2}, {1, 1}, 0, 0},
-    {"c5", 1, 1, 64, 3, 1, {16, 16}, {32, 32}, {4, 4}, {1, 1}, {2, 2}, {1, 1}, 0, 0},
+    {"c4.part", 0, 1, 128, 1024, 1, {8, 8}, {8, 8}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
 };
 enum {
-    CONV_c1,
-    CONV_c2,
     CONV_c3_part,
-    CONV_c4,
-    CONV_c5,
+    CONV_c4_part,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
-// c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2] where i0 in 0:128, i1 in 0:4, i2 in 0:4, i3 in
-//     0:256
-static __global__ void __launch_bounds__(256) k_map_4f11e28f(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 524288u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u);
-    y[i2 * 256 + i3] = p0[i3 * 2048 + i2];
+static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) {
+        const float other = __shfl_xor_sync(0xffffffffu, v, d);
+        v += other;
+    }
+    return v;
 }
 
-// r1[i0,i1,i2,i3] = relu(c1[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:448, i2 in 0:2, i3 in 0:2
-static __global__ void __launch_bounds__(64) k_map_28208de1(const float *__restrict__ p0,
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
+// c1[i0,i1,i2,i3] = sum(r0,r1,r2) z[0,r0,i2-r1,i3-r2] * k1[r0,i1,r1,r2] where i0 in 0:1, i2 in
+//     0:2, i3 in 0:2, pad z 0
+// r1[i0,i1,i2,i3] = relu(c1[0,i1,i2,i3]) where i0 in 0:1
+static __global__ void __launch_bounds__(32) k_reduce_5eb66d35(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    if (id >= 1792u) return;
+    const int i3 = (int)(id % 2u);
+    const int i2 = (int)(id / 2u % 2u);
+    const int i1 = (int)(id / 4u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 912u; k += 32u) {
+        const int r2 = (int)(k % 2u);
+        const int r1 = (int)(k / 2u % 2u);
+        const int r0 = (int)(k / 4u);
+        const int t0 = i2 - r1;
+        const int t1 = i3 - r2;
+        const float v0 = (unsigned)t0 < 1u && (unsigned)t1 < 1u ? p0[r0 + t0 + t1] : 0.f;
+        acc += v0 * p1[r0 * 1792 + i1 * 4 + r1 * 2 + r2];
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 4 + i2 * 2 + i3] = acc < 0.f ? 0.f : acc;
+    }
+}
+
+// by summation splitting
+// c2[i0,i1,i2,i3] = sum(r0,r1) c2.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
+//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:4, i3 in 0:4, pad c2.part 0
+// r2[i0,i1,i2,i3] = relu(c2[0,i1,i2,i3]) where i0 in 0:1
+static __global__ void __launch_bounds__(64) k_reduce_a581bf8e(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 448u) return;
-    const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x < 0.f ? 0.f : v0.x,
-        v0.y < 0.f ? 0.f : v0.y, v0.z < 0.f ? 0.f : v0.z, v0.w < 0.f ? 0.f : v0.w);
+    if (id >= 4096u) return;
+    const int i3 = (int)(id % 4u);
+    const int i2 = (int)(id / 4u % 4u);
+    const int i1 = (int)(id / 16u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i2 - r0 + 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i3 - r1 + 1;
+            const float v0 = (unsigned)t0 < 4u && t0 % 2 == 0 && (unsigned)t1 < 4u && t1 % 2 == 0
+                ? p0[i1 * 64 + r0 * 16 + r1 * 4 + (t0 / 2) * 2 + (t1 / 2)] : 0.f;
+            acc += v0;
+        }
+    }
+    y[i1 * 16 + i2 * 4 + i3] = acc < 0.f ? 0.f : acc;
 }
 
-// r2[i0,i1,i2,i3] = relu(c2[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:256, i2 in 0:4, i3 in 0:4
-static __global__ void __launch_bounds__(64) k_map_ebd33c25(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 1024u) return;
-    const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x < 0.f ? 0.f : v0.x,
-        v0.y < 0.f ? 0.f : v0.y, v0.z < 0.f ? 0.f : v0.z, v0.w < 0.f ? 0.f : v0.w);
-}
-
+// by summation splitting
 // c3[i0,i1,i2,i3] = sum(r0,r1) c3.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i1 in 0:128, i2 in 0:8, i3 in 0:8, r0 in 0:4, r1 in 0:4,
-//     pad c3.part 0
-// r3[i0,i1,i2,i3] = relu(c3[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:128, i2 in 0:8, i3 in 0:8
+//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:8, i3 in 0:8, pad c3.part 0
+// r3[i0,i1,i2,i3] = relu(c3[0,i1,i2,i3]) where i0 in 0:1
 static __global__ void __launch_bounds__(64) k_reduce_26e64d08(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -204,26 +245,59 @@ static __global__ void __launch_bounds__(64) k_reduce_26e64d08(const float *__re
     y[i1 * 64 + i2 * 8 + i3] = acc < 0.f ? 0.f : acc;
 }
 
-// r4[i0,i1,i2,i3] = relu(c4[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:64, i2 in 0:16, i3 in 0:16
-static __global__ void __launch_bounds__(64) k_map_b811d3d6(const float *__restrict__ p0,
+// by summation splitting
+// c4[i0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
+//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:16, i3 in 0:16, pad c4.part 0
+// r4[i0,i1,i2,i3] = relu(c4[0,i1,i2,i3]) where i0 in 0:1
+static __global__ void __launch_bounds__(64) k_reduce_7ef6e2f5(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 4096u) return;
-    const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x < 0.f ? 0.f : v0.x,
-        v0.y < 0.f ? 0.f : v0.y, v0.z < 0.f ? 0.f : v0.z, v0.w < 0.f ? 0.f : v0.w);
+    if (id >= 16384u) return;
+    const int i3 = (int)(id % 16u);
+    const int i2 = (int)(id / 16u % 16u);
+    const int i1 = (int)(id / 256u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i2 - r0 + 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i3 - r1 + 1;
+            const float v0 = (unsigned)t0 < 16u && t0 % 2 == 0 && (unsigned)t1 < 16u && t1 % 2 == 0
+                ? p0[i1 * 1024 + r0 * 256 + r1 * 64 + (t0 / 2) * 8 + (t1 / 2)] : 0.f;
+            acc += v0;
+        }
+    }
+    y[i1 * 256 + i2 * 16 + i3] = acc < 0.f ? 0.f : acc;
 }
 
-// y[i0,i1,i2,i3] = tanh(c5[0,i1,i2,i3]) where i0 in 0:1, i1 in 0:3, i2 in 0:32, i3 in 0:32
-static __global__ void __launch_bounds__(64) k_map_f349247e(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 768u) return;
-    const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(tanhf(v0.x), tanhf(v0.y), tanhf(v0.z),
-        tanhf(v0.w));
+// c5[i0,i1,i2,i3] = sum(r0,r1,r2) r4[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k5[r0,i1,r1,r2] *
+//     [(i2-r1+1)%2 == 0] * [(i3-r2+1)%2 == 0] where i0 in 0:1, i2 in 0:32, i3 in 0:32, pad r4 0
+// y[i0,i1,i2,i3] = tanh(c5[0,i1,i2,i3]) where i0 in 0:1
+static __global__ void __launch_bounds__(32) k_reduce_c1f0edca(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    if (id >= 3072u) return;
+    const int i3 = (int)(id % 32u);
+    const int i2 = (int)(id / 32u % 32u);
+    const int i1 = (int)(id / 1024u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 1024u; k += 32u) {
+        const int r2 = (int)(k % 4u);
+        const int r1 = (int)(k / 4u % 4u);
+        const int r0 = (int)(k / 16u);
+        const int t0 = i2 - r1 + 1;
+        const int t1 = i3 - r2 + 1;
+        const float v0 = (unsigned)t0 < 32u && t0 % 2 == 0 && (unsigned)t1 < 32u && t1 % 2 == 0
+            ? p0[r0 * 256 + (t0 / 2) * 16 + (t1 / 2)] : 0.f;
+        acc += v0 * p1[r0 * 48 + i1 * 16 + r1 * 4 + r2];
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 1024 + i2 * 32 + i3] = tanhf(acc);
+    }
 }
 
 
@@ -239,7 +313,8 @@ struct infogan {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[5];
+    conv_call conv[2];
+    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -266,6 +341,23 @@ static int fail(infogan *m, int code, const char *where, const char *why) {
     do {                                                                                          \
         cudnnStatus_t e_ = (call);                                                                \
         if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
+    } while (0)
+
+static const char *cublas_reason(cublasStatus_t s) {
+    switch (s) {
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
+    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
+    default: return "cuBLAS failed";
+    }
+}
+
+#define CUBLAS_CALL(m, where, call)                                                          \
+    do {                                                                                     \
+        cublasStatus_t e_ = (call);                                                          \
+        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
 
 static int conv_tensor(infogan *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
@@ -317,7 +409,7 @@ static int conv_choose_forward(infogan *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 8412160) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
@@ -335,7 +427,7 @@ static int conv_choose_data(infogan *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 8412160) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         c->algorithm = (int)p[i].algo;
@@ -385,11 +477,45 @@ static int conv_run(infogan *m, int k, const float *x, const float *w, const flo
     return 0;
 }
 
+// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
+// transposed. The library is column-major and computes the transposed product. s*: strides between
+// matrices.
+typedef struct gemm_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+} gemm_size;
+
+static int gemm_run(infogan *h, const gemm_size *g, const float *a, const float *b, float *c) {
+    const float zero = 0.f;
+    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (g->batch == 1)
+        CUBLAS_CALL(h, g->name,
+                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
+                                g->lda, &zero, c, g->ldc));
+    else
+        CUBLAS_CALL(
+            h, g->name,
+            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
+                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    return 0;
+}
+static const gemm_size gemm_c2_part = {"c2.part", 0, 0, 1, 4096, 4, 448, 448, 4, 4, 0, 0, 0, 1.f};
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(infogan *m, cudaStream_t stream) {
     (void)stream;
-    k_map_4f11e28f<<<dim3(2048), dim3(256), 0, stream>>>(v_k3, v_c3_part_filter);
+    // c2.part.filter[i0,i1,i2,i3] = k2[i3,i0,i1,i2]
+    k_relay_09f53f99<<<dim3(7168), dim3(256), 0, stream>>>(v_k2, v_c2_part_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}});
+    LAUNCHED(m, "c2.part.filter");
+    // c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2]
+    k_relay_09f53f99<<<dim3(2048), dim3(256), 0, stream>>>(v_k3, v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}});
     LAUNCHED(m, "c3.part.filter");
+    // c4.part.filter[i0,i1,i2,i3] = k4[i3,i0,i1,i2]
+    k_relay_09f53f99<<<dim3(512), dim3(256), 0, stream>>>(v_k4, v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}});
+    LAUNCHED(m, "c4.part.filter");
     return 0;
 }
 
@@ -416,7 +542,7 @@ static int check_device(infogan *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_4f11e28f);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -431,7 +557,7 @@ static int check_device(infogan *m) {
 
 static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 11608064ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2097152ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 9961472ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -446,10 +572,11 @@ static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(infogan *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 2; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
+    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     (void)m;
     return 0;
 }
@@ -498,33 +625,24 @@ static int steps(infogan *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // c1[i0,i1,i2,i3] = sum(r0,r1,r2) z[0,r0,i2-r1,i3-r2] * k1[r0,i1,r1,r2] where i0 in 0:1, i1 in
-    //     0:448, i2 in 0:2, i3 in 0:2, r0 in 0:228, r1 in 0:2, r2 in 0:2, pad z 0
-    CALL(conv_run(m, CONV_c1, v_z, v_k1, NULL, NULL, v_c1, v_workspace));
-    k_map_28208de1<<<dim3(7), dim3(64), 0, stream>>>(v_c1, v_r1);
+    k_reduce_5eb66d35<<<dim3(1792), dim3(32), 0, stream>>>(v_z, v_k1, v_r1);
     LAUNCHED(m, "r1");
-    // c2[i0,i1,i2,i3] = sum(r0,r1_,r2) r1[0,r0,(i2-r1_+1)/2,(i3-r2+1)/2] * k2[r0,i1,r1_,r2] *
-    //     [(i2-r1_+1)%2 == 0] * [(i3-r2+1)%2 == 0] where i0 in 0:1, i1 in 0:256, i2 in 0:4, i3 in
-    //     0:4, r0 in 0:448, r1_ in 0:4, r2 in 0:4, pad r1 0
-    CALL(conv_run(m, CONV_c2, v_r1, v_k2, NULL, NULL, v_c2, v_workspace));
-    k_map_ebd33c25<<<dim3(16), dim3(64), 0, stream>>>(v_c2, v_r2);
+    // by summation splitting (r0 inside), variable substitution
+    // c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * c2.part.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_c2_part, v_c2_part_filter, v_r1, v_c2_part));
+    k_reduce_a581bf8e<<<dim3(64), dim3(64), 0, stream>>>(v_c2_part, v_r2);
     LAUNCHED(m, "r2");
-    // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0] where i0 in
-    //     0:128, i1 in 0:4, i2 in 0:4, i3 in 0:4, i4 in 0:4, r0 in 0:256
+    // by summation splitting (r0 inside), variable substitution
+    // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0]
     CALL(conv_run(m, CONV_c3_part, v_r2, v_c3_part_filter, NULL, NULL, v_c3_part, v_workspace));
     k_reduce_26e64d08<<<dim3(128), dim3(64), 0, stream>>>(v_c3_part, v_r3);
     LAUNCHED(m, "r3");
-    // c4[i0,i1,i2,i3] = sum(r0,r1,r2) r3[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k4[r0,i1,r1,r2] *
-    //     [(i2-r1+1)%2 == 0] * [(i3-r2+1)%2 == 0] where i0 in 0:1, i1 in 0:64, i2 in 0:16, i3 in
-    //     0:16, r0 in 0:128, r1 in 0:4, r2 in 0:4, pad r3 0
-    CALL(conv_run(m, CONV_c4, v_r3, v_k4, NULL, NULL, v_c4, v_workspace));
-    k_map_b811d3d6<<<dim3(64), dim3(64), 0, stream>>>(v_c4, v_r4);
+    // by summation splitting (r0 inside), variable substitution
+    // c4.part[i0,i1,i2,i3,i4] = sum(r0) r3[0,r0,i3,i4] * c4.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_c4_part, v_r3, v_c4_part_filter, NULL, NULL, v_c4_part, v_workspace));
+    k_reduce_7ef6e2f5<<<dim3(256), dim3(64), 0, stream>>>(v_c4_part, v_r4);
     LAUNCHED(m, "r4");
-    // c5[i0,i1,i2,i3] = sum(r0,r1,r2) r4[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k5[r0,i1,r1,r2] *
-    //     [(i2-r1+1)%2 == 0] * [(i3-r2+1)%2 == 0] where i0 in 0:1, i1 in 0:3, i2 in 0:32, i3 in
-    //     0:32, r0 in 0:64, r1 in 0:4, r2 in 0:4, pad r4 0
-    CALL(conv_run(m, CONV_c5, v_r4, v_k5, NULL, NULL, v_c5, v_workspace));
-    k_map_f349247e<<<dim3(12), dim3(64), 0, stream>>>(v_c5, v_y);
+    k_reduce_c1f0edca<<<dim3(3072), dim3(32), 0, stream>>>(v_r4, v_k5, v_y);
     LAUNCHED(m, "y");
     return 0;
 }
@@ -547,6 +665,10 @@ static int check_run(infogan *m, const void *const *in, void *const *out) {
 
 static int run_on(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    // Setting the stream takes the workspace away, so it is given again.
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + 327680, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -619,8 +741,9 @@ int infogan_capture(infogan *m, const void *const *in, void *const *out) {
 void infogan_destroy(infogan *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 5; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 2; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
+    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -648,6 +771,6 @@ static const infogan_tensor info_weights[] = {
 static const infogan_info info = {
     "infogan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     INFOGAN_ARENA_BYTES, INFOGAN_WEIGHT_BYTES,
-    11608064ull, 22281216ull, 0x274286081a8138a1ull};
+    11608064ull, 55451648ull, 0x274286081a8138a1ull};
 
 const infogan_info *infogan_describe(void) { return &info; }

@@ -8,16 +8,16 @@
 // outputs   y: f32[1,10000,512]
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 1273 MB (workspace 32 MB of it), constants 5124 kB, peak in create 1278 MB
-// plan      10 steps, 3565.3 us estimated
-//   125.0 us est. v                cuBLAS sgemm 10000 x 64 x 512, batch 8
-//   125.0 us est. q                cuBLAS sgemm 10000 x 64 x 512, batch 8
-//   125.0 us est. k                cuBLAS sgemm 10000 x 64 x 512, batch 8
-//  1331.2 us est. s                k_band_5727a081
-//   303.2 us est. a                k_row_4411ece0
-//  1310.7 us est. o                k_band_78578a11
-//   110.5 us est. f.sum            cuBLAS sgemm 10000 x 512 x 512
+// plan      10 steps, 2957.6 us estimated
+//   138.9 us est. v                cuBLAS sgemm 10000 x 64 x 512, batch 8
+//   138.9 us est. q                cuBLAS sgemm 10000 x 64 x 512, batch 8
+//   138.9 us est. k                cuBLAS sgemm 10000 x 64 x 512, batch 8
+//   762.1 us est. s                k_band_5727a081
+//   743.3 us est. a                k_row_4411ece0
+//   763.2 us est. o                k_band_78578a11
+//   124.0 us est. f.sum            cuBLAS sgemm 10000 x 512 x 512
 //     9.7 us est. f                k_map_598f82a0
-//   110.5 us est. g.sum            cuBLAS sgemm 10000 x 512 x 512
+//   124.0 us est. g.sum            cuBLAS sgemm 10000 x 512 x 512
 //    14.5 us est. y                k_map_f7c740c8
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -159,10 +159,9 @@ static __device__ __forceinline__ float block_max(float v, float *part) {  // 25
     return v;
 }
 
-// s.sum[i0,i1,i2,i3] = sum(r0) q[0,i1,i2,r0] * k[0,i1,i2+4*i3-4000,r0] where i0 in 0:1, i1 in 0:8,
-//     i2 in 0:10000, i3 in 0:2001, r0 in 0:64, pad k 0
-// s[i0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3] where i0 in 0:1, i1 in 0:8, i2 in 0:10000, i3 in
-//     0:2001
+// s.sum[i0,i1,i2,i3] = sum(r0) q[0,i1,i2,r0] * k[0,i1,i2+4*i3-4000,r0] where i0 in 0:1, i3 in
+//     0:2001, pad k 0
+// s[i0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3] where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_band_5727a081(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const int RM = 8, RN = 8, KC = 8;
@@ -226,11 +225,9 @@ static __global__ void __launch_bounds__(256) k_band_5727a081(const float *__res
     }
 }
 
-// a.m[i0,i1,i2] = max(r0) s[0,i1,i2,r0] where i0 in 0:1, i1 in 0:8, i2 in 0:10000, r0 in 0:2001
-// a.s[i0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2]) where i0 in 0:1, i1 in 0:8, i2 in
-//     0:10000, r0 in 0:2001
-// a[i0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2] where i0 in 0:1, i1 in 0:8, i2
-//     in 0:10000, i3 in 0:2001
+// a.m[i0,i1,i2] = max(r0) s[0,i1,i2,r0] where i0 in 0:1
+// a.s[i0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2]) where i0 in 0:1
+// a[i0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2] where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_row_4411ece0(const float *__restrict__ p0,
     float *__restrict__ y) {  // 80000 blocks
     __shared__ float part[2][8];
@@ -268,8 +265,7 @@ static __global__ void __launch_bounds__(256) k_row_4411ece0(const float *__rest
     }
 }
 
-// o[i0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-4000,i3] where i0 in 0:1, i1 in 0:8, i2
-//     in 0:10000, i3 in 0:64, r0 in 0:2001, pad v 0
+// o[i0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-4000,i3] where i0 in 0:1, pad v 0
 static __global__ void __launch_bounds__(256) k_band_78578a11(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const int RM = 8, RN = 4, KC = 8;
@@ -333,7 +329,7 @@ static __global__ void __launch_bounds__(256) k_band_78578a11(const float *__res
     }
 }
 
-// f[i0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2]) where i0 in 0:1, i1 in 0:10000, i2 in 0:512
+// f[i0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2]) where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_map_598f82a0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -350,8 +346,7 @@ static __global__ void __launch_bounds__(256) k_map_598f82a0(const float *__rest
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// y[i0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2]) where i0 in 0:1, i1 in 0:10000, i2 in
-//     0:512
+// y[i0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2]) where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_map_f7c740c8(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -558,14 +553,11 @@ static int steps(longformer *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // v[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i2 in
-    //     0:10000, i3 in 0:64, r0 in 0:512
+    // v[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
     CALL(gemm_run(m, &gemm_v, v_x, v_wv, v_v));
-    // q[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wq[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i2 in
-    //     0:10000, i3 in 0:64, r0 in 0:512
+    // q[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wq[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
     CALL(gemm_run(m, &gemm_q, v_x, v_wq, v_q));
-    // k[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wk[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i2 in
-    //     0:10000, i3 in 0:64, r0 in 0:512
+    // k[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wk[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
     CALL(gemm_run(m, &gemm_k, v_x, v_wk, v_k));
     k_band_5727a081<<<dim3(10880), dim3(256), 0, stream>>>(v_q, v_k, v_s);
     LAUNCHED(m, "s");
@@ -573,13 +565,11 @@ static int steps(longformer *m, const void *const *in, void *const *out,
     LAUNCHED(m, "a");
     k_band_78578a11<<<dim3(640), dim3(256), 0, stream>>>(v_a, v_v, v_t);
     LAUNCHED(m, "o");
-    // f.sum[i0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2] where i0 in 0:1, i1 in 0:10000, i2 in
-    //     0:512, r0 in 0:512
+    // f.sum[i0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2] where i0 in 0:1
     CALL(gemm_run(m, &gemm_f_sum, v_t, v_w1, v_f_sum));
     k_map_598f82a0<<<dim3(5000), dim3(256), 0, stream>>>(v_f_sum, v_b1, v_f);
     LAUNCHED(m, "f");
-    // g.sum[i0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2] where i0 in 0:1, i1 in 0:10000, i2 in
-    //     0:512, r0 in 0:512
+    // g.sum[i0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2] where i0 in 0:1
     CALL(gemm_run(m, &gemm_g_sum, v_f, v_w2, v_g_sum));
     k_map_f7c740c8<<<dim3(5000), dim3(256), 0, stream>>>(v_g_sum, v_b2, v_x, v_y);
     LAUNCHED(m, "y");

@@ -8,16 +8,16 @@
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 42 MB (workspace 32 MB of it), constants 5124 kB, peak in create 47 MB
-// plan      10 steps, 82.4 us estimated
-//    13.0 us est. v                cuBLAS sgemm 1024 x 64 x 512, batch 8
-//    13.0 us est. q                cuBLAS sgemm 1024 x 64 x 512, batch 8
-//    13.0 us est. k                cuBLAS sgemm 1024 x 64 x 512, batch 8
-//     8.8 us est. s                k_band_8e373fc0
-//     1.3 us est. a                k_row_708fbfe0
-//     8.7 us est. o                k_band_72d5641d
-//    11.0 us est. f.sum            cuBLAS sgemm 1024 x 512 x 512
+// plan      10 steps, 88.9 us estimated
+//    13.9 us est. v                cuBLAS sgemm 1024 x 64 x 512, batch 8
+//    13.9 us est. q                cuBLAS sgemm 1024 x 64 x 512, batch 8
+//    13.9 us est. k                cuBLAS sgemm 1024 x 64 x 512, batch 8
+//     6.9 us est. s                k_band_8e373fc0
+//     4.9 us est. a                k_row_708fbfe0
+//     6.9 us est. o                k_band_72d5641d
+//    13.0 us est. f.sum            cuBLAS sgemm 1024 x 512 x 512
 //     1.3 us est. f                k_map_26f46075
-//    11.0 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
+//    13.0 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
 //     1.3 us est. y                k_map_da472e8e
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -134,9 +134,9 @@ static __device__ __forceinline__ float warp_max(float v) {  // every lane gets 
     return v;
 }
 
-// s.sum[i0,i1,i2,i3] = sum(r0) q[0,i1,i2,r0] * k[0,i1,i2+4*i3-256,r0] where i0 in 0:1, i1 in 0:8,
-//     i2 in 0:1024, i3 in 0:129, r0 in 0:64, pad k 0
-// s[i0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3] where i0 in 0:1, i1 in 0:8, i2 in 0:1024, i3 in 0:129
+// s.sum[i0,i1,i2,i3] = sum(r0) q[0,i1,i2,r0] * k[0,i1,i2+4*i3-256,r0] where i0 in 0:1, i3 in
+//     0:129, pad k 0
+// s[i0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3] where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_band_8e373fc0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const int RM = 4, RN = 4, KC = 16;
@@ -200,11 +200,9 @@ static __global__ void __launch_bounds__(256) k_band_8e373fc0(const float *__res
     }
 }
 
-// a.m[i0,i1,i2] = max(r0) s[0,i1,i2,r0] where i0 in 0:1, i1 in 0:8, i2 in 0:1024, r0 in 0:129
-// a.s[i0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2]) where i0 in 0:1, i1 in 0:8, i2 in
-//     0:1024, r0 in 0:129
-// a[i0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2] where i0 in 0:1, i1 in 0:8, i2
-//     in 0:1024, i3 in 0:129
+// a.m[i0,i1,i2] = max(r0) s[0,i1,i2,r0] where i0 in 0:1
+// a.s[i0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2]) where i0 in 0:1
+// a[i0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2] where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_row_708fbfe0(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -242,8 +240,7 @@ static __global__ void __launch_bounds__(256) k_row_708fbfe0(const float *__rest
     }
 }
 
-// o[i0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-256,i3] where i0 in 0:1, i1 in 0:8, i2
-//     in 0:1024, i3 in 0:64, r0 in 0:129, pad v 0
+// o[i0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-256,i3] where i0 in 0:1, pad v 0
 static __global__ void __launch_bounds__(256) k_band_72d5641d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const int RM = 4, RN = 4, KC = 16;
@@ -307,7 +304,7 @@ static __global__ void __launch_bounds__(256) k_band_72d5641d(const float *__res
     }
 }
 
-// f[i0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2]) where i0 in 0:1, i1 in 0:1024, i2 in 0:512
+// f[i0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2]) where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_map_26f46075(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -324,8 +321,7 @@ static __global__ void __launch_bounds__(256) k_map_26f46075(const float *__rest
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// y[i0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2]) where i0 in 0:1, i1 in 0:1024, i2 in
-//     0:512
+// y[i0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2]) where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_map_da472e8e(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -531,14 +527,11 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // v[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i2 in
-    //     0:1024, i3 in 0:64, r0 in 0:512
+    // v[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
     CALL(gemm_run(m, &gemm_v, v_x, v_wv, v_v));
-    // q[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wq[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i2 in
-    //     0:1024, i3 in 0:64, r0 in 0:512
+    // q[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wq[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
     CALL(gemm_run(m, &gemm_q, v_x, v_wq, v_q));
-    // k[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wk[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i2 in
-    //     0:1024, i3 in 0:64, r0 in 0:512
+    // k[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wk[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
     CALL(gemm_run(m, &gemm_k, v_x, v_wk, v_k));
     k_band_8e373fc0<<<dim3(384), dim3(256), 0, stream>>>(v_q, v_k, v_s);
     LAUNCHED(m, "s");
@@ -546,13 +539,11 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     LAUNCHED(m, "a");
     k_band_72d5641d<<<dim3(128), dim3(256), 0, stream>>>(v_a, v_v, v_t);
     LAUNCHED(m, "o");
-    // f.sum[i0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2] where i0 in 0:1, i1 in 0:1024, i2 in 0:512,
-    //     r0 in 0:512
+    // f.sum[i0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2] where i0 in 0:1
     CALL(gemm_run(m, &gemm_f_sum, v_t, v_w1, v_f_sum));
     k_map_26f46075<<<dim3(512), dim3(256), 0, stream>>>(v_f_sum, v_b1, v_f);
     LAUNCHED(m, "f");
-    // g.sum[i0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2] where i0 in 0:1, i1 in 0:1024, i2 in 0:512,
-    //     r0 in 0:512
+    // g.sum[i0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2] where i0 in 0:1
     CALL(gemm_run(m, &gemm_g_sum, v_f, v_w2, v_g_sum));
     k_map_da472e8e<<<dim3(512), dim3(256), 0, stream>>>(v_g_sum, v_b2, v_x, v_y);
     LAUNCHED(m, "y");

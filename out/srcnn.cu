@@ -7,12 +7,14 @@
 // inputs    x: f32[1,1,224,224]
 // outputs   y: f32[1,1,224,224]
 // weights   6 tensors, blob of 225 kB
-// memory    arena 197 MB (workspace 32 MB of it), constants 224 kB, peak in create 198 MB
-// plan      5 steps, 173.5 us estimated; 297.8 us without derivation
-//    13.2 us est. r1               cuDNN conv 9x9, 1 to 64 + bias + relu
-//   116.0 us est. c2.sum.part      cuBLAS sgemm 800 x 50176 x 64
+// memory    arena 332 MB (workspace 167 MB of it), constants 227 kB, peak in create 332 MB
+// plan      7 steps, 202.0 us estimated; 285.1 us without derivation
+//     1.3 us est. c1.sum.columns   k_map_fdc79e28
+//    19.5 us est. c1.sum.part      cuBLAS sgemm 384 x 51528 x 15
+//    21.3 us est. r1               k_reduce_2e33f1c6
+//   115.7 us est. c2.sum.part      cuDNN conv 1x1, 64 to 800
 //    39.5 us est. r2               k_reduce_a30581cb
-//     3.5 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
+//     3.4 us est. y.sum.part       cuDNN conv 1x1, 32 to 25
 //     1.3 us est. y                k_reduce_8a0943f8
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -25,7 +27,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define SRCNN_ARENA_BYTES 206962688ull
+#define SRCNN_ARENA_BYTES 348069888ull
 #define SRCNN_WEIGHT_BYTES 229888ull
 
 #ifdef __cplusplus
@@ -80,29 +82,32 @@ const srcnn_info *srcnn_describe(void);
 #define INIT(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k1 CONST(float, 0)
-#define v_b1 CONST(float, 20736)
-#define v_k2 INIT(float, 0)
-#define v_b2 CONST(float, 20992)
-#define v_k3 INIT(float, 204800)
-#define v_b3 CONST(float, 21248)
+#define v_k1 INIT(float, 0)
+#define v_b1 CONST(float, 0)
+#define v_k2 INIT(float, 20736)
+#define v_b2 CONST(float, 256)
+#define v_k3 INIT(float, 225536)
+#define v_b3 CONST(float, 512)
+#define v_c1_sum_columns ARENA(float, 79147008)
+#define v_c1_sum_blocks CONST(float, 768)
+#define v_c1_sum_part ARENA(float, 0)
 #define v_r1 ARENA(float, 160563200)
-#define v_c2_sum_relaid CONST(float, 21504)
+#define v_c2_sum_part_filter CONST(float, 23808)
 #define v_c2_sum_part ARENA(float, 0)
 #define v_r2 ARENA(float, 160563200)
-#define v_y_sum_part_filter CONST(float, 226304)
+#define v_y_sum_part_filter CONST(float, 228608)
 #define v_y_sum_part ARENA(float, 0)
 #define v_workspace ARENA(char, 173408256)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 20736, 1},  // k1
-    {20992, 20736, 256, 1},  // b1
-    {21248, 0, 204800, 0},  // k2
-    {226048, 20992, 128, 1},  // b2
-    {226304, 204800, 3200, 0},  // k3
-    {229632, 21248, 4, 1},  // b3
+    {256, 0, 20736, 0},  // k1
+    {20992, 0, 256, 1},  // b1
+    {21248, 20736, 204800, 0},  // k2
+    {226048, 256, 128, 1},  // b2
+    {226304, 225536, 3200, 0},  // k3
+    {229632, 512, 4, 1},  // b3
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -124,40 +129,113 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"r1", 0, 1, 1, 64, 1, {224, 224}, {224, 224}, {9, 9}, {4, 4}, {1, 1}, {1, 1}, 1, 1},
+    {"c2.sum.part", 0, 1, 64, 800, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"y.sum.part", 0, 1, 32, 25, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
 };
 enum {
-    CONV_r1,
+    CONV_c2_sum_part,
+    CONV_y_sum_part,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
-// by operand re-laid
-// c2.sum.relaid[i0,i1,i2,i3] = k2[i0,i3,i1,i2] where i0 in 0:32, i1 in 0:5, i2 in 0:5, i3 in 0:64
-static __global__ void __launch_bounds__(128) k_map_7812b9f5(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 51200u) return;
-    const int i3 = (int)(id % 64u);
-    const int i2 = (int)(id / 64u % 25u);
-    const int i0 = (int)(id / 1600u);
-    y[i0 * 1600 + i2 * 64 + i3] = p0[i0 * 1600 + i3 * 25 + i2];
-}
-
-// y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1] where i0 in 0:5, i1 in 0:5, i2 in 0:32
-static __global__ void __launch_bounds__(64) k_map_14ea7cb2(const float *__restrict__ p0,
+// by summation splitting (blocks of 5x3 taps inside), variable substitution
+// c1.sum.blocks[i0,i1,i2,i3,i4] = k1[i2,0,5*i0+i3,3*i1+i4] where i0 in 0:2, i1 in 0:3, i3 in 0:5,
+//     i4 in 0:3, pad k1 0
+static __global__ void __launch_bounds__(64) k_map_ec7122ee(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 800u) return;
-    const int i2 = (int)(id % 32u);
-    const int i1 = (int)(id / 32u);
-    y[i1 * 32 + i2] = p0[i2 * 25 + i1];
+    if (id >= 5760u) return;
+    const int i4 = (int)(id % 3u);
+    const int i3 = (int)(id / 3u % 5u);
+    const int i2 = (int)(id / 15u % 64u);
+    const int i1 = (int)(id / 960u % 3u);
+    const int i0 = (int)(id / 2880u);
+    const float v0 = i0 * 5 + i3 < 9 ? p0[i2 * 81 + i0 * 45 + i3 * 9 + i1 * 3 + i4] : 0.f;
+    y[i0 * 2880 + i1 * 960 + i2 * 15 + i3 * 3 + i4] = v0;
+}
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
+// by summation splitting (blocks of 5x3 taps inside), variable substitution; operand re-laid
+// c1.sum.columns[i0,i1,i2,i3] = x[0,0,i0+i2-4,i1+i3-2] where i0 in 0:228, i1 in 0:226, i2 in 0:5,
+//     i3 in 0:3, pad x 0
+static __global__ void __launch_bounds__(256) k_map_fdc79e28(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 772920u) return;
+    const int i3 = (int)(id % 3u);
+    const int i2 = (int)(id / 3u % 5u);
+    const int i1 = (int)(id / 15u % 226u);
+    const int i0 = (int)(id / 3390u);
+    const int t0 = i0 + i2 - 4;
+    const int t1 = i1 + i3 - 2;
+    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[t0 * 224 + t1] : 0.f;
+    y[i0 * 3390 + i1 * 15 + i2 * 3 + i3] = v0;
 }
 
 // by summation splitting
-// c2.sum[i0,i1,i2,i3] = sum(r0,r1) c2.sum.part[i1,r0,r1,i2+r0-2,i3+r1-2] where i0 in 0:1, i1 in
-//     0:32, i2 in 0:224, i3 in 0:224, r0 in 0:5, r1 in 0:5, pad c2.sum.part 0
-// r2[i0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1]) where i0 in 0:1, i1 in 0:32, i2 in 0:224, i3
-//     in 0:224
+// c1.sum[i0,i1,i2,i3] = sum(r0,r1) c1.sum.part[r0,r1,i1,i2+5*r0,i3+3*r1-2] where i0 in 0:1, i2 in
+//     0:224, i3 in 0:224, pad c1.sum.part 0
+// r1[i0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1]) where i0 in 0:1
+static __global__ void __launch_bounds__(256) k_reduce_2e33f1c6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 802816u) return;
+    const int i3 = (int)(id % 56u) * 4;
+    const int i2 = (int)(id / 56u % 224u);
+    const int i1 = (int)(id / 12544u);
+    float acc0 = 0.f;
+    float acc1 = 0.f;
+    float acc2 = 0.f;
+    float acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 2; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = r1 * 3 + i3 - 2;
+            const float v0 = r0 * 5 + i2 < 228 && (unsigned)t0 < 226u ? p0[r0 * 9894506
+                + r1 * 3297792 + i1 * 51528 + i2 * 226 + t0] : 0.f;
+            const float v1 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 1) < 226u ? p0[r0 * 9894506
+                + r1 * 3297792 + i1 * 51528 + i2 * 226 + t0 + 1] : 0.f;
+            const float v2 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 2) < 226u ? p0[r0 * 9894506
+                + r1 * 3297792 + i1 * 51528 + i2 * 226 + t0 + 2] : 0.f;
+            const float v3 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 3) < 226u ? p0[r0 * 9894506
+                + r1 * 3297792 + i1 * 51528 + i2 * 226 + t0 + 3] : 0.f;
+            acc0 += v0;
+            acc1 += v1;
+            acc2 += v2;
+            acc3 += v3;
+        }
+    }
+    const float v4 = p1[i1];
+    const float v5 = acc0 + v4;
+    const float v6 = acc1 + v4;
+    const float v7 = acc2 + v4;
+    const float v8 = acc3 + v4;
+    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
+        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+}
+
+// by summation splitting
+// c2.sum[i0,i1,i2,i3] = sum(r0,r1) c2.sum.part[i1,r0,r1,i2+r0-2,i3+r1-2] where i0 in 0:1, i2 in
+//     0:224, i3 in 0:224, pad c2.sum.part 0
+// r2[i0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1]) where i0 in 0:1
 static __global__ void __launch_bounds__(256) k_reduce_a30581cb(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -198,9 +276,10 @@ static __global__ void __launch_bounds__(256) k_reduce_a30581cb(const float *__r
         v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
+// by summation splitting
 // y.sum[i0,i1,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,i2+r0-2,i3+r1-2] where i0 in 0:1, i1 in 0:1, i2
-//     in 0:224, i3 in 0:224, r0 in 0:5, r1 in 0:5, pad y.sum.part 0
-// y[i0,i1,i2,i3] = y.sum[0,0,i2,i3] + b3[0] where i0 in 0:1, i1 in 0:1, i2 in 0:224, i3 in 0:224
+//     in 0:224, i3 in 0:224, pad y.sum.part 0
+// y[i0,i1,i2,i3] = y.sum[0,0,i2,i3] + b3[0] where i0 in 0:1, i1 in 0:1
 static __global__ void __launch_bounds__(128) k_reduce_8a0943f8(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -235,7 +314,7 @@ struct srcnn {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[1];
+    conv_call conv[2];
     cublasHandle_t cublas;
 };
 
@@ -331,7 +410,7 @@ static int conv_choose_forward(srcnn *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 174661632) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
@@ -349,7 +428,7 @@ static int conv_choose_data(srcnn *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 174661632) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         c->algorithm = (int)p[i].algo;
@@ -424,17 +503,19 @@ static int gemm_run(srcnn *h, const gemm_size *g, const float *a, const float *b
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_c2_sum_part = {"c2.sum.part", 0, 0, 1, 800, 50176, 64, 64, 50176, 50176,
-    0, 0, 0, 1.f};
-static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 25, 50176, 32, 32, 50176, 50176, 0,
+static const gemm_size gemm_c1_sum_part = {"c1.sum.part", 0, 1, 1, 384, 51528, 15, 15, 15, 51528, 0,
     0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(srcnn *m, cudaStream_t stream) {
     (void)stream;
-    k_map_7812b9f5<<<dim3(400), dim3(128), 0, stream>>>(v_k2, v_c2_sum_relaid);
-    LAUNCHED(m, "c2.sum.relaid");
-    k_map_14ea7cb2<<<dim3(13), dim3(64), 0, stream>>>(v_k3, v_y_sum_part_filter);
+    k_map_ec7122ee<<<dim3(90), dim3(64), 0, stream>>>(v_k1, v_c1_sum_blocks);
+    LAUNCHED(m, "c1.sum.blocks");
+    // c2.sum.part.filter[i0,i1,i2,i3] = k2[i0,i3,i1,i2]
+    k_relay_09f53f99<<<dim3(200), dim3(256), 0, stream>>>(v_k2, v_c2_sum_part_filter, relay{3, 0, {32, 64, 25}, {1600, 25, 1}, {1600, 1, 64}});
+    LAUNCHED(m, "c2.sum.part.filter");
+    // y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1]
+    k_relay_09f53f99<<<dim3(4), dim3(256), 0, stream>>>(v_k3, v_y_sum_part_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}});
     LAUNCHED(m, "y.sum.part.filter");
     return 0;
 }
@@ -462,7 +543,7 @@ static int check_device(srcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_7812b9f5);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_ec7122ee);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -476,8 +557,8 @@ static int check_device(srcnn *m) {
 }
 
 static int upload(srcnn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 229632ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 208128ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 231936ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 228864ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -492,7 +573,7 @@ static int upload(srcnn *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(srcnn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 1; i++) {
+    for (int i = 0; i < 2; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -545,20 +626,24 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // c1.sum[i0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-4,i3+r1-4] * k1[i1,0,r0,r1] where i0 in 0:1, i1
-    //     in 0:64, i2 in 0:224, i3 in 0:224, r0 in 0:9, r1 in 0:9, pad x 0
-    // r1[i0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1]) where i0 in 0:1, i1 in 0:64, i2 in
-    //     0:224, i3 in 0:224
-    CALL(conv_run(m, CONV_r1, v_x, v_k1, v_b1, NULL, v_r1, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // c2.sum.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * c2.sum.relaid[i0,i1,i2,r0] where i0
-    //     in 0:32, i1 in 0:5, i2 in 0:5, i3 in 0:224, i4 in 0:224, r0 in 0:64
-    CALL(gemm_run(m, &gemm_c2_sum_part, v_c2_sum_relaid, v_r1, v_c2_sum_part));
+    k_map_fdc79e28<<<dim3(3020), dim3(256), 0, stream>>>(v_x, v_c1_sum_columns);
+    LAUNCHED(m, "c1.sum.columns");
+    // by summation splitting (blocks of 5x3 taps inside), variable substitution; operand re-laid for matching
+    // c1.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c1.sum.columns[i3,i4,r0,r1] *
+    //     c1.sum.blocks[i0,i1,i2,r0,r1]
+    CALL(gemm_run(m, &gemm_c1_sum_part, v_c1_sum_blocks, v_c1_sum_columns, v_c1_sum_part));
+    k_reduce_2e33f1c6<<<dim3(3136), dim3(256), 0, stream>>>(v_c1_sum_part, v_b1, v_r1);
+    LAUNCHED(m, "r1");
+    // by summation splitting (r0 inside), variable substitution
+    // c2.sum.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * c2.sum.part.filter[i0,i1,i2,r0]
+    CALL(conv_run(m, CONV_c2_sum_part, v_r1, v_c2_sum_part_filter, NULL, NULL, v_c2_sum_part,
+        v_workspace));
     k_reduce_a30581cb<<<dim3(1568), dim3(256), 0, stream>>>(v_c2_sum_part, v_b2, v_r2);
     LAUNCHED(m, "r2");
-    // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0] where i0 in
-    //     0:5, i1 in 0:5, i2 in 0:224, i3 in 0:224, r0 in 0:32
-    CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r2, v_y_sum_part));
+    // by summation splitting (r0 inside), variable substitution
+    // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
+    CALL(conv_run(m, CONV_y_sum_part, v_r2, v_y_sum_part_filter, NULL, NULL, v_y_sum_part,
+        v_workspace));
     k_reduce_8a0943f8<<<dim3(392), dim3(128), 0, stream>>>(v_y_sum_part, v_b3, v_y);
     LAUNCHED(m, "y");
     return 0;
@@ -585,7 +670,7 @@ static int run_on(srcnn *m, const void *const *in, void *const *out, cudaStream_
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 173408256, 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + 173408256, 174661632));
     return steps(m, in, out, stream);
 }
 
@@ -658,7 +743,7 @@ int srcnn_capture(srcnn *m, const void *const *in, void *const *out) {
 void srcnn_destroy(srcnn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 1; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 2; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -689,6 +774,6 @@ static const srcnn_tensor info_weights[] = {
 static const srcnn_info info = {
     "srcnn", 1, 1, 6, info_inputs, info_outputs, info_weights,
     SRCNN_ARENA_BYTES, SRCNN_WEIGHT_BYTES,
-    229632ull, 207400448ull, 0x0f4ba455d1b33b4eull};
+    231936ull, 348530688ull, 0x0f4ba455d1b33b4eull};
 
 const srcnn_info *srcnn_describe(void) { return &info; }

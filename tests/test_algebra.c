@@ -385,7 +385,7 @@ static void test_golden(void) {
     golden(
         "y[n,f,h,w] = sum(c,r,s) x[n,c,h+r-1,w+s-1] * k[f,c,r,s] where h in 0:8, w in 0:8, pad x 0",
         "y[i0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,i2+r1-1,i3+r2-1] * k[i1,r0,r1,r2] where i0 in 0:1, "
-        "i1 in 0:2, i2 in 0:8, i3 in 0:8, r0 in 0:3, r1 in 0:3, r2 in 0:3, pad x 0");
+        "i2 in 0:8, i3 in 0:8, pad x 0");
     // a transposed one: guards end the product
     golden("y[h] = sum(r) v[(h+1-r)/2] * s[] * [(h+1-r)%2 == 0] where h in 0:16, r in 0:4, pad v 0",
            "y[i0] = sum(r0) s[] * v[(i0-r0+1)/2] * [(i0-r0+1)%2 == 0] where i0 in 0:16, r0 in 0:4, "
@@ -394,17 +394,17 @@ static void test_golden(void) {
            "y[i0] = v[(i0-1)/2] * [(i0+1)%2 == 0] where i0 in 0:17, pad v 0");
     golden("y[i0] = max(r0) v[2*i0+r0-1] where i0 in 0:4, r0 in 0:3, pad v -inf", NULL);
     // precedence
-    golden("y[i0] = (v[i0] + s[]) * v[i0]" RANGE8, "y[i0] = v[i0] * (s[] + v[i0])" RANGE8);
-    golden("y[i0] = s[] - (v[i0] - 1)" RANGE8, NULL);
-    golden("y[i0] = s[] - v[i0] - 1" RANGE8, NULL);
-    golden("y[i0] = -(s[] * v[i0]) + 0.125" RANGE8, NULL);
-    golden("y[i0] = -s[] * v[i0]" RANGE8, "y[i0] = v[i0] * -s[]" RANGE8);
-    golden("y[i0] = 0.5 + s[] * v[i0] * 2 - 1" RANGE8, "y[i0] = s[] * v[i0] * 2 + 0.5 - 1" RANGE8);
-    golden("y[i0] = 2.5 * v[i0] / (s[] / 3) + -1" RANGE8, NULL);
-    golden("y[i0] = 1 / (s[] * v[i0])" RANGE8, NULL);
-    golden("y[i0] = relu(tanh(v[i0]) + max(s[], 1e-05))" RANGE8, NULL);
-    golden("y[i0] = pow(s[], min(inf, v[i0]))" RANGE8, "y[i0] = pow(s[], min(v[i0], inf))" RANGE8);
-    golden("y[i0] = select(v[i0] < s[], 0.25 * v[i0], v[i0])" RANGE8, NULL);
+    golden("y[i0] = (v[i0] + s[]) * v[i0]", "y[i0] = v[i0] * (s[] + v[i0])");
+    golden("y[i0] = s[] - (v[i0] - 1)", NULL);
+    golden("y[i0] = s[] - v[i0] - 1", NULL);
+    golden("y[i0] = -(s[] * v[i0]) + 0.125", NULL);
+    golden("y[i0] = -s[] * v[i0]", "y[i0] = v[i0] * -s[]");
+    golden("y[i0] = 0.5 + s[] * v[i0] * 2 - 1", "y[i0] = s[] * v[i0] * 2 + 0.5 - 1");
+    golden("y[i0] = 2.5 * v[i0] / (s[] / 3) + -1", NULL);
+    golden("y[i0] = 1 / (s[] * v[i0])", NULL);
+    golden("y[i0] = relu(tanh(v[i0]) + max(s[], 1e-05))", NULL);
+    golden("y[i0] = pow(s[], min(inf, v[i0]))", "y[i0] = pow(s[], min(v[i0], inf))");
+    golden("y[i0] = select(v[i0] < s[], 0.25 * v[i0], v[i0])", NULL);
     golden("y[] = s[] * idx(3)", "y[] = 3 * s[]");
     // subscripts
     golden("y[i0,i1] = v[i1+i0/2] where i0 in 0:8, i1 in 0:4", NULL);
@@ -412,18 +412,16 @@ static void test_golden(void) {
     golden("y[i0] = v[7-i0]" RANGE8, NULL);
     golden("y[i0] = v[(7-i0)/2]" RANGE8, "y[i0] = v[(i0+1)/2-i0+3]" RANGE8);
     golden("y[i0] = idx(i0-2*(i0/3)) * s[]" RANGE8, NULL);
-    golden("y[i0,i1] = \"a \\\"b\\\"\"[@at[i0],i1] where i0 in 0:8, i1 in 0:5", NULL);
+    golden("y[i0,i1] = \"a \\\"b\\\"\"[@at[i0],i1]", NULL);
     // guards: both sides, one side, none that always holds; the opposite of a range takes a select
-    golden("y[i0] = v[i0] * [i0 >= 2] * [i0 <= 5]" RANGE8,
-           "y[i0] = v[i0] * [i0 <= 5] * [i0 >= 2]" RANGE8);
+    golden("y[i0] = v[i0] * [i0 >= 2] * [i0 <= 5]", "y[i0] = v[i0] * [i0 <= 5] * [i0 >= 2]");
     golden("y[i0] = s[] * [i0 < 9] * [i0 > -3]" RANGE8, "y[i0] = s[]" RANGE8);
     golden("y[i0,i1] = s[] * [i0 == i1] where i0 in 0:8, i1 in 0:4", NULL);
     golden("y[i0,i1] = s[] * [i0+1 != i1] where i0 in 0:8, i1 in 0:12", NULL);
     golden("y[i0] = [i0%4 == 3]" RANGE8, "y[i0] = [(i0+1)%4 == 0]" RANGE8);
     golden("y[i0] = s[] * [i0%4 != 0] + 1" RANGE8, NULL);
     // names
-    golden("y[i0_] = \"a \\\"b\\\"\"[i0_,0] where i0_ in 0:8",
-           "y[i0] = \"a \\\"b\\\"\"[i0,0]" RANGE8);
+    golden("y[i0_] = \"a \\\"b\\\"\"[i0_,0] where i0_ in 0:8", "y[i0] = \"a \\\"b\\\"\"[i0,0]");
 }
 
 static void test_print_forms(void) {
@@ -435,7 +433,7 @@ static void test_print_forms(void) {
         ein__ex body;
         const char *want;
     } row[] = {
-        {ein__ex_read(ctx, i0, 0, &h, 1), "y[i0_,i1] = i0[i0_] where i0_ in 0:8, i1 in 0:3"},
+        {ein__ex_read(ctx, i0, 0, &h, 1), "y[i0_,i1] = i0[i0_] where i1 in 0:3"},
         // two paddings of one tensor, and one off the lattice
         {ein__ex_binary(ctx, EIN__ADD, ein__ex_read(ctx, i0, 0, &sum, 1),
                         ein__ex_read(ctx, i0, 1, &sum, 1)),
@@ -447,8 +445,7 @@ static void test_print_forms(void) {
          "pad i0 -inf"},
         // outside of a range, and off a lattice or outside of a range
         {ein__ex_when(ctx, ein__ix_addc(ctx, sum, -2), 4, true, ein__ex_read(ctx, i0, 0, &h, 1)),
-         "y[i0_,i1] = select([i0_+i1 <= 5] * [i0_+i1 >= 2] == 0, i0[i0_], 0) where i0_ in 0:8, i1 "
-         "in 0:3"},
+         "y[i0_,i1] = select([i0_+i1 <= 5] * [i0_+i1 >= 2] == 0, i0[i0_], 0) where i1 in 0:3"},
         {ein__ex_when(ctx, ein__ix_div(ctx, sum, 2), 3, true, ein__ex_const(ctx, 1)),
          "y[i0,i1] = select([(i0+i1)%2 == 0] * [i0+i1 <= 4] == 0, 1, 0) where i0 in 0:8, i1 in "
          "0:3"},

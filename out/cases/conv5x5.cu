@@ -8,8 +8,8 @@
 // outputs   y: f32[16,1,224,224]
 // weights   1 tensors, blob of 3584 B
 // memory    arena 109 MB (workspace 32 MB of it), constants 3328 B, peak in create 109 MB
-// plan      2 steps, 74.7 us estimated; 1597.6 us without derivation
-//    54.9 us est. y.part           cuBLAS sgemm 25 x 50176 x 32, batch 16
+// plan      2 steps, 78.5 us estimated; 213.0 us without derivation
+//    58.7 us est. y.part           cuBLAS sgemm 25 x 50176 x 32, batch 16
 //    19.8 us est. y                k_reduce_53035419
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -87,8 +87,8 @@ static const upload_size uploads[] = {
 
 // ---- kernels ------------------------------------------------------------------------------------
 // by summation splitting
-// y[i0,i1,i2,i3] = sum(r0,r1) y.part[r0,r1,i0,i2+r0-2,i3+r1-2] where i0 in 0:16, i1 in 0:1, i2 in
-//     0:224, i3 in 0:224, r0 in 0:5, r1 in 0:5, pad y.part 0
+// y[i0,i1,i2,i3] = sum(r0,r1) y.part[r0,r1,i0,i2+r0-2,i3+r1-2] where i1 in 0:1, i2 in 0:224, i3 in
+//     0:224, pad y.part 0
 static __global__ void __launch_bounds__(256) k_reduce_53035419(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -308,8 +308,7 @@ static int steps(conv5x5 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     // by summation splitting (r0 inside), variable substitution
-    // y.part[i0,i1,i2,i3,i4] = sum(r0) x[i2,r0,i3,i4] * k[0,r0,i0,i1] where i0 in 0:5, i1 in 0:5,
-    //     i2 in 0:16, i3 in 0:224, i4 in 0:224, r0 in 0:32
+    // y.part[i0,i1,i2,i3,i4] = sum(r0) x[i2,r0,i3,i4] * k[0,r0,i0,i1]
     CALL(gemm_run(m, &gemm_y_part, v_k, v_x, v_y_part));
     k_reduce_53035419<<<dim3(784), dim3(256), 0, stream>>>(v_y_part, v_y);
     LAUNCHED(m, "y");

@@ -10,10 +10,10 @@
 //           v: f32[512,768]
 // weights   3 tensors, blob of 6912 kB
 // memory    arena 32 MB (workspace 32 MB of it), constants 6912 kB, peak in create 39 MB
-// plan      3 steps, 43.8 us estimated
-//    14.6 us est. q                cuBLAS sgemm 512 x 768 x 768
-//    14.6 us est. k                cuBLAS sgemm 512 x 768 x 768
-//    14.6 us est. v                cuBLAS sgemm 512 x 768 x 768
+// plan      3 steps, 50.2 us estimated
+//    16.7 us est. q                cuBLAS sgemm 512 x 768 x 768
+//    16.7 us est. k                cuBLAS sgemm 512 x 768 x 768
+//    16.7 us est. v                cuBLAS sgemm 512 x 768 x 768
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -276,11 +276,11 @@ static int steps(three_matmuls *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // q[i0,i1] = sum(r0) x[i0,r0] * wq[r0,i1] where i0 in 0:512, i1 in 0:768, r0 in 0:768
+    // q[i0,i1] = sum(r0) x[i0,r0] * wq[r0,i1]
     CALL(gemm_run(m, &gemm_q, v_x, v_wq, v_q));
-    // k[i0,i1] = sum(r0) x[i0,r0] * wk[r0,i1] where i0 in 0:512, i1 in 0:768, r0 in 0:768
+    // k[i0,i1] = sum(r0) x[i0,r0] * wk[r0,i1]
     CALL(gemm_run(m, &gemm_k, v_x, v_wk, v_k));
-    // v[i0,i1] = sum(r0) x[i0,r0] * wv[r0,i1] where i0 in 0:512, i1 in 0:768, r0 in 0:768
+    // v[i0,i1] = sum(r0) x[i0,r0] * wv[r0,i1]
     CALL(gemm_run(m, &gemm_v, v_x, v_wv, v_v));
     return 0;
 }

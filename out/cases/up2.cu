@@ -7,20 +7,19 @@
 // inputs    a: f32[1,64,16,16]
 // outputs   y: f32[1,3,32,32]
 // weights   1 tensors, blob of 12 kB
-// memory    arena 1112 kB (workspace 1112 kB of it), constants 12 kB, peak in create 1124 kB
+// memory    arena 0 B (workspace 0 B of it), constants 12 kB, peak in create 12 kB
 // plan      1 step, 1.3 us estimated
-//     1.3 us est. y                cuDNN conv backward-data 4x4, 64 to 3
+//     1.3 us est. y                k_reduce_f09d6ef3
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define UP2_ARENA_BYTES 1138688ull
+#define UP2_ARENA_BYTES 0ull
 #define UP2_WEIGHT_BYTES 12544ull
 
 #ifdef __cplusplus
@@ -76,7 +75,6 @@ const up2_info *up2_describe(void);
 #define v_y OUT(float, 0)
 #define v_a IN(float, 0)
 #define v_k CONST(float, 0)
-#define v_workspace ARENA(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -84,33 +82,44 @@ static const upload_size uploads[] = {
     {256, 0, 12288, 1},  // k
 };
 
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm;
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"y", 1, 1, 64, 3, 1, {16, 16}, {32, 32}, {4, 4}, {1, 1}, {2, 2}, {1, 1}, 0, 0},
-};
-enum {
-    CONV_y,
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
-// (none)
+static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) {
+        const float other = __shfl_xor_sync(0xffffffffu, v, d);
+        v += other;
+    }
+    return v;
+}
+
+// y[i0,i1,i2,i3] = sum(r0,r1,r2) a[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k[r0,i1,r1,r2] * [(i2-r1+1)%2
+//     == 0] * [(i3-r2+1)%2 == 0] where i0 in 0:1, i2 in 0:32, i3 in 0:32, pad a 0
+static __global__ void __launch_bounds__(32) k_reduce_f09d6ef3(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    if (id >= 3072u) return;
+    const int i3 = (int)(id % 32u);
+    const int i2 = (int)(id / 32u % 32u);
+    const int i1 = (int)(id / 1024u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 1024u; k += 32u) {
+        const int r2 = (int)(k % 4u);
+        const int r1 = (int)(k / 4u % 4u);
+        const int r0 = (int)(k / 16u);
+        const int t0 = i2 - r1 + 1;
+        const int t1 = i3 - r2 + 1;
+        const float v0 = (unsigned)t0 < 32u && t0 % 2 == 0 && (unsigned)t1 < 32u && t1 % 2 == 0
+            ? p0[r0 * 256 + (t0 / 2) * 16 + (t1 / 2)] : 0.f;
+        acc += v0 * p1[r0 * 48 + i1 * 16 + r1 * 4 + r2];
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 1024 + i2 * 32 + i3] = acc;
+    }
+}
+
 
 // ---- state --------------------------------------------------------------------------------------
 struct up2 {
@@ -123,8 +132,6 @@ struct up2 {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
-    cudnnHandle_t cudnn;
-    conv_call conv[1];
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -146,129 +153,6 @@ static int fail(up2 *m, int code, const char *where, const char *why) {
         if (r_) return r_; \
     } while (0)
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
-
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
-    } while (0)
-
-static int conv_tensor(up2 *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
-
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(up2 *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(up2 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 1138688) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-static int conv_choose_data(up2 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 1138688) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(up2 *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
-}
-
-static void conv_close(conv_call *c) {
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(up2 *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBiasActivationForward(
-                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
-                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
-    else
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    return 0;
-}
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(up2 *m, cudaStream_t stream) {
@@ -299,10 +183,13 @@ static int check_device(up2 *m) {
         return fail(m, BAD_DEVICE, "no CUDA device",
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
+    cudaFuncAttributes a;
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_f09d6ef3);
+    if (e != cudaSuccess) {
+        (void)cudaGetLastError();
+        return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
+                    cudaGetErrorString(e));
+    }
     return 0;
 }
 
@@ -321,11 +208,6 @@ static int upload(up2 *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(up2 *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 1; i++) {
-        int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
-        if (r) return r;
-    }
     (void)m;
     return 0;
 }
@@ -374,10 +256,8 @@ static int steps(up2 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // y[i0,i1,i2,i3] = sum(r0,r1,r2) a[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k[r0,i1,r1,r2] *
-    //     [(i2-r1+1)%2 == 0] * [(i3-r2+1)%2 == 0] where i0 in 0:1, i1 in 0:3, i2 in 0:32, i3 in
-    //     0:32, r0 in 0:64, r1 in 0:4, r2 in 0:4, pad a 0
-    CALL(conv_run(m, CONV_y, v_a, v_k, NULL, NULL, v_y, v_workspace));
+    k_reduce_f09d6ef3<<<dim3(3072), dim3(32), 0, stream>>>(v_a, v_k, v_y);
+    LAUNCHED(m, "y");
     return 0;
 }
 
@@ -398,7 +278,6 @@ static int check_run(up2 *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(up2 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     return steps(m, in, out, stream);
 }
 
@@ -471,8 +350,6 @@ int up2_capture(up2 *m, const void *const *in, void *const *out) {
 void up2_destroy(up2 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 1; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -496,6 +373,6 @@ static const up2_tensor info_weights[] = {
 static const up2_info info = {
     "up2", 1, 1, 1, info_inputs, info_outputs, info_weights,
     UP2_ARENA_BYTES, UP2_WEIGHT_BYTES,
-    12288ull, 1150976ull, 0x7570f786207a52f2ull};
+    12288ull, 12288ull, 0x7570f786207a52f2ull};
 
 const up2_info *up2_describe(void) { return &info; }
