@@ -18,7 +18,7 @@ typedef enum {
     EIN__E_CONV_NARROW,   // depthwise and nearly so: no product to tile
     EIN__E_BAND,          // tiled kernel, without double buffering
     EIN__E_LOOPS,  // plain loops: two loads a multiply-add, and an SM loads 1/4 of what it adds
-    EIN__E_ROW,    // rows: as loops, with exchanges between the lanes
+    EIN__E_ROW,    // as maps, with exchanges between the lanes
     EIN__E_MAP     // an instruction a node; the peak counts two operations an instruction
 } ein__ekind;
 
@@ -27,7 +27,7 @@ static const int64_t ein__math_share[] = {
     [EIN__E_GEMM] = 750,         [EIN__E_GEMM_BATCHED] = 700, [EIN__E_GEMM_SKINNY] = 300,
     [EIN__E_CONV] = 700,         [EIN__E_CONV_DATA] = 550,    [EIN__E_CONV_SCATTER] = 350,
     [EIN__E_CONV_GROUPED] = 500, [EIN__E_CONV_NARROW] = 50,   [EIN__E_BAND] = 450,
-    [EIN__E_LOOPS] = 90,         [EIN__E_ROW] = 90,           [EIN__E_MAP] = 300,
+    [EIN__E_LOOPS] = 90,         [EIN__E_ROW] = 250,          [EIN__E_MAP] = 300,
 };
 
 typedef enum {
@@ -154,26 +154,24 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
 // Arithmetic of a convolution. Its implicit GEMM has no split-K (EinNet's Table 3 has 126 us for
 // [1,512,7,7] 3x3 on an A100: 32 of 108 SMs busy), except a 1x1 one, which is a plain product.
 static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
-    int64_t out = c->n, in = c->n, taps = 1, strides = 1;
+    int64_t out = c->n, taps = 1, strides = 1;
     bool point = !transposed;
     for (int i = 0; i < c->spatial; i++) {
         out = ein__times(out, c->out[i]);
-        in = ein__times(in, c->in[i]);
         taps = ein__times(taps, c->k[i]);
         strides = ein__times(strides, c->stride[i]);
         point &= c->k[i] == 1 && c->stride[i] == 1 && !c->pad[i];
     }
     int64_t channels = ein__ceil(c->c, c->group), filters = ein__ceil(c->f, c->group);
-    if (c->group > 1 && (channels < 4 || filters < 4)) {
-        int64_t flop = ein__times(2 * (transposed ? in : out), ein__times(taps, channels));
-        return ein__math_ps(g, ein__times(flop, c->f), ein__math_share[EIN__E_CONV_NARROW]);
-    }
     ein__ekind kind = c->group > 1 ? EIN__E_CONV_GROUPED : point ? EIN__E_GEMM : EIN__E_CONV;
     if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
     if (transposed) taps = ein__ceil(taps, strides);
-    if (!point) channels = ein__most(channels, EIN__CHANNELS);
-    return ein__tiled_ps(g, out, filters, ein__times(channels, taps), c->group,
-                         ein__math_share[kind], point ? 8 : 1);
+    int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
+    int64_t tiled =
+        ein__tiled_ps(g, out, filters, depth, c->group, ein__math_share[kind], point ? 8 : 1);
+    if (c->group == 1) return tiled;
+    int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
+    return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
 }
 
 EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
@@ -302,7 +300,9 @@ static int64_t ein__read_elements(ein_ctx *ctx, const ein__scope *s, const ein__
         filled |= other > 0 && other < ein__least(step, sector);
     }
     int64_t wide = ein__times(n, ein__least(step, sector));
-    return filled ? ein__plus(n, (wide - n) / 3) : ein__least(wide, all);
+    if (!filled) return ein__least(wide, all);
+    // Over short distances it is the warp itself.
+    return step < sector || s->n[lane] < sector ? n : ein__plus(n, (wide - n) / 3);
 }
 
 // A permutation whose innermost dimension changes, where both sides are worth a tile. `out`:

@@ -25,6 +25,7 @@ parts=(
     'golden   -    sh tests/frame/test_golden.sh'
     'algebra  -    sh tests/frame/test_algebra.sh'
     'derive   -    sh tests/frame/test_derive.sh'
+    'cost     -    sh tests/frame/test_cost.sh'
     'explain  -    python3 tests/check_explain.py'
     'search   -    python3 tests/check_search.py'
     "oracle   -    $python tests/oracle/test_oracle.py"
