@@ -49,7 +49,9 @@ enum {
     EIN__ROW_LENGTH = 8192,     // elements of a row that fit a block's registers
     EIN__ROW_THREADS = 32,
     EIN__SKINNY = 8,
-    EIN__CHANNELS = 8,     // below this many input channels a convolution computes with padded ones
+    EIN__CHANNELS = 8,  // below this many input channels a convolution computes with padded ones
+    EIN__SPLITS = 8,    // split-K of products, and of implicit GEMMs
+    EIN__CONV_SPLITS = 1,
     EIN__SPLIT_DEPTH = 64  // terms that a part of a split product has at least
 };
 
@@ -138,7 +140,7 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     if (ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
     ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
     ein__work w = {0};
-    w.math_ps = ein__tiled_ps(g, p->m, p->n, p->k, p->batch, ein__math_share[kind], 8);
+    w.math_ps = ein__tiled_ps(g, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
     if (p->m <= EIN__SKINNY || p->n <= EIN__SKINNY) {
         int64_t flop = ein__times(ein__times(2 * p->batch, mn), p->k);
         w.math_ps =
@@ -167,8 +169,8 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
     if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
     if (transposed) taps = ein__ceil(taps, strides);
     int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
-    int64_t tiled =
-        ein__tiled_ps(g, out, filters, depth, c->group, ein__math_share[kind], point ? 8 : 1);
+    int64_t tiled = ein__tiled_ps(g, out, filters, depth, c->group, ein__math_share[kind],
+                                  point ? EIN__SPLITS : EIN__CONV_SPLITS);
     if (c->group == 1) return tiled;
     int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
     return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));

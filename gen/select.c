@@ -87,7 +87,8 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
 
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
 // which alone reads it by `read` (or none): a library call, with the map fused where the library
-// can, or a kernel, which fuses any. Equal costs go to the library.
+// can, or a kernel, which fuses any. Equal costs go to the library, and to GEMM first: a
+// convolution is no better than the product it contains unless it fuses more.
 static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                int64_t *ps) {
     int64_t out[EIN__MAX_RANK];
@@ -116,7 +117,7 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
             f.c.relu = e.relu;
         }
         int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
-        if (conv_ps <= *ps) {
+        if (conv_ps < *ps || (conv_ps == *ps && kind != EIN__K_GEMM)) {
             *ps = conv_ps;
             kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
         }
