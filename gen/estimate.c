@@ -444,7 +444,8 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
 // edges included, which the machine takes in waves; what a tile shares it loads once. Dilation
 // costs nothing by itself, since tiles take rows of one residue; it does where neighbours in memory
 // are rows, because then only every d-th element of a sector is used. So where rows are contiguous
-// a re-layout by the dilation cannot pay; it is found, and costs its copies.
+// a re-layout by the dilation cannot pay: it is found, and if the dilation divides the length its
+// copies are views and the kernel is the same one, else they are extra.
 static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__band b;
