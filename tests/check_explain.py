@@ -71,6 +71,70 @@ CONVOLUTIONS = [
 ]
 
 
+def band(inputs, equation, m=10000, w=100, d=3, more=""):
+    return """ein 1
+model band
+dim B = 2, P = 64, M = %d, W = %d, D = %d%s
+%s
+output y
+%s
+""" % (m, w, d, more, "\n".join("input %s: f32[%s]" % i for i in inputs), equation)
+
+
+def g2bmm(m, w, d):
+    return band([("q", "B,M,P"), ("k", "B,M,P")],
+                "y[b,m,j] = sum(p) q[b,m,p] * k[b,m+D*(j-W),p] where j in 0:2*W+1, pad k 0",
+                m, w, d)
+
+
+def gbmm(m, w, d):
+    return band([("a", "B,M,2*W+1"), ("v", "B,M,P")],
+                "y[b,m,p] = sum(j) a[b,m,j] * v[b,m+D*(j-W),p] where pad v 0", m, w, d)
+
+
+# name, model, a band product (kind, batch, rows, band, depth, dilation) that a candidate has
+BANDS = [
+    ("G2BMM as it is", g2bmm(10000, 1000, 4), ("g2bmm", 2, 10000, 2001, 64, 4)),
+    ("G2BMM of the paper, dilation 4", g2bmm(10000, 1000, 4), ("g2bmm", 8, 2500, 2001, 64, 1)),
+    ("G2BMM, dilation 2", g2bmm(10000, 1000, 2), ("g2bmm", 4, 5000, 2001, 64, 1)),
+    ("G2BMM, dilation 3, not dividing", g2bmm(10000, 1000, 3), ("g2bmm", 6, 3334, 2001, 64, 1)),
+    ("G2BMM, other sizes", g2bmm(997, 31, 7), ("g2bmm", 14, 143, 63, 64, 1)),
+    ("G2BMM, wider than long", g2bmm(11, 40, 3), ("g2bmm", 6, 4, 81, 64, 1)),
+    ("GBMM, dilation 4", gbmm(10000, 1000, 4), ("gbmm", 8, 2500, 2001, 64, 1)),
+    ("GBMM, dilation 2", gbmm(10000, 1000, 2), ("gbmm", 4, 5000, 2001, 64, 1)),
+    ("GBMM, dilation 3, not dividing", gbmm(10000, 1000, 3), ("gbmm", 6, 3334, 2001, 64, 1)),
+    ("GBMM, other sizes", gbmm(101, 9, 5), ("gbmm", 10, 21, 19, 64, 1)),
+    ("scaled, operands exchanged", band(
+        [("q", "B,M,P"), ("k", "B,M,P")],
+        "y[b,m,j] = sum(p) 0.3 * k[b,m+D*(j-W),p] * q[b,m,p] where j in 0:2*W+1, pad k 0"),
+     ("g2bmm", 6, 3334, 201, 64, 1)),
+    ("other orders of dimensions", band(
+        [("q", "P,M,B"), ("k", "M,P,B")],
+        "y[j,b,m] = sum(p) q[p,m,b] * k[m+D*(j-W),p,b] where j in 0:2*W+1, pad k 0"),
+     ("g2bmm", 6, 3334, 201, 64, 1)),
+    ("no batch", band(
+        [("a", "M,2*W+1"), ("v", "M,P")],
+        "y[m,p] = sum(j) v[m+D*(j-W),p] * a[m,j] where pad v 0"), ("gbmm", 3, 3334, 201, 64, 1)),
+    ("more batches", band(
+        [("q", "B,C,M,P"), ("k", "E,B,M,P")],
+        "y[b,c,e,m,j] = sum(p) q[b,c,m,p] * k[e,b,m+D*(j-W),p] where j in 0:2*W+1, pad k 0",
+        more=", C = 3, E = 5"), ("g2bmm", 90, 3334, 201, 64, 1)),
+    ("heads beside each other", band(
+        [("q", "B,M,H*P"), ("k", "B,M,H*P")],
+        "y[b,h,m,j] = sum(p) q[b,m,h*P+p] * k[b,m+D*(j-W),h*P+p]"
+        " where h in 0:H, p in 0:P, j in 0:2*W+1, pad k 0", more=", H = 4"),
+     ("g2bmm", 24, 3334, 201, 64, 1)),
+    ("backwards", band(
+        [("q", "B,M,P"), ("k", "B,M,P")],
+        "y[b,m,j] = sum(p) q[b,m,p] * k[b,m-D*j,p] where j in 0:W, pad k 0"),
+     ("g2bmm", 6, 3334, 100, 64, -1)),
+    ("rows two apart", band(
+        [("q", "B,M,P"), ("k", "B,2*M,P")],
+        "y[b,m,j] = sum(p) q[b,m,p] * k[b,2*m+j-W,p] where j in 0:2*W+1, pad k 0"),
+     ("g2bmm", 4, 10000, 101, 64, 1)),
+]
+
+
 def candidates(path):
     done = subprocess.run([EINNET, "explain", path, "y", "--all", "--json"],
                           stdout=subprocess.PIPE, check=True)
@@ -91,6 +155,14 @@ def convolutions(candidate):
             if call["kind"] == "conv" and len(call["filter"]) == 2:
                 yield (call["n"], call["c"], call["filter"][0], call["stride"][0],
                        call["dilation"][0])
+
+
+def bands(candidate):
+    for step in candidate["steps"]:
+        for call in step["matches"]:
+            if call["kind"] in ("g2bmm", "gbmm"):
+                yield (call["kind"], call["batch"], call["m"], call["n"], call["k"],
+                       call["dilation"])
 
 
 def check(text, found_in, sizes, folder):
@@ -115,6 +187,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         cases = [(n, t, gemm_sizes, tuple(sorted(s))) for n, t, s in CASES]
         cases += [(n, t, convolutions, s) for n, t, s in CONVOLUTIONS]
+        cases += [(n, t, bands, s) for n, t, s in BANDS]
         for name, text, found_in, sizes in cases:
             problems = check(text, found_in, sizes, folder)
             passed, failed = passed + (not problems), failed + bool(problems)
