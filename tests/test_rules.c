@@ -301,7 +301,7 @@ static wrong smallest[EIN__NRULES + 1];
 
 static void keep_smallest(ein_ctx *ctx, ein__val v, wrong *w) {
     ein__buf text = {0};
-    int64_t volume = ein__volume(ein__scope_of(ctx, v));
+    int64_t volume = ein__extent_of(ein__scope_of(ctx, v), ~0u);
     if (w->volume && w->volume <= volume) return;
     w->volume = volume;
     for (uint32_t i = 1; i <= v.i; i++) {

@@ -48,7 +48,7 @@ fault 'the constant lost in matching' rule_match.c \
 fault 'digits a place too high' rule_digits.c \
     's/lo \* g->d + c0)/lo * g->d)/'
 fault 'a low digit left out' rule_digits.c \
-    's/body\[k\] = ein__ix_add(ctx, body\[k\], ein__ix_iter(ctx, q, g->d));/;/'
+    's/at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)low, c->t\.n\[low\]));/;/'
 fault 'rounding of a sum that nothing pads' rule_digits.c \
-    's/(g->unit >> i & 1) && s->n\[i\] % g->d && !(padded >> i & 1)/false/'
+    's/s->n\[i\] > g->d && s->n\[i\] % g->d && !(padded >> i & 1)/false/'
 finish
