@@ -21,8 +21,15 @@ typedef struct ein__epilogue {
     bool relu;
 } ein__epilogue;
 
-static bool ein__is_bias(ein_ctx *ctx, const ein__expr *e, const ein__scope *m) {
+// Whether `e` is a vector over the channels of convolution `conv`, all of which are dimension 1.
+static bool ein__is_bias(ein_ctx *ctx, const ein__expr *e, const ein__scope *m, ein__ex conv) {
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, conv)->val});
+    ein__conv_form form;
+    int64_t out[EIN__MAX_RANK];
     if (e->op != EIN__X_READ || m->nt < 2 || !ein__inside(ctx, e)) return false;
+    ein__dense_result(s, out);
+    if (!ein__find_conv(ctx, s, out, &form) || form.c.f != m->n[1]) return false;
+    if (m->n[1] > 1 && form.role[1] != EIN__C_OUT && form.role[1] != EIN__C_GROUP) return false;
     if (!ctx->value[e->val].weight_only || ctx->value[e->val].dtype != EIN__F32) return false;
     if (ein__elements(&ctx->value[e->val].shape) != m->n[1]) return false;
     uint32_t used = 0;
@@ -45,7 +52,7 @@ static bool ein__add_term(ein_ctx *ctx, const ein__scope *m, ein__ex ex, ein__ex
         return ein__add_term(ctx, m, x->kid[0], conv, e, seen) &&
                ein__add_term(ctx, m, x->kid[1], conv, e, seen);
     if (x->op != EIN__X_READ) return false;
-    if (!e->bias.i && ein__is_bias(ctx, x, m)) {
+    if (!e->bias.i && ein__is_bias(ctx, x, m, conv)) {
         e->bias = (ein__val){x->val};
         return true;
     }
