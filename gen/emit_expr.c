@@ -122,7 +122,9 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
             ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, "float4", t);
             known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
         } else if (at.step) {
-            g->scattered++;
+            // Lanes that are constants apart (digits of the position) may be read one by one:
+            // neighbouring threads still read neighbours.
+            g->scattered += !at.near;
         } else if (lane) {
             return ein__kvalue_named(g, ex, 0);
         }

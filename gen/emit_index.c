@@ -38,6 +38,7 @@ typedef struct ein__kterm {
 typedef struct ein__klin {
     int64_t c;
     int n;
+    bool uneven;  // c is of one lane only, the others have other constants
     ein__kterm t[EIN__KLIN];
 } ein__klin;
 
@@ -282,6 +283,7 @@ static void ein__klin_add(ein__kgen *g, ein__klin *l, ein__kterm t) {
 
 static int64_t ein__klin_step(const ein__klin *l) {
     int64_t step = 0;
+    if (l->uneven) return EIN__IRREGULAR;
     for (int i = 0; i < l->n; i++) {
         if (l->t[i].step == EIN__IRREGULAR) return EIN__IRREGULAR;
         step += l->t[i].k * l->t[i].step;
@@ -414,10 +416,37 @@ static void ein__kform_lower(ein__kgen *g, ein__klin *l, ein__kform *f, int lane
 static ein__klin ein__klin_of(ein__kgen *g, ein__ix ix, int lane) {
     ein__kform f = {0};
     ein__klin l;
-    l.c = l.n = 0;
+    l.c = l.n = l.uneven = 0;
     ein__kform_add(g, &f, 1, ix);
     ein__kform_lower(g, &l, &f, lane);
     return l;
+}
+
+// floor(E / d) and E mod d where all of E but its constant is a multiple of d, as a vector's first
+// position is of 2 and 4: the lanes differ by constants. False: it is not so.
+static bool ein__katom_lanes(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, ein__klin *l,
+                             int lane) {
+    const ein__atom *a = ein__atom_get(g->ctx, id);
+    int64_t d = a->n, step = ein__klin_step(l), rest;
+    if (g->vec == 1 || step == 0 || step == EIN__IRREGULAR) return false;
+    for (int i = 0; i < l->n; i++)
+        if (ein__kmul(g, l->t[i].k, l->t[i].div) % d) return false;
+    rest = ein__kadd(g, l->c, lane * step);
+    out->uneven = true;
+    if (a->kind == EIN__MOD) {
+        out->c = ein__kadd(g, out->c, ein__kmul(g, k, ein__floormod(rest, d)));
+        return true;
+    }
+    out->c = ein__kadd(g, out->c, ein__kmul(g, k, ein__floordiv(rest, d)));
+    l->c = 0;
+    const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, 0);
+    ein__ktext e = ein__klin_text(g, l, 0);
+    const char *s = ein__namef(g->ctx, "%s / %lld", ein__kparen(g, e, EIN__PREFIX), (long long)d);
+    ein__kterm t = {k, {s, EIN__PRODUCT, e.level}, 0, 1, ein__klin_max(g, l) / d};
+    t = known ? known->t : ein__kdeclare(g, EIN__N_ATOM, id, 0, ein__kint(g), t);
+    t.k = k;
+    ein__klin_add(g, out, t);
+    return true;
 }
 
 // floor(E / d) and E mod d: E is shifted by a multiple of d to be non-negative, so C's operators
@@ -429,6 +458,7 @@ static void ein__katom_divide(ein__kgen *g, ein__klin *out, int64_t k, uint32_t 
     int64_t d = a->n, shift = 0, grow;
     bool mod = a->kind == EIN__MOD, bounded = !ein__ix_has_gather(g->ctx, ix);
     ein__klin l = ein__klin_of(g, ix, lane);
+    if (ein__katom_lanes(g, out, k, id, &l, lane)) return;
     if (bounded && x->lo < 0) shift = (-x->lo + d - 1) / d;
     l.c = ein__kadd(g, l.c, ein__kmul(g, shift, d));
     if (!mod) out->c = ein__kadd(g, out->c, -ein__kmul(g, k, shift));
@@ -465,6 +495,7 @@ typedef struct ein__kaccess {
     int level;
     int64_t step;
     bool vector;
+    bool near;  // the lanes are constants apart
     ein__dtype dtype;
 } ein__kaccess;
 
@@ -632,12 +663,12 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     const ein__expr *x = ein__ex_get(g->ctx, read);
     ein__val v = {x->val};
     const ein__shape *s = &ein__val_get(g->ctx, v)->shape;
-    ein__kaccess r = {ein__kparam(g, v), NULL, {0}, 0, 0, false, ein__kdtype(g, v)};
+    ein__kaccess r = {.param = ein__kparam(g, v), .dtype = ein__kdtype(g, v)};
     ein__kform f = {0};
     ein__klin l;
     ein__buf guard = {0};
     bool uniform = true;
-    l.c = l.n = 0;
+    l.c = l.n = l.uneven = 0;
     for (int d = 0; d < s->rank; d++) {
         ein__kaxis a = ein__kaxis_of(g, x->ix[d], s->d[d], lane);
         int64_t stride = ein__kstride(g, v, d);
@@ -656,6 +687,8 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     r.at = ein__klin_text(g, &l, lane);
     r.level = ein__kmax(r.level, r.at.level);
     r.step = uniform ? ein__klin_step(&l) : EIN__IRREGULAR;
+    r.near = l.uneven;
+    for (int i = 0; i < l.n; i++) r.near &= l.t[i].step == 0;
     int64_t offset = g->naive ? 0 : g->ctx->plan.layout[v.i].offset;
     r.vector = r.step == 1 && r.dtype == EIN__F32 && ein__klin_div(&l) % g->vec == 0 &&
                offset % g->vec == 0;

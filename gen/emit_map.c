@@ -202,7 +202,7 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
                         const ein__ktext *value) {
     ein__klin l;
     const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
-    l.c = l.n = 0;
+    l.c = l.n = l.uneven = 0;
     for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
         const ein__kslot *s = &g->slot[d];
         ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
