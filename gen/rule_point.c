@@ -217,7 +217,13 @@ static bool ein__point_traversal(ein_ctx *ctx, ein__points *z) {
     return true;
 }
 
-// Sums keep their order; r is q*R + step*p + first, R counted so that the data is read forwards.
+static bool ein__read_backwards(ein_ctx *ctx, const ein__expr *x, uint32_t slot) {
+    for (uint32_t k = 0; k < x->nix; k++)
+        if (ein__ix_coef(ctx, x->ix[k], slot) < 0) return true;
+    return false;
+}
+
+// Sums keep their order, counted so that the data is read forwards; r is q*R + step*p + first.
 static bool ein__point_sums(ein_ctx *ctx, ein__points *z) {
     for (uint32_t i = z->s->nt; i < z->s->nt + z->s->ns; i++) {
         const ein__point *p = NULL;
@@ -230,8 +236,9 @@ static bool ein__point_sums(ein_ctx *ctx, ein__points *z) {
             it = ein__ix_iter(ctx, z->t.nt + z->t.ns, n);
             z->t.n[z->t.nt + z->t.ns++] = n;
         }
+        bool backwards = p ? p->k < 0 : ein__read_backwards(ctx, z->x, i);
+        if (backwards) it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, -1), n - 1);
         if (p) {
-            if (p->k < 0) it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, -1), n - 1);
             it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, p->q), p->first);
             if (p->phases > 1)
                 it = ein__ix_add(

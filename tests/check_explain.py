@@ -7,11 +7,13 @@ call among its steps. The sizes are the papers' and others, so that no shape can
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+COPY = re.compile(r"^[\w.]+\[[^\[\]]*\]( \* \[[^\[\]]*\])*$")
 EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
 
 
@@ -135,6 +137,64 @@ BANDS = [
 ]
 
 
+def upsampled(x, k, attributes):
+    dims = [",".join(str(d) for d in shape) for shape in (x, k)]
+    return """ein 1
+model upsampled
+input x: f32[%s]
+weight k: f32[%s] = randn(std=0.1)
+output y
+y = ConvTranspose(x, k; %s)
+""" % (dims[0], dims[1], attributes)
+
+
+def equation(form, taps, size):
+    return """ein 1
+model equation
+input x: f32[2,6,9]
+weight k: f32[6,5,%d] = randn(std=0.1)
+output y
+y[n,f,h] = sum(c,r) x[n,c,(%s)/4] * [(%s)%%4 == 0] * k[c,f,r] where h in 0:%d, pad x 0
+""" % (taps, form, form, size)
+
+
+def stored(name):
+    with open(os.path.join(HERE, "..", "models", name)) as f:
+        return f.read()
+
+
+# name, model, the convolution (result channels, filter, stride) of a candidate that ends in a copy
+PHASES = [
+    ("transposed 4x4 s2 to phases", stored("cases/convtranspose.ein"), (1024, (2, 2), (1, 1))),
+    ("its channels by one off", upsampled((16, 449, 3, 3), (449, 255, 4, 4), "strides=2, pads=1"),
+     (1020, (2, 2), (1, 1))),
+    ("transposed 9x9 s4 of FSRCNN", stored("fsrcnn.ein"), (16, (3, 3), (1, 1))),
+    ("transposed 9x9 s4", upsampled((1, 56, 32, 32), (56, 1, 9, 9), "strides=4, pads=3"),
+     (16, (3, 3), (1, 1))),
+    ("transposed 8x8 s4, two channels",
+     upsampled((1, 57, 31, 33), (57, 2, 8, 8), "strides=4, pads=2, output_padding=1"),
+     (32, (2, 2), (1, 1))),
+    ("transposed 5x5 s3, not dividing", transposed(2, 7, 6, 4, 5, 3, 1), (54, (2, 2), (1, 1))),
+    ("strides 1 and 2", upsampled((1, 4, 5, 6), (4, 3, 3, 3), "strides=[1,2], pads=1"),
+     (6, (3, 2), (1, 1))),
+    ("strides 2 and 3", upsampled((1, 4, 5, 6), (4, 3, 4, 5), "strides=[2,3], pads=[1,0,0,2]"),
+     (18, (2, 2), (1, 1))),
+    ("transposed, dilation 3", upsampled((1, 4, 6, 5), (4, 3, 3, 3),
+                                         "strides=2, pads=1, dilations=3"), (12, (2, 2), (1, 1))),
+    ("transposed, groups", upsampled((1, 6, 8, 8), (6, 5, 4, 4), "strides=2, pads=1, group=2"),
+     (40, (2, 2), (1, 1))),
+    ("transposed in one dimension", upsampled((2, 6, 9), (6, 5, 7), "strides=5, pads=2"),
+     (25, (2,), (1,))),
+    ("transposed in three", upsampled((1, 3, 4, 5, 4), (3, 2, 4, 3, 4), "strides=[2,1,2], pads=1"),
+     (8, (2, 3, 2), (1, 1, 1))),
+    ("a filter of one tap", upsampled((1, 4, 5, 3), (4, 3, 1, 1), "strides=2"),
+     (3, (1, 1), (1, 1))),
+    ("a factor shared with the stride", equation("2*h-r+1", 4, 17), (10, (1,), (1,))),
+    ("a coefficient of the sum", equation("h-3*r+5", 7, 30), (20, (2,), (1,))),
+    ("a window that grows", equation("h+r", 7, 30), (20, (2,), (1,))),
+]
+
+
 def candidates(path):
     done = subprocess.run([EINNET, "explain", path, "y", "--all", "--json"],
                           stdout=subprocess.PIPE, check=True)
@@ -165,6 +225,18 @@ def bands(candidate):
                        call["dilation"])
 
 
+def phases(candidate):
+    """Convolutions of a candidate whose last step is a copy of another value."""
+    last = candidate["steps"][-1]
+    body = last["equation"].split(" = ", 1)[1].split(" where ")[0]
+    if last["call"]["kind"] != "map kernel" or not COPY.match(body):
+        return
+    for step in candidate["steps"]:
+        for call in step["matches"]:
+            if call["kind"] == "conv":
+                yield call["f"], tuple(call["filter"]), tuple(call["stride"])
+
+
 def check(text, found_in, sizes, folder):
     path = os.path.join(folder, "model.ein")
     with open(path, "w") as f:
@@ -188,6 +260,7 @@ def main():
         cases = [(n, t, gemm_sizes, tuple(sorted(s))) for n, t, s in CASES]
         cases += [(n, t, convolutions, s) for n, t, s in CONVOLUTIONS]
         cases += [(n, t, bands, s) for n, t, s in BANDS]
+        cases += [(n, t, phases, s) for n, t, s in PHASES]
         for name, text, found_in, sizes in cases:
             problems = check(text, found_in, sizes, folder)
             passed, failed = passed + (not problems), failed + bool(problems)
