@@ -223,7 +223,9 @@ static void ein__rule_taps(ein__deriver *z, int from) {
     ein__conv_form f;
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     ein__dense_result(s, out);
-    if (d.inner || !ein__find_conv(ctx, s, out, &f) || f.transposed) return;
+    // What was only put in order is as good as what it came from.
+    bool ordered = d.rule == ein__in_conv_order && d.from >= 0 && !z->def[d.from].inner;
+    if ((d.inner && !ordered) || !ein__find_conv(ctx, s, out, &f) || f.transposed) return;
     for (int a = 0; a < 3; a++) {
         int64_t taps = a < f.c.spatial ? f.c.k[a] : 1;
         n[a] = 0;

@@ -16,6 +16,8 @@ static const ein__rule ein__rules[] = {
     {"split", "summation splitting", ein__rule_split, 400, false},
     // a[E(i)] = a'[i], a'[i] = a[E(i)]
     {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 200, true},
+    // the same, for convolutions
+    {"order", "operator matching: dimensions ordered", ein__rule_match_conv, 100, true},
     // a[d*x + u], u = d*U + p, is a'[x + U, p], a'[i,p] = a[d*i + p]
     {"digits", "digit re-layout", ein__rule_digits, 20, false},
     // a[(E + k*r)/q], r = q*R + p: p is a function of E, and a[u + k*R] has no denominator
