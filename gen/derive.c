@@ -170,22 +170,6 @@ static ein__dim *ein__dim_of(ein__dims *z, ein__ix form) {
     return NULL;
 }
 
-// Iterators that must stay themselves: those that stand alone in some subscript, or where a form
-// cannot be separated.
-static uint32_t ein__bare_slots(ein_ctx *ctx, const ein__ex *reads, uint32_t outer) {
-    uint32_t bare = 0;
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        const ein__expr *r = ein__ex_get(ctx, reads[i]);
-        for (uint32_t k = 0; k < r->nix; k++) {
-            int64_t rest;
-            uint32_t used = ein__ix_uses(ctx, r->ix[k]) & outer;
-            ein__ix e = used ? ein__outer_part(ctx, r->ix[k], outer, &rest) : (ein__ix){0};
-            if (used && (!e.i || !ein__is_composite(ctx, e))) bare |= used;
-        }
-    }
-    return bare;
-}
-
 // Adds form `e`; its range shrinks to where reads that are nothing but it (no inner terms, padding
 // 0) are inside: elsewhere the product is 0, and so is reading outside.
 static bool ein__add_composite(ein_ctx *ctx, ein__dims *z, ein__ix e, const ein__expr *r,
@@ -206,11 +190,40 @@ static bool ein__add_composite(ein_ctx *ctx, ein__dims *z, ein__ix e, const ein_
     return d->n > 0;
 }
 
+// Iterators that must stay themselves: those that stand alone in some subscript, or where a form
+// cannot be separated.
+static uint32_t ein__bare_slots(ein_ctx *ctx, const ein__scope *s, const ein__ex *reads,
+                                uint32_t outer, int64_t growth) {
+    uint32_t bare = 0;
+    for (bool again = true; again;) {
+        uint32_t had = bare;
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            const ein__expr *r = ein__ex_get(ctx, reads[i]);
+            for (uint32_t k = 0; k < r->nix; k++) {
+                int64_t rest;
+                uint32_t used = ein__ix_uses(ctx, r->ix[k]) & outer;
+                ein__ix e = used ? ein__outer_part(ctx, r->ix[k], outer, &rest) : (ein__ix){0};
+                bool composite = e.i && ein__is_composite(ctx, e);
+                if (used && !composite) bare |= used;
+                if (!composite || !(used & bare)) continue;
+                // Beside an iterator that stays, as in 4*g + f, a form may have more values than
+                // what it would replace.
+                ein__dims one = {.n = 0};
+                if (!ein__add_composite(ctx, &one, e, r, k, rest, 0) ||
+                    one.d[0].n > ein__muldiv(ein__slots_volume(s, used & ~bare), growth, 100))
+                    bare |= used;
+            }
+        }
+        again = bare != had;
+    }
+    return bare;
+}
+
 // The dimensions of the value that `reads` depend on, substituted where that does not enlarge the
 // box by more than `growth` / 100.
 static bool ein__inner_dims(ein_ctx *ctx, const ein__scope *s, const ein__ex *reads, uint32_t outer,
                             int64_t growth, ein__dims *z) {
-    uint32_t bare = ein__bare_slots(ctx, reads, outer), used = 0;
+    uint32_t bare = ein__bare_slots(ctx, s, reads, outer, growth), used = 0;
     z->n = 0;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);

@@ -51,14 +51,20 @@ static void ein__rule_split(ein__deriver *z, int from) {
         ein__put(&why, "summation splitting (");
         ein__put_slots(&why, s, inner);
         ein__put(&why, " inside), variable substitution");
-        ein__ex w = ein__inner_value(z, s, in, inner, 100, "part", from, ein__name(ctx, why.s));
+        const char *rule = ein__name(ctx, why.s);
         ein__buf_free(&why);
+        // Substitution that enlarges the box is one more way, not the normal form.
+        ein__ex before = {0};
+        for (int64_t growth = 100; growth <= 200; growth += 100) {
+            ein__ex w = ein__inner_value(z, s, in, inner, growth, "part", from, rule);
+            if (!w.i || w.i == before.i) continue;
+            before = w;
+            ein__ex body = outside.i ? ein__ex_binary(ctx, EIN__MUL, outside, w) : w;
+            if (alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
+            ein__scope t;
+            if (ein__without_sums(ctx, s, inner, body, &t))
+                ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
+        }
         arrfree(in);
-        if (!w.i) continue;
-        ein__ex body = outside.i ? ein__ex_binary(ctx, EIN__MUL, outside, w) : w;
-        if (alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
-        ein__scope t;
-        if (ein__without_sums(ctx, s, inner, body, &t))
-            ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
     }
 }
