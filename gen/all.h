@@ -44,6 +44,7 @@
 #include "rule_split.c"
 #include "rule_match.c"
 #include "rule_taps.c"
+#include "rule_groups.c"
 #include "rule_digits.c"
 #include "rule_point.c"
 #include "rules.c"

@@ -213,6 +213,12 @@ static void ein__split_taps(ein__deriver *z, const ein__conv_form *f, ein__block
         ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
 }
 
+// The inner half of a split stays whole. What was only put in order is as good as what it came
+// from.
+static bool ein__may_split_taps(const ein__deriver *z, const ein__def *d) {
+    return !d->inner || (d->rule == ein__in_conv_order && d->from >= 0 && !z->def[d->from].inner);
+}
+
 // Every way to split the windows of a convolution into blocks; an axis may stay whole. Blocks that
 // are the same along every axis come first.
 static void ein__rule_taps(ein__deriver *z, int from) {
@@ -223,9 +229,7 @@ static void ein__rule_taps(ein__deriver *z, int from) {
     ein__conv_form f;
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     ein__dense_result(s, out);
-    // What was only put in order is as good as what it came from.
-    bool ordered = d.rule == ein__in_conv_order && d.from >= 0 && !z->def[d.from].inner;
-    if ((d.inner && !ordered) || !ein__find_conv(ctx, s, out, &f) || f.transposed) return;
+    if (!ein__may_split_taps(z, &d) || !ein__find_conv(ctx, s, out, &f) || f.transposed) return;
     for (int a = 0; a < 3; a++) {
         int64_t taps = a < f.c.spatial ? f.c.k[a] : 1;
         n[a] = 0;

@@ -24,6 +24,8 @@ static const ein__rule ein__rules[] = {
     {"point", "one-point rule", ein__rule_point, 20, false},
     // r = d*R + p: sum(r) is sum(R) of an inner sum over p
     {"taps", "summation splitting by digits", ein__rule_taps, 100, false},
+    // x[g] = sum(j) [j == g] x[j]
+    {"groups", "groups to block-diagonal weights", ein__rule_groups, 20, false},
 };
 enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
 
