@@ -210,7 +210,7 @@ static void ein__split_taps(ein__deriver *z, const ein__conv_form *f, ein__block
     if (now / EIN__MAX_TAP_GROWTH > had) return;
     ein__val part = ein__block_conv(z, f, b, from, rule);
     if (part.i && ein__offset_add(ctx, f, b, part, &t))
-        ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
+        ein__add_def(z, d.cls, &t, from, "summation splitting by digits", d.inner);
 }
 
 // The inner half of a split stays whole. What was only put in order is as good as what it came

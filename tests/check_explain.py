@@ -148,7 +148,7 @@ y = ConvTranspose(x, k; %s)
 """ % (dims[0], dims[1], attributes)
 
 
-def equation(form, taps, size):
+def lattice(form, taps, size):
     return """ein 1
 model equation
 input x: f32[2,6,9]
@@ -189,9 +189,123 @@ PHASES = [
      (8, (2, 3, 2), (1, 1, 1))),
     ("a filter of one tap", upsampled((1, 4, 5, 3), (4, 3, 1, 1), "strides=2"),
      (3, (1, 1), (1, 1))),
-    ("a factor shared with the stride", equation("2*h-r+1", 4, 17), (10, (1,), (1,))),
-    ("a coefficient of the sum", equation("h-3*r+5", 7, 30), (20, (2,), (1,))),
-    ("a window that grows", equation("h+r", 7, 30), (20, (2,), (1,))),
+    ("a factor shared with the stride", lattice("2*h-r+1", 4, 17), (10, (1,), (1,))),
+    ("a coefficient of the sum", lattice("h-3*r+5", 7, 30), (20, (2,), (1,))),
+    ("a window that grows", lattice("h+r", 7, 30), (20, (2,), (1,))),
+]
+
+
+def grouped(n, c, f, h, r, group, stride=1):
+    return """ein 1
+model grouped
+input x: f32[%d,%d,%d,%d]
+weight k: f32[%d,%d,%d,%d] = randn(std=0.1)
+output y
+y = Conv(x, k; pads=%d, group=%d, strides=%d)
+""" % (n, c, h, h, f, c // group, r, r, r // 2, group, stride)
+
+
+def window(n, c, f, size, filter_size, attributes):
+    def text(sizes):
+        return ",".join(str(s) for s in sizes)
+
+    return """ein 1
+model window
+input x: f32[%d,%d,%s]
+weight k: f32[%d,%d,%s] = randn(std=0.1)
+output y
+y = Conv(x, k; %s)
+""" % (n, c, text(size), f, c, text(filter_size), attributes)
+
+
+def equation(data, weights, left, right, ranges):
+    return """ein 1
+model equation
+input x: f32[%s]
+weight k: f32[%s] = randn(std=0.1)
+output y
+y[%s] = %s
+    where %s
+""" % (data, weights, left, right, ranges)
+
+
+def nhwc(n, h, w, c, f, r):
+    return equation("%d,%d,%d,%d" % (n, h, w, c), "%d,%d,%d,%d" % (r, r, c, f), "n,h,w,f",
+                    "sum(r,s,c) x[n,h+r-%d,w+s-%d,c] * k[r,s,c,f]" % (r // 2, r // 2),
+                    "h in 0:%d, w in 0:%d, pad x 0" % (h, w))
+
+
+def batched(b, n, c, f, h):
+    return equation("%d,%d,%d,%d,%d" % (b, n, c, h, h), "%d,%d,%d,3,3" % (b, f, c), "b,n,f,h,w",
+                    "sum(c,r,s) x[b,n,c,h+r-1,w+s-1] * k[b,f,c,r,s]",
+                    "h in 0:%d, w in 0:%d, pad x 0" % (h, h))
+
+
+def products(b, m, n, k):
+    return equation("%d,%d,%d" % (b, m, k), "%d,%d,%d" % (b, k, n), "b,m,n",
+                    "sum(k1) x[b,m,k1] * k[b,k1,n]", "m in 0:%d" % m)
+
+
+# name, model, a convolution (batch, channels, outputs, groups, filter, stride) that a candidate has
+FILTERS = [
+    ("conv5x5 of the paper to 3x3", window(16, 32, 1, [224, 224], [5, 5], "pads=2"),
+     (16, 32, 4, 1, (3, 3), (1, 1))),
+    ("conv5x5, sizes changed by one", window(15, 33, 2, [223, 225], [5, 5], "pads=2"),
+     (15, 33, 8, 1, (3, 3), (1, 1))),
+    ("conv5x5 without padding", window(2, 3, 4, [19, 20], [5, 5], "pads=0"),
+     (2, 3, 16, 1, (3, 3), (1, 1))),
+    ("conv5x5 stride 2", window(1, 3, 4, [33, 32], [5, 5], "pads=2, strides=2"),
+     (1, 3, 36, 1, (2, 2), (2, 2))),
+    ("conv5x5 along one axis", window(2, 3, 4, [13, 12], [5, 5], "pads=2"),
+     (2, 3, 8, 1, (3, 5), (1, 1))),
+    ("conv5x5 in groups", window(2, 2, 6, [13, 12], [5, 5], "pads=2, group=2")
+     .replace("x: f32[2,2,", "x: f32[2,4,"), (2, 4, 24, 2, (3, 3), (1, 1))),
+    ("conv6x6 to 3x3", window(1, 3, 2, [12, 11], [6, 6], "pads=[2,2,3,3]"),
+     (1, 3, 8, 1, (3, 3), (1, 1))),
+    ("conv9x9 to 3x3", window(1, 1, 56, [64, 64], [9, 9], "pads=4"),
+     (1, 1, 504, 1, (3, 3), (1, 1))),
+    ("conv9x9, sizes changed by one", window(1, 2, 55, [65, 63], [9, 9], "pads=4"),
+     (1, 2, 495, 1, (3, 3), (1, 1))),
+    ("conv1d of 7 taps", window(2, 3, 5, [30], [7], "pads=3"), (2, 3, 10, 1, (4,), (1,))),
+    ("conv3d of 5x3x5", window(1, 2, 3, [7, 8, 6], [5, 3, 5], "pads=[2,1,2,2,1,2]"),
+     (1, 2, 12, 1, (3, 3, 3), (1, 1, 1))),
+    ("conv5x5 written in NHWC", nhwc(2, 9, 8, 3, 6, 5), (2, 3, 24, 1, (3, 3), (1, 1))),
+    ("conv3x3 of the paper to 1x1", convolution(512, 512, 7, 7, 3, 3, 1, 1),
+     (1, 512, 4608, 1, (1, 1), (1, 1))),
+    ("conv3x3 to 1x1, a batch", window(3, 13, 17, [9, 8], [3, 3], "pads=1"),
+     (3, 13, 153, 1, (1, 1), (1, 1))),
+    ("conv3x3 to 1x1 without padding", window(2, 13, 17, [9, 8], [3, 3], "pads=0"),
+     (2, 13, 153, 1, (1, 1), (1, 1))),
+    ("conv4x3 to 1x1", window(2, 5, 6, [9, 8], [4, 3], "pads=[1,1,2,1]"),
+     (2, 5, 72, 1, (1, 1), (1, 1))),
+    ("two groups to one", grouped(2, 12, 8, 9, 3, 2), (2, 12, 8, 1, (3, 3), (1, 1))),
+    ("three groups to one", grouped(1, 9, 6, 7, 3, 3), (1, 9, 6, 1, (3, 3), (1, 1))),
+    ("four groups to one, stride 2", grouped(2, 8, 12, 8, 3, 4, 2), (2, 8, 12, 1, (3, 3), (2, 2))),
+    ("groups of conv1x1 to one", grouped(2, 8, 10, 7, 1, 2), (2, 8, 10, 1, (1, 1), (1, 1))),
+    ("depthwise to one", grouped(1, 13, 13, 9, 3, 13), (1, 13, 13, 1, (3, 3), (1, 1))),
+    ("wide depthwise to a few groups", grouped(1, 40, 40, 9, 3, 40), (1, 40, 40, 4, (3, 3), (1, 1))),
+    ("batch of convolutions to groups", batched(3, 2, 5, 6, 9), (2, 15, 18, 3, (3, 3), (1, 1))),
+    ("batch of convolutions, other sizes", batched(4, 1, 6, 7, 8), (1, 24, 28, 4, (3, 3), (1, 1))),
+    ("batched product to groups", products(3, 7, 4, 5), (1, 15, 12, 3, (1,), (1,))),
+    ("batched product, other sizes", products(8, 64, 65, 33), (1, 264, 520, 8, (1,), (1,))),
+    ("conv3x3 written in NHWC", nhwc(2, 9, 8, 5, 6, 3), (2, 5, 6, 1, (3, 3), (1, 1))),
+    ("NHWC, one image", nhwc(1, 14, 15, 33, 12, 3), (1, 33, 12, 1, (3, 3), (1, 1))),
+    ("conv3x3 written in CHWN", equation(
+        "5,9,8,2", "5,3,3,6", "f,h,w,n", "sum(c,r,s) x[c,h+r-1,w+s-1,n] * k[c,r,s,f]",
+        "h in 0:9, w in 0:8, pad x 0"), (2, 5, 6, 1, (3, 3), (1, 1))),
+    ("strided, written in NHWC", equation(
+        "2,9,8,5", "3,3,5,6", "n,h,w,f", "sum(r,s,c) x[n,2*h+r-1,2*w+s-1,c] * k[r,s,c,f]",
+        "h in 0:5, w in 0:4, pad x 0"), (2, 5, 6, 1, (3, 3), (2, 2))),
+    ("uneven padding in NHWC", equation(
+        "2,9,8,5", "3,3,5,6", "n,h,w,f", "sum(r,s,c) x[n,h+r-2,w+s,c] * k[r,s,c,f]",
+        "h in 0:9, w in 0:8, pad x 0"), (2, 5, 6, 1, (3, 3), (1, 1))),
+]
+
+# name, model, a batched GEMM (batch, sizes in any role) that a candidate has
+BATCHED = [
+    ("two groups to a batch", grouped(1, 12, 8, 9, 3, 2), (2, 36, 81, 6)),
+    ("three groups to a batch", grouped(1, 9, 6, 7, 3, 3), (3, 18, 49, 3)),
+    ("four groups of conv1x1 to a batch", grouped(1, 8, 12, 7, 1, 4), (4, 3, 49, 2)),
 ]
 
 
@@ -237,6 +351,21 @@ def phases(candidate):
                 yield call["f"], tuple(call["filter"]), tuple(call["stride"])
 
 
+def batched_sizes(candidate):
+    for step in candidate["steps"]:
+        for call in step["matches"]:
+            if call["kind"] == "gemm":
+                yield (call["batch"],) + tuple(sorted((call["m"], call["n"], call["k"])))
+
+
+def filters(candidate):
+    for step in candidate["steps"]:
+        for call in step["matches"]:
+            if call["kind"] == "conv":
+                yield (call["n"], call["c"], call["f"], call["group"], tuple(call["filter"]),
+                       tuple(call["stride"]))
+
+
 def check(text, found_in, sizes, folder):
     path = os.path.join(folder, "model.ein")
     with open(path, "w") as f:
@@ -261,6 +390,8 @@ def main():
         cases += [(n, t, convolutions, s) for n, t, s in CONVOLUTIONS]
         cases += [(n, t, bands, s) for n, t, s in BANDS]
         cases += [(n, t, phases, s) for n, t, s in PHASES]
+        cases += [(n, t, filters, s) for n, t, s in FILTERS]
+        cases += [(n, t, batched_sizes, (s[0],) + tuple(sorted(s[1:]))) for n, t, s in BATCHED]
         for name, text, found_in, sizes in cases:
             problems = check(text, found_in, sizes, folder)
             passed, failed = passed + (not problems), failed + bool(problems)
