@@ -12,6 +12,8 @@
 enum {
     SCOPES = 4000,
     VOLUME = 3000,  // iterations of one scope: checks cost a multiple of it
+    DEPTH = 4,      // rules in a row
+    STATES = 200,   // definitions of one scope
     ENOUGH = 20,    // applications that every rule must have
     MAX_DIMS = 7,   // of an operand
     MAX_TRAVERSAL = 7,
@@ -315,9 +317,10 @@ static void keep_smallest(ein_ctx *ctx, ein__val v, wrong *w) {
 // The rules by turns on every definition, as the search does, so that each is charged with what it
 // adds and no budget of the search hides one.
 static int explore(ein__deriver *z) {
+    arrput(z->cls, z->problem);
     ein__add_def(z, z->problem, ein__scope_of(z->ctx, z->problem), -1, NULL, false);
     for (ptrdiff_t i = 0; i < arrlen(z->def); i++) {
-        if (z->def[i].depth >= 3) continue;
+        if (z->def[i].depth >= DEPTH) continue;
         for (int r = 0; r < EIN__NRULES; r++) {
             int64_t before = ein__steps_checked;
             ein__attempt attempt = ein__try(z->ctx);
@@ -333,7 +336,8 @@ static int explore(ein__deriver *z) {
 
 // One scope with all rules, then the cheapest derivation of it as a whole.
 static void one_scope(uint64_t seed) {
-    ein_ctx *ctx = open_context();
+    ein_ctx *ctx = ein_open(&(ein_desc){.states = STATES});
+    if (!ctx) exit(5);
     random_state = seed * 1000003;
     ein__val v = random_contraction(ctx);
     ein__deriver z = ein__deriver_of(ctx, v, (ein__val){0}, (ein__ex){0});
@@ -353,6 +357,7 @@ static void one_scope(uint64_t seed) {
               ein_error(ctx));
     }
     arrfree(realiser.made);
+    arrfree(realiser.by_scope);
     ein__deriver_free(&z);
     ein_close(ctx);
 }
