@@ -28,6 +28,8 @@ parts=(
     'cost     -    sh tests/frame/test_cost.sh'
     'explain  -    python3 tests/check_explain.py'
     'search   -    python3 tests/check_search.py'
+    'special  -    sh tests/frame/test_special.sh'
+    'sizes    -    python3 tests/check_sizes.py'
     "oracle   -    $python tests/oracle/test_oracle.py"
     "models   -    $python tests/check_models.py"
     "import   -    $python tests/import/run.py build/einnet"

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""No size is special: every case of models/cases derives alike when its sizes change by one.
+
+The rules in the candidates' trails must be the same, and their number nearly so: all dims larger by
+one, each by itself, and each smaller by one where that is possible. A dim that is 1 makes a
+dimension that is none, so it alone may change the number. Ends with `N passed, N failed`.
+"""
+
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
+
+
+def rule_name(text):
+    """Without what it was applied to."""
+    return re.sub(r" *\([^)]*\)", "", text).strip()
+
+
+def derivations(path, dims):
+    """By contraction: the number of candidates, and the rules that led to them."""
+    command = [EINNET, "explain", path, "--all", "--json"]
+    for name, value in dims.items():
+        command += ["--dim", "%s=%d" % (name, value)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    found = {}
+    for value in json.loads(done.stdout.decode())["values"]:
+        rules = {rule_name(r) for c in value["candidates"] for s in c["steps"]
+                 for r in s["rules"].split("; ") if r}
+        found[value["value"]] = (len(value["candidates"]), rules)
+    return found
+
+
+def model_dims(path):
+    with open(path) as f:
+        line = re.search(r"^dim (.*)$", f.read(), re.M).group(1)
+    return {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)(?=,|$)", line)}
+
+
+def compare(old, new):
+    if old.keys() != new.keys():
+        return ["other contractions: %s and %s" % (sorted(old), sorted(new))]
+    problems = []
+    for name, (count, rules) in old.items():
+        if rules != new[name][1]:
+            problems.append("%s: rules %s" % (name, sorted(rules ^ new[name][1])))
+        if abs(count - new[name][0]) > max(2, count // 4):
+            problems.append("%s: %d candidates, %d before" % (name, new[name][0], count))
+    return problems
+
+
+def main():
+    passed = failed = 0
+    for path in sorted(glob.glob(os.path.join(HERE, "..", "models", "cases", "*.ein"))):
+        dims = model_dims(path)
+        base = derivations(path, {})
+        changes = [{n: v + 1 for n, v in dims.items()}]
+        changes += [{n: v + 1 for n, v in dims.items() if v > 1}]
+        changes += [{n: v + 1} for n, v in dims.items()]
+        changes += [{n: v - 1} for n, v in dims.items() if v > 4]
+        for change in changes:
+            problems = compare(base, derivations(path, change))
+            passed, failed = passed + (not problems), failed + bool(problems)
+            for p in problems:
+                print("FAIL %s with %s: %s" % (os.path.basename(path), change, p))
+    print("%d passed, %d failed" % (passed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
