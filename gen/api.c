@@ -139,6 +139,15 @@ EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples) {
     return ctx->status;
 }
 
+EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id, int samples) {
+    if (!ein__need_values(ctx)) return ctx->status;
+    if (id < 0)
+        return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "ids of candidates begin with 0");
+    if (!ein__verify_candidate(ctx, value, id, samples) && !ctx->status)
+        ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "candidate %d computes something else", id);
+    return ctx->status;
+}
+
 // ------------------------------------------------------------------------------------ description
 
 static void ein__describe_tensor(const ein_ctx *ctx, int tensor, const char *name,

@@ -144,17 +144,25 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
     return NULL;
 }
 
-ein_ctx *cmd_plan(const cmd_args *args, int *code) {
+// Opens the model and adds the tables of costs.
+static ein_ctx *open_costs(const cmd_args *args, int *code) {
     ein_ctx *ctx = cmd_open(args, code);
     const char *costs;
     int at = 0;
     while (ctx && !*code && (costs = cmd_next(args, "costs", &at))) {
         *code = add_file(ctx, costs, false);
     }
-    if (ctx && !*code && ein_plan(ctx)) {
-        *code = cmd_failed(ctx);
-    }
     if (ctx && *code) {
+        ein_close(ctx);
+        return NULL;
+    }
+    return ctx;
+}
+
+ein_ctx *cmd_plan(const cmd_args *args, int *code) {
+    ein_ctx *ctx = open_costs(args, code);
+    if (ctx && ein_plan(ctx)) {
+        *code = cmd_failed(ctx);
         ein_close(ctx);
         return NULL;
     }
@@ -312,7 +320,7 @@ static int print_output(const cmd_args *args, ein_output what, bool over_model) 
     if (code) {
         return code;
     }
-    ein_ctx *ctx = cmd_open(args, &code);
+    ein_ctx *ctx = open_costs(args, &code);
     if (!ctx) {
         return code;
     }
@@ -354,17 +362,42 @@ int cmd_explain(const cmd_args *args) {
     return print_output(args, cmd_get(args, "json") ? EIN_EXPLAIN_JSON : EIN_EXPLAIN, false);
 }
 
+// The id of --candidate in `*id`, -1 without one.
+static int candidate_id(const cmd_args *args, int *id) {
+    char shown[120];
+    const char *text = cmd_get(args, "candidate");
+    *id = -1;
+    if (!text) {
+        return args->operands > 1 ? cmd_usage(args, "VALUE goes with --candidate") : CLI_OK;
+    }
+    size_t digits = strspn(text, "0123456789");
+    if (text[digits] || digits < 1 || digits > 9) {
+        return cmd_usage(args, "--candidate needs a number, not '%s'",
+                         cli_escape(shown, sizeof shown, text));
+    }
+    *id = atoi(text);
+    return CLI_OK;
+}
+
 int cmd_verify(const cmd_args *args) {
-    enum { SAMPLES = 4 };
-    int code;
-    ein_ctx *ctx = cmd_open(args, &code);
+    enum { SAMPLES = 4, CANDIDATE_SAMPLES = 64 };
+    int id, code = candidate_id(args, &id);
+    ein_ctx *ctx = code ? NULL : open_costs(args, &code);
     if (!ctx) {
         return code;
     }
-    code = ein_verify(ctx, SAMPLES) ? cmd_failed(ctx) : CLI_OK;
-    if (!code) {
+    if (id < 0) {
+        code = ein_verify(ctx, SAMPLES) ? cmd_failed(ctx) : CLI_OK;
+    } else {
+        const char *value = args->operands > 1 ? args->operand[1] : NULL;
+        code = ein_verify_candidate(ctx, value, id, CANDIDATE_SAMPLES) ? cmd_failed(ctx) : CLI_OK;
+    }
+    if (!code && id < 0) {
         printf("the plan computes what the model says (%d places an output, modulo 2^61-1)\n",
                SAMPLES);
+    } else if (!code) {
+        printf("candidate %d computes what the model says (%d places, modulo 2^61-1)\n", id,
+               CANDIDATE_SAMPLES);
     }
     cmd_search_done(args, ctx);
     ein_close(ctx);

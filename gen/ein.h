@@ -183,7 +183,7 @@ typedef struct {
     void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
-    bool explain_all;     // EIN_EXPLAIN: every candidate, not only the chosen and the original one
+    bool explain_all;  // EIN_EXPLAIN: every candidate, not only the best two and the original one
 } ein_desc;
 
 typedef struct {
@@ -223,6 +223,11 @@ EIN_DEF ein_status ein_eval(ein_ctx *ctx, const void *const *inputs, const void 
 // Proves the plan: every output as planned against the model's own equations, modulo 2^61-1, at
 // this many random places (Schwartz-Zippel; functions without field meaning are uninterpreted).
 EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
+// Proves one candidate that EIN_EXPLAIN lists for contraction `value` (NULL: the model has only
+// one), in the same way, for all values of what the contraction reads. An id is the candidate's
+// place in the list of all, cheapest first: the same for the same model, sizes, costs and search
+// options.
+EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id, int samples);
 EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats);
 EIN_DEF const char *ein_rule_name(int index);         // NULL past the end
 EIN_DEF const char *ein_rule_description(int index);  // NULL past the end

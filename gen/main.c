@@ -59,9 +59,14 @@ static const cmd_option graph_options[] = {
 };
 
 static const cmd_option explain_options[] = {
-    {"all", NULL, "every candidate, not only the chosen and the original one"},
+    {"all", NULL, "every candidate, not only the best two and the original one"},
     {"json", NULL, "for other programs"},
     {"output", "FILE", "write there; standard output without it"},
+    NO_OPTION,
+};
+
+static const cmd_option verify_options[] = {
+    {"candidate", "ID", "only this candidate of those that explain --all lists"},
     NO_OPTION,
 };
 
@@ -151,11 +156,15 @@ static const cmd_command commands[] = {
     },
     {
         .name = "verify",
-        .operands = "MODEL.ein",
+        .operands = "MODEL.ein [VALUE]",
         .count = 1,
+        .more = 1,
         .summary = "Proves that the plan computes what the model says",
-        .detail = "Give --small for models whose sizes are too large to evaluate one by one.\n",
-        .options = {cmd_plan_options, cmd_size_options, cmd_search_options},
+        .detail =
+            "Give --small for models whose sizes are too large to evaluate one by one. With\n"
+            "--candidate, VALUE names the contraction if there are several; the options must\n"
+            "be those that explain was given.\n",
+        .options = {verify_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_verify,
     },
 };

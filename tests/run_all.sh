@@ -28,6 +28,7 @@ parts=(
     'cost     -    sh tests/frame/test_cost.sh'
     'explain  -    python3 tests/check_explain.py'
     'search   -    python3 tests/check_search.py'
+    'candid   -    python3 tests/check_candidates.py'
     'special  -    sh tests/frame/test_special.sh'
     'sizes    -    python3 tests/check_sizes.py'
     "oracle   -    $python tests/oracle/test_oracle.py"

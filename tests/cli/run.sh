@@ -197,6 +197,35 @@ says "'w'"
 expect 0 'a weight without source is emitted' "$einnet" emit none.ein -o none.cu
 [ -e none.weights ] || [ -e blob.weights ] && fail 'a failed pack writes nothing' || pass
 
+# ---- candidates ----
+
+expect 0 'explain' "$einnet" explain m.ein
+says 'chosen'
+says 'runner-up'
+says 'as given'
+expect 0 'explain --all --json' "$einnet" explain m.ein --all --json -o e.json
+check 'explain --json is JSON' python3 -m json.tool e.json
+last=$(grep -c '"id": ' e.json)
+last=$((last - 1))
+for id in 0 $last; do
+    expect 0 "verify --candidate $id" "$einnet" verify m.ein --candidate $id
+    says "candidate $id computes what the model says"
+done
+expect 3 'verify: no such candidate' "$einnet" verify m.ein --candidate $((last + 1))
+says "no candidate $((last + 1)): 'y.sum' has 0 to $last"
+expect 0 'verify: the contraction by its name' "$einnet" verify m.ein y --candidate 0
+expect 3 'verify: an unknown contraction' "$einnet" verify m.ein z --candidate 0
+says "no contraction is called 'z'"
+for id in '' -1 x 1x 1.0 9999999999; do
+    expect 2 "verify: --candidate '$id'" "$einnet" verify m.ein --candidate "$id"
+done
+expect 2 'verify: a value without --candidate' "$einnet" verify m.ein y
+printf 'ein 1\nmodel q\ninput x: f32[4,4]\noutput y, z
+y = MatMul(x, x)\nz = MatMul(x, y)\n' > two.ein
+expect 3 'verify: which contraction' "$einnet" verify two.ein --candidate 0
+says "'y' and others"
+expect 0 'verify: the second one' "$einnet" verify two.ein z --candidate 0
+
 # ---- reading that fails ----
 
 mkdir directory
