@@ -369,6 +369,7 @@ static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name) {
 // Every contraction of the model, or the one called `name`.
 EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, ein__buf *out) {
     ein__contraction *list = ein__contractions(ctx, name);
+    ctx->stats.problems += arrlen(list);
     if (json) ein__put(out, "{\"einnet_explain\": 1, \"values\": [");
     for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
         const char *mine = ctx->value[list[i].v.i].name;
