@@ -50,6 +50,8 @@
 #include "rules.c"
 #include "extract.c"
 #include "search.c"
+#include "merge.c"
+#include "merge_find.c"
 #include "layout.c"
 #include "plan.c"
 // plan -> text
@@ -64,6 +66,7 @@
 #include "emit_kernel.c"
 #include "emit.c"
 #include "emit_test.c"
+#include "explain_merge.c"
 #include "explain.c"
 #include "api.c"
 #endif

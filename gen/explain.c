@@ -340,11 +340,10 @@ static void ein__explain_value(ein_ctx *ctx, const ein__contraction *c, bool all
 }
 
 // The contractions of the model that are derived: all of them, or those called `name`. An stb_ds
-// array; none is an error when a name was given.
-static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name) {
+// array; none is an error when a name was given. `root` receives the model's outputs.
+static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name, ein__val *root) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__contraction *list = NULL;
-    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return NULL;
     ein__val *order = ein__live(ctx, root, nroot);
@@ -368,7 +367,9 @@ static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name) {
 
 // Every contraction of the model, or the one called `name`.
 EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, ein__buf *out) {
-    ein__contraction *list = ein__contractions(ctx, name);
+    int nroot = (int)arrlen(ctx->graph.output);
+    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__contraction *list = ein__contractions(ctx, name, root);
     ctx->stats.problems += arrlen(list);
     if (json) ein__put(out, "{\"einnet_explain\": 1, \"values\": [");
     for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
@@ -383,7 +384,10 @@ EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, e
         ein__explain_value(ctx, &list[i], all, json, out);
         if (json) ein__put(out, "]}");
     }
-    if (json) ein__put(out, "]}\n");
+    if (json) ein__put(out, "]");
+    if (!ctx->status) ein__explain_merges(ctx, root, nroot, name, all, json, out);
+    if (json) ein__put(out, "}
+");
     arrfree(list);
     return !ctx->status;
 }
@@ -405,7 +409,8 @@ static ein__val ein__realise_candidate(ein__deriver *z, const ein__candidate *c)
 // for all values of what it reads: modulo 2^61-1 at `samples` random places. False after an error
 // too.
 EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int samples) {
-    ein__contraction *of = ein__contractions(ctx, name);
+    ein__val *root = EIN__NEW(&ctx->arena, ein__val, arrlen(ctx->graph.output) + 1);
+    ein__contraction *of = ein__contractions(ctx, name, root);
     bool equal = false, *fresh = NULL;
     if (!ctx->status && arrlen(of) != 1)
         ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},

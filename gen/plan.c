@@ -236,26 +236,36 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     return !ctx->status;
 }
 
-// The plan of a lowered model: as it stands (the baseline), and derived. The derived one is taken
-// when it is cheaper as a whole, so it never costs more under the same table.
+// Plans the derived program under `root`; kept when it is the cheapest so far.
+static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__plan best = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    bool ok = ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
+    if (!ok || ein__plan_cost(&ctx->plan) >= ein__plan_cost(&best)) {
+        ein__plan_free(&ctx->plan);
+        ctx->plan = best;
+    } else {
+        ein__plan_free(&best);
+    }
+    return ok;
+}
+
+// The plan of a lowered model: as it stands (the baseline), derived, and derived after merging. The
+// cheapest as a whole is taken, so it never costs more than the baseline under the same table.
 EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     memcpy(derived, root, (size_t)nroot * sizeof *root);
+    memcpy(merged, root, (size_t)nroot * sizeof *root);
     if (!ein__build_plan(ctx, root, nroot)) return false;
     if (ctx->desc.baseline) return true;
-    ein__plan baseline = ctx->plan;
-    ctx->plan = (ein__plan){0};
-    bool ok = ein__derive(ctx, derived, nroot) && ein__build_plan(ctx, derived, nroot);
-    if (ok && ein__plan_cost(&ctx->plan) >= ein__plan_cost(&baseline)) {
-        ein__plan_free(&ctx->plan);
-        ctx->plan = baseline;
-    } else {
-        ctx->plan.baseline_ps = ein__plan_cost(&baseline);
-        ein__plan_free(&baseline);
-    }
-    return ok;
+    int64_t baseline = ein__plan_cost(&ctx->plan);
+    bool ok = ein__try_plan(ctx, derived, nroot);
+    if (ok && ein__merge_program(ctx, merged, nroot, NULL)) ok = ein__try_plan(ctx, merged, nroot);
+    ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    return ok && !ctx->status;
 }
