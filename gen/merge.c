@@ -78,10 +78,6 @@ typedef struct ein__merger {
     uint32_t changed;      // ... and from here on in the last one
     ein__part *part;
     ein__merge *found;
-    struct {
-        char *key;
-        int64_t value;
-    } * price;  // sh map: cost of a contraction and the map behind it, by their forms
     int tries;
 } ein__merger;
 
@@ -297,25 +293,6 @@ static ein__val ein__concatenate(ein__merger *z, const ein__val *part, int n, in
     return ein__merge_value(z, part[0], "joined", &s, "merging: laid side by side");
 }
 
-// Cost of a concatenation: nothing where the producers can store there.
-static int64_t ein__concat_cost(ein__merger *z, const ein__val *part, int n, int axis) {
-    ein_ctx *ctx = z->ctx;
-    int64_t bytes = 0;
-    bool in_place = true, whole = true;
-    for (int k = 0; k < axis; k++) whole &= ctx->value[part[0].i].shape.d[k] == 1;
-    for (int i = 0; i < n; i++) {
-        const ein__scope *s = ein__scope_of(ctx, part[i]);
-        bytes += ein__bytes_of(ctx, part[i]);
-        in_place = in_place && s && !ctx->value[part[i].i].weight_only && !z->root[part[i].i] &&
-                   !ein__copy_of(ctx, part[i]);
-        for (int j = 0; j < i; j++) in_place &= part[j].i != part[i].i;
-        // A library stores whole blocks, and so does a map that may be fused into its call.
-        if (in_place && !whole)
-            in_place = !ein__is_contraction(ctx, s) && !ein__ex_reads_reduction(ctx, s->body);
-    }
-    return in_place ? 0 : ein__cost_kernel(ctx, bytes / 4, 2 * bytes);
-}
-
 // The merged value read where member `i` has the element with subscripts `ix`; none when some
 // subscript may leave the member's box where others begin.
 static ein__ex ein__joint_read(ein_ctx *ctx, const ein__joint *f, int i, const ein__scope *part,
@@ -412,52 +389,44 @@ static ein__ex ein__join_bodies(ein__merger *z, const ein__joint *f, const ein__
 
 // ------------------------------------------------------------------------------------ costs
 
-// What the cost of contraction `v` and the map behind it depends on; NULL: hard to say.
-static const char *ein__price_key(ein__merger *z, ein__val v, ein__val map, ein__ex read) {
-    ein_ctx *ctx = z->ctx;
-    const ein__scope *s = ein__scope_of(ctx, v);
-    const ein__expr *factor[2];
-    double alpha;
-    ein__epilogue e;
-    if (!ein__ex_affine(ctx, s->body) || !ein__two_factors(ctx, s, factor, &alpha)) return NULL;
-    ein__buf b = {0};
-    ein__put_key(&b, s->nt);
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) ein__put_key(&b, s->n[i]);
-    for (int k = 0; k < 2; k++) {
-        ein__put_key(&b, ctx->value[factor[k]->val].weight_only);
-        ein__put_read_key(ctx, &b, factor[k], s->nt + s->ns);
-    }
-    ein__putf(&b, "%a ", alpha);
-    if (map.i) {
-        ein__put_key(&b, ein__kernel_cost(ctx, map));
-        ein__put_key(&b, ein__conv_epilogue(ctx, ein__scope_of(ctx, map), read, &e));
-    }
-    const char *key = ein__name(ctx, b.s);
-    ein__buf_free(&b);
-    return key;
-}
-
 // Cost of the cheapest derivation of contraction `v` with the map that alone reads it (or none).
 static int64_t ein__merge_price(ein__merger *z, ein__val v, ein__val map, ein__ex read) {
-    ein_ctx *ctx = z->ctx;
-    int64_t ps = INT64_MAX / 8;
-    const char *key = ein__price_key(z, v, map, read);
-    ptrdiff_t known = key ? shgeti(z->price, key) : -1;
-    if (known >= 0) return z->price[known].value;
-    ein__deriver d = ein__deriver_of(ctx, v, map, read);
-    ein__attempt attempt = ein__try(ctx);
-    ein__explore(&d);
-    if (!ctx->status) ps = ein__class_cost(&d, v);
-    if (!ein__tried(ctx, attempt)) ps = INT64_MAX / 8;
-    ein__deriver_free(&d);
-    if (key) shput(z->price, key, ps);
-    return ps;
+    ein__operands b = {.n = 0};
+    int64_t ps = EIN__NO_WAY;
+    ein__attempt attempt = ein__try(z->ctx);
+    ein__problem *p = ein__problem_of(z->ctx, v, &b);
+    if (p && !z->ctx->status) ps = ein__choose_def(z->ctx, p, map, read).ps;
+    return ein__tried(z->ctx, attempt) ? ps : EIN__NO_WAY;
+}
+
+// Cost of map `v` as a kernel of its own.
+static int64_t ein__map_cost(ein__merger *z, ein__val v) {
+    return ein__cost_scope(z->ctx, EIN__K_MAP, ein__scope_of(z->ctx, v), (ein__val){0},
+                           (ein__ex){0});
 }
 
 // The map that alone reads `v` in place and that a step for `v` may compute as well.
 static ein__val ein__map_behind(ein__merger *z, ein__val v, ein__ex *read) {
     *read = z->behind_read[v.i];
     return z->behind[v.i];
+}
+
+// Cost of a concatenation: nothing where the producers can store there.
+static int64_t ein__concat_cost(ein__merger *z, ein__val all, const ein__val *part, int n,
+                                int axis) {
+    ein_ctx *ctx = z->ctx;
+    bool in_place = true, whole = true;
+    for (int k = 0; k < axis; k++) whole &= ctx->value[part[0].i].shape.d[k] == 1;
+    for (int i = 0; i < n; i++) {
+        const ein__scope *s = ein__scope_of(ctx, part[i]);
+        in_place = in_place && s && !ctx->value[part[i].i].weight_only && !z->root[part[i].i] &&
+                   !ein__copy_of(ctx, part[i]);
+        for (int j = 0; j < i; j++) in_place &= part[j].i != part[i].i;
+        // A library stores whole blocks, and so does a map that may be fused into its call.
+        if (in_place && !whole)
+            in_place = !ein__is_contraction(ctx, s) && !ein__ex_reads_reduction(ctx, s->body);
+    }
+    return in_place ? 0 : ein__map_cost(z, all);
 }
 
 static bool ein__reads_value(ein_ctx *ctx, const ein__scope *s, ein__val v) {
@@ -483,7 +452,7 @@ static ein__ex ein__see_through(ein_ctx *ctx, void *user, ein__ex ex) {
 // when those who read it can address it there.
 static int64_t ein__window_cost(ein__merger *z, ein__val old, ein__val now) {
     ein_ctx *ctx = z->ctx;
-    int64_t bytes = ein__bytes_of(ctx, old), copy = ein__cost_kernel(ctx, bytes / 4, 2 * bytes);
+    int64_t copy = ein__map_cost(z, now);
     const ein__expr *r = ein__copy_of(ctx, now);
     if (!r || z->root[old.i]) return copy;
     const ein__shape *shape = &ctx->value[now.i].shape;
@@ -506,13 +475,14 @@ static int64_t ein__window_cost(ein__merger *z, ein__val old, ein__val now) {
     return 0;
 }
 
-// Cost of a definition that reads the merged value; maps behind it are fused.
+// Cost of definition `now` of a member, which reads the merged value, with the map behind it fused.
 static int64_t ein__outer_cost(ein__merger *z, const ein__part *p, ein__val now) {
-    ein_ctx *ctx = z->ctx;
-    const ein__scope *s = ein__sc_get(ctx, p->outer);
-    if (s->reduce == EIN__R_NONE) return ein__window_cost(z, p->member, now);
-    int64_t flop = ein__muldiv(ein__volume(s), ein__ex_size(ctx, s->body), 1);
-    return ein__cost_kernel(ctx, flop, ein__bytes_of(ctx, p->member) + ein__bytes_of(ctx, p->cls));
+    const ein__scope *s = ein__scope_of(z->ctx, now);
+    ein__ex read;
+    ein__val map = ein__map_behind(z, p->member, &read);
+    if (s->ns) return ein__cost_scope(z->ctx, EIN__K_REDUCE, s, map, read);
+    int64_t window = ein__window_cost(z, p->member, now);
+    return map.i ? ein__kernel_cost(z->ctx, map) : window;
 }
 
 static void ein__merge_free(ein__merge *m) {

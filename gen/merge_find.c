@@ -277,7 +277,7 @@ static ein__ex ein__stacked(ein__merger *z, const ein__joint *f, const ein__part
     ein__ix b = ein__ix_iter(ctx, (uint32_t)f->joined, f->np);
     ix[axis] = ein__ix_add(ctx, ix[axis], ein__ix_scale(ctx, b, ctx->value[x->val].shape.d[axis]));
     ein__val all = ein__concatenate(z, part, f->np, axis);
-    *extra += ein__concat_cost(z, part, f->np, axis);
+    if (all.i) *extra += ein__concat_cost(z, all, part, f->np, axis);
     return all.i ? ein__ex_read(ctx, all, 0, ix, (int)x->nix) : (ein__ex){0};
 }
 
@@ -401,8 +401,9 @@ static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const 
         if (!ein__joint_windows(ctx, &f, p, axis, form)) return;
         f.s.reduce = EIN__R_SUM;
         form[axis] = c;
-        extra = ein__concat_cost(z, part, f.np, axis);
-        part[0] = ein__concatenate(z, part, f.np, axis);
+        ein__val all = ein__concatenate(z, part, f.np, axis);
+        if (all.i) extra = ein__concat_cost(z, all, part, f.np, axis);
+        part[0] = all;
     } else if (!ein__joint_windows(ctx, &f, p, axis, form)) {
         return;
     }
@@ -537,6 +538,7 @@ static void ein__split_parts(ein__merger *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__deriver d = ein__deriver_of(ctx, v, (ein__val){0}, (ein__ex){0});
     ein__attempt attempt = ein__try(ctx);
+    arrput(d.cls, v);
     ein__add_def(&d, v, ein__scope_of(ctx, v), -1, NULL, false);
     ein__rule_split(&d, 0);
     bool ok = ein__tried(ctx, attempt) && !ctx->status;
@@ -746,7 +748,8 @@ static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff
 EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, ein__merge **found) {
     ein__merger z = {.ctx = ctx};
     bool any = false;
-    for (int round = 0; round < EIN__MERGE_ROUNDS && !ctx->status; round++) {
+    int rounds = ctx->rule_mask >> EIN__RULE_MERGE & 1 ? EIN__MERGE_ROUNDS : 0;
+    for (int round = 0; round < rounds && !ctx->status; round++) {
         ptrdiff_t from = arrlen(z.found);
         ein__merger_look(&z, root, nroot);
         ein__find_parts(&z);
@@ -763,7 +766,6 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, ein__me
         if (!ein__choose_merges(&z, from) || !ein__apply_merges(&z, root, nroot, from)) break;
         any = true;
     }
-    shfree(z.price);
     if (found) *found = z.found;
     else ein__merges_free(z.found);
     return any;

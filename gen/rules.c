@@ -28,18 +28,20 @@ static const ein__rule ein__rules[] = {
     {"groups", "groups to block-diagonal weights", ein__rule_groups, 20, false},
 };
 enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
+enum { EIN__RULE_MERGE = EIN__NRULES };  // "merge": of the whole program, see merge_find.c
 
 // The rules that `names` lists, separated by commas; all of them without a list. Sets the context's
 // error for a name that is none.
 EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
     uint32_t mask = 0;
-    if (!names) return (1u << EIN__NRULES) - 1;
+    if (!names) return (1u << (EIN__NRULES + 1)) - 1;
     while (*names) {
         size_t n = strcspn(names, ",");
         int found = -1;
         for (int r = 0; r < EIN__NRULES; r++)
             if (strlen(ein__rules[r].name) == n && !strncmp(ein__rules[r].name, names, n))
                 found = r;
+        if (n == 5 && !strncmp("merge", names, n)) found = EIN__RULE_MERGE;
         if (found < 0) {
             ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown rule '%.*s'", (int)(n & 63),
                        names);

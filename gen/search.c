@@ -69,6 +69,7 @@ typedef struct ein__choice {
     int64_t map_ps;
     bool fusable;
     int best;
+    int64_t ps;
 } ein__choice;
 
 // A contraction up to the names of its operands, for which values of the same shapes stand in.
@@ -173,7 +174,7 @@ static ein__problem *ein__problem_of(ein_ctx *ctx, ein__val v, ein__operands *b)
 
 // The cheapest definition of the problem when `map`, which reads it by `read`, is all that reads
 // it (or none is).
-static int ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, ein__ex read) {
+static ein__choice ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, ein__ex read) {
     ein__epilogue e;
     ein__choice c = {.best = -1};
     if (map.i) {
@@ -182,14 +183,14 @@ static int ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, ein__ex 
     }
     for (ptrdiff_t i = 0; i < arrlen(p->choice); i++)
         if (p->choice[i].map_ps == c.map_ps && p->choice[i].fusable == c.fusable)
-            return p->choice[i].best;
+            return p->choice[i];
     p->z.map = map;
     p->z.map_read = read;
     if (arrlen(p->z.cost)) p->z.cost[0] = 0;
-    ein__class_cost(&p->z, p->z.problem);
+    c.ps = ein__class_cost(&p->z, p->z.problem);
     c.best = ein__best_def(&p->z, p->z.problem);
     arrput(p->choice, c);
-    return c.best;
+    return c;
 }
 
 // ------------------------------------------------------------------------------------ the pass
@@ -203,7 +204,7 @@ static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__e
     ctx->stats.searching = true;
     ein__progress(ctx);
     ein__problem *p = ein__problem_of(ctx, v, &b);
-    int best = p && !ctx->status ? ein__choose_def(ctx, p, map, read) : -1;
+    int best = p && !ctx->status ? ein__choose_def(ctx, p, map, read).best : -1;
     if (best > 0) {
         ein__search *z = ein__search_of(ctx);
         ein__realiser r = {.z = &p->z, .nstand = b.n, .self = v, .by_scope = z->by_scope};
