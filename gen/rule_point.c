@@ -57,7 +57,7 @@ static bool ein__used_beside(ein_ctx *ctx, const ein__points *z, uint32_t i, uin
 }
 
 // Tells E, r and multiples of q apart in dimension `dim` of x; `e` receives E. False: there is more
-// than one r, or E is needed elsewhere as well.
+// than one r, r takes some residues only, or E is needed elsewhere as well.
 static bool ein__point_parts(ein_ctx *ctx, ein__points *z, uint32_t dim, ein__ix *e) {
     const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]);
     ein__point *p = &z->p[dim];
@@ -85,7 +85,7 @@ static bool ein__point_parts(ein_ctx *ctx, ein__points *z, uint32_t dim, ein__ix
 }
 
 // p and u as functions of E; r's digits.
-static bool ein__point_digits(ein_ctx *ctx, ein__points *z, ein__point *p, ein__ix e) {
+static bool ein__point_digits(ein_ctx *ctx, const ein__points *z, ein__point *p, ein__ix e) {
     p->phase = ein__ix_const(ctx, 0);
     if (p->sum < 0) {
         p->at = ein__ix_div(ctx, e, p->q);
@@ -105,19 +105,16 @@ static bool ein__point_digits(ein_ctx *ctx, ein__points *z, ein__point *p, ein__
     p->phase =
         ein__ix_mod(ctx, ein__ix_scale(ctx, e, ein__floormod(-inverse, p->phases)), p->phases);
     // For k = -1 and 1, u is E / q rounded down or up: one form, not a form of p.
-    if (p->k == -1) p->at = ein__ix_floordiv(ctx, e, p->phases);
-    else if (p->k == 1)
-        p->at = ein__ix_floordiv(ctx, ein__ix_addc(ctx, e, p->phases - 1), p->phases);
-    else
-        p->at = ein__ix_floordiv(ctx, ein__ix_add(ctx, e, ein__ix_scale(ctx, p->phase, p->k)),
-                                 p->phases);
+    if (p->k == 1) e = ein__ix_addc(ctx, e, p->phases - 1);
+    else if (p->k != -1) e = ein__ix_add(ctx, e, ein__ix_scale(ctx, p->phase, p->k));
+    p->at = ein__ix_floordiv(ctx, e, p->phases);
     return p->phase.i && p->at.i;
 }
 
 // The range of u: where some read is inside; enlarged until both ends are padded alike, since
 // library calls take one padding for both. False: no read is inside.
-static bool ein__point_range(ein_ctx *ctx, const ein__points *z, uint32_t dim) {
-    ein__point *p = (ein__point *)&z->p[dim];
+static bool ein__point_range(ein_ctx *ctx, ein__points *z, uint32_t dim) {
+    ein__point *p = &z->p[dim];
     const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]), *u = ein__ix_get(ctx, p->at);
     int64_t low = 0, high = 0, extent = ctx->value[z->x->val].shape.d[dim];
     for (uint32_t i = 0; i < f->n; i++) {
