@@ -386,8 +386,7 @@ EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, e
     }
     if (json) ein__put(out, "]");
     if (!ctx->status) ein__explain_merges(ctx, root, nroot, name, all, json, out);
-    if (json) ein__put(out, "}
-");
+    if (json) ein__put(out, "}\n");
     arrfree(list);
     return !ctx->status;
 }
