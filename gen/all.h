@@ -53,6 +53,7 @@
 #include "merge.c"
 #include "merge_find.c"
 #include "layout.c"
+#include "relayout.c"
 #include "plan.c"
 // plan -> text
 #include "tmpl.c"

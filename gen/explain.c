@@ -65,11 +65,12 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     ein__band b;
     bool product = ein__is_contraction(ctx, s), last = d->cls.i == x->z->problem.i;
     ein__dense_result(s, dense);
-    bool gemm = product && ein__match_gemm(ctx, s, dense, &g);
+    bool gemm = product && ein__best_gemm(ctx, s, !last, &g, &ps);
     bool conv = product && ein__find_conv(ctx, s, dense, &f) && ein__conv_sizes(&f);
     bool band = product && ein__match_band(ctx, s, &b);
     ein__skind2 kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
-    if (product) kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, &ps);
+    if (product)
+        kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, !last, &ps);
     bool load = ctx->value[d->cls.i].weight_only;
     const char *name = s->ns ? "reduction kernel" : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);

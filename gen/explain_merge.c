@@ -44,7 +44,7 @@ static bool ein__put_merge_call(ein_ctx *ctx, const ein__scope *s, bool want, bo
 static void ein__put_merge_calls(ein_ctx *ctx, const ein__merge *m, bool json, ein__buf *out) {
     const ein__scope *s = ein__scope_of(ctx, m->wide);
     int64_t ps;
-    ein__skind2 kind = ein__choose(ctx, s, m->map, m->map_read, &ps);
+    ein__skind2 kind = ein__choose(ctx, s, m->map, m->map_read, true, &ps);
     bool conv = kind == EIN__K_CONV || kind == EIN__K_CONV_DATA;
     if (json) ein__put(out, ", \"call\": ");
     if ((!conv && kind != EIN__K_GEMM) || !ein__put_merge_call(ctx, s, conv, json, out))

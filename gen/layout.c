@@ -128,10 +128,22 @@ static bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
 
 // ------------------------------------------------------------------------------------ placement
 
+// What was decided about a value's place; by default copies take or hand on a place where they can,
+// and everything else is dense in declared order.
+typedef struct ein__seat {
+    bool ordered;  // it has its own place, its dimensions in `order`
+    bool window;   // a copy: a window on its source although a library call reads it
+    int order[EIN__MAX_RANK];
+} ein__seat;
+
 typedef struct ein__placer {
     ein_ctx *ctx;
     const ein__selector *sel;
-    bool *view;  // by value: it has no step of its own
+    // By value; stb_ds arrays.
+    bool *view;         // it has no step of its own
+    ein__val *product;  // the contraction whose library call stores it; none: a kernel does
+    ein__val **reader;  // values whose steps read it
+    ein__seat *choice;
 } ein__placer;
 
 static int ein__new_buffer(ein_ctx *ctx, ein__bkind kind, ein__val v, int index) {
@@ -152,18 +164,17 @@ static void ein__place_dense(ein_ctx *ctx, ein__val v, ein__bkind kind, int inde
     ein__dense_strides(&ctx->value[v.i].shape, l->stride);
 }
 
-static bool ein__placed(const ein_ctx *ctx, ein__val v) {
-    return ctx->plan.layout[v.i].buffer != EIN__NO_BUFFER;
+// A place of its own for a value that the program computes.
+static void ein__place_own(ein__placer *z, ein__val v) {
+    const ein__value *p = &z->ctx->value[v.i];
+    const ein__seat *c = &z->choice[v.i];
+    ein__place_dense(z->ctx, v, p->weight_only ? EIN__B_CONST : EIN__B_ARENA, -1);
+    if (c->ordered)
+        ein__order_strides(p->shape.d, p->shape.rank, c->order, z->ctx->plan.layout[v.i].stride);
 }
 
-// The contraction whose library call stores `v` (v itself, or fused into it); none for kernels.
-static ein__val ein__library_of(const ein__placer *z, ein__val v) {
-    const ein__selector *sel = z->sel;
-    ein__skind2 k = sel->kind[v.i];
-    if (k != EIN__K_CONV && k != EIN__K_CONV_DATA && k != EIN__K_GEMM) return (ein__val){0};
-    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
-        if (sel->home[sel->order[i].i].i == v.i && sel->order[i].i != v.i) return sel->order[i];
-    return v;
+static bool ein__placed(const ein_ctx *ctx, ein__val v) {
+    return ctx->plan.layout[v.i].buffer != EIN__NO_BUFFER;
 }
 
 // Whether the step that computes `p` can store it with layout `l`.
@@ -173,11 +184,11 @@ static bool ein__can_store(const ein__placer *z, ein__val p, const ein__layout *
     if (v->kind != EIN__V_SCOPE || ein__placed(ctx, p) || z->sel->root[p.i]) return false;
     if (z->sel->home[p.i].i != p.i) return false;
     if (v->weight_only != (ctx->plan.buffer[l->buffer].kind == EIN__B_CONST)) return false;
-    ein__val lib = ein__library_of(z, p);
-    if (!lib.i) return true;
+    ein__val product = z->product[p.i];
+    if (!product.i) return true;
     if (z->sel->kind[p.i] != EIN__K_GEMM) return ein__is_dense(&v->shape, l) && l->offset % 4 == 0;
     ein__gemm g;
-    return ein__match_gemm(ctx, ein__scope_of(ctx, lib), l->stride, &g);
+    return ein__match_gemm(ctx, ein__scope_of(ctx, product), l->stride, &g);
 }
 
 static void ein__place_sources(ein__placer *z, ein__val v) {
@@ -209,23 +220,11 @@ static void ein__place_sources(ein__placer *z, ein__val v) {
     z->view[v.i] = true;
 }
 
-// A contraction that reads `v` must still match its library call when `v` is a view.
+// A library call that reads `v` wants it dense; a window is not, unless that was decided.
 static bool ein__readers_accept(const ein__placer *z, ein__val v, const ein__layout *l) {
-    ein_ctx *ctx = z->ctx;
-    const ein__selector *sel = z->sel;
-    if (ein__is_dense(&ctx->value[v.i].shape, l)) return true;
-    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
-        const ein__scope *s = ein__scope_of(ctx, sel->order[i]);
-        ein__skind2 k = sel->kind[sel->order[i].i];
-        if (!s || (k != EIN__K_CONV && k != EIN__K_CONV_DATA && k != EIN__K_GEMM)) continue;
-        ein__ex *reads = NULL;
-        bool does = false;
-        ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t r = 0; r < arrlen(reads); r++)
-            does |= ein__ex_get(ctx, reads[r])->val == v.i;
-        arrfree(reads);
-        if (does) return false;
-    }
+    if (z->choice[v.i].window || ein__is_dense(&z->ctx->value[v.i].shape, l)) return true;
+    for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++)
+        if (z->product[z->reader[v.i][i].i].i) return false;
     return true;
 }
 
@@ -243,32 +242,24 @@ static void ein__place_forward(ein__placer *z, ein__val v) {
     z->view[v.i] = true;
 }
 
-// Buffers and layouts for all values of the selection; `root` in the order of the model's outputs.
-EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
+// Whether `v` is computed by a step of its own, or is a view.
+static bool ein__is_stored(const ein__placer *z, ein__val v) {
+    return z->ctx->value[v.i].kind == EIN__V_SCOPE && z->sel->home[v.i].i == v.i;
+}
+
+// Places for the stored values of `list` (operands first) that have none yet.
+static void ein__place_values(ein__placer *z, const ein__val *list, ptrdiff_t n) {
     ein_ctx *ctx = z->ctx;
-    const ein__selector *sel = z->sel;
-    ptrdiff_t n = arrlen(ctx->value);
-    arrsetlen(ctx->plan.layout, n);
-    arrsetlen(z->view, n);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        ctx->plan.layout[i] = (ein__layout){.buffer = EIN__NO_BUFFER};
-        z->view[i] = false;
-    }
-    for (int k = 0; k < nroot; k++) ein__place_dense(ctx, root[k], EIN__B_OUTPUT, k);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.input); i++)
-        ein__place_dense(ctx, ctx->tensor_value[ctx->graph.input[i]], EIN__B_INPUT, (int)i);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.weight); i++)
-        ein__place_dense(ctx, ctx->tensor_value[ctx->graph.weight[i]], EIN__B_WEIGHT, (int)i);
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (z->choice[list[i].i].ordered) ein__place_own(z, list[i]);
     // From the outputs back: copies hand their place to what they copy.
-    for (ptrdiff_t i = arrlen(sel->order); i-- > 0;) {
-        ein__val v = sel->order[i];
-        const ein__expr *read = ein__copy_of(ctx, v);
+    for (ptrdiff_t i = n; i-- > 0;) {
+        ein__val v = list[i];
         ein__pieces pc;
-        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel->home[v.i].i != v.i) continue;
-        ein__bkind kind = ctx->value[v.i].weight_only ? EIN__B_CONST : EIN__B_ARENA;
+        if (!ein__is_stored(z, v) || z->choice[v.i].window) continue;
         bool fresh = !ein__placed(ctx, v);
-        if (fresh && !read && !ein__is_concat(ctx, v, &pc)) continue;
-        if (fresh) ein__place_dense(ctx, v, kind, -1);
+        if (fresh && !ein__copy_of(ctx, v) && !ein__is_concat(ctx, v, &pc)) continue;
+        if (fresh) ein__place_own(z, v);
         ein__place_sources(z, v);
         if (fresh && !z->view[v.i]) {
             // Nobody writes there for it: it may still become a window on its source.
@@ -276,11 +267,65 @@ EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
             ctx->plan.layout[v.i].buffer = EIN__NO_BUFFER;
         }
     }
-    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
-        ein__val v = sel->order[i];
-        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel->home[v.i].i != v.i) continue;
-        ein__place_forward(z, v);
-        if (!ein__placed(ctx, v))
-            ein__place_dense(ctx, v, ctx->value[v.i].weight_only ? EIN__B_CONST : EIN__B_ARENA, -1);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        if (!ein__is_stored(z, list[i])) continue;
+        ein__place_forward(z, list[i]);
+        if (!ein__placed(ctx, list[i])) ein__place_own(z, list[i]);
     }
+}
+
+static void ein__placer_index(ein__placer *z) {
+    ein_ctx *ctx = z->ctx;
+    const ein__selector *sel = z->sel;
+    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
+        ein__val v = sel->order[i], home = sel->home[v.i];
+        const ein__scope *s = ein__scope_of(ctx, v);
+        if (!s) continue;
+        ein__skind2 k = sel->kind[home.i];
+        bool library = k == EIN__K_CONV || k == EIN__K_CONV_DATA || k == EIN__K_GEMM;
+        if (library && !z->product[home.i].i) z->product[home.i] = v;
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+            uint32_t p = ein__ex_get(ctx, reads[r])->val;
+            bool known = sel->home[p].i == home.i;
+            for (ptrdiff_t k2 = 0; k2 < arrlen(z->reader[p]); k2++)
+                known |= z->reader[p][k2].i == home.i;
+            if (!known) arrput(z->reader[p], home);
+        }
+        arrfree(reads);
+    }
+}
+
+// Buffers and layouts for all values of the selection; `root` in the order of the model's outputs.
+EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
+    ein_ctx *ctx = z->ctx;
+    ptrdiff_t n = arrlen(ctx->value);
+    arrsetlen(ctx->plan.layout, n);
+    arrsetlen(z->view, n);
+    arrsetlen(z->product, n);
+    arrsetlen(z->reader, n);
+    arrsetlen(z->choice, n);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        ctx->plan.layout[i] = (ein__layout){.buffer = EIN__NO_BUFFER};
+        z->view[i] = false;
+        z->product[i] = (ein__val){0};
+        z->reader[i] = NULL;
+        z->choice[i] = (ein__seat){0};
+    }
+    ein__placer_index(z);
+    for (int k = 0; k < nroot; k++) ein__place_dense(ctx, root[k], EIN__B_OUTPUT, k);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.input); i++)
+        ein__place_dense(ctx, ctx->tensor_value[ctx->graph.input[i]], EIN__B_INPUT, (int)i);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.weight); i++)
+        ein__place_dense(ctx, ctx->tensor_value[ctx->graph.weight[i]], EIN__B_WEIGHT, (int)i);
+    ein__place_values(z, z->sel->order, arrlen(z->sel->order));
+}
+
+EIN__FN void ein__placer_free(ein__placer *z) {
+    for (ptrdiff_t i = 0; i < arrlen(z->reader); i++) arrfree(z->reader[i]);
+    arrfree(z->view);
+    arrfree(z->product);
+    arrfree(z->reader);
+    arrfree(z->choice);
 }

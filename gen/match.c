@@ -191,29 +191,37 @@ static bool ein__gemm_choice(const ein__groups *g, int im, int in, ein__gemm *r)
            r->ldb <= limit && r->ldc <= limit;
 }
 
-// Strided-batched GEMM for contraction `s` whose result has strides `out`; both orders of the
-// operands are tried, and every choice of m and n chains: largest m * n wins.
-EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
-                             ein__gemm *best) {
-    const ein__expr *read[2];
-    int64_t stride[EIN__MAX_RANK];
+// A product's factors as linear addresses, under the layouts as they stand.
+typedef struct ein__factors {
     ein__factor f[2];
     double alpha;
-    bool found = false;
-    if (!ein__two_factors(ctx, s, read, &alpha)) return false;
+} ein__factors;
+
+static bool ein__product_of(ein_ctx *ctx, const ein__scope *s, ein__factors *p) {
+    const ein__expr *read[2];
+    int64_t stride[EIN__MAX_RANK];
+    if (!ein__two_factors(ctx, s, read, &p->alpha)) return false;
     for (int i = 0; i < 2; i++) {
         ein__strides_of(ctx, (ein__val){read[i]->val}, stride);
-        if (!ein__address(ctx, read[i], stride, &f[i])) return false;
+        if (!ein__address(ctx, read[i], stride, &p->f[i])) return false;
     }
+    return true;
+}
+
+// Strided-batched GEMM for a product whose result has strides `out`; both orders of the operands
+// are tried, and every choice of m and n chains: largest m * n wins.
+static bool ein__match_product(const ein__scope *s, const ein__factors *p, const int64_t *out,
+                               ein__gemm *best) {
+    bool found = false;
     for (int swap = 0; swap < 2; swap++) {
-        const ein__factor *a = &f[swap], *b = &f[1 - swap];
+        const ein__factor *a = &p->f[swap], *b = &p->f[1 - swap];
         ein__groups g;
         if (!ein__group_iterators(s, a, b, out, &g)) continue;
         for (int im = g.nm - 1; im >= -1; im--)
             for (int in = g.nn - 1; in >= -1; in--) {
                 ein__gemm r = {.a = {a->read->val},
                                .b = {b->read->val},
-                               .alpha = alpha,
+                               .alpha = p->alpha,
                                .oa = a->offset,
                                .ob = b->offset};
                 if (!ein__gemm_choice(&g, im, in, &r)) continue;
@@ -223,6 +231,68 @@ EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *o
             }
     }
     return found;
+}
+
+EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                             ein__gemm *best) {
+    ein__factors p;
+    return ein__product_of(ctx, s, &p) && ein__match_product(s, &p, out, best);
+}
+
+// Strides of a dense tensor with extents `n` whose dimensions lie in memory in `order`, outermost
+// first.
+EIN__FN void ein__order_strides(const int64_t *n, int rank, const int *order, int64_t *stride) {
+    int64_t step = 1;
+    for (int k = rank; k-- > 0;) {
+        stride[order[k]] = step;
+        step *= n[order[k]];
+    }
+}
+
+// Appends the slots in `mask` to `order`, the one with the largest step first.
+static int ein__order_group(uint32_t mask, const int64_t *step, int *order, int n) {
+    int first = n;
+    for (int i = 0; i < EIN__MAX_RANK; i++) {
+        if (!(mask >> i & 1)) continue;
+        int at = n++;
+        for (; at > first && step[order[at - 1]] < step[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return n;
+}
+
+enum { EIN__GEMM_ORDERS = 4 };
+
+// How many pairs of dimensions lie the other way round than declared.
+static int ein__inversions(const int *order, int rank) {
+    int n = 0;
+    for (int i = 0; i < rank; i++)
+        for (int j = 0; j < i; j++) n += order[j] > order[i];
+    return n;
+}
+
+// Orders of the result's dimensions in which a product is few calls of GEMM: batch, rows and
+// columns each as their operand has them, so that they join into chains. The batch is outermost, or
+// between rows and columns. The order nearest to the declared one is first. 0: no GEMM in any.
+EIN__FN int ein__gemm_orders(const ein__scope *s, const ein__factors *p,
+                             int order[EIN__GEMM_ORDERS][EIN__MAX_RANK]) {
+    uint32_t unit = 0, group[4] = {0, 0, 0, 0};  // in neither factor, the first, the second, both
+    for (uint32_t i = 0; i < s->nt; i++) {
+        if (s->n[i] == 1) unit |= 1u << i;
+        else group[(p->f[0].coef[i] != 0) + 2 * (p->f[1].coef[i] != 0)] |= 1u << i;
+    }
+    if (group[0]) return 0;
+    static const int turn[EIN__GEMM_ORDERS][3] = {{3, 1, 2}, {3, 2, 1}, {1, 3, 2}, {2, 3, 1}};
+    int count = group[3] ? EIN__GEMM_ORDERS : 2;
+    for (int k = 0; k < count; k++) {
+        int one[EIN__MAX_RANK] = {0}, n = ein__order_group(unit, p->f[0].coef, one, 0), at = k;
+        for (int g = 0; g < 3; g++)
+            n = ein__order_group(group[turn[k][g]], p->f[turn[k][g] == 2].coef, one, n);
+        for (; at > 0 && ein__inversions(order[at - 1], n) > ein__inversions(one, n); at--)
+            memcpy(order[at], order[at - 1], sizeof one);
+        memcpy(order[at], one, sizeof one);
+    }
+    return count;
 }
 
 // ------------------------------------------------------------------------------------ convolution

@@ -90,24 +90,58 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     return true;
 }
 
-static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
-    ein__step step = {.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
+// The step that computes stored value `v` under the layouts as they stand, without its cost when a
+// kernel does it. Gives whether a library does.
+static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
+    *step = (ein__step){.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
-        if (sel->home[sel->order[i].i].i == v.i && step.nval < 8)
-            step.val[step.nval++] = sel->order[i];
+        if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
+            step->val[step->nval++] = sel->order[i];
     bool library =
-        step.kind == EIN__K_CONV || step.kind == EIN__K_CONV_DATA || step.kind == EIN__K_GEMM;
-    if (library && !ein__library_step(ctx, &step)) {
-        step.kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step.val[0]));
-        step.workspace = 0;
-        library = false;
-    }
-    if (step.kind == EIN__K_MAP &&
+        step->kind == EIN__K_CONV || step->kind == EIN__K_CONV_DATA || step->kind == EIN__K_GEMM;
+    if (library && ein__library_step(ctx, step)) return true;
+    if (library) step->kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0]));
+    step->workspace = 0;
+    if (step->kind == EIN__K_MAP &&
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
-        step.kind = EIN__K_TRANSPOSE;
+        step->kind = EIN__K_TRANSPOSE;
+    return false;
+}
+
+// Whether neighbouring threads of the step's kernel store or read what does not lie together.
+static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
+    const ein__shape *shape = &ctx->value[step->out.i].shape;
+    const int64_t *stride = ctx->plan.layout[step->out.i].stride;
+    int lane = -1;
+    for (int k = 0; k < shape->rank; k++)
+        if (shape->d[k] > 1 && (lane < 0 || stride[k] < stride[lane])) lane = k;
+    if (lane < 0) return false;
+    bool scattered = stride[lane] > 1;
+    for (int v = 0; v < step->nval && !scattered; v++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body, &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            scattered |= ein__read_step(ctx, ein__ex_get(ctx, reads[i]), (uint32_t)lane) > 1;
+        arrfree(reads);
+    }
+    return scattered;
+}
+
+// What layouts are chosen by. A step that has nothing to gain from another layout is closed.
+static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    ein__step step;
+    if (ctx->value[v.i].weight_only) return (ein__price){0, false};
+    if (ein__step_of(ctx, sel, v, &step))
+        return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
+    bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
+    return (ein__price){ein__cost_step(ctx, &step), fell || copy || ein__is_scattered(ctx, &step)};
+}
+
+static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    ein__step step;
     int64_t ps;
-    if (!library) step.ps = ein__cost_step(ctx, &step);
-    else step.measured = ein__measured(ctx, step.key, &ps);
+    if (ein__step_of(ctx, sel, v, &step)) step.measured = ein__measured(ctx, step.key, &ps);
+    else step.ps = ein__cost_step(ctx, &step);
     if (ctx->value[v.i].weight_only &&
         ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
         arrput(ctx->plan.init, step);
@@ -219,10 +253,11 @@ static int64_t ein__plan_cost(const ein__plan *p) {
 // Steps, layouts and memory for the values under `root`, in ctx->plan.
 static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     if (!ein__prepare(ctx, root, nroot)) return false;
-    ein__selector sel = {.ctx = ctx};
+    ein__selector sel = {.ctx = ctx, .free = true};
     ein__select(&sel, root, nroot);
     ein__placer placer = {.ctx = ctx, .sel = &sel};
     ein__place(&placer, root, nroot);
+    ein__choose_layouts(&placer, ein__price_under_layouts);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
         ein__val v = sel.order[i];
         if (ctx->value[v.i].kind != EIN__V_SCOPE || sel.home[v.i].i != v.i || placer.view[v.i])
@@ -231,7 +266,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     }
     ein__plan_memory(ctx);
     ctx->plan.root = root;
-    arrfree(placer.view);
+    ein__placer_free(&placer);
     ein__select_free(&sel);
     return !ctx->status;
 }

@@ -40,11 +40,10 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     const ein__def d = z->def[from];
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
-    int64_t out[EIN__MAX_RANK];
+    int64_t ps;
     double alpha;
     ein__gemm g;
     if (!ein__two_factors(ctx, s, read, &alpha)) return;
-    ein__dense_result(s, out);
     for (int which = 1; which < 4; which++) {
         ein__ex x[2];
         bool made = true;
@@ -57,7 +56,7 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         ein__scope t = *s;
         t.body = ein__ex_binary(ctx, EIN__MUL, x[0], x[1]);
         if (alpha != 1) t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), t.body);
-        if (!t.body.i || !ein__match_gemm(ctx, &t, out, &g)) continue;
+        if (!t.body.i || !ein__best_gemm(ctx, &t, d.cls.i != z->problem.i, &g, &ps)) continue;
         ein__add_def(z, d.cls, &t, from, "operand re-laid for matching", d.inner);
     }
 }

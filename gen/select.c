@@ -7,6 +7,8 @@ typedef struct ein__selector {
     ein__val *home;     // by value: the value whose step computes it (itself, or a later one)
     ein__skind2 *kind;  // by value: how a reduction is computed
     bool *root;         // by value: is a model output
+    bool free;          // results of products may be stored in any order of their dimensions
+    int reordered;      // products that are a GEMM only because of that
 } ein__selector;
 
 EIN__FN int64_t ein__kernel_cost(ein_ctx *ctx, ein__val v) {
@@ -92,24 +94,52 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
+// The cheapest GEMM for contraction `s` whose result is dense in declared order or, when its order
+// is free, in any that makes it fewer calls.
+EIN__FN bool ein__best_gemm(ein_ctx *ctx, const ein__scope *s, bool free, ein__gemm *g,
+                            int64_t *ps) {
+    int64_t out[EIN__MAX_RANK];
+    int order[EIN__GEMM_ORDERS][EIN__MAX_RANK];
+    ein__factors p;
+    *ps = INT64_MAX;
+    if (!ein__product_of(ctx, s, &p)) return false;
+    ein__dense_result(s, out);
+    bool found = ein__match_product(s, &p, out, g);
+    if (found) *ps = ein__cost_gemm(ctx, g);
+    if (!free || (found && g->batch == 1)) return found;
+    int n = ein__gemm_orders(s, &p, order);
+    for (int k = 0; k < n; k++) {
+        ein__gemm other;
+        ein__order_strides(s->n, (int)s->nt, order[k], out);
+        if (!ein__match_product(s, &p, out, &other)) continue;
+        int64_t cost = ein__cost_gemm(ctx, &other);
+        if (cost >= *ps) continue;
+        *g = other;
+        *ps = cost;
+        found = true;
+    }
+    return found;
+}
+
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
 // which alone reads it by `read` (or none): a library call, with the map fused where the library
 // can, or a kernel, which fuses any. Equal costs go to the library, and to GEMM first: a
-// convolution is no better than the product it contains unless it fuses more.
+// convolution is no better than the product it contains unless it fuses more. `free`: its result
+// may lie in memory in any order.
 static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                               int64_t *ps) {
+                               bool free, int64_t *ps) {
     int64_t out[EIN__MAX_RANK];
     ein__conv_form f;
     ein__gemm g;
     ein__epilogue e;
     ein__dense_result(s, out);
     bool conv = ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
-    bool gemm = ein__match_gemm(ctx, s, out, &g);
     int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0;
     ein__skind2 kind = ein__kernel_kind(ctx, s);
     *ps = ein__cost_scope(ctx, kind, s, m, read);
-    if (gemm) {
-        int64_t gemm_ps = ein__cost_sum(ein__cost_gemm(ctx, &g), map);
+    int64_t gemm_ps;
+    if (ein__best_gemm(ctx, s, free, &g, &gemm_ps)) {
+        gemm_ps = ein__cost_sum(gemm_ps, map);
         if (gemm_ps <= *ps) {
             *ps = gemm_ps;
             kind = EIN__K_GEMM;
@@ -241,6 +271,18 @@ static void ein__select_rows(ein__selector *z) {
     }
 }
 
+static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    int64_t ps, gemm_ps;
+    ein__gemm g;
+    ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
+    if (!z->free || z->root[v.i] || kind == EIN__K_GEMM) return kind;
+    if (!ein__best_gemm(z->ctx, s, true, &g, &gemm_ps) || gemm_ps >= ps) return kind;
+    ein__skind2 other = ein__choose(z->ctx, s, m, read, true, &ps);
+    z->reordered += other != kind;
+    return other;
+}
+
 static void ein__select_reductions(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
@@ -255,10 +297,9 @@ static void ein__select_reductions(ein__selector *z) {
             (z->kind[m.i] == EIN__K_ROW ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
-        int64_t ps;
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
             z->kind[v.i] = ein__kernel_kind(ctx, s);
-        else z->kind[v.i] = ein__choose(ctx, s, m, read, &ps);
+        else z->kind[v.i] = ein__choose_product(z, v, m, read);
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
         if (m.i && z->kind[v.i] == EIN__K_CONV)
             fuse = ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
