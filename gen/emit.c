@@ -593,12 +593,25 @@ static void ein__put_conv_call(ein__emitter *z, ein__buf *out, const ein__step *
     ein__put(out, ", v_workspace));");
 }
 
+// Says so when a result lies in memory in another order than its dimensions have.
+static void ein__put_order(ein_ctx *ctx, ein__buf *out, ein__val v) {
+    const ein__shape *s = &ctx->value[v.i].shape;
+    int order[EIN__MAX_RANK];
+    if (!ein__stored_order(s, ctx->plan.layout[v.i].stride, order)) return;
+    ein__put(out, "    // ");
+    ein__put_comment(out, ctx->value[v.i].name, strlen(ctx->value[v.i].name));
+    ein__put(out, " stored as [");
+    for (int k = 0; k < s->rank; k++) ein__putf(out, "%si%d", k ? "," : "", order[k]);
+    ein__put(out, "]\n");
+}
+
 static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
                           const ein__launch *l) {
     ein_ctx *ctx = z->ctx;
     const char *name = ein__call_name(ctx, s);
     if (ein__is_library(s) || l->extra)
         for (int k = 0; k < s->nval; k++) ein__put_algebra(z, out, s->val[k], "    ");
+    ein__put_order(ctx, out, s->out);
     if (ein__is_library(s)) {
         ein__buf call = {0};
         if (s->kind == EIN__K_GEMM) ein__put_gemm_call(z, &call, s, name);

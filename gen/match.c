@@ -263,12 +263,17 @@ static int ein__order_group(uint32_t mask, const int64_t *step, int *order, int 
 
 enum { EIN__GEMM_ORDERS = 4 };
 
-// How many pairs of dimensions lie the other way round than declared.
-static int ein__inversions(const int *order, int rank) {
-    int n = 0;
-    for (int i = 0; i < rank; i++)
-        for (int j = 0; j < i; j++) n += order[j] > order[i];
-    return n;
+// How far an order is from the declared one: pairs that lie the other way round, and above all
+// whether another dimension is innermost. Dimensions of extent 1 do not count.
+static int ein__order_distance(const int64_t *extent, const int *order, int rank) {
+    int n = 0, inner = -1, declared = -1;
+    for (int i = 0; i < rank; i++) {
+        if (extent[i] > 1) declared = i;
+        if (extent[order[i]] == 1) continue;
+        inner = order[i];
+        for (int j = 0; j < i; j++) n += extent[order[j]] > 1 && order[j] > order[i];
+    }
+    return inner == declared ? n : n + EIN__MAX_RANK * EIN__MAX_RANK;
 }
 
 // Orders of the result's dimensions in which a product is few calls of GEMM: batch, rows and
@@ -288,7 +293,8 @@ EIN__FN int ein__gemm_orders(const ein__scope *s, const ein__factors *p,
         int one[EIN__MAX_RANK] = {0}, n = ein__order_group(unit, p->f[0].coef, one, 0), at = k;
         for (int g = 0; g < 3; g++)
             n = ein__order_group(group[turn[k][g]], p->f[turn[k][g] == 2].coef, one, n);
-        for (; at > 0 && ein__inversions(order[at - 1], n) > ein__inversions(one, n); at--)
+        int far = ein__order_distance(s->n, one, n);
+        for (; at > 0 && ein__order_distance(s->n, order[at - 1], n) > far; at--)
             memcpy(order[at], order[at - 1], sizeof one);
         memcpy(order[at], one, sizeof one);
     }

@@ -250,24 +250,41 @@ static int64_t ein__plan_cost(const ein__plan *p) {
     return ps;
 }
 
-// Steps, layouts and memory for the values under `root`, in ctx->plan.
-static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
-    if (!ein__prepare(ctx, root, nroot)) return false;
-    ein__selector sel = {.ctx = ctx, .free = true};
+// Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `free`: products
+// are selected as if their results could lie in memory in any order. Gives how many are selected
+// for that reason alone.
+static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) {
+    ein__selector sel = {.ctx = ctx, .free = free};
     ein__select(&sel, root, nroot);
     ein__placer placer = {.ctx = ctx, .sel = &sel};
     ein__place(&placer, root, nroot);
     ein__choose_layouts(&placer, ein__price_under_layouts);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
         ein__val v = sel.order[i];
-        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel.home[v.i].i != v.i || placer.view[v.i])
-            continue;
-        ein__make_step(ctx, &sel, v);
+        if (ein__is_stored(&placer, v) && !placer.view[v.i]) ein__make_step(ctx, &sel, v);
     }
     ein__plan_memory(ctx);
     ctx->plan.root = root;
     ein__placer_free(&placer);
     ein__select_free(&sel);
+    return sel.reordered;
+}
+
+// The plan for the values under `root`. Where an order of a result made the difference, the plan
+// must show that it could be had: the selection without it is planned as well, the cheaper taken.
+static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__prepare(ctx, root, nroot)) return false;
+    if (ein__plan_values(ctx, root, nroot, true)) {
+        ein__plan with = ctx->plan;
+        ctx->plan = (ein__plan){0};
+        ein__plan_values(ctx, root, nroot, false);
+        if (ein__plan_cost(&with) < ein__plan_cost(&ctx->plan)) {
+            ein__plan_free(&ctx->plan);
+            ctx->plan = with;
+        } else {
+            ein__plan_free(&with);
+        }
+    }
     return !ctx->status;
 }
 

@@ -208,6 +208,25 @@ static void ein__sorted_order(const int64_t *key, int rank, int *order) {
     }
 }
 
+// Dimensions by falling stride, those of extent 1 where they are declared. False: that is declared
+// order.
+EIN__FN bool ein__stored_order(const ein__shape *s, const int64_t *stride, int *order) {
+    int64_t key[EIN__MAX_RANK];
+    int n = 0, moving[EIN__MAX_RANK], sorted[EIN__MAX_RANK];
+    bool differs = false;
+    for (int k = 0; k < s->rank; k++) {
+        if (s->d[k] == 1) continue;
+        key[n] = stride[k];
+        moving[n++] = k;
+    }
+    ein__sorted_order(key, n, sorted);
+    for (int k = 0, at = 0; k < s->rank; k++) {
+        order[k] = s->d[k] == 1 ? k : moving[sorted[at++]];
+        differs |= order[k] != k;
+    }
+    return differs;
+}
+
 static void ein__try_order(ein__relayout *r, ein__val v, const int *order) {
     ein__seat c = ein__ordered(order);
     ein__attempt_change(r, v, &c, 1);
