@@ -3,7 +3,7 @@
 // are given the orders that their producer or a reader prefers, as long as the steps become cheaper
 // in sum. A bounded number of sweeps in the program's order, so the result depends on nothing else.
 
-enum { EIN__LAYOUT_SWEEPS = 3, EIN__LAYOUT_TRIALS = 2000 };
+enum { EIN__LAYOUT_SWEEPS = 3, EIN__LAYOUT_TRIALS = 1000 };
 
 // What the step of a stored value costs under the layouts as they stand, and whether another layout
 // of its operands or its result could make it cheaper.
@@ -139,10 +139,20 @@ static int64_t ein__change(ein__relayout *r, ein__val v, const ein__seat *c, ein
     return delta;
 }
 
-static int ein__orders_of_result(ein__relayout *r, ein__val v, ein__seat *list);
+static bool ein__is_free(const ein__relayout *r, ein__val v) {
+    return ein__is_stored(r->z, v) && !r->z->sel->root[v.i] && r->z->ctx->value[v.i].shape.rank > 1;
+}
+
+// Whether `v` is a copy that a step of its own makes.
+static bool ein__is_made_copy(const ein__relayout *r, ein__val v) {
+    return ein__is_stored(r->z, v) && !r->z->view[v.i] && ein__copy_of(r->z->ctx, v);
+}
+
+static int ein__orders_of_result(ein__relayout *r, ein__val v, bool cheaper, ein__seat *list);
 
 // Tries decision `c` for `v`. Where it makes a product dearer whose own result is free, an order of
-// that result may make good for it. Gives what is gained (0: nothing, and nothing has changed).
+// that result may make good for it, and a copy of what has moved may have become a window on it.
+// Gives what is gained (0: nothing, and nothing has changed).
 static int64_t ein__attempt_change(ein__relayout *r, ein__val v, const ein__seat *c, int depth) {
     ein__placer *z = r->z;
     ein__val *touched = NULL;
@@ -151,9 +161,12 @@ static int64_t ein__attempt_change(ein__relayout *r, ein__val v, const ein__seat
     int64_t delta = ein__change(r, v, c, &touched);
     for (ptrdiff_t i = 0; i < arrlen(touched) && depth; i++) {
         ein__val t = touched[i];
-        ein__seat list[EIN__GEMM_ORDERS];
-        if (t.i == v.i || !z->product[t.i].i || z->sel->kind[t.i] != EIN__K_GEMM) continue;
-        int n = ein__orders_of_result(r, t, list);
+        ein__seat list[EIN__GEMM_ORDERS] = {{.window = true}};
+        int n = 0;
+        if (t.i == v.i) continue;
+        if (ein__is_made_copy(r, t) && ein__is_free(r, t)) n = 1;
+        else if (z->product[t.i].i && z->sel->kind[t.i] == EIN__K_GEMM)
+            n = ein__orders_of_result(r, t, true, list);
         for (int k = 0; k < n; k++) delta -= ein__attempt_change(r, t, &list[k], depth - 1);
     }
     arrfree(touched);
@@ -176,25 +189,22 @@ static int64_t ein__price_with(ein__relayout *r, ein__val w, ein__val v, const i
     return ps;
 }
 
-static bool ein__is_free(const ein__relayout *r, ein__val v) {
-    return ein__is_stored(r->z, v) && !r->z->sel->root[v.i] && r->z->ctx->value[v.i].shape.rank > 1;
-}
-
 static ein__seat ein__ordered(const int *order) {
     ein__seat c = {.ordered = true};
     memcpy(c.order, order, sizeof c.order);
     return c;
 }
 
-// Orders of `v` in which the GEMM that computes it is cheaper than now.
-static int ein__orders_of_result(ein__relayout *r, ein__val v, ein__seat *list) {
+// Orders of `v` in which the GEMM that computes it is cheaper than now, or those in which it is one
+// at all.
+static int ein__orders_of_result(ein__relayout *r, ein__val v, bool cheaper, ein__seat *list) {
     int order[EIN__GEMM_ORDERS][EIN__MAX_RANK], n = 0;
     const ein__scope *s = ein__scope_of(r->z->ctx, r->z->product[v.i]);
     ein__factors p;
     if (!ein__is_free(r, v) || !ein__product_of(r->z->ctx, s, &p)) return 0;
     int count = ein__gemm_orders(s, &p, order);
     for (int k = 0; k < count; k++)
-        if (ein__price_with(r, v, v, order[k]) < r->price[v.i].ps)
+        if (!cheaper || ein__price_with(r, v, v, order[k]) < r->price[v.i].ps)
             list[n++] = ein__ordered(order[k]);
     return n;
 }
@@ -344,16 +354,18 @@ static void ein__follow_reader(ein__relayout *r, ein__val v, ein__val w) {
 static void ein__improve_value(ein__relayout *r, ein__val v) {
     ein__placer *z = r->z;
     ein_ctx *ctx = z->ctx;
+    bool open = r->price[v.i].open, copied = false;
     if (!ein__is_free(r, v)) return;
-    if (ein__copy_of(ctx, v) && !z->view[v.i]) {
+    if (ein__is_made_copy(r, v)) {
         ein__seat c = {.window = true};
         ein__attempt_change(r, v, &c, 1);
     }
-    bool open = r->price[v.i].open;
-    if (open && z->product[v.i].i && z->sel->kind[v.i] == EIN__K_GEMM) {
+    for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++)
+        copied |= ein__is_made_copy(r, z->reader[v.i][i]);
+    if ((open || copied) && z->product[v.i].i && z->sel->kind[v.i] == EIN__K_GEMM) {
         ein__seat list[EIN__GEMM_ORDERS];
-        int n = ein__orders_of_result(r, v, list);
-        for (int k = 0; k < n; k++) ein__attempt_change(r, v, &list[k], 1);
+        int n = ein__orders_of_result(r, v, !copied, list);
+        for (int k = 0; k < n; k++) ein__attempt_change(r, v, &list[k], copied ? 2 : 1);
     } else if (open && !z->product[v.i].i && ein__is_map(ctx, v)) {
         ein__follow_operands(r, v);
     }
