@@ -189,7 +189,7 @@ static int64_t ein__price_with(ein__relayout *r, ein__val w, ein__val v, const i
     return ps;
 }
 
-static ein__seat ein__ordered(const int *order) {
+static ein__seat ein__seat_in(const int *order) {
     ein__seat c = {.ordered = true};
     memcpy(c.order, order, sizeof c.order);
     return c;
@@ -205,7 +205,7 @@ static int ein__orders_of_result(ein__relayout *r, ein__val v, bool cheaper, ein
     int count = ein__gemm_orders(s, &p, order);
     for (int k = 0; k < count; k++)
         if (!cheaper || ein__price_with(r, v, v, order[k]) < r->price[v.i].ps)
-            list[n++] = ein__ordered(order[k]);
+            list[n++] = ein__seat_in(order[k]);
     return n;
 }
 
@@ -238,7 +238,7 @@ EIN__FN bool ein__stored_order(const ein__shape *s, const int64_t *stride, int *
 }
 
 static void ein__try_order(ein__relayout *r, ein__val v, const int *order) {
-    ein__seat c = ein__ordered(order);
+    ein__seat c = ein__seat_in(order);
     ein__attempt_change(r, v, &c, 1);
 }
 
