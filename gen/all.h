@@ -34,6 +34,7 @@
 #include "evalp.c"
 #include "lower.c"
 // expressions -> plan
+#include "basis.c"
 #include "match.c"
 #include "fold.c"
 #include "prepare.c"
@@ -47,6 +48,7 @@
 #include "rule_groups.c"
 #include "rule_digits.c"
 #include "rule_point.c"
+#include "rule_basis.c"
 #include "rules.c"
 #include "extract.c"
 #include "search.c"
@@ -64,6 +66,7 @@
 #include "emit_row.c"
 #include "emit_band.c"
 #include "emit_relay.c"
+#include "emit_basis.c"
 #include "emit_kernel.c"
 #include "emit.c"
 #include "emit_test.c"

@@ -11,7 +11,7 @@
 const cmd_option cmd_search_options[] = {
     {"depth", "N", "rules in a row; default 8"},
     {"states", "N", "definitions of one problem; default 1000"},
-    {"rules", "NAME,...", "use only these rules; 'help' lists them"},
+    {"rules", "[-]LIST", "only these rules, or all but them; 'help' lists them"},
     {"no-converge", NULL, "no derivation towards library calls"},
     {"no-fingerprint", NULL, "queue states that are known already again"},
     {"stats", NULL, "print what the search did to standard error"},
@@ -77,6 +77,7 @@ static int list_rules(void) {
 
 static int check_rules(const cmd_args *args, const char *names) {
     char shown[120], name[64], hint[120];
+    names += *names == '-';
     while (*names) {
         size_t length = strcspn(names, ",");
         const char *best = NULL, *known = NULL;

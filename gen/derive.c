@@ -19,13 +19,20 @@ enum {
     EIN__MAX_SPLIT = 6     // summation iterators whose subsets are enumerated
 };
 
+// Where a class stands in the derivation of its problem.
+typedef enum {
+    EIN__WHOLE,  // the problem itself, or all of it in another arrangement
+    EIN__INNER,  // an operand or a result written out
+    EIN__HALF  // the inner half of a split: what a direct split or change gives is not tried again
+} ein__place_of_class;
+
 typedef struct ein__def {
     ein__val cls;
     ein__sc sc;
     int from;  // definition it was made from, -1 for a class's first
     int depth;
     const char *rule;  // name of the rule and what it was applied to
-    bool inner;        // the inner half of a split: not split again, a direct split gives the same
+    int inner;         // ein__place_of_class
 } ein__def;
 
 typedef struct ein__deriver {
@@ -68,7 +75,7 @@ static void ein__stopped(ein__deriver *z, ein_stop why) {
 }
 
 static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int from,
-                         const char *rule, bool inner) {
+                         const char *rule, int inner) {
     const ein_desc *limit = &z->ctx->desc;
     ein__sc sc = ein__sc_make(z->ctx, s);
     if (!sc.i) return false;
@@ -97,7 +104,7 @@ static ptrdiff_t ein__class_at(const ein__deriver *z, ein__val v) {
 
 // The class whose definition is `s`, made when there is none.
 static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *suffix, int from,
-                              const char *rule, bool inner) {
+                              const char *rule, int inner) {
     ein_ctx *ctx = z->ctx;
     const ein__value base = ctx->value[z->problem.i];
     ein__shape shape = {.rank = (int)s->nt};
@@ -346,6 +353,6 @@ static ein__ex ein__inner_value(ein__deriver *z, const ein__scope *s, const ein_
         t.body = t.body.i ? ein__ex_binary(ctx, EIN__MUL, t.body, r) : r;
         if (!t.body.i) return t.body;
     }
-    ein__val w = ein__class_of(z, &t, suffix, from, rule, true);
+    ein__val w = ein__class_of(z, &t, suffix, from, rule, EIN__HALF);
     return w.i ? ein__ex_read(ctx, w, 0, back, dims.n) : (ein__ex){0};
 }

@@ -176,7 +176,7 @@ typedef struct {
     bool baseline;        // no derivation: one library call or kernel per contraction
     int depth;            // rules in a row; default 8
     int states;           // definitions of one problem; default 1000
-    const char *rules;    // names of the rules to use, separated by commas; NULL: all
+    const char *rules;    // names of the rules to use, separated by commas; "-a,b": all but these
     bool no_converge;     // no derivation towards library calls
     bool no_fingerprint;  // states that are known already are queued again: for measurements
     bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops

@@ -355,7 +355,8 @@ typedef enum {
                        // memory
     EIN__K_REDUCE,     // one output element a thread, the reduction in a loop, epilogue fused
     EIN__K_ROW,        // one row a warp or block: reductions over the row in phases, then maps
-    EIN__K_BAND        // product whose second operand moves with the row (G2BMM, GBMM): tiled
+    EIN__K_BAND,       // product whose second operand moves with the row (G2BMM, GBMM): tiled
+    EIN__K_BASIS       // small constant transform: tiles in registers
 } ein__skind2;
 
 typedef struct ein__conv {

@@ -211,6 +211,7 @@ static const char *ein__kernel_hint(const ein__step *s) {
     case EIN__K_REDUCE: return "reduce";
     case EIN__K_ROW: return "row";
     case EIN__K_BAND: return "band";
+    case EIN__K_BASIS: return "basis";
     case EIN__K_MAP:
     case EIN__K_CONV:
     case EIN__K_CONV_DATA:
@@ -223,7 +224,7 @@ static void ein__put_algebra(ein__emitter *z, ein__buf *out, ein__val v, const c
     ein__buf text = {0};
     const char *why = z->ctx->value[v.i].why;
     if (why && *why) ein__putf(out, "%s// by %s\n", indent, why);
-    ein__print_value(z->ctx, v, &text);
+    if (!ein__print_table(z->ctx, v, &text)) ein__print_value(z->ctx, v, &text);
     // Long equations continue on the next line, broken at spaces.
     size_t width = 96 - strlen(indent), at = 0;
     while (text.n && (text.s[text.n - 1] == '\n' || text.s[text.n - 1] == ' ')) text.n--;
@@ -242,6 +243,18 @@ static void ein__put_algebra(ein__emitter *z, ein__buf *out, ein__val v, const c
     ein__buf_free(&text);
 }
 
+// The matrices that a transform has in its text.
+static void ein__put_tables(ein__emitter *z, const ein__step *step) {
+    ein__basis b;
+    const ein__scope *s = ein__scope_of(z->ctx, step->val[0]);
+    if (step->kind != EIN__K_BASIS || !ein__match_basis(z->ctx, s, &b)) return;
+    for (int k = 0; k < b.n; k++) {
+        bool again = false;
+        for (int j = 0; j < k; j++) again |= b.axis[j].table.i == b.axis[k].table.i;
+        if (!again) ein__put_algebra(z, &z->kernels, b.axis[k].table, "");
+    }
+}
+
 // Emits the kernels of `steps`, each distinct text once.
 static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch **launches,
                                  const char ***seen) {
@@ -257,6 +270,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             for (ptrdiff_t k = 0; k < arrlen(*seen); k++) known |= (*seen)[k] == l.name;
             if (!known) {
                 arrput(*seen, l.name);
+                ein__put_tables(z, step);
                 for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 ein__put_n(&z->kernels, text.s, text.n);

@@ -480,6 +480,8 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
+        else if (k->kind == EIN__K_BASIS && s->reduce != EIN__R_NONE)
+            flop = ein__plus(flop, ein__scope_flop(ctx, s));
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
         if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);

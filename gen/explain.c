@@ -72,7 +72,10 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     if (product)
         kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, !last, &ps);
     bool load = ctx->value[d->cls.i].weight_only;
-    const char *name = s->ns ? "reduction kernel" : "map kernel";
+    ein__basis t;
+    const char *name = ein__match_basis(ctx, s, &t) ? "transform kernel"
+                       : s->ns                      ? "reduction kernel"
+                                                    : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);
     else if ((kind == EIN__K_CONV || kind == EIN__K_CONV_DATA) && conv) ein__put_conv_match(x, &f);
     else if (kind == EIN__K_BAND && band) ein__put_band_match(x, &b);
@@ -108,7 +111,7 @@ static void ein__put_step_line(ein__explainer *x, int def) {
     ein__sc keep = ctx->value[d->cls.i].scope;
     // The class is printed by this definition, not by its first.
     ctx->value[d->cls.i].scope = d->sc;
-    ein__print_value(ctx, d->cls, &text);
+    if (!ein__print_table(ctx, d->cls, &text)) ein__print_value(ctx, d->cls, &text);
     ctx->value[d->cls.i].scope = keep;
     int64_t ps = ein__def_step_cost(x->z, d);
     const char *why = ein__trail(x->z, def);

@@ -23,7 +23,8 @@ static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
     if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s))
         return last ? ein__kernel_cost(ctx, map) : 0;
     if (!ein__is_contraction(ctx, s))
-        return ein__cost_scope(ctx, s->ns ? EIN__K_REDUCE : EIN__K_MAP, s, map, z->map_read);
+        return ein__cost_scope(ctx, s->ns ? ein__kernel_kind(ctx, s) : EIN__K_MAP, s, map,
+                               z->map_read);
     // What is made on the way has no order of its own: layouts give it the one that suits.
     bool free = d->cls.i != z->problem.i;
     int64_t ps;

@@ -233,7 +233,9 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
         t.body = seen;
         if (ein__is_library_form(ctx, &t)) return seen;
     }
-    z->nothing = contraction;
+    // A transform reads its tile once; a map inlined there would be computed once an element read.
+    ein__basis b;
+    z->nothing = contraction || ein__match_basis(ctx, s, &b);
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
     z->nothing = false;
     return body;

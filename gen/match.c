@@ -61,7 +61,8 @@ static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *str
     return ein__address_but(ctx, read, stride, -1, f);
 }
 
-// Splits a sum of products into constant factor and exactly two reads with padding 0.
+// Splits a sum of products into constant factor and exactly two reads with padding 0. A small
+// constant matrix is no such factor: no library call is better than its few numbers in registers.
 static bool ein__two_factors(ein_ctx *ctx, const ein__scope *s, const ein__expr *read[2],
                              double *alpha) {
     ein__ex stack[16];
@@ -79,7 +80,8 @@ static bool ein__two_factors(ein_ctx *ctx, const ein__scope *s, const ein__expr 
             memcpy(&c, &e->bits, sizeof c);
             *alpha *= c;
         } else if (e->op == EIN__X_READ && !e->bits && n < 2 &&
-                   ctx->value[e->val].dtype == EIN__F32) {
+                   ctx->value[e->val].dtype == EIN__F32 &&
+                   !ein__is_table(ctx, (ein__val){e->val})) {
             read[n++] = e;
         } else {
             return false;

@@ -34,6 +34,8 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
             bool known = false;
             for (int j = 0; j < step->nval; j++) known |= step->val[j].i == r.i;
             for (ptrdiff_t j = 0; j < arrlen(list); j++) known |= list[j].i == r.i;
+            // A transform has its matrices in its text.
+            known |= !k && step->kind == EIN__K_BASIS && ein__is_table(ctx, r);
             if (!known) arrput(list, r);
         }
         arrfree(reads);
@@ -250,6 +252,23 @@ static int64_t ein__plan_cost(const ein__plan *p) {
     return ps;
 }
 
+// Whether `v` is a constant matrix that every reader has in its text.
+static bool ein__is_in_text(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    bool text = ein__is_table(ctx, v) && !sel->root[v.i];
+    for (ptrdiff_t i = 0; text && i < arrlen(sel->order); i++) {
+        ein__val r = sel->order[i];
+        const ein__scope *s = ein__scope_of(ctx, r);
+        ein__ex *reads = NULL;
+        if (!s) continue;
+        ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            if (ein__ex_get(ctx, reads[k])->val == v.i)
+                text &= sel->kind[r.i] == EIN__K_BASIS && s->reduce != EIN__R_NONE;
+        arrfree(reads);
+    }
+    return text;
+}
+
 // Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `free`: products
 // are selected as if their results could lie in memory in any order. Gives how many are selected
 // for that reason alone.
@@ -261,7 +280,8 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
     ein__choose_layouts(&placer, ein__price_under_layouts);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
         ein__val v = sel.order[i];
-        if (ein__is_stored(&placer, v) && !placer.view[v.i]) ein__make_step(ctx, &sel, v);
+        if (ein__is_stored(&placer, v) && !placer.view[v.i] && !ein__is_in_text(ctx, &sel, v))
+            ein__make_step(ctx, &sel, v);
     }
     ein__plan_memory(ctx);
     ctx->plan.root = root;

@@ -211,7 +211,7 @@ static ein__ex ein__digit_read(ein__deriver *z, const ein__scope *s, const ein__
         for (uint32_t k = 0; k < r->nix; k++)
             if (!ein__relaid_group(ctx, s, r, k, g, group, &c)) return (ein__ex){0};
     c.t.body = ein__ex_read(ctx, (ein__val){r->val}, 0, c.body, (int)r->nix);
-    ein__val v = c.t.body.i ? ein__class_of(z, &c.t, "digits", from, "digit re-layout", true)
+    ein__val v = c.t.body.i ? ein__class_of(z, &c.t, "digits", from, "digit re-layout", EIN__INNER)
                             : (ein__val){0};
     return v.i ? ein__ex_read(ctx, v, 0, c.index, (int)c.t.nt) : (ein__ex){0};
 }
@@ -247,7 +247,7 @@ static void ein__rule_digits(ein__deriver *z, int from) {
                     ein__add_def(z, d.cls, &g.t, from, "digit re-layout", d.inner);
                     continue;
                 }
-                ein__val v = ein__class_of(z, &g.t, "phases", from, "digit re-layout", true);
+                ein__val v = ein__class_of(z, &g.t, "phases", from, "digit re-layout", EIN__INNER);
                 ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
                 memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
                 copy.body = v.i ? ein__ex_read(ctx, v, 0, g.back, (int)g.t.nt) : (ein__ex){0};

@@ -90,8 +90,9 @@ static ein__ex ein__joined_filter(ein__deriver *d, const ein__joined *z, int fro
         k.n[k.nt++] = z->t.n[i];
     }
     k.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
-    ein__val v = k.body.i ? ein__class_of(d, &k, "dense", from, "block-diagonal weights", true)
-                          : (ein__val){0};
+    ein__val v = k.body.i
+                     ? ein__class_of(d, &k, "dense", from, "block-diagonal weights", EIN__INNER)
+                     : (ein__val){0};
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)k.nt) : (ein__ex){0};
 }
 
@@ -116,7 +117,7 @@ static void ein__rule_groups(ein__deriver *z, int from) {
         ein__add_def(z, d.cls, &j.t, from, rule, true);
         return;
     }
-    ein__val v = ein__class_of(z, &j.t, "joined", from, rule, true);
+    ein__val v = ein__class_of(z, &j.t, "joined", from, rule, EIN__INNER);
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
     memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, j.back, (int)j.t.nt) : (ein__ex){0};

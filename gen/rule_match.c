@@ -1,15 +1,19 @@
 // Converging derivation: what keeps a definition from being a library call is the form of an
 // operand, so the operand is written out as a tensor that has the form (EinNet section 5.2).
 
+static uint32_t ein__read_uses(const ein_ctx *ctx, const ein__expr *r) {
+    uint32_t uses = 0;
+    for (uint32_t k = 0; k < r->nix; k++) uses |= ein__ix_uses(ctx, r->ix[k]);
+    return uses;
+}
+
 // Read `r` written out as a tensor whose dimensions are the iterators it uses: group iterators
 // first, the summation last (or first for the second factor). None when that is no gain or grows
 // too much.
 static ein__ex ein__written_out(ein__deriver *z, const ein__scope *s, const ein__expr *r,
                                 const ein__expr *other, int from) {
     ein_ctx *ctx = z->ctx;
-    uint32_t mine = 0, theirs = 0;
-    for (uint32_t k = 0; k < r->nix; k++) mine |= ein__ix_uses(ctx, r->ix[k]);
-    for (uint32_t k = 0; k < other->nix; k++) theirs |= ein__ix_uses(ctx, other->ix[k]);
+    uint32_t mine = ein__read_uses(ctx, r), theirs = ein__read_uses(ctx, other);
     // What was written out once is in the right order already.
     if (r->val >= z->first && ein__copy_of(ctx, (ein__val){r->val})) return (ein__ex){0};
     bool weight = ctx->value[r->val].weight_only;
@@ -28,8 +32,9 @@ static ein__ex ein__written_out(ein__deriver *z, const ein__scope *s, const ein_
             t.n[t.nt++] = s->n[i];
         }
     t.body = ein__ex_subst(ctx, ein__ex_of(ctx, r), map, (int)(s->nt + s->ns));
-    if (!t.body.i) return t.body;
-    ein__val v = ein__class_of(z, &t, weight ? "relaid" : "columns", from, "operand re-laid", true);
+    if (!t.body.i || ein__reads_in_place(ctx, ein__ex_get(ctx, t.body), &t)) return (ein__ex){0};
+    ein__val v =
+        ein__class_of(z, &t, weight ? "relaid" : "columns", from, "operand re-laid", EIN__INNER);
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)t.nt) : (ein__ex){0};
 }
 
@@ -44,6 +49,12 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     double alpha;
     ein__gemm g;
     if (!ein__two_factors(ctx, s, read, &alpha)) return;
+    bool free = d.cls.i != z->problem.i;
+    uint32_t both = ein__read_uses(ctx, read[0]) & ein__read_uses(ctx, read[1]);
+    // Written out or not, it takes a GEMM for every place of the iterators that both factors have.
+    if (ein__best_gemm(ctx, s, free, &g, &ps) &&
+        g.batch <= ein__slots_volume(s, both & ((1u << s->nt) - 1)))
+        return;
     for (int which = 1; which < 4; which++) {
         ein__ex x[2];
         bool made = true;
@@ -56,7 +67,7 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         ein__scope t = *s;
         t.body = ein__ex_binary(ctx, EIN__MUL, x[0], x[1]);
         if (alpha != 1) t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), t.body);
-        if (!t.body.i || !ein__best_gemm(ctx, &t, d.cls.i != z->problem.i, &g, &ps)) continue;
+        if (!t.body.i || !ein__best_gemm(ctx, &t, free, &g, &ps)) continue;
         ein__add_def(z, d.cls, &t, from, "operand re-laid for matching", d.inner);
     }
 }
@@ -243,8 +254,8 @@ static ein__ex ein__conv_data(ein__deriver *d, const ein__ordered *z, bool pad, 
         ein__slots_volume(&c, (1u << c.nt) - 1) > ein__elements(&v->shape) * EIN__MAX_GROWTH)
         return (ein__ex){0};
     c.body = ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix);
-    ein__val made =
-        c.body.i ? ein__class_of(d, &c, "data", from, "operand re-laid", true) : (ein__val){0};
+    ein__val made = c.body.i ? ein__class_of(d, &c, "data", from, "operand re-laid", EIN__INNER)
+                             : (ein__val){0};
     return made.i ? ein__ex_read(ctx, made, 0, back, (int)c.nt) : (ein__ex){0};
 }
 
@@ -270,8 +281,8 @@ static ein__ex ein__conv_weight(ein__deriver *d, const ein__ordered *z, int from
         !ein__copy_slots(ctx, &z->t, z->end[3], z->end[5], &c, map, back))
         return (ein__ex){0};
     c.body = ein__ex_subst(ctx, z->w, map, z->n);
-    ein__val made =
-        c.body.i ? ein__class_of(d, &c, "filter", from, "operand re-laid", true) : (ein__val){0};
+    ein__val made = c.body.i ? ein__class_of(d, &c, "filter", from, "operand re-laid", EIN__INNER)
+                             : (ein__val){0};
     return made.i ? ein__ex_read(ctx, made, 0, back, (int)c.nt) : (ein__ex){0};
 }
 
@@ -297,7 +308,7 @@ static void ein__add_ordered(ein__deriver *d, const ein__ordered *z, double alph
         ein__add_def(d, def.cls, &z->t, from, ein__in_conv_order, def.inner);
         return;
     }
-    ein__val v = ein__class_of(d, &z->t, "conv", from, ein__in_conv_order, true);
+    ein__val v = ein__class_of(d, &z->t, "conv", from, ein__in_conv_order, EIN__INNER);
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
     memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, ix, (int)z->t.nt) : (ein__ex){0};

@@ -317,7 +317,7 @@ static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w
     }
     t.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
     if (!t.body.i) return t.body;
-    ein__val v = ein__class_of(d, &t, "taps", from, "one-point rule", true);
+    ein__val v = ein__class_of(d, &t, "taps", from, "one-point rule", EIN__INNER);
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)t.nt) : (ein__ex){0};
 }
 
@@ -336,7 +336,7 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     w = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), w);
     if (w.i) w = ein__point_relay(d, z, w, from);
     z->t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
-    ein__val v = z->t.body.i ? ein__class_of(d, &z->t, "phases", from, "one-point rule", false)
+    ein__val v = z->t.body.i ? ein__class_of(d, &z->t, "phases", from, "one-point rule", EIN__WHOLE)
                              : (ein__val){0};
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = z->s->nt};
     memcpy(copy.n, z->s->n, z->s->nt * sizeof *copy.n);

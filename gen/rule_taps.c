@@ -115,7 +115,7 @@ static ein__val ein__block_filter(ein__deriver *z, const ein__conv_form *f, cons
     for (int a = 0; a < f->c.spatial; a++)
         if (f->filter[a] >= 0)
             k.t.body = ein__ex_when(ctx, k.map[f->filter[a]], f->c.k[a], false, k.t.body);
-    return k.t.body.i ? ein__class_of(z, &k.t, "blocks", from, rule, true) : (ein__val){0};
+    return k.t.body.i ? ein__class_of(z, &k.t, "blocks", from, rule, EIN__INNER) : (ein__val){0};
 }
 
 // The inner convolution: [batch, group, blocks, out, positions].
@@ -155,7 +155,7 @@ static ein__val ein__block_conv(ein__deriver *z, const ein__conv_form *f, const 
     c.t.body = ein__ex_binary(ctx, EIN__MUL,
                               ein__ex_read(ctx, (ein__val){f->x->val}, 0, xi, (int)f->x->nix),
                               ein__ex_read(ctx, filter, 0, wi, n));
-    return c.t.body.i ? ein__class_of(z, &c.t, "part", from, rule, true) : (ein__val){0};
+    return c.t.body.i ? ein__class_of(z, &c.t, "part", from, rule, EIN__INNER) : (ein__val){0};
 }
 
 // The sum of the parts, each at its block's offset.

@@ -26,15 +26,19 @@ static const ein__rule ein__rules[] = {
     {"taps", "summation splitting by digits", ein__rule_taps, 100, false},
     // x[g] = sum(j) [j == g] x[j]
     {"groups", "groups to block-diagonal weights", ein__rule_groups, 20, false},
+    // sum(y) d[x + y] g[y], x = m*X + a, is sum(i) At[a,i] (G g)[i] (Bt d)[i,X]
+    {"basis", "basis change (Winograd)", ein__rule_basis, 200, false},
 };
 enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
 enum { EIN__RULE_MERGE = EIN__NRULES };  // "merge": of the whole program, see merge_find.c
 
 // The rules that `names` lists, separated by commas; all of them without a list. Sets the context's
-// error for a name that is none.
+// error for a name that is none. A '-' in front: all but these.
 EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
     uint32_t mask = 0;
     if (!names) return (1u << (EIN__NRULES + 1)) - 1;
+    bool without = *names == '-';
+    names += without;
     while (*names) {
         size_t n = strcspn(names, ",");
         int found = -1;
@@ -50,5 +54,5 @@ EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
         mask |= 1u << found;
         names += n + (names[n] == ',');
     }
-    return mask;
+    return without ? ~mask & ((1u << (EIN__NRULES + 1)) - 1) : mask;
 }

@@ -91,6 +91,8 @@ static bool ein__conv_epilogue(ein_ctx *ctx, const ein__scope *m, ein__ex conv, 
 
 static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     ein__band b;
+    ein__basis t;
+    if (ein__match_basis(ctx, s, &t)) return EIN__K_BASIS;
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
@@ -301,6 +303,7 @@ static void ein__select_reductions(ein__selector *z) {
             z->kind[v.i] = ein__kernel_kind(ctx, s);
         else z->kind[v.i] = ein__choose_product(z, v, m, read);
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
+        if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
         if (m.i && z->kind[v.i] == EIN__K_CONV)
             fuse = ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
         // A map fuses with one reduction only.

@@ -17,6 +17,16 @@
 #define $body y[i0] = p0[i0]
 #endif
 
+#ifdef LINT_basis
+#define $block 256
+#define $threads 1000u
+#define $index const int i0 = (int)id
+#define $tile d[2]
+#define $load d[0] = p0[2 * i0], d[1] = p0[2 * i0 + 1]
+#define $transform d[0] += d[1]
+#define $store y[i0] = d[0]
+#endif
+
 #if defined(LINT_reduce_warp) || defined(LINT_reduce_block) || defined(LINT_reduce_column)
 static __device__ float warp_$op(float v) { return v; }
 static __device__ float block_$op(float v, float *part) { return v + part[0]; }

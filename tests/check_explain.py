@@ -366,7 +366,8 @@ def filters(candidate):
                        tuple(call["stride"]))
 
 
-def check(text, found_in, sizes, folder):
+def check(text, found_in, sizes, folder, never=False):
+    """What is wrong; `never`: every candidate must have `sizes`."""
     path = os.path.join(folder, "model.ein")
     with open(path, "w") as f:
         f.write(text)
@@ -376,7 +377,8 @@ def check(text, found_in, sizes, folder):
         problems.append("not exactly one candidate is chosen")
     if min(c["ps"] for c in found) != [c["ps"] for c in found if c["chosen"]][0]:
         problems.append("the chosen candidate is not the cheapest")
-    if not any(sizes in found_in(c) for c in found):
+    has = [sizes in found_in(c) for c in found]
+    if not (all(has) if never else any(has)):
         problems.append("no candidate has %s" % (sizes,))
     if subprocess.run([EINNET, "verify", path], stdout=subprocess.DEVNULL).returncode:
         problems.append("the plan is not proved")

@@ -27,6 +27,7 @@ parts=(
     'derive   -    sh tests/frame/test_derive.sh'
     'cost     -    sh tests/frame/test_cost.sh'
     'explain  -    python3 tests/check_explain.py'
+    'basis    -    python3 tests/check_basis.py'
     'search   -    python3 tests/check_search.py'
     'candid   -    python3 tests/check_candidates.py'
     'special  -    sh tests/frame/test_special.sh'

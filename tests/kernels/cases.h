@@ -464,6 +464,92 @@ static void bands(ein_ctx *ctx) {
     band(ctx, 1, 300, 9, 130, 1, 0);
 }
 
+// ------------------------------------------------------------------------------- transforms
+
+// A matrix of constants: `entry` has EIN__TABLE_EXTENT columns.
+static ein__val matrix(ein_ctx *ctx, int rows, int cols, int64_t (*entry)[EIN__TABLE_EXTENT],
+                       const int64_t *den) {
+    ein__ex sum = NUM(0);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < cols; j++) {
+            double v = (double)entry[i][j] / (den ? (double)den[i] : 1);
+            ein__ex e = ein__ex_when(ctx, ADDC(it(ctx, 1, cols), -j), 1, false, NUM(v));
+            sum = BIN(ADD, sum, ein__ex_when(ctx, ADDC(it(ctx, 0, rows), -i), 1, false, e));
+        }
+    return define(ctx, EIN__F32, EIN__R_NONE, 2, 0, DIMS(rows, cols), sum);
+}
+
+// Data and result transform of F(m x m, r x r) on [c, h, w], the second with an epilogue too.
+static void transform2(ein_ctx *ctx, int m, int r, int64_t c, int64_t h, int64_t w, double pad) {
+    ein__toom t;
+    if (!ein__toom_cook(m, r, &t)) exit(1);
+    int64_t n = t.t, a = (h + m - 1) / m, b = (w + m - 1) / m;
+    ein__val bt = matrix(ctx, t.t, t.t, t.bt, NULL), at = matrix(ctx, t.m, t.t, t.at, NULL);
+    ein__val g = matrix(ctx, t.t, t.r, t.g, t.den);
+    ein__val x = input(ctx, EIN__F32, 3, DIMS(c, h, w)), k = input(ctx, EIN__F32, 3, DIMS(c, r, r));
+    ein__ix i = it(ctx, 0, n), j = it(ctx, 1, n), z = it(ctx, 2, c), u = it(ctx, 5, n),
+            v = it(ctx, 6, n);
+    ein__ex read = READ(x, pad, z, ADDC(ADD(SCALE(it(ctx, 3, a), m), u), -1),
+                        ADDC(ADD(SCALE(it(ctx, 4, b), m), v), -2));
+    ein__val d = define(ctx, EIN__F32, EIN__R_SUM, 5, 2, DIMS(n, n, c, a, b, n, n),
+                        BIN(MUL, READ(bt, 0, i, u), BIN(MUL, READ(bt, 0, j, v), read)));
+    CHECK("transform_data", EIN__K_BASIS, d);
+    CHECK("transform_fallback", EIN__K_REDUCE, d);
+    layout(ctx, d, "20134", 1, 4);
+    CHECK("transform_strided", EIN__K_BASIS, d);
+    u = it(ctx, 3, r);
+    v = it(ctx, 4, r);
+    read = BIN(MUL, READ(g, 0, j, v), READ(k, 0, z, u, v));
+    ein__val f = define(ctx, EIN__F32, EIN__R_SUM, 3, 2, DIMS(n, n, c, r, r),
+                        BIN(MUL, READ(g, 0, i, u), read));
+    CHECK("transform_filter", EIN__K_BASIS, f);
+    ein__val p = input(ctx, EIN__F32, 5, DIMS(n, n, c, a, b)), q = input(ctx, EIN__F32, 1, DIMS(c));
+    ein__ix row = it(ctx, 1, h), col = it(ctx, 2, w);
+    z = it(ctx, 0, c);
+    u = it(ctx, 3, n);
+    v = it(ctx, 4, n);
+    read = READ(p, 0, u, v, z, ein__ix_floordiv(ctx, row, m), ein__ix_floordiv(ctx, col, m));
+    read = BIN(MUL, READ(at, 0, ein__ix_mod(ctx, col, m), v), read);
+    ein__val y = define(ctx, EIN__F32, EIN__R_SUM, 3, 2, DIMS(c, h, w, n, n),
+                        BIN(MUL, READ(at, 0, ein__ix_mod(ctx, row, m), u), read));
+    CHECK("transform_result", EIN__K_BASIS, y);
+    ein__ex sum =
+        BIN(ADD, READ(y, 0, z, row, col), BIN(ADD, READ(q, 0, z), READ(x, 0, z, row, col)));
+    ein__val relu = define(ctx, EIN__F32, EIN__R_NONE, 3, 0, DIMS(c, h, w), UN(RELU, sum));
+    CHECK("transform_relu", EIN__K_BASIS, y, relu);
+    layout(ctx, relu, "102", 3, 5);
+    CHECK("transform_relu_strided", EIN__K_BASIS, y, relu);
+}
+
+static void transform1(ein_ctx *ctx, int m, int r, int64_t c, int64_t w) {
+    ein__toom t;
+    if (!ein__toom_cook(m, r, &t)) exit(1);
+    int64_t n = t.t, b = (w + m - 1) / m;
+    ein__val bt = matrix(ctx, t.t, t.t, t.bt, NULL), at = matrix(ctx, t.m, t.t, t.at, NULL);
+    ein__val x = input(ctx, EIN__F32, 2, DIMS(c, w)), p = input(ctx, EIN__F32, 3, DIMS(n, c, b));
+    ein__ix col = it(ctx, 1, w);
+    ein__ex read = READ(x, 0, it(ctx, 1, c), ADDC(ADD(SCALE(it(ctx, 2, b), m), it(ctx, 3, n)), -1));
+    CHECK("transform_line", EIN__K_BASIS,
+          define(ctx, EIN__F32, EIN__R_SUM, 3, 1, DIMS(n, c, b, n),
+                 BIN(MUL, READ(bt, 0, it(ctx, 0, n), it(ctx, 3, n)), read)));
+    read = READ(p, 0, it(ctx, 2, n), it(ctx, 0, c), ein__ix_floordiv(ctx, col, m));
+    CHECK("transform_line_result", EIN__K_BASIS,
+          define(ctx, EIN__F32, EIN__R_SUM, 2, 1, DIMS(c, w, n),
+                 BIN(MUL, READ(at, 0, ein__ix_mod(ctx, col, m), it(ctx, 2, n)), read)));
+}
+
+static void transforms(ein_ctx *ctx) {
+    transform2(ctx, 2, 3, 5, 8, 6, 0);
+    transform2(ctx, 2, 3, 3, 7, 9, 0.5);
+    transform2(ctx, 4, 3, 2, 13, 18, 0);
+    transform2(ctx, 4, 3, 3, 8, 4, 0);
+    transform2(ctx, 2, 5, 2, 5, 7, 0);
+    transform2(ctx, 4, 2, 33, 5, 9, 0);
+    transform1(ctx, 2, 3, 4, 9);
+    transform1(ctx, 4, 3, 3, 33);
+    transform1(ctx, 4, 2, 1, 5);
+}
+
 // The same shape with another tensor behind it must be the same kernel.
 static void same_text(ein_ctx *ctx) {
     const char *first = NULL;
@@ -496,5 +582,6 @@ static void all_cases(ein_ctx *ctx) {
     rows(ctx);
     transposes(ctx);
     bands(ctx);
+    transforms(ctx);
     same_text(ctx);
 }

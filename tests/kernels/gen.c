@@ -3,21 +3,7 @@
 // evaluation of the scopes in double, index by index; positions the kernel must not touch hold a
 // mark.
 #define EINNET_IMPLEMENTATION
-#define STB_DS_IMPLEMENTATION
-#include "ein.h"
-#include "ein_int.h"
-
-#include "base.c"
-#include "index.c"
-#include "expr.c"
-#include "tmpl.c"
-#include "emit_index.c"
-#include "emit_expr.c"
-#include "emit_map.c"
-#include "emit_reduce.c"
-#include "emit_row.c"
-#include "emit_band.c"
-#include "emit_kernel.c"
+#include "all.h"
 
 #include "cases.h"
 
