@@ -28,6 +28,7 @@ parts=(
     'cost     -    sh tests/frame/test_cost.sh'
     'explain  -    python3 tests/check_explain.py'
     'basis    -    python3 tests/check_basis.py'
+    'layout   -    python3 tests/check_layout.py'
     'search   -    python3 tests/check_search.py'
     'candid   -    python3 tests/check_candidates.py'
     'special  -    sh tests/frame/test_special.sh'

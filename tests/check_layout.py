@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""What layouts must achieve, read from the emitted file: transposing copies that vanish, plain
+products where a projection is split into heads, outputs that keep their declared order.
+
+Every plan is proved by `einnet verify` at small sizes. Ends with `N passed, N failed`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..")
+EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
+
+HEADS = """ein 1
+model heads
+dim N = 1, M = 2048, H = 4, P = 64, E = H*P
+small N = 1, M = 24, P = 8
+input x: f32[N,M,E]
+weight wq: f32[E,E] = randn(std=0.1)
+weight wk: f32[E,E] = randn(std=0.1)
+weight wv: f32[E,E] = randn(std=0.1)
+%s
+q[n,h,m,p] = sum(e) x[n,m,e] * wq[h*P+p,e] where h in 0:H, p in 0:P
+k[n,h,m,p] = sum(e) x[n,m,e] * wk[h*P+p,e] where h in 0:H, p in 0:P
+v[n,h,m,p] = sum(e) x[n,m,e] * wv[h*P+p,e] where h in 0:H, p in 0:P
+"""
+
+BAND = """s[n,h,m,j] = sum(p) q[n,h,m,p] * k[n,h,m+2*(j-5),p] where j in 0:11, pad k 0
+a = Softmax(s)
+o[n,h,m,p] = sum(j) a[n,h,m,j] * v[n,h,m+2*(j-5),p] where pad v 0
+y[n,m,e] = o[n,e/P,m,e%P] where e in 0:E
+"""
+
+FULL = """s[n,h,i,j] = sum(p) q[n,h,i,p] * k[n,h,j,p]
+a = Softmax(s)
+o[n,h,m,p] = sum(j) a[n,h,m,j] * v[n,h,j,p]
+t[n,m,e] = o[n,e/P,m,e%P] where e in 0:E
+weight wo: f32[E,E] = randn(std=0.1)
+y = MatMul(t, wo)
+"""
+
+# Two products with something between two transposes; the transposes are inverse to each other.
+BETWEEN = """ein 1
+model between
+input x: f32[2,40,24]
+weight w: f32[24,48] = randn(std=0.2)
+weight u: f32[48,32] = randn(std=0.2)
+output y
+p = MatMul(x, w)
+a = Transpose(p; perm=[0,2,1])
+%s
+c = Transpose(b; perm=[0,2,1])
+y = MatMul(c, u)
+"""
+
+# A convolution, its pixels as rows of a product: the copy between them is a window.
+PATCHES = """ein 1
+model patches
+input x: f32[1,3,64,64]
+weight k: f32[32,3,8,8] = randn(std=0.1)
+weight w: f32[32,48] = randn(std=0.2)
+output y
+c = Conv(x, k; strides=8)
+r = Reshape(c; shape=[1,32,64])
+t = Transpose(r; perm=[0,2,1])
+y = MatMul(t, w)
+"""
+
+# A tensor read by a convolution and, transposed, by a product: one of them reads a window.
+BOTH = """ein 1
+model both
+input x: f32[1,16,24,24]
+weight k: f32[16,16,3,3] = randn(std=0.1)
+weight w: f32[576,20] = randn(std=0.1)
+output y, z
+p = Relu(x)
+y = Conv(p, k; pads=1)
+r = Reshape(p; shape=[16,576])
+z = MatMul(r, w)
+"""
+
+# A transposed output has to be made; the value itself is another output.
+OUTPUTS = """ein 1
+model outputs
+input x: f32[64,48]
+weight w: f32[48,40] = randn(std=0.2)
+output y, z
+y = MatMul(x, w)
+z = Transpose(y; perm=[1,0])
+"""
+
+
+class Plan:
+    """Steps of an emitted file: (name, call), and which of them only copy."""
+
+    def __init__(self, text):
+        lines = text.splitlines()
+        self.steps = re.findall(r"^// +[\d.]+ us (?:est\.|measured) (\S+) +(.+)$", text, re.M)
+        self.stored = dict(re.findall(r"^ +// (\S+) stored as \[(.*)\]$", text, re.M))
+        equation, kernels = "", {}
+        for line in lines:
+            found = re.search(r"(k_\w+_[0-9a-f]{8})\(", line)
+            if line.startswith("// ") and not line.startswith("// ----"):
+                equation += "" if line.startswith("// by ") else " " + line[2:].strip()
+            elif found and "__global__" in line:
+                kernels[found.group(1)] = equation
+            elif not line:
+                equation = ""
+        copy = re.compile(r"^ ?[^=]*\] = [\w.]+\[([^\[\]@]*)\](?: where .*)?$")
+        found = [(name, copy.match(kernels[call])) for name, call in self.steps if call in kernels]
+        self.copies = [name for name, match in found if match]
+        # Not a window, a gather or a padded edge, but the same elements in another order.
+        self.permuted = [name for name, match in found
+                         if match and re.match(r"^((i\d+|0)(,|$))*$", match.group(1))]
+
+    def call(self, name):
+        return dict(self.steps).get(name, "")
+
+
+def emit(path):
+    done = subprocess.run([EINNET, "emit", path, "-o", "-"], stdout=subprocess.PIPE, check=True)
+    return Plan(done.stdout.decode())
+
+
+def heads(text, output="output y"):
+    return HEADS % output + text
+
+
+def projections(plan):
+    """Whether q, k and v are plain products, or parts of one."""
+    calls = [c for n, c in plan.steps if c.startswith("cuBLAS")]
+    return calls and not any("batch" in c for c in calls)
+
+
+# name, model, number of copies that may stay, further condition
+CASES = [
+    ("heads before a band", heads(BAND), 0, projections),
+    ("heads before products", heads(FULL), 0,
+     lambda p: all("batch" not in p.call(n) for n in "qkv")),
+    ("a head split that is an output", heads(BAND, "output y, q"), 0,
+     lambda p: "q" not in p.stored),
+    ("element-wise between transposes", BETWEEN % "b = Tanh(a)", 0, None),
+    ("softmax between transposes", BETWEEN % "b = Softmax(a; axis=1)", 0, None),
+    ("softmax along what was rows", BETWEEN % "b = Softmax(a; axis=2)", 0, None),
+    ("two maps between transposes", BETWEEN % "d = Sigmoid(a)\nb = Mul(d, a)", 0, None),
+    ("pixels as rows of a product", PATCHES, 0, None),
+    ("read by a convolution and a product", BOTH, 0, None),
+    ("an output and its transpose", OUTPUTS, 1, lambda p: not p.stored),
+]
+
+# Models of which no value may be stored twice in different orders.
+MODELS = ["longformer", "longformer_short", "gcn", "resnet18", "dcgan", "infogan", "csrnet"]
+
+
+def check(name, path, copies, condition, failures):
+    plan = emit(path)
+    wrong = []
+    made = plan.permuted if copies is None else plan.copies
+    if len(made) > (copies or 0):
+        wrong.append("copies %s" % " ".join(made))
+    if condition and not condition(plan):
+        wrong.append("; ".join("%s: %s" % s for s in plan.steps))
+    if wrong:
+        failures.append(name)
+        print("FAIL %s: %s" % (name, ", ".join(wrong)))
+
+
+def main():
+    failures, count = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.ein")
+        for name, text, copies, condition in CASES:
+            with open(path, "w") as out:
+                out.write(text)
+            count += 2
+            check(name, path, copies, condition, failures)
+            done = subprocess.run([EINNET, "verify", "--small", path], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT)
+            if done.returncode:
+                failures.append(name)
+                print("FAIL %s: verify: %s" % (name, done.stdout.decode().strip()))
+    for name in MODELS:
+        count += 1
+        check(name, os.path.join(ROOT, "models", name + ".ein"), None, None, failures)
+    print("%d passed, %d failed" % (count - len(failures), len(failures)))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
