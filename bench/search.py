@@ -157,8 +157,8 @@ measurements.
 %s
 ## Beside EinNet
 
-Its figures are the paper's, at depth 7 with fingerprints, on another machine; ours saturate, so that
-no depth is set.
+Its figures are the paper's, at depth 7 with fingerprints, on another machine; ours saturate before
+that depth.
 
 %s""" % (runs, cpu_name(), table(head, counts(cases)), table(head, counts(models)),
          table(settings, by_setting(cases)), table(settings, by_setting(models)),

@@ -664,12 +664,14 @@ typedef struct ein__band_tile {
     int64_t residues, row_tiles, columns, span, terms;  // columns: tiles across
 } ein__band_tile;
 
+enum { EIN__BAND_LARGE = 256, EIN__BAND_DEEP = 64 };  // sizes from which larger tiles pay
+
 EIN__FN ein__band_tile ein__band_tiles(const ein__band *g) {
     ein__band_tile t;
     int64_t d = g->d < 0 ? -g->d : g->d, rows = (g->rows + d - 1) / d;
-    bool large = rows >= 256 && g->width >= 256;
+    bool large = rows >= EIN__BAND_LARGE && g->width >= EIN__BAND_LARGE;
     t.rm = large ? 8 : 4;
-    t.rn = large && (!g->reduced || g->depth > 64) ? 8 : 4;
+    t.rn = large && (!g->reduced || g->depth > EIN__BAND_DEEP) ? 8 : 4;
     t.kc = large ? 8 : 16;
     t.residues = d < g->rows ? d : g->rows;
     t.row_tiles = (rows + 16 * t.rm - 1) / (16 * t.rm);

@@ -33,8 +33,6 @@ fault 'a window one place too far' derive.c \
     's/z->d\[at\]\.lo + rest);/z->d[at].lo + rest + 1);/'
 fault 'a range tightened one too far' derive.c \
     's/\.shape\.d\[k\] - 1 - rest, end/.shape.d[k] - 2 - rest, end/'
-fault 'a range tightened from the wrong side' derive.c \
-    's/int64_t lo = -rest, hi = /int64_t lo = 1 - rest, hi = /'
 fault 'the range of a form forgotten' derive.c \
     's/= ein__ix_addc(ctx, dims\.d\[i\]\.form, -dims\.d\[i\]\.lo)/= dims.d[i].form/'
 fault 'tightening by one of several factors with sums in the read' derive.c \
@@ -43,12 +41,16 @@ fault 'a factor lost in a split' rule_split.c \
     's/body = outside\.i ? ein__ex_binary(ctx, EIN__MUL, outside, w) : w;/body = w;/'
 fault 'the constant lost in a split' rule_split.c \
     's/if (alpha != 1) body/if (alpha > 1) body/'
-fault 'the constant lost in matching' rule_match.c \
-    's/if (alpha != 1) t\.body/if (alpha > 1) t.body/'
 fault 'digits a place too high' rule_digits.c \
     's/lo \* g->d + c0)/lo * g->d)/'
 fault 'a low digit left out' rule_digits.c \
     's/at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)low, c->t\.n\[low\]));/;/'
 fault 'rounding of a sum that nothing pads' rule_digits.c \
-    's/s->n\[i\] > g->d && s->n\[i\] % g->d && !(padded >> i & 1)/false/'
+    's/s->n\[i\] % g->d && !(padded >> i & 1)/false/'
+fault 'a multiple lost beside a digit' rule_digits.c \
+    's/g->whole\[i\] = ein__ix_add(ctx, ein__ix_scale/(void)ein__ix_add(ctx, ein__ix_scale/'
+fault 'the wrong phase of a denominator' rule_point.c \
+    's/ein__floormod(-inverse, p->phases)/ein__floormod(inverse + 1, p->phases)/'
+fault 'a block of taps at the wrong place' rule_taps.c \
+    's/ix\[n++\] = ein__ix_addc(ctx, at, -b\[a\]\.lo);/ix[n++] = at;/'
 finish
