@@ -112,6 +112,15 @@ static void ein__put_merge(ein_ctx *ctx, const ein__merge *m, int id, bool json,
     arrfree(list);
 }
 
+// Rounds meet the same merge again when what it reads was replaced.
+static bool ein__same_merge(ein_ctx *ctx, const ein__merge *a, const ein__merge *b) {
+    bool same = a->rule == b->rule && a->ps == b->ps && arrlen(a->member) == arrlen(b->member) &&
+                a->first != b->first && !a->chosen && !b->chosen;
+    for (ptrdiff_t k = 0; same && k < arrlen(a->member); k++)
+        same = ctx->value[a->member[k].i].name == ctx->value[b->member[k].i].name;
+    return same;
+}
+
 // Merges that have a member called `name` (NULL: all); all that were priced, or the chosen ones.
 EIN__FN void ein__explain_merges(ein_ctx *ctx, const ein__val *root, int nroot, const char *name,
                                  bool all, bool json, ein__buf *out) {
@@ -128,6 +137,8 @@ EIN__FN void ein__explain_merges(ein_ctx *ctx, const ein__val *root, int nroot, 
             size_t length = strlen(name);
             named = !strncmp(mine, name, length) && (!mine[length] || mine[length] == '.');
         }
+        for (ptrdiff_t k = 0; named && k < i; k++)
+            named = !ein__same_merge(ctx, &found[i], &found[k]);
         if (!named || (!all && !found[i].chosen)) continue;
         if (!json && !n) ein__put(out, "\nmerges\n");
         ein__put_merge(ctx, &found[i], n++, json, out);

@@ -8,10 +8,11 @@
 // with zeros where their windows differ, at no cost.
 
 enum {
-    EIN__MERGE_GROUP = 16,   // members of one merge
-    EIN__MERGE_ROUNDS = 3,   // merges of merges
-    EIN__MERGE_TRIES = 600,  // merges built and priced
-    EIN__MERGE_PARTS = 4000  // contractions looked at, derived ones included
+    EIN__MERGE_GROUP = 16,    // members of one merge
+    EIN__MERGE_ROUNDS = 3,    // merges of merges
+    EIN__MERGE_TRIES = 600,   // merges built and priced
+    EIN__MERGE_PARTS = 4000,  // contractions looked at, derived ones included
+    EIN__MERGE_PADDING = 4    // growth of the arithmetic by windows padded with zeros
 };
 
 // A subscript of a data factor: (plain + k * r + c) / q, with `plain` in traversal iterators.
@@ -31,7 +32,10 @@ typedef struct ein__part {
     double alpha;
     int level;
     uint32_t in_x, in_w;
-    int ncanon, canon[EIN__MAX_ITERS];  // traversal slots of x in order of occurrence
+    // Slots of iterators by a rule that names have no part in: traversal of x in order of
+    // occurrence
+    // (`nx` of them), other traversal, reductions.
+    int nx, ncanon, canon[EIN__MAX_ITERS];
     ein__axis axis[EIN__MAX_RANK];
     bool windowed;                   // the subscripts of x are axes
     const char *same, *near, *like;  // keys: equal x and windows; equal x; equal form
@@ -124,15 +128,30 @@ static bool ein__part_axes(ein_ctx *ctx, ein__part *p) {
     return seen == all;
 }
 
-static void ein__part_canon(ein_ctx *ctx, ein__part *p) {
-    const ein__scope *s = ein__sc_get(ctx, p->sc);
-    const ein__expr *x = ein__ex_get(ctx, p->x);
-    for (uint32_t k = 0; k < x->nix; k++)
-        for (uint32_t i = 0; i < s->nt; i++) {
-            bool known = !(ein__ix_uses(ctx, x->ix[k]) >> i & 1);
+// Adds the slots in [from, to) that read `r` uses, in order of occurrence.
+static void ein__add_canon(ein_ctx *ctx, ein__part *p, const ein__expr *r, uint32_t from,
+                           uint32_t to) {
+    for (uint32_t k = 0; k < r->nix; k++)
+        for (uint32_t i = from; i < to; i++) {
+            bool known = !(ein__ix_uses(ctx, r->ix[k]) >> i & 1);
             for (int c = 0; c < p->ncanon; c++) known |= p->canon[c] == (int)i;
             if (!known) p->canon[p->ncanon++] = (int)i;
         }
+}
+
+static void ein__part_canon(ein_ctx *ctx, ein__part *p) {
+    const ein__scope *s = ein__sc_get(ctx, p->sc);
+    const ein__expr *x = ein__ex_get(ctx, p->x), *w = ein__ex_get(ctx, p->w);
+    ein__add_canon(ctx, p, x, 0, s->nt);
+    p->nx = p->ncanon;
+    if (!ctx->value[w->val].weight_only) ein__add_canon(ctx, p, w, 0, s->nt);
+    for (uint32_t i = 0; i < s->nt; i++) {
+        bool known = s->n[i] == 1;
+        for (int c = 0; c < p->ncanon; c++) known |= p->canon[c] == (int)i;
+        if (!known) p->canon[p->ncanon++] = (int)i;
+    }
+    ein__add_canon(ctx, p, x, s->nt, s->nt + s->ns);
+    ein__add_canon(ctx, p, w, s->nt, s->nt + s->ns);
 }
 
 static void ein__put_key(ein__buf *b, int64_t v) { ein__putf(b, "%lld ", (long long)v); }
@@ -146,11 +165,11 @@ static void ein__part_input_keys(ein_ctx *ctx, ein__part *p) {
     for (uint32_t k = 0; k < x->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, x->ix[k]);
         ein__put_key(&b, f->q);
-        for (int c = 0; c < p->ncanon; c++)
+        for (int c = 0; c < p->nx; c++)
             ein__put_key(&b, ein__ix_coef(ctx, x->ix[k], (uint32_t)p->canon[c]));
         ein__put(&b, "; ");
     }
-    for (int c = 0; c < p->ncanon; c++) ein__put_key(&b, s->n[p->canon[c]]);
+    for (int c = 0; c < p->nx; c++) ein__put_key(&b, s->n[p->canon[c]]);
     p->near = ein__name(ctx, b.s);
     ein__put(&b, "| ");
     for (uint32_t k = 0; k < x->nix; k++) {
@@ -162,13 +181,15 @@ static void ein__part_input_keys(ein_ctx *ctx, ein__part *p) {
     ein__buf_free(&b);
 }
 
-static void ein__put_read_key(ein_ctx *ctx, ein__buf *b, const ein__expr *r, uint32_t nslot) {
+static void ein__put_read_key(ein_ctx *ctx, ein__buf *b, const ein__part *p, ein__ex ex) {
+    const ein__expr *r = ein__ex_get(ctx, ex);
     for (uint32_t k = 0; k < r->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, r->ix[k]);
         ein__put_key(b, ctx->value[r->val].shape.d[k]);
         ein__put_key(b, f->q);
         ein__put_key(b, f->c);
-        for (uint32_t i = 0; i < nslot; i++) ein__put_key(b, ein__ix_coef(ctx, r->ix[k], i));
+        for (int c = 0; c < p->ncanon; c++)
+            ein__put_key(b, ein__ix_coef(ctx, r->ix[k], (uint32_t)p->canon[c]));
         ein__put(b, "; ");
     }
 }
@@ -176,16 +197,18 @@ static void ein__put_read_key(ein_ctx *ctx, ein__buf *b, const ein__expr *r, uin
 // The contraction but for its operands; of weights only the iterators count.
 static void ein__part_form_key(ein_ctx *ctx, ein__part *p) {
     const ein__scope *s = ein__sc_get(ctx, p->sc);
-    const ein__expr *x = ein__ex_get(ctx, p->x), *w = ein__ex_get(ctx, p->w);
-    bool weight = ctx->value[w->val].weight_only;
+    bool weight = ctx->value[ein__ex_get(ctx, p->w)->val].weight_only;
     if (!ein__ex_affine(ctx, p->x) || (!weight && !ein__ex_affine(ctx, p->w))) return;
     ein__buf b = {0};
     ein__put_key(&b, p->level);
-    ein__put_key(&b, s->nt);
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) ein__put_key(&b, s->n[i]);
-    ein__put_read_key(ctx, &b, x, s->nt + s->ns);
-    if (weight) ein__put_key(&b, p->in_w);
-    else ein__put_read_key(ctx, &b, w, s->nt + s->ns);
+    ein__put_key(&b, p->nx);
+    for (int c = 0; c < p->ncanon; c++) {
+        ein__put_key(&b, p->canon[c] >= (int)s->nt);
+        ein__put_key(&b, s->n[p->canon[c]]);
+        ein__put_key(&b, p->in_w >> p->canon[c] & 1);
+    }
+    ein__put_read_key(ctx, &b, p, p->x);
+    if (!weight) ein__put_read_key(ctx, &b, p, p->w);
     ein__put_key(&b, weight);
     if (!weight) ein__putf(&b, "%a", p->alpha);
     p->like = ein__name(ctx, b.s);

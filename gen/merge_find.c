@@ -80,39 +80,71 @@ static void ein__joint_clear(ein_ctx *ctx, ein__joint *f, int np) {
         }
 }
 
+// Dimensions of a merged value as slots of member `p`, -1 for one of extent 1: the member's own
+// ones, or (when nobody but new definitions reads it) those of x in their order, with the others
+// where the reduction is.
+static int ein__joint_order(ein_ctx *ctx, const ein__part *p, bool own, int *slot) {
+    const ein__scope *s = ein__sc_get(ctx, p->sc);
+    const ein__expr *x = ein__ex_get(ctx, p->x);
+    uint32_t traversal = (1u << s->nt) - 1, listed = 0;
+    int n = 0;
+    if (own) {
+        for (uint32_t t = 0; t < s->nt; t++) slot[n++] = s->n[t] > 1 ? (int)t : -1;
+        return n;
+    }
+    for (uint32_t d = 0; d <= x->nix; d++) {
+        uint32_t uses = d < x->nix ? ein__ix_uses(ctx, x->ix[d]) : ~0u, now = uses & p->in_x;
+        if (uses & ~traversal) now |= ~p->in_x;
+        for (int c = 0; c < p->ncanon; c++) {
+            uint32_t bit = 1u << p->canon[c];
+            if (!(now & bit & traversal) || (listed & bit)) continue;
+            listed |= bit;
+            slot[n++] = p->canon[c];
+        }
+    }
+    return n;
+}
+
 // Traversal slots of the weights alone are counted by one dimension, in which members follow each
 // other. It stands where the first member that has such slots has its last one (or first one).
-static bool ein__shared_slots(ein_ctx *ctx, ein__joint *f, const ein__part *const *p, bool last) {
+static bool ein__shared_slots(ein_ctx *ctx, ein__joint *f, const ein__part *const *p, bool own,
+                              bool last) {
     int64_t total = 0;
-    int base = -1, place = -1;
+    int base = -1, place = -1, slot[EIN__MAX_ITERS];
     for (int i = 0; i < f->np; i++) {
         const ein__scope *s = ein__sc_get(ctx, p[i]->sc);
         int64_t n = 1;
-        for (uint32_t t = 0; t < s->nt; t++)
-            if (s->n[t] > 1 && !(p[i]->in_x >> t & 1)) f->flat[i] |= 1u << t;
-        for (uint32_t t = 0; t < s->nt; t++)
-            if (f->flat[i] >> t & 1) n = ein__muldiv(n, s->n[t], 1);
+        for (uint32_t t = 0; t < s->nt; t++) {
+            if (s->n[t] == 1 || (p[i]->in_x >> t & 1)) continue;
+            f->flat[i] |= 1u << t;
+            n = ein__muldiv(n, s->n[t], 1);
+        }
         f->at[i] = total;
         total += n;
+        if (total > INT32_MAX) return false;
         if (base < 0 && f->flat[i]) base = i;
     }
-    const ein__scope *b = ein__sc_get(ctx, p[base < 0 ? 0 : base]->sc);
-    for (int t = 0; t < (int)b->nt; t++)
-        if (base < 0 ? b->n[t] == 1 : (f->flat[base] >> t & 1) && (last || place < 0)) place = t;
-    if (base < 0) base = 0;
-    if (total > INT32_MAX) return false;
+    bool none = base < 0;
+    if (none) base = 0;
+    int n = ein__joint_order(ctx, p[base], own, slot);
+    for (int k = 0; k < n; k++) {
+        bool here = slot[k] < 0 ? none : (f->flat[base] >> slot[k] & 1) != 0;
+        if (here && (last || place < 0)) place = k;
+    }
     if (place < 0) {
         f->joined = 0;
         f->s.n[f->s.nt++] = total;
     }
-    for (int t = 0; t < (int)b->nt; t++) {
-        if (t == place) f->joined = (int)f->s.nt;
-        else if (f->flat[base] >> t & 1) continue;
+    for (int k = 0; k < n; k++) {
+        if (k == place) f->joined = (int)f->s.nt;
+        else if (slot[k] >= 0 && (f->flat[base] >> slot[k] & 1)) continue;
         if (f->s.nt == EIN__MAX_RANK) return false;
         int c = 0;
-        while (c < p[base]->ncanon && p[base]->canon[c] != t) c++;
-        f->s.n[f->s.nt++] = t == place ? total : b->n[t];
-        for (int i = 0; i < f->np && t != place && c < p[base]->ncanon; i++)
+        while (c < p[base]->nx && p[base]->canon[c] != slot[k]) c++;
+        f->s.n[f->s.nt++] = k == place    ? total
+                            : slot[k] < 0 ? 1
+                                          : ein__sc_get(ctx, p[base]->sc)->n[slot[k]];
+        for (int i = 0; i < f->np && k != place && slot[k] >= 0; i++)
             f->slot[i][f->s.nt - 1] = p[i]->canon[c];
     }
     return true;
@@ -232,10 +264,19 @@ static void ein__merge_shared(ein__merger *z, const ein__part *const *p, int n, 
     ein__ix form[EIN__MAX_RANK], ix[EIN__MAX_RANK];
     ein__ex w[EIN__MERGE_GROUP];
     ein__joint_clear(ctx, &f, n);
-    if (!ein__shared_slots(ctx, &f, p, last)) return;
+    bool own = true;
+    int64_t before = 0;
+    for (int i = 0; i < n; i++) {
+        const ein__scope *s = ein__sc_get(ctx, p[i]->sc);
+        own &= !p[i]->outer.i;
+        before += ein__slots_volume(s, ~0u);
+    }
+    if (!ein__shared_slots(ctx, &f, p, own, last)) return;
     ein__joint_maps(ctx, &f, p);
     f.apart = true;
     if (!ein__joint_windows(ctx, &f, p, -1, form)) return;
+    // Windows padded this much are nobody's gain.
+    if (ein__slots_volume(&f.s, ~0u) / EIN__MERGE_PADDING > before) return;
     ein__joint_subscripts(ctx, &f, p[0], 0, form, ix);
     const ein__expr *x = ein__ex_get(ctx, p[0]->x);
     ein__ex data = ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix);
@@ -290,28 +331,37 @@ static void ein__merge_batched(ein__merger *z, const ein__part *const *p, int n,
     ein__joint f;
     ein__ex w[EIN__MERGE_GROUP];
     int64_t extra = 0;
-    uint32_t place = 0;
+    bool own = true;
+    int slot[EIN__MAX_ITERS], place = 0;
+    for (int i = 0; i < n; i++) own &= !p[i]->outer.i;
     ein__joint_clear(ctx, &f, n);
-    while (grouped && place < s->nt && (s->n[place] == 1 || (p[0]->in_x >> place & 1))) place++;
-    if ((grouped && (!place || !weight)) || s->nt == EIN__MAX_RANK ||
-        s->nt + s->ns == EIN__MAX_ITERS)
+    int nd = ein__joint_order(ctx, p[0], own, slot);
+    while (grouped && place < nd && (slot[place] < 0 || (p[0]->in_x >> slot[place] & 1))) place++;
+    if ((grouped && (!place || !weight)) || nd >= EIN__MAX_RANK || nd + s->ns >= EIN__MAX_ITERS)
         return;
-    f.joined = (int)place;
+    f.joined = place;
     f.apart = true;
-    f.s = *s;
-    f.s.nt++;
-    for (uint32_t t = 0; t < s->nt + s->ns; t++) {
-        uint32_t to = t < place ? t : t + 1;
-        f.s.n[to] = s->n[t];
-        for (int i = 0; i < n; i++) {
-            f.map[i][t] = ein__ix_iter(ctx, to, s->n[t]);
-            if (t < s->nt) f.slot[i][to] = (int)t;
+    f.s.reduce = s->reduce;
+    f.s.nt = (uint32_t)nd + 1;
+    for (int k = 0; k < nd; k++) {
+        int to = k < place ? k : k + 1, c = 0;
+        f.s.n[to] = slot[k] < 0 ? 1 : s->n[slot[k]];
+        while (c < p[0]->ncanon && p[0]->canon[c] != slot[k]) c++;
+        for (int i = 0; i < n && slot[k] >= 0; i++) {
+            f.slot[i][to] = p[i]->canon[c];
+            f.map[i][p[i]->canon[c]] = ein__ix_iter(ctx, (uint32_t)to, f.s.n[to]);
         }
+    }
+    for (int c = 0; c < p[0]->ncanon; c++) {
+        if (p[0]->canon[c] < (int)s->nt) continue;
+        uint32_t to = f.s.nt + f.s.ns++;
+        f.s.n[to] = s->n[p[0]->canon[c]];
+        for (int i = 0; i < n; i++) f.map[i][p[i]->canon[c]] = ein__ix_iter(ctx, to, f.s.n[to]);
     }
     f.s.n[place] = n;
     for (int i = 0; i < n; i++) {
         f.at[i] = i;
-        ein__add_guard(&f, i, ein__ix_addc(ctx, ein__ix_iter(ctx, place, n), -i), 1);
+        ein__add_guard(&f, i, ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)place, n), -i), 1);
         w[i] = ein__scaled(ctx, p[i]->alpha, p[i]->w);
     }
     ein__ex x = ein__stacked(z, &f, p, false, grouped, &extra);
