@@ -135,22 +135,21 @@ static int64_t ein__slots_volume(const ein__scope *s, uint32_t mask) {
 // None when the two cannot be told apart.
 static ein__ix ein__outer_part(ein_ctx *ctx, ein__ix ix, uint32_t outer, int64_t *rest) {
     const ein__index *f = ein__ix_get(ctx, ix);
-    ein__ix e = ein__ix_const(ctx, 0);
-    bool mixed = false;
+    ein__index e = {.q = 1};
     for (uint32_t k = 0; k < f->n; k++) {
         const ein__atom *a = ein__atom_get(ctx, f->t[k].atom);
         if (a->kind != EIN__ITER) return (ein__ix){0};
-        if (outer >> a->slot & 1)
-            e = ein__ix_add(ctx, e,
-                            ein__ix_scale(ctx, ein__ix_iter(ctx, a->slot, a->n), f->t[k].k));
-        else mixed = true;
+        if (outer >> a->slot & 1) e.t[e.n++] = f->t[k];
     }
     *rest = f->c;
-    if (f->q == 1) return e;
-    if (mixed) return (ein__ix){0};
-    int64_t low = ein__floormod(f->c, f->q);
-    *rest = (f->c - low) / f->q;
-    return ein__ix_div(ctx, ein__ix_addc(ctx, e, low), f->q);
+    if (f->q > 1) {
+        if (e.n < f->n) return (ein__ix){0};
+        int64_t low = ein__floormod(f->c, f->q);
+        *rest = (f->c - low) / f->q;
+        e.c = low;
+        e.q = f->q;
+    }
+    return ein__ix_intern(ctx, &e);
 }
 
 // A dimension of an inner value: a bare iterator, or a form E of several.

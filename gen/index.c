@@ -126,6 +126,13 @@ static void ein__tighten_bounds(ein_ctx *ctx, const ein__index *f, int64_t *lo, 
     if (h < *hi) *hi = h;
 }
 
+// Whether all atoms are iterators: most forms are so, and need none of the laws of floor and mod.
+static bool ein__ix_linear(const ein_ctx *ctx, const ein__index *f) {
+    for (uint32_t i = 0; i < f->n; i++)
+        if (ein__atom_get(ctx, f->t[i].atom)->kind != EIN__ITER) return false;
+    return true;
+}
+
 // Sorts the terms, joins equal atoms, drops zeros, reduces by the gcd, adds bounds, interns.
 static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     for (uint32_t i = 1; i < f->n; i++)
@@ -154,7 +161,7 @@ static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     }
     int64_t lo, hi;
     if (!ein__sum_bounds(ctx, f, &lo, &hi)) return ein__ix_overflow(ctx);
-    ein__tighten_bounds(ctx, f, &lo, &hi);
+    if (!ein__ix_linear(ctx, f)) ein__tighten_bounds(ctx, f, &lo, &hi);
     f->lo = -ein__floordiv(-lo, f->q);
     f->hi = ein__floordiv(hi, f->q);
     // What q shares with every coefficient it does not share with c: no value is an integer.
@@ -240,10 +247,12 @@ EIN__FN ein__ix ein__ix_sub(ein_ctx *ctx, ein__ix a, ein__ix b) {
 }
 
 EIN__FN ein__ix ein__ix_scale(ein_ctx *ctx, ein__ix a, int64_t k) {
+    if (k == 1) return a;
     return ein__ix_combine(ctx, a, k, ein__ix_const(ctx, 0), 0);
 }
 
 EIN__FN ein__ix ein__ix_addc(ein_ctx *ctx, ein__ix a, int64_t c) {
+    if (c == 0) return a;
     return ein__ix_add(ctx, a, ein__ix_const(ctx, c));
 }
 
@@ -490,6 +499,7 @@ static bool ein__join_digits(ein_ctx *ctx, ein__index *f, uint32_t *floor_at, ui
 static ein__ix ein__ix_recombine(ein_ctx *ctx, ein__index *f) {
     uint32_t i = 0, j = 0;
     ein__ix whole;
+    if (ein__ix_linear(ctx, f)) return ein__ix_intern(ctx, f);
     while (ein__join_digits(ctx, f, &i, &j, &whole)) {
         int64_t k = f->t[j].k;
         uint32_t n = 0;
