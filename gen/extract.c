@@ -142,8 +142,12 @@ static ein__val ein__realise(ein__realiser *r, ein__val v) {
     if (!sc.i) return (ein__val){0};
     ein__val made = ein__realised(r, v, sc);
     // What happens at load is told by its last rule alone.
-    if (made.i && !ctx->value[made.i].why)
-        ctx->value[made.i].why = ctx->value[v.i].weight_only ? d.rule : ein__trail(z, z->best[at]);
+    if (made.i && !ctx->value[made.i].why) {
+        const char *why = ctx->value[v.i].weight_only ? d.rule : ein__trail(z, z->best[at]);
+        // What the program's own value was made by comes first: a merge.
+        const char *before = v.i == z->problem.i && r->self.i ? ctx->value[r->self.i].why : NULL;
+        ctx->value[made.i].why = before ? ein__namef(ctx, "%s; %s", before, why) : why;
+    }
     r->made[at] = made;
     return made;
 }
