@@ -23,7 +23,8 @@ enum {
 typedef enum {
     EIN__WHOLE,  // the problem itself, or all of it in another arrangement
     EIN__INNER,  // an operand or a result written out
-    EIN__HALF  // the inner half of a split: what a direct split or change gives is not tried again
+    EIN__HALF,  // the inner half of a split: what a direct split or change gives is not tried again
+    EIN__FORMED  // made to be a library call as it stands
 } ein__place_of_class;
 
 typedef struct ein__def {

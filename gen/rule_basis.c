@@ -281,7 +281,7 @@ static ein__val ein__basis_product(ein__deriver *z, const ein__slidings *w, ein_
                               ein__layer_read(ctx, w, d, row, l.map, of_d));
     if (w->alpha != 1)
         l.s.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, w->alpha), l.s.body);
-    return l.s.body.i ? ein__class_of(z, &l.s, "product", from, rule, EIN__INNER) : (ein__val){0};
+    return l.s.body.i ? ein__class_of(z, &l.s, "product", from, rule, EIN__FORMED) : (ein__val){0};
 }
 
 // V: back to the old basis, tiles side by side.
@@ -363,7 +363,7 @@ static void ein__rule_basis(ein__deriver *z, int from) {
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
     double alpha;
-    if (d.inner == EIN__HALF || ctx->value[d.cls.i].dtype != EIN__F32) return;
+    if (d.inner >= EIN__HALF || ctx->value[d.cls.i].dtype != EIN__F32) return;
     if (!ein__two_factors(ctx, s, read, &alpha)) return;
     for (int k = 0; k < 2; k++) {
         const ein__value *filter = &ctx->value[read[k]->val], *data = &ctx->value[read[1 - k]->val];

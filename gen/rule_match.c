@@ -48,7 +48,7 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     int64_t ps;
     double alpha;
     ein__gemm g;
-    if (!ein__two_factors(ctx, s, read, &alpha)) return;
+    if (d.inner == EIN__FORMED || !ein__two_factors(ctx, s, read, &alpha)) return;
     bool free = d.cls.i != z->problem.i;
     uint32_t both = ein__read_uses(ctx, read[0]) & ein__read_uses(ctx, read[1]);
     // Written out or not, it takes a GEMM for every place of the iterators that both factors have.
@@ -308,7 +308,7 @@ static void ein__add_ordered(ein__deriver *d, const ein__ordered *z, double alph
         ein__add_def(d, def.cls, &z->t, from, ein__in_conv_order, def.inner);
         return;
     }
-    ein__val v = ein__class_of(d, &z->t, "conv", from, ein__in_conv_order, EIN__INNER);
+    ein__val v = ein__class_of(d, &z->t, "conv", from, ein__in_conv_order, EIN__FORMED);
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
     memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, ix, (int)z->t.nt) : (ein__ex){0};
@@ -355,7 +355,8 @@ static void ein__rule_match_conv(ein__deriver *z, int from) {
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
     double alpha;
-    if (!ein__two_factors(ctx, s, read, &alpha) || ein__is_conv(ctx, s)) return;
+    if (d.inner == EIN__FORMED || !ein__two_factors(ctx, s, read, &alpha) || ein__is_conv(ctx, s))
+        return;
     for (int k = 0; k < 2; k++)
         if (read[k]->val >= z->first && ein__copy_of(ctx, (ein__val){read[k]->val})) return;
     // The factor with more windows is the data.
