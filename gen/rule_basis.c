@@ -341,6 +341,14 @@ static void ein__basis_change(ein__deriver *z, ein__slidings *w, int from) {
     const char *rule = ein__basis_name(ctx, w);
     for (int k = 0; k < w->n; k++) {
         ein__toom *t = &w->w[k].toom;
+        int same = 0;
+        while (same < k && (w->w[same].toom.m != t->m || w->w[same].toom.r != t->r)) same++;
+        if (same < k) {
+            w->w[k].at = w->w[same].at;
+            w->w[k].g = w->w[same].g;
+            w->w[k].bt = w->w[same].bt;
+            continue;
+        }
         w->w[k].at = ein__basis_table(z, t->m, t->t, t->at, NULL, "at", from, rule);
         w->w[k].g = ein__basis_table(z, t->t, t->r, t->g, t->den, "g", from, rule);
         w->w[k].bt = ein__basis_table(z, t->t, t->t, t->bt, NULL, "bt", from, rule);
