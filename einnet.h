@@ -180,14 +180,14 @@ typedef struct {
     bool baseline;        // no derivation: one library call or kernel per contraction
     int depth;            // rules in a row; default 8
     int states;           // definitions of one problem; default 1000
-    const char *rules;    // names of the rules to use, separated by commas; NULL: all
+    const char *rules;    // names of the rules to use, separated by commas; "-a,b": all but these
     bool no_converge;     // no derivation towards library calls
     bool no_fingerprint;  // states that are known already are queued again: for measurements
     bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
     void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
-    bool explain_all;     // EIN_EXPLAIN: every candidate, not only the chosen and the original one
+    bool explain_all;  // EIN_EXPLAIN: every candidate, not only the best two and the original one
 } ein_desc;
 
 typedef struct {
@@ -227,6 +227,11 @@ EIN_DEF ein_status ein_eval(ein_ctx *ctx, const void *const *inputs, const void 
 // Proves the plan: every output as planned against the model's own equations, modulo 2^61-1, at
 // this many random places (Schwartz-Zippel; functions without field meaning are uninterpreted).
 EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
+// Proves one candidate that EIN_EXPLAIN lists for contraction `value` (NULL: the model has only
+// one), in the same way, for all values of what the contraction reads. An id is the candidate's
+// place in the list of all, cheapest first: the same for the same model, sizes, costs and search
+// options.
+EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id, int samples);
 EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats);
 EIN_DEF const char *ein_rule_name(int index);         // NULL past the end
 EIN_DEF const char *ein_rule_description(int index);  // NULL past the end
@@ -606,7 +611,8 @@ typedef enum {
                        // memory
     EIN__K_REDUCE,     // one output element a thread, the reduction in a loop, epilogue fused
     EIN__K_ROW,        // one row a warp or block: reductions over the row in phases, then maps
-    EIN__K_BAND        // product whose second operand moves with the row (G2BMM, GBMM): tiled
+    EIN__K_BAND,       // product whose second operand moves with the row (G2BMM, GBMM): tiled
+    EIN__K_BASIS       // small constant transform: tiles in registers
 } ein__skind2;
 
 typedef struct ein__conv {
@@ -7101,6 +7107,13 @@ static void ein__tighten_bounds(ein_ctx *ctx, const ein__index *f, int64_t *lo, 
     if (h < *hi) *hi = h;
 }
 
+// Whether all atoms are iterators: most forms are so, and need none of the laws of floor and mod.
+static bool ein__ix_linear(const ein_ctx *ctx, const ein__index *f) {
+    for (uint32_t i = 0; i < f->n; i++)
+        if (ein__atom_get(ctx, f->t[i].atom)->kind != EIN__ITER) return false;
+    return true;
+}
+
 // Sorts the terms, joins equal atoms, drops zeros, reduces by the gcd, adds bounds, interns.
 static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     for (uint32_t i = 1; i < f->n; i++)
@@ -7129,7 +7142,7 @@ static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     }
     int64_t lo, hi;
     if (!ein__sum_bounds(ctx, f, &lo, &hi)) return ein__ix_overflow(ctx);
-    ein__tighten_bounds(ctx, f, &lo, &hi);
+    if (!ein__ix_linear(ctx, f)) ein__tighten_bounds(ctx, f, &lo, &hi);
     f->lo = -ein__floordiv(-lo, f->q);
     f->hi = ein__floordiv(hi, f->q);
     // What q shares with every coefficient it does not share with c: no value is an integer.
@@ -7215,10 +7228,12 @@ EIN__FN ein__ix ein__ix_sub(ein_ctx *ctx, ein__ix a, ein__ix b) {
 }
 
 EIN__FN ein__ix ein__ix_scale(ein_ctx *ctx, ein__ix a, int64_t k) {
+    if (k == 1) return a;
     return ein__ix_combine(ctx, a, k, ein__ix_const(ctx, 0), 0);
 }
 
 EIN__FN ein__ix ein__ix_addc(ein_ctx *ctx, ein__ix a, int64_t c) {
+    if (c == 0) return a;
     return ein__ix_add(ctx, a, ein__ix_const(ctx, c));
 }
 
@@ -7465,6 +7480,7 @@ static bool ein__join_digits(ein_ctx *ctx, ein__index *f, uint32_t *floor_at, ui
 static ein__ix ein__ix_recombine(ein_ctx *ctx, ein__index *f) {
     uint32_t i = 0, j = 0;
     ein__ix whole;
+    if (ein__ix_linear(ctx, f)) return ein__ix_intern(ctx, f);
     while (ein__join_digits(ctx, f, &i, &j, &whole)) {
         int64_t k = f->t[j].k;
         uint32_t n = 0;
@@ -8081,8 +8097,9 @@ EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
     clean.ns = s->ns;
     clean.body = s->body;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) clean.n[i] = s->n[i];
+    ptrdiff_t known = arrlen(ctx->scopes.rec);
     ein__sc sc = {ein__intern(&ctx->arena, &ctx->scopes, &clean, sizeof clean)};
-    EIN_ASSERT(ein__sc_verify(ctx, sc));
+    EIN_ASSERT((ptrdiff_t)sc.i < known || ein__sc_verify(ctx, sc));
     return sc;
 }
 
@@ -8672,11 +8689,11 @@ static bool ein__range_implied(ein__printer *p, const ein__ex *reads, uint32_t k
     return used;
 }
 
-static void ein__print_where(ein__printer *p, const ein__ex *reads, ein__buf *out) {
+static void ein__print_where(ein__printer *p, const ein__ex *reads, bool brief, ein__buf *out) {
     const ein__scope *s = p->s;
     const char *start = " where ";
     for (uint32_t k = 0; k < s->nt + s->ns; k++) {
-        if (ein__range_implied(p, reads, k)) continue;
+        if (ein__range_implied(p, reads, k) || (brief && s->n[k] == 1)) continue;
         ein__putf(out, "%s%s in 0:%lld", start, p->index[k], (long long)s->n[k]);
         start = ", ";
     }
@@ -8698,8 +8715,7 @@ static void ein__print_where(ein__printer *p, const ein__ex *reads, ein__buf *ou
     arrfree(pads);
 }
 
-// The value's definition as an equation, without a line's end; inputs and weights as declarations.
-EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
+static void ein__print_definition(ein_ctx *ctx, ein__val v, bool brief, ein__buf *out) {
     static const char *const reduce[] = {"", "sum", "prod", "max", "min"};
     const ein__value *x = ein__val_get(ctx, v);
     if (x->kind != EIN__V_SCOPE) {
@@ -8718,7 +8734,8 @@ EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
     ein__collect_pads(&p, p.s->body);
     ein__print_name(x->name, out);
     ein__put(out, "[");
-    for (uint32_t k = 0; k < p.s->nt; k++) ein__putf(out, "%s%s", k ? "," : "", p.index[k]);
+    for (uint32_t k = 0; k < p.s->nt; k++)
+        ein__putf(out, "%s%s", k ? "," : "", brief && p.s->n[k] == 1 ? "0" : p.index[k]);
     ein__put(out, "] = ");
     if (p.s->reduce != EIN__R_NONE) {
         ein__putf(out, "%s(", reduce[p.s->reduce]);
@@ -8729,9 +8746,19 @@ EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
     } else {
         ein__print_expr(&p, p.s->body, EIN__P_SUM, out);
     }
-    ein__print_where(&p, reads, out);
+    ein__print_where(&p, reads, brief, out);
     arrfree(p.pad);
     arrfree(reads);
+}
+
+// The value's definition as an equation, without a line's end; inputs and weights as declarations.
+EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
+    ein__print_definition(ctx, v, false, out);
+}
+
+// For comments: dimensions of extent 1 have the subscript 0 and no range.
+EIN__FN void ein__print_brief(ein_ctx *ctx, ein__val v, ein__buf *out) {
+    ein__print_definition(ctx, v, true, out);
 }
 /* ---- eval.c ---- */
 // Reference interpreter in double precision: the meaning of a scope, computed the plain way. A body
@@ -10456,6 +10483,191 @@ EIN__FN bool ein__lower(ein_ctx *ctx) {
     return !ctx->status;
 }
 // expressions -> plan
+/* ---- basis.c ---- */
+// Small constant transforms: a reduction whose factors are small constant matrices, one per
+// summation iterator, and one read, V[i..] = sum(u,v) A[i,u] B[j,v] x[.., u, v]. It is separable: a
+// tile of x in registers, transformed along one axis after the other. What tells one is its
+// expression alone.
+
+enum {
+    EIN__TABLE_EXTENT = 8,  // rows and columns of a constant matrix
+    EIN__BASIS_TILE = 64    // elements of a tile, all in registers
+};
+
+// One axis: sum over `sum` of table[row, sum]. The row is a traversal iterator of its own, or digit
+// slot mod `rows` of one whose other digit, slot / rows, is the tile's place (`digit`).
+typedef struct ein__basis_axis {
+    uint32_t sum, slot;
+    bool digit;
+    ein__val table;
+    int64_t rows, cols;
+} ein__basis_axis;
+
+typedef struct ein__basis {
+    int n;
+    ein__basis_axis axis[3];
+    ein__ex read;
+} ein__basis;
+
+// A matrix of constants: a small map that reads nothing.
+static bool ein__is_table(const ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    if (p->kind != EIN__V_SCOPE || p->shape.rank != 2 || p->dtype != EIN__F32) return false;
+    if (p->shape.d[0] > EIN__TABLE_EXTENT || p->shape.d[1] > EIN__TABLE_EXTENT) return false;
+    const ein__scope *s = ein__sc_get(ctx, p->scope);
+    ein__ex *reads = NULL;
+    if (s->reduce != EIN__R_NONE) return false;
+    ein__ex_reads(ctx, s->body, &reads);
+    bool none = !arrlen(reads);
+    arrfree(reads);
+    return none;
+}
+
+// A matrix's entries, row after row. False when they cannot be computed.
+static bool ein__table_entries(ein_ctx *ctx, ein__val v, double *entry) {
+    const ein__shape *s = &ctx->value[v.i].shape;
+    double **data = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) arrput(data, NULL);
+    bool ok = ein__eval_values(ctx, &v, 1, data);
+    if (ok) memcpy(entry, data[v.i], (size_t)(s->d[0] * s->d[1]) * sizeof *entry);
+    EIN_FREE(data[v.i]);
+    arrfree(data);
+    return ok;
+}
+
+// A number as the fraction with the least denominator that is exactly it, else as it is.
+static void ein__put_fraction(ein__buf *out, double v) {
+    enum { LARGEST = 1000 };
+    for (int64_t d = 2; d < LARGEST && v > -1e9 && v < 1e9 && v != (double)(int64_t)v; d++) {
+        int64_t n = (int64_t)floor(v * (double)d + 0.5);
+        if ((double)n / (double)d != v) continue;
+        ein__putf(out, "%lld/%lld", (long long)n, (long long)d);
+        return;
+    }
+    ein__put_f64(out, v);
+}
+
+// `T[i0,i1] = [[1, 0], [1/2, -1]]`: easier to read than the guarded terms that define a table.
+// False when `v` is no table.
+EIN__FN bool ein__print_table(ein_ctx *ctx, ein__val v, ein__buf *out) {
+    double entry[EIN__TABLE_EXTENT * EIN__TABLE_EXTENT];
+    const ein__shape s = ctx->value[v.i].shape;
+    if (!ein__is_table(ctx, v) || !ein__table_entries(ctx, v, entry)) return false;
+    ein__putf(out, "%s[i0,i1] = [", ctx->value[v.i].name);
+    for (int64_t i = 0; i < s.d[0]; i++) {
+        ein__put(out, i ? ", [" : "[");
+        for (int64_t j = 0; j < s.d[1]; j++) {
+            if (j) ein__put(out, ", ");
+            ein__put_fraction(out, entry[i * s.d[1] + j]);
+        }
+        ein__put(out, "]");
+    }
+    ein__put(out, "]");
+    return true;
+}
+
+// Factor table[row, sum]: fills an axis.
+static bool ein__basis_factor(const ein_ctx *ctx, const ein__scope *s, const ein__expr *e,
+                              ein__basis_axis *a) {
+    const ein__shape *shape = &ctx->value[e->val].shape;
+    uint32_t slot;
+    *a = (ein__basis_axis){.table = {e->val}, .rows = shape->d[0], .cols = shape->d[1]};
+    if (e->bits || !ein__ix_is_iter(ctx, e->ix[1], &a->sum) || a->sum < s->nt) return false;
+    if (s->n[a->sum] != a->cols) return false;
+    const ein__index *f = ein__ix_get(ctx, e->ix[0]);
+    if (f->n != 1 || f->c || f->q != 1 || f->t[0].k != 1) return false;
+    const ein__atom *atom = ein__atom_get(ctx, f->t[0].atom);
+    a->digit = atom->kind == EIN__MOD;
+    if (a->digit && (atom->n != a->rows || !ein__ix_is_iter(ctx, (ein__ix){atom->ix}, &slot)))
+        return false;
+    if (!a->digit && (atom->kind != EIN__ITER || s->n[atom->slot] > a->rows)) return false;
+    a->slot = a->digit ? slot : atom->slot;
+    return a->slot < s->nt;
+}
+
+// Whether `ix` knows of iterator `slot` more than floor(slot / d); d is 0 where it must not occur.
+static bool ein__knows_more(const ein_ctx *ctx, ein__ix ix, uint32_t slot, int64_t d) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    if (ein__ix_has_gather(ctx, ix)) return true;
+    for (uint32_t k = 0; k < f->n; k++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[k].atom);
+        uint32_t bare;
+        bool high = d && a->kind == EIN__FLOOR && a->n == d &&
+                    ein__ix_is_iter(ctx, (ein__ix){a->ix}, &bare);
+        if (a->kind == EIN__ITER ? a->slot == slot
+                                 : !high && (ein__ix_uses(ctx, (ein__ix){a->ix}) >> slot & 1))
+            return true;
+    }
+    return false;
+}
+
+static bool ein__basis_factors(const ein_ctx *ctx, const ein__scope *s, ein__ex ex, ein__basis *b) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_BINARY && e->fn == EIN__MUL)
+        return ein__basis_factors(ctx, s, e->kid[0], b) && ein__basis_factors(ctx, s, e->kid[1], b);
+    if (e->op != EIN__X_READ) return false;
+    if (!ein__is_table(ctx, (ein__val){e->val})) {
+        bool first = !b->read.i;
+        b->read = ex;
+        return first;
+    }
+    return b->n < 3 && ein__basis_factor(ctx, s, e, &b->axis[b->n++]);
+}
+
+// Recognises a small constant transform; its axes in the order of the summation iterators.
+EIN__FN bool ein__match_basis(const ein_ctx *ctx, const ein__scope *s, ein__basis *b) {
+    int64_t tile = 1;
+    uint32_t sums = 0, slots = 0;
+    *b = (ein__basis){0};
+    if (s->reduce != EIN__R_SUM || !s->ns || s->ns > 3 || !ein__basis_factors(ctx, s, s->body, b) ||
+        b->n != (int)s->ns || !b->read.i)
+        return false;
+    const ein__expr *x = ein__ex_get(ctx, b->read);
+    for (int k = 0; k < b->n; k++) {
+        const ein__basis_axis a = b->axis[k];
+        if (sums >> a.sum & 1 || slots >> a.slot & 1) return false;
+        sums |= 1u << a.sum;
+        slots |= 1u << a.slot;
+        tile *= a.rows > a.cols ? a.rows : a.cols;
+        for (uint32_t i = 0; i < x->nix; i++)
+            if (ein__knows_more(ctx, x->ix[i], a.slot, a.digit ? a.rows : 0)) return false;
+    }
+    for (int k = 1; k < b->n; k++)
+        for (int j = k; j > 0 && b->axis[j].sum < b->axis[j - 1].sum; j--) {
+            ein__basis_axis swap = b->axis[j];
+            b->axis[j] = b->axis[j - 1];
+            b->axis[j - 1] = swap;
+        }
+    return tile <= EIN__BASIS_TILE && ctx->value[x->val].dtype == EIN__F32;
+}
+
+// Arithmetic of a definition: of a transform, what its kernel does (axis after axis), else every
+// node of the body at every place. `volume` is that of the scope.
+EIN__FN int64_t ein__scope_flop(const ein_ctx *ctx, const ein__scope *s) {
+    ein__basis b;
+    bool basis = ein__match_basis(ctx, s, &b);
+    int64_t flop = basis ? 0 : ein__ex_size(ctx, s->body), part[EIN__MAX_ITERS];
+    uint32_t n = s->nt + s->ns;
+    memcpy(part, s->n, sizeof part);
+    if (basis) {
+        int64_t cols[3] = {1, 1, 1}, rows[3] = {1, 1, 1};
+        n = s->nt;
+        for (int k = 0; k < b.n; k++) {
+            const ein__basis_axis *a = &b.axis[k];
+            cols[k] = a->cols;
+            rows[k] = a->rows;
+            part[a->slot] = a->digit ? (s->n[a->slot] + a->rows - 1) / a->rows : 1;
+        }
+        for (int k = 0; k < b.n; k++) {
+            int64_t line = 2 * rows[k] * cols[k];
+            for (int j = 0; j < b.n; j++) line *= j < k ? rows[j] : j > k ? cols[j] : 1;
+            flop += line;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (ein__mul_overflows(flop, part[i], &flop)) return INT64_MAX / 16;
+    return flop < INT64_MAX / 16 ? flop : INT64_MAX / 16;
+}
 /* ---- match.c ---- */
 // Operator matching: which library call computes a contraction. An iterator's group is the set of
 // operands and result it occurs in (EinNet section 5.1, Table 2); attributes come from flattened
@@ -10520,7 +10732,8 @@ static bool ein__address(ein_ctx *ctx, const ein__expr *read, const int64_t *str
     return ein__address_but(ctx, read, stride, -1, f);
 }
 
-// Splits a sum of products into constant factor and exactly two reads with padding 0.
+// Splits a sum of products into constant factor and exactly two reads with padding 0. A small
+// constant matrix is no such factor: no library call is better than its few numbers in registers.
 static bool ein__two_factors(ein_ctx *ctx, const ein__scope *s, const ein__expr *read[2],
                              double *alpha) {
     ein__ex stack[16];
@@ -10538,7 +10751,8 @@ static bool ein__two_factors(ein_ctx *ctx, const ein__scope *s, const ein__expr 
             memcpy(&c, &e->bits, sizeof c);
             *alpha *= c;
         } else if (e->op == EIN__X_READ && !e->bits && n < 2 &&
-                   ctx->value[e->val].dtype == EIN__F32) {
+                   ctx->value[e->val].dtype == EIN__F32 &&
+                   !ein__is_table(ctx, (ein__val){e->val})) {
             read[n++] = e;
         } else {
             return false;
@@ -10650,29 +10864,37 @@ static bool ein__gemm_choice(const ein__groups *g, int im, int in, ein__gemm *r)
            r->ldb <= limit && r->ldc <= limit;
 }
 
-// Strided-batched GEMM for contraction `s` whose result has strides `out`; both orders of the
-// operands are tried, and every choice of m and n chains: largest m * n wins.
-EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
-                             ein__gemm *best) {
-    const ein__expr *read[2];
-    int64_t stride[EIN__MAX_RANK];
+// A product's factors as linear addresses, under the layouts as they stand.
+typedef struct ein__factors {
     ein__factor f[2];
     double alpha;
-    bool found = false;
-    if (!ein__two_factors(ctx, s, read, &alpha)) return false;
+} ein__factors;
+
+static bool ein__product_of(ein_ctx *ctx, const ein__scope *s, ein__factors *p) {
+    const ein__expr *read[2];
+    int64_t stride[EIN__MAX_RANK];
+    if (!ein__two_factors(ctx, s, read, &p->alpha)) return false;
     for (int i = 0; i < 2; i++) {
         ein__strides_of(ctx, (ein__val){read[i]->val}, stride);
-        if (!ein__address(ctx, read[i], stride, &f[i])) return false;
+        if (!ein__address(ctx, read[i], stride, &p->f[i])) return false;
     }
+    return true;
+}
+
+// Strided-batched GEMM for a product whose result has strides `out`; both orders of the operands
+// are tried, and every choice of m and n chains: largest m * n wins.
+static bool ein__match_product(const ein__scope *s, const ein__factors *p, const int64_t *out,
+                               ein__gemm *best) {
+    bool found = false;
     for (int swap = 0; swap < 2; swap++) {
-        const ein__factor *a = &f[swap], *b = &f[1 - swap];
+        const ein__factor *a = &p->f[swap], *b = &p->f[1 - swap];
         ein__groups g;
         if (!ein__group_iterators(s, a, b, out, &g)) continue;
         for (int im = g.nm - 1; im >= -1; im--)
             for (int in = g.nn - 1; in >= -1; in--) {
                 ein__gemm r = {.a = {a->read->val},
                                .b = {b->read->val},
-                               .alpha = alpha,
+                               .alpha = p->alpha,
                                .oa = a->offset,
                                .ob = b->offset};
                 if (!ein__gemm_choice(&g, im, in, &r)) continue;
@@ -10682,6 +10904,74 @@ EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *o
             }
     }
     return found;
+}
+
+EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                             ein__gemm *best) {
+    ein__factors p;
+    return ein__product_of(ctx, s, &p) && ein__match_product(s, &p, out, best);
+}
+
+// Strides of a dense tensor with extents `n` whose dimensions lie in memory in `order`, outermost
+// first.
+EIN__FN void ein__order_strides(const int64_t *n, int rank, const int *order, int64_t *stride) {
+    int64_t step = 1;
+    for (int k = rank; k-- > 0;) {
+        stride[order[k]] = step;
+        step *= n[order[k]];
+    }
+}
+
+// Appends the slots in `mask` to `order`, the one with the largest step first.
+static int ein__order_group(uint32_t mask, const int64_t *step, int *order, int n) {
+    int first = n;
+    for (int i = 0; i < EIN__MAX_RANK; i++) {
+        if (!(mask >> i & 1)) continue;
+        int at = n++;
+        for (; at > first && step[order[at - 1]] < step[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return n;
+}
+
+enum { EIN__GEMM_ORDERS = 4 };
+
+// How far an order is from the declared one: pairs that lie the other way round, and above all
+// whether another dimension is innermost. Dimensions of extent 1 do not count.
+static int ein__order_distance(const int64_t *extent, const int *order, int rank) {
+    int n = 0, inner = -1, declared = -1;
+    for (int i = 0; i < rank; i++) {
+        if (extent[i] > 1) declared = i;
+        if (extent[order[i]] == 1) continue;
+        inner = order[i];
+        for (int j = 0; j < i; j++) n += extent[order[j]] > 1 && order[j] > order[i];
+    }
+    return inner == declared ? n : n + EIN__MAX_RANK * EIN__MAX_RANK;
+}
+
+// Orders of the result's dimensions in which a product is few calls of GEMM: batch, rows and
+// columns each as their operand has them, so that they join into chains. The batch is outermost, or
+// between rows and columns. The order nearest to the declared one is first. 0: no GEMM in any.
+EIN__FN int ein__gemm_orders(const ein__scope *s, const ein__factors *p,
+                             int order[EIN__GEMM_ORDERS][EIN__MAX_RANK]) {
+    uint32_t unit = 0, group[4] = {0, 0, 0, 0};  // in neither factor, the first, the second, both
+    for (uint32_t i = 0; i < s->nt; i++) {
+        if (s->n[i] == 1) unit |= 1u << i;
+        else group[(p->f[0].coef[i] != 0) + 2 * (p->f[1].coef[i] != 0)] |= 1u << i;
+    }
+    if (group[0]) return 0;
+    static const int turn[EIN__GEMM_ORDERS][3] = {{3, 1, 2}, {3, 2, 1}, {1, 3, 2}, {2, 3, 1}};
+    int count = group[3] ? EIN__GEMM_ORDERS : 2;
+    for (int k = 0; k < count; k++) {
+        int one[EIN__MAX_RANK] = {0}, n = ein__order_group(unit, p->f[0].coef, one, 0), at = k;
+        for (int g = 0; g < 3; g++)
+            n = ein__order_group(group[turn[k][g]], p->f[turn[k][g] == 2].coef, one, n);
+        int far = ein__order_distance(s->n, one, n);
+        for (; at > 0 && ein__order_distance(s->n, order[at - 1], n) > far; at--)
+            memcpy(order[at], order[at - 1], sizeof one);
+        memcpy(order[at], one, sizeof one);
+    }
+    return count;
 }
 
 // ------------------------------------------------------------------------------------ convolution
@@ -11045,12 +11335,14 @@ typedef struct ein__band_tile {
     int64_t residues, row_tiles, columns, span, terms;  // columns: tiles across
 } ein__band_tile;
 
+enum { EIN__BAND_LARGE = 256, EIN__BAND_DEEP = 64 };  // sizes from which larger tiles pay
+
 EIN__FN ein__band_tile ein__band_tiles(const ein__band *g) {
     ein__band_tile t;
     int64_t d = g->d < 0 ? -g->d : g->d, rows = (g->rows + d - 1) / d;
-    bool large = rows >= 256 && g->width >= 256;
+    bool large = rows >= EIN__BAND_LARGE && g->width >= EIN__BAND_LARGE;
     t.rm = large ? 8 : 4;
-    t.rn = large && (!g->reduced || g->depth > 64) ? 8 : 4;
+    t.rn = large && (!g->reduced || g->depth > EIN__BAND_DEEP) ? 8 : 4;
     t.kc = large ? 8 : 16;
     t.residues = d < g->rows ? d : g->rows;
     t.row_tiles = (rows + 16 * t.rm - 1) / (16 * t.rm);
@@ -11295,7 +11587,9 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
         t.body = seen;
         if (ein__is_library_form(ctx, &t)) return seen;
     }
-    z->nothing = contraction;
+    // A transform reads its tile once; a map inlined there would be computed once an element read.
+    ein__basis b;
+    z->nothing = contraction || ein__match_basis(ctx, s, &b);
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
     z->nothing = false;
     return body;
@@ -12054,7 +12348,7 @@ typedef enum {
     EIN__E_CONV_NARROW,   // depthwise and nearly so: no product to tile
     EIN__E_BAND,          // tiled kernel, without double buffering
     EIN__E_LOOPS,  // plain loops: two loads a multiply-add, and an SM loads 1/4 of what it adds
-    EIN__E_ROW,    // rows: as loops, with exchanges between the lanes
+    EIN__E_ROW,    // as maps, with exchanges between the lanes
     EIN__E_MAP     // an instruction a node; the peak counts two operations an instruction
 } ein__ekind;
 
@@ -12063,7 +12357,7 @@ static const int64_t ein__math_share[] = {
     [EIN__E_GEMM] = 750,         [EIN__E_GEMM_BATCHED] = 700, [EIN__E_GEMM_SKINNY] = 300,
     [EIN__E_CONV] = 700,         [EIN__E_CONV_DATA] = 550,    [EIN__E_CONV_SCATTER] = 350,
     [EIN__E_CONV_GROUPED] = 500, [EIN__E_CONV_NARROW] = 50,   [EIN__E_BAND] = 450,
-    [EIN__E_LOOPS] = 90,         [EIN__E_ROW] = 90,           [EIN__E_MAP] = 300,
+    [EIN__E_LOOPS] = 90,         [EIN__E_ROW] = 250,          [EIN__E_MAP] = 300,
 };
 
 typedef enum {
@@ -12085,7 +12379,9 @@ enum {
     EIN__ROW_LENGTH = 8192,     // elements of a row that fit a block's registers
     EIN__ROW_THREADS = 32,
     EIN__SKINNY = 8,
-    EIN__CHANNELS = 8,     // below this many input channels a convolution computes with padded ones
+    EIN__CHANNELS = 8,  // below this many input channels a convolution computes with padded ones
+    EIN__SPLITS = 8,    // split-K of products, and of implicit GEMMs
+    EIN__CONV_SPLITS = 1,
     EIN__SPLIT_DEPTH = 64  // terms that a part of a split product has at least
 };
 
@@ -12171,10 +12467,10 @@ static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k,
 EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t ps, mn = ein__times(p->m, p->n);
-    if (ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
+    if (shlen(ctx->costs) && ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
     ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
     ein__work w = {0};
-    w.math_ps = ein__tiled_ps(g, p->m, p->n, p->k, p->batch, ein__math_share[kind], 8);
+    w.math_ps = ein__tiled_ps(g, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
     if (p->m <= EIN__SKINNY || p->n <= EIN__SKINNY) {
         int64_t flop = ein__times(ein__times(2 * p->batch, mn), p->k);
         w.math_ps =
@@ -12190,32 +12486,30 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
 // Arithmetic of a convolution. Its implicit GEMM has no split-K (EinNet's Table 3 has 126 us for
 // [1,512,7,7] 3x3 on an A100: 32 of 108 SMs busy), except a 1x1 one, which is a plain product.
 static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
-    int64_t out = c->n, in = c->n, taps = 1, strides = 1;
+    int64_t out = c->n, taps = 1, strides = 1;
     bool point = !transposed;
     for (int i = 0; i < c->spatial; i++) {
         out = ein__times(out, c->out[i]);
-        in = ein__times(in, c->in[i]);
         taps = ein__times(taps, c->k[i]);
         strides = ein__times(strides, c->stride[i]);
         point &= c->k[i] == 1 && c->stride[i] == 1 && !c->pad[i];
     }
     int64_t channels = ein__ceil(c->c, c->group), filters = ein__ceil(c->f, c->group);
-    if (c->group > 1 && (channels < 4 || filters < 4)) {
-        int64_t flop = ein__times(2 * (transposed ? in : out), ein__times(taps, channels));
-        return ein__math_ps(g, ein__times(flop, c->f), ein__math_share[EIN__E_CONV_NARROW]);
-    }
     ein__ekind kind = c->group > 1 ? EIN__E_CONV_GROUPED : point ? EIN__E_GEMM : EIN__E_CONV;
     if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
     if (transposed) taps = ein__ceil(taps, strides);
-    if (!point) channels = ein__most(channels, EIN__CHANNELS);
-    return ein__tiled_ps(g, out, filters, ein__times(channels, taps), c->group,
-                         ein__math_share[kind], point ? 8 : 1);
+    int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
+    int64_t tiled = ein__tiled_ps(g, out, filters, depth, c->group, ein__math_share[kind],
+                                  point ? EIN__SPLITS : EIN__CONV_SPLITS);
+    if (c->group == 1) return tiled;
+    int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
+    return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
 }
 
 EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t out = c->n, in = c->n, taps = 4, ps;
-    if (ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
+    if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
     for (int i = 0; i < c->spatial; i++) {
         out = ein__times(out, c->out[i]);
         in = ein__times(in, c->in[i]);
@@ -12338,7 +12632,9 @@ static int64_t ein__read_elements(ein_ctx *ctx, const ein__scope *s, const ein__
         filled |= other > 0 && other < ein__least(step, sector);
     }
     int64_t wide = ein__times(n, ein__least(step, sector));
-    return filled ? ein__plus(n, (wide - n) / 3) : ein__least(wide, all);
+    if (!filled) return ein__least(wide, all);
+    // Over short distances it is the warp itself.
+    return step < sector || s->n[lane] < sector ? n : ein__plus(n, (wide - n) / 3);
 }
 
 // A permutation whose innermost dimension changes, where both sides are worth a tile. `out`:
@@ -12478,7 +12774,8 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
 // edges included, which the machine takes in waves; what a tile shares it loads once. Dilation
 // costs nothing by itself, since tiles take rows of one residue; it does where neighbours in memory
 // are rows, because then only every d-th element of a sector is used. So where rows are contiguous
-// a re-layout by the dilation cannot pay; it is found, and costs its copies.
+// a re-layout by the dilation cannot pay: it is found, and if the dilation divides the length its
+// copies are views and the kernel is the same one, else they are extra.
 static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__band b;
@@ -12513,6 +12810,8 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
+        else if (k->kind == EIN__K_BASIS && s->reduce != EIN__R_NONE)
+            flop = ein__plus(flop, ein__scope_flop(ctx, s));
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
         if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
@@ -12569,6 +12868,8 @@ typedef struct ein__selector {
     ein__val *home;     // by value: the value whose step computes it (itself, or a later one)
     ein__skind2 *kind;  // by value: how a reduction is computed
     bool *root;         // by value: is a model output
+    bool free;          // results of products may be stored in any order of their dimensions
+    int reordered;      // products that are a GEMM only because of that
 } ein__selector;
 
 EIN__FN int64_t ein__kernel_cost(ein_ctx *ctx, ein__val v) {
@@ -12583,8 +12884,15 @@ typedef struct ein__epilogue {
     bool relu;
 } ein__epilogue;
 
-static bool ein__is_bias(ein_ctx *ctx, const ein__expr *e, const ein__scope *m) {
+// Whether `e` is a vector over the channels of convolution `conv`, all of which are dimension 1.
+static bool ein__is_bias(ein_ctx *ctx, const ein__expr *e, const ein__scope *m, ein__ex conv) {
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, conv)->val});
+    ein__conv_form form;
+    int64_t out[EIN__MAX_RANK];
     if (e->op != EIN__X_READ || m->nt < 2 || !ein__inside(ctx, e)) return false;
+    ein__dense_result(s, out);
+    if (!ein__find_conv(ctx, s, out, &form) || form.c.f != m->n[1]) return false;
+    if (m->n[1] > 1 && form.role[1] != EIN__C_OUT && form.role[1] != EIN__C_GROUP) return false;
     if (!ctx->value[e->val].weight_only || ctx->value[e->val].dtype != EIN__F32) return false;
     if (ein__elements(&ctx->value[e->val].shape) != m->n[1]) return false;
     uint32_t used = 0;
@@ -12607,7 +12915,7 @@ static bool ein__add_term(ein_ctx *ctx, const ein__scope *m, ein__ex ex, ein__ex
         return ein__add_term(ctx, m, x->kid[0], conv, e, seen) &&
                ein__add_term(ctx, m, x->kid[1], conv, e, seen);
     if (x->op != EIN__X_READ) return false;
-    if (!e->bias.i && ein__is_bias(ctx, x, m)) {
+    if (!e->bias.i && ein__is_bias(ctx, x, m, conv)) {
         e->bias = (ein__val){x->val};
         return true;
     }
@@ -12644,26 +12952,57 @@ static bool ein__conv_epilogue(ein_ctx *ctx, const ein__scope *m, ein__ex conv, 
 
 static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     ein__band b;
+    ein__basis t;
+    if (ein__match_basis(ctx, s, &t)) return EIN__K_BASIS;
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
+}
+
+// The cheapest GEMM for contraction `s` whose result is dense in declared order or, when its order
+// is free, in any that makes it fewer calls.
+EIN__FN bool ein__best_gemm(ein_ctx *ctx, const ein__scope *s, bool free, ein__gemm *g,
+                            int64_t *ps) {
+    int64_t out[EIN__MAX_RANK];
+    int order[EIN__GEMM_ORDERS][EIN__MAX_RANK];
+    ein__factors p;
+    *ps = INT64_MAX;
+    if (!ein__product_of(ctx, s, &p)) return false;
+    ein__dense_result(s, out);
+    bool found = ein__match_product(s, &p, out, g);
+    if (found) *ps = ein__cost_gemm(ctx, g);
+    if (!free || (found && g->batch == 1)) return found;
+    int n = ein__gemm_orders(s, &p, order);
+    for (int k = 0; k < n; k++) {
+        ein__gemm other;
+        ein__order_strides(s->n, (int)s->nt, order[k], out);
+        if (!ein__match_product(s, &p, out, &other)) continue;
+        int64_t cost = ein__cost_gemm(ctx, &other);
+        if (cost >= *ps) continue;
+        *g = other;
+        *ps = cost;
+        found = true;
+    }
+    return found;
 }
 
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
 // which alone reads it by `read` (or none): a library call, with the map fused where the library
-// can, or a kernel, which fuses any. Equal costs go to the library.
+// can, or a kernel, which fuses any. Equal costs go to the library, and to GEMM first: a
+// convolution is no better than the product it contains unless it fuses more. `free`: its result
+// may lie in memory in any order.
 static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                               int64_t *ps) {
+                               bool free, int64_t *ps) {
     int64_t out[EIN__MAX_RANK];
     ein__conv_form f;
     ein__gemm g;
     ein__epilogue e;
     ein__dense_result(s, out);
     bool conv = ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
-    bool gemm = ein__match_gemm(ctx, s, out, &g);
     int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0;
     ein__skind2 kind = ein__kernel_kind(ctx, s);
     *ps = ein__cost_scope(ctx, kind, s, m, read);
-    if (gemm) {
-        int64_t gemm_ps = ein__cost_sum(ein__cost_gemm(ctx, &g), map);
+    int64_t gemm_ps;
+    if (ein__best_gemm(ctx, s, free, &g, &gemm_ps)) {
+        gemm_ps = ein__cost_sum(gemm_ps, map);
         if (gemm_ps <= *ps) {
             *ps = gemm_ps;
             kind = EIN__K_GEMM;
@@ -12678,7 +13017,7 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
             f.c.relu = e.relu;
         }
         int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
-        if (conv_ps <= *ps) {
+        if (conv_ps < *ps || (conv_ps == *ps && kind != EIN__K_GEMM)) {
             *ps = conv_ps;
             kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
         }
@@ -12795,6 +13134,18 @@ static void ein__select_rows(ein__selector *z) {
     }
 }
 
+static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    int64_t ps, gemm_ps;
+    ein__gemm g;
+    ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
+    if (!z->free || z->root[v.i] || kind == EIN__K_GEMM) return kind;
+    if (!ein__best_gemm(z->ctx, s, true, &g, &gemm_ps) || gemm_ps >= ps) return kind;
+    ein__skind2 other = ein__choose(z->ctx, s, m, read, true, &ps);
+    z->reordered += other != kind;
+    return other;
+}
+
 static void ein__select_reductions(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
@@ -12809,11 +13160,11 @@ static void ein__select_reductions(ein__selector *z) {
             (z->kind[m.i] == EIN__K_ROW ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
-        int64_t ps;
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
             z->kind[v.i] = ein__kernel_kind(ctx, s);
-        else z->kind[v.i] = ein__choose(ctx, s, m, read, &ps);
+        else z->kind[v.i] = ein__choose_product(z, v, m, read);
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
+        if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
         if (m.i && z->kind[v.i] == EIN__K_CONV)
             fuse = ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
         // A map fuses with one reduction only.
@@ -12872,13 +13223,21 @@ enum {
     EIN__MAX_SPLIT = 6     // summation iterators whose subsets are enumerated
 };
 
+// Where a class stands in the derivation of its problem.
+typedef enum {
+    EIN__WHOLE,  // the problem itself, or all of it in another arrangement
+    EIN__INNER,  // an operand or a result written out
+    EIN__HALF,  // the inner half of a split: what a direct split or change gives is not tried again
+    EIN__FORMED  // made to be a library call as it stands
+} ein__place_of_class;
+
 typedef struct ein__def {
     ein__val cls;
     ein__sc sc;
     int from;  // definition it was made from, -1 for a class's first
     int depth;
     const char *rule;  // name of the rule and what it was applied to
-    bool inner;        // the inner half of a split: not split again, a direct split gives the same
+    int inner;         // ein__place_of_class
 } ein__def;
 
 typedef struct ein__deriver {
@@ -12921,7 +13280,7 @@ static void ein__stopped(ein__deriver *z, ein_stop why) {
 }
 
 static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int from,
-                         const char *rule, bool inner) {
+                         const char *rule, int inner) {
     const ein_desc *limit = &z->ctx->desc;
     ein__sc sc = ein__sc_make(z->ctx, s);
     if (!sc.i) return false;
@@ -12950,7 +13309,7 @@ static ptrdiff_t ein__class_at(const ein__deriver *z, ein__val v) {
 
 // The class whose definition is `s`, made when there is none.
 static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *suffix, int from,
-                              const char *rule, bool inner) {
+                              const char *rule, int inner) {
     ein_ctx *ctx = z->ctx;
     const ein__value base = ctx->value[z->problem.i];
     ein__shape shape = {.rank = (int)s->nt};
@@ -12981,22 +13340,21 @@ static int64_t ein__slots_volume(const ein__scope *s, uint32_t mask) {
 // None when the two cannot be told apart.
 static ein__ix ein__outer_part(ein_ctx *ctx, ein__ix ix, uint32_t outer, int64_t *rest) {
     const ein__index *f = ein__ix_get(ctx, ix);
-    ein__ix e = ein__ix_const(ctx, 0);
-    bool mixed = false;
+    ein__index e = {.q = 1};
     for (uint32_t k = 0; k < f->n; k++) {
         const ein__atom *a = ein__atom_get(ctx, f->t[k].atom);
         if (a->kind != EIN__ITER) return (ein__ix){0};
-        if (outer >> a->slot & 1)
-            e = ein__ix_add(ctx, e,
-                            ein__ix_scale(ctx, ein__ix_iter(ctx, a->slot, a->n), f->t[k].k));
-        else mixed = true;
+        if (outer >> a->slot & 1) e.t[e.n++] = f->t[k];
     }
     *rest = f->c;
-    if (f->q == 1) return e;
-    if (mixed) return (ein__ix){0};
-    int64_t low = ein__floormod(f->c, f->q);
-    *rest = (f->c - low) / f->q;
-    return ein__ix_div(ctx, ein__ix_addc(ctx, e, low), f->q);
+    if (f->q > 1) {
+        if (e.n < f->n) return (ein__ix){0};
+        int64_t low = ein__floormod(f->c, f->q);
+        *rest = (f->c - low) / f->q;
+        e.c = low;
+        e.q = f->q;
+    }
+    return ein__ix_intern(ctx, &e);
 }
 
 // A dimension of an inner value: a bare iterator, or a form E of several.
@@ -13023,22 +13381,6 @@ static ein__dim *ein__dim_of(ein__dims *z, ein__ix form) {
     return NULL;
 }
 
-// Iterators that must stay themselves: those that stand alone in some subscript, or where a form
-// cannot be separated.
-static uint32_t ein__bare_slots(ein_ctx *ctx, const ein__ex *reads, uint32_t outer) {
-    uint32_t bare = 0;
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        const ein__expr *r = ein__ex_get(ctx, reads[i]);
-        for (uint32_t k = 0; k < r->nix; k++) {
-            int64_t rest;
-            uint32_t used = ein__ix_uses(ctx, r->ix[k]) & outer;
-            ein__ix e = used ? ein__outer_part(ctx, r->ix[k], outer, &rest) : (ein__ix){0};
-            if (used && (!e.i || !ein__is_composite(ctx, e))) bare |= used;
-        }
-    }
-    return bare;
-}
-
 // Adds form `e`; its range shrinks to where reads that are nothing but it (no inner terms, padding
 // 0) are inside: elsewhere the product is 0, and so is reading outside.
 static bool ein__add_composite(ein_ctx *ctx, ein__dims *z, ein__ix e, const ein__expr *r,
@@ -13059,11 +13401,40 @@ static bool ein__add_composite(ein_ctx *ctx, ein__dims *z, ein__ix e, const ein_
     return d->n > 0;
 }
 
+// Iterators that must stay themselves: those that stand alone in some subscript, or where a form
+// cannot be separated.
+static uint32_t ein__bare_slots(ein_ctx *ctx, const ein__scope *s, const ein__ex *reads,
+                                uint32_t outer, int64_t growth) {
+    uint32_t bare = 0;
+    for (bool again = true; again;) {
+        uint32_t had = bare;
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            const ein__expr *r = ein__ex_get(ctx, reads[i]);
+            for (uint32_t k = 0; k < r->nix; k++) {
+                int64_t rest;
+                uint32_t used = ein__ix_uses(ctx, r->ix[k]) & outer;
+                ein__ix e = used ? ein__outer_part(ctx, r->ix[k], outer, &rest) : (ein__ix){0};
+                bool composite = e.i && ein__is_composite(ctx, e);
+                if (used && !composite) bare |= used;
+                if (!composite || !(used & bare)) continue;
+                // Beside an iterator that stays, as in 4*g + f, a form may have more values than
+                // what it would replace.
+                ein__dims one = {.n = 0};
+                if (!ein__add_composite(ctx, &one, e, r, k, rest, 0) ||
+                    one.d[0].n > ein__muldiv(ein__slots_volume(s, used & ~bare), growth, 100))
+                    bare |= used;
+            }
+        }
+        again = bare != had;
+    }
+    return bare;
+}
+
 // The dimensions of the value that `reads` depend on, substituted where that does not enlarge the
 // box by more than `growth` / 100.
 static bool ein__inner_dims(ein_ctx *ctx, const ein__scope *s, const ein__ex *reads, uint32_t outer,
                             int64_t growth, ein__dims *z) {
-    uint32_t bare = ein__bare_slots(ctx, reads, outer), used = 0;
+    uint32_t bare = ein__bare_slots(ctx, s, reads, outer, growth), used = 0;
     z->n = 0;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);
@@ -13186,7 +13557,7 @@ static ein__ex ein__inner_value(ein__deriver *z, const ein__scope *s, const ein_
         t.body = t.body.i ? ein__ex_binary(ctx, EIN__MUL, t.body, r) : r;
         if (!t.body.i) return t.body;
     }
-    ein__val w = ein__class_of(z, &t, suffix, from, rule, true);
+    ein__val w = ein__class_of(z, &t, suffix, from, rule, EIN__HALF);
     return w.i ? ein__ex_read(ctx, w, 0, back, dims.n) : (ein__ex){0};
 }
 /* ---- rule_split.c ---- */
@@ -13243,20 +13614,32 @@ static void ein__rule_split(ein__deriver *z, int from) {
         ein__put(&why, "summation splitting (");
         ein__put_slots(&why, s, inner);
         ein__put(&why, " inside), variable substitution");
-        ein__ex w = ein__inner_value(z, s, in, inner, 100, "part", from, ein__name(ctx, why.s));
+        const char *rule = ein__name(ctx, why.s);
         ein__buf_free(&why);
+        // Substitution that enlarges the box is one more way, not the normal form.
+        ein__ex before = {0};
+        for (int64_t growth = 100; growth <= 200; growth += 100) {
+            ein__ex w = ein__inner_value(z, s, in, inner, growth, "part", from, rule);
+            if (!w.i || w.i == before.i) continue;
+            before = w;
+            ein__ex body = outside.i ? ein__ex_binary(ctx, EIN__MUL, outside, w) : w;
+            if (alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
+            ein__scope t;
+            if (ein__without_sums(ctx, s, inner, body, &t))
+                ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
+        }
         arrfree(in);
-        if (!w.i) continue;
-        ein__ex body = outside.i ? ein__ex_binary(ctx, EIN__MUL, outside, w) : w;
-        if (alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
-        ein__scope t;
-        if (ein__without_sums(ctx, s, inner, body, &t))
-            ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
     }
 }
 /* ---- rule_match.c ---- */
 // Converging derivation: what keeps a definition from being a library call is the form of an
 // operand, so the operand is written out as a tensor that has the form (EinNet section 5.2).
+
+static uint32_t ein__read_uses(const ein_ctx *ctx, const ein__expr *r) {
+    uint32_t uses = 0;
+    for (uint32_t k = 0; k < r->nix; k++) uses |= ein__ix_uses(ctx, r->ix[k]);
+    return uses;
+}
 
 // Read `r` written out as a tensor whose dimensions are the iterators it uses: group iterators
 // first, the summation last (or first for the second factor). None when that is no gain or grows
@@ -13264,9 +13647,7 @@ static void ein__rule_split(ein__deriver *z, int from) {
 static ein__ex ein__written_out(ein__deriver *z, const ein__scope *s, const ein__expr *r,
                                 const ein__expr *other, int from) {
     ein_ctx *ctx = z->ctx;
-    uint32_t mine = 0, theirs = 0;
-    for (uint32_t k = 0; k < r->nix; k++) mine |= ein__ix_uses(ctx, r->ix[k]);
-    for (uint32_t k = 0; k < other->nix; k++) theirs |= ein__ix_uses(ctx, other->ix[k]);
+    uint32_t mine = ein__read_uses(ctx, r), theirs = ein__read_uses(ctx, other);
     // What was written out once is in the right order already.
     if (r->val >= z->first && ein__copy_of(ctx, (ein__val){r->val})) return (ein__ex){0};
     bool weight = ctx->value[r->val].weight_only;
@@ -13285,8 +13666,9 @@ static ein__ex ein__written_out(ein__deriver *z, const ein__scope *s, const ein_
             t.n[t.nt++] = s->n[i];
         }
     t.body = ein__ex_subst(ctx, ein__ex_of(ctx, r), map, (int)(s->nt + s->ns));
-    if (!t.body.i) return t.body;
-    ein__val v = ein__class_of(z, &t, weight ? "relaid" : "columns", from, "operand re-laid", true);
+    if (!t.body.i || ein__reads_in_place(ctx, ein__ex_get(ctx, t.body), &t)) return (ein__ex){0};
+    ein__val v =
+        ein__class_of(z, &t, weight ? "relaid" : "columns", from, "operand re-laid", EIN__INNER);
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)t.nt) : (ein__ex){0};
 }
 
@@ -13297,11 +13679,16 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     const ein__def d = z->def[from];
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
-    int64_t out[EIN__MAX_RANK];
+    int64_t ps;
     double alpha;
     ein__gemm g;
-    if (!ein__two_factors(ctx, s, read, &alpha)) return;
-    ein__dense_result(s, out);
+    if (d.inner == EIN__FORMED || !ein__two_factors(ctx, s, read, &alpha)) return;
+    bool free = d.cls.i != z->problem.i;
+    uint32_t both = ein__read_uses(ctx, read[0]) & ein__read_uses(ctx, read[1]);
+    // Written out or not, it takes a GEMM for every place of the iterators that both factors have.
+    if (ein__best_gemm(ctx, s, free, &g, &ps) &&
+        g.batch <= ein__slots_volume(s, both & ((1u << s->nt) - 1)))
+        return;
     for (int which = 1; which < 4; which++) {
         ein__ex x[2];
         bool made = true;
@@ -13314,8 +13701,304 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         ein__scope t = *s;
         t.body = ein__ex_binary(ctx, EIN__MUL, x[0], x[1]);
         if (alpha != 1) t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), t.body);
-        if (!t.body.i || !ein__match_gemm(ctx, &t, out, &g)) continue;
+        if (!t.body.i || !ein__best_gemm(ctx, &t, free, &g, &ps)) continue;
         ein__add_def(z, d.cls, &t, from, "operand re-laid for matching", d.inner);
+    }
+}
+
+// ------------------------------------------------------------------------------------ convolution
+
+// A contraction put into the order that a convolution has: [batch, group, out, axes] with the sums
+// [in, taps]. `x` is the data, `w` the filter.
+typedef struct ein__ordered {
+    const ein__scope *s;
+    ein__ex x, w;
+    uint32_t flip;                // sums that run backwards in a window
+    int axis[3], naxis;           // dimensions of x
+    int slot[EIN__MAX_ITERS], n;  // old slots in the new order
+    int end[6];                   // of batch, group, out, axes, in, taps in `slot`
+    ein__scope t;                 // the new scope; body last
+    ein__ix map[EIN__MAX_ITERS];  // by old slot
+} ein__ordered;
+
+static const char ein__in_conv_order[] = "dimensions ordered for matching";
+
+// Whether dimension `dim` of read `x` can be an axis: a * o [+ b * r] + c with o in no other
+// operand, r summed, and neither in another dimension. `*mixed`: it has both.
+static bool ein__can_be_axis(ein_ctx *ctx, const ein__conv_form *f, int dim, bool *mixed,
+                             uint32_t *flip) {
+    const ein__index *ix = ein__ix_get(ctx, f->x->ix[dim]);
+    uint32_t uses = ein__ix_uses(ctx, f->x->ix[dim]);
+    int space = 0, taps = 0;
+    if (ix->q != 1 || !ix->n) return false;
+    for (uint32_t k = 0; k < f->x->nix; k++)
+        if ((int)k != dim && (ein__ix_uses(ctx, f->x->ix[k]) & uses)) return false;
+    for (uint32_t i = 0; i < ix->n; i++) {
+        const ein__atom *a = ein__atom_get(ctx, ix->t[i].atom);
+        if (a->kind != EIN__ITER) return false;
+        if (f->role[a->slot] == EIN__C_BATCH && ix->t[i].k > 0) space++;
+        else if (f->role[a->slot] == EIN__C_IN) taps++;
+        else return false;
+        if (f->role[a->slot] == EIN__C_IN && ix->t[i].k < 0) *flip |= 1u << a->slot;
+    }
+    *mixed = taps == 1;
+    return space == 1 && taps <= 1;
+}
+
+// The axes: every window; where windows are few, also the last dimensions of x that a batch could
+// have, so that images stay images and matrices get an axis.
+static bool ein__find_axes(ein_ctx *ctx, const ein__conv_form *f, ein__ordered *z) {
+    bool window[EIN__MAX_RANK] = {false}, plain[EIN__MAX_RANK] = {false};
+    int rank = (int)f->x->nix, nwindow = 0, nplain = 0;
+    bool unit = false;
+    for (int k = 0; k < rank; k++) {
+        bool mixed = false;
+        uint32_t flip = 0;
+        unit |= !ein__ix_get(ctx, f->x->ix[k])->n;
+        if (!ein__can_be_axis(ctx, f, k, &mixed, &flip)) continue;
+        (mixed ? window : plain)[k] = true;
+        nwindow += mixed;
+        nplain += !mixed;
+        if (mixed) z->flip |= flip;
+    }
+    int more = nwindow < 2 ? 2 - nwindow : 0, spare = unit || nwindow + nplain < 2 ? 0 : 1;
+    if (more > nplain - spare) more = nplain - spare;
+    for (int k = rank; k-- > 0 && more > 0;)
+        if (plain[k]) {
+            window[k] = true;
+            more--;
+        }
+    z->naxis = 0;
+    for (int k = 0; k < rank; k++) {
+        if (!window[k]) continue;
+        if (z->naxis == 3) return false;
+        z->axis[z->naxis++] = k;
+    }
+    return z->naxis > 0;
+}
+
+// Appends the iterators of one role that stand in dimension `dim` of x, outermost first.
+static void ein__append_slots(ein_ctx *ctx, const ein__conv_form *f, int dim, ein__crole role,
+                              ein__ordered *z) {
+    uint32_t uses = ein__ix_uses(ctx, f->x->ix[dim]);
+    int first = z->n;
+    for (uint32_t i = 0; i < f->s->nt + f->s->ns; i++) {
+        bool known = false;
+        for (int k = 0; k < z->n; k++) known |= z->slot[k] == (int)i;
+        if (known || !(uses >> i & 1) || f->role[i] != role) continue;
+        int at = z->n++;
+        int64_t step = ein__ix_coef(ctx, f->x->ix[dim], i);
+        for (; at > first; at--) {
+            if (ein__ix_coef(ctx, f->x->ix[dim], (uint32_t)z->slot[at - 1]) >= step) break;
+            z->slot[at] = z->slot[at - 1];
+        }
+        z->slot[at] = (int)i;
+    }
+}
+
+static void ein__order_slots(ein_ctx *ctx, const ein__conv_form *f, ein__ordered *z) {
+    static const ein__crole role[] = {EIN__C_BATCH, EIN__C_GROUP, EIN__C_OUT,
+                                      EIN__C_BATCH, EIN__C_IN,    EIN__C_IN};
+    z->n = 0;
+    for (int part = 0; part < 6; part++) {
+        bool axes = part == 3 || part == 5;
+        for (int k = 0; k < (int)f->x->nix && part != 2; k++) {
+            bool axis = false;
+            for (int a = 0; a < z->naxis; a++) axis |= z->axis[a] == k;
+            if (axis == axes) ein__append_slots(ctx, f, k, role[part], z);
+        }
+        for (uint32_t i = 0; part == 2 && i < f->s->nt; i++)
+            if (f->role[i] == EIN__C_OUT) z->slot[z->n++] = (int)i;
+        z->end[part] = z->n;
+    }
+}
+
+// The scope in the new order, and the two reads in it; windows that run backwards are turned
+// around.
+static bool ein__permute_scope(ein_ctx *ctx, const ein__conv_form *f, ein__ordered *z) {
+    const ein__scope *s = f->s;
+    z->t = (ein__scope){.reduce = s->reduce};
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) z->map[i] = ein__ix_const(ctx, 0);
+    for (int k = 0; k < z->n; k++) {
+        uint32_t i = (uint32_t)z->slot[k];
+        ein__ix iter = ein__ix_iter(ctx, (uint32_t)k, s->n[i]);
+        bool turn = z->flip >> i & 1;
+        z->t.n[k] = s->n[i];
+        z->map[i] = turn ? ein__ix_addc(ctx, ein__ix_scale(ctx, iter, -1), s->n[i] - 1) : iter;
+        if (i < s->nt) z->t.nt++;
+        else z->t.ns++;
+    }
+    if (!z->t.ns) return false;
+    z->x = ein__ex_subst(ctx, ein__ex_of(ctx, f->x), z->map, (int)(s->nt + s->ns));
+    z->w = ein__ex_subst(ctx, ein__ex_of(ctx, f->w), z->map, (int)(s->nt + s->ns));
+    return z->x.i && z->w.i && ein__ex_get(ctx, z->x)->op == EIN__X_READ &&
+           ein__ex_get(ctx, z->w)->op == EIN__X_READ;
+}
+
+// A read written out with the iterators of `slot` as its dimensions, those of several lists.
+static bool ein__copy_slots(ein_ctx *ctx, const ein__scope *t, int from, int to, ein__scope *c,
+                            ein__ix *map, ein__ix *back) {
+    for (int k = from; k < to; k++) {
+        if (c->nt == EIN__MAX_RANK) return false;
+        map[k] = ein__ix_iter(ctx, c->nt, t->n[k]);
+        back[c->nt] = ein__ix_iter(ctx, (uint32_t)k, t->n[k]);
+        c->n[c->nt++] = t->n[k];
+    }
+    return true;
+}
+
+static bool ein__copy_unit(ein_ctx *ctx, ein__scope *c, ein__ix *back) {
+    if (c->nt == EIN__MAX_RANK) return false;
+    back[c->nt] = ein__ix_const(ctx, 0);
+    c->n[c->nt++] = 1;
+    return true;
+}
+
+// The data as [batch, group, in, axes]. An axis is the dimension it was, or with `pad` just what
+// its window passes over.
+static ein__ex ein__conv_data(ein__deriver *d, const ein__ordered *z, bool pad, int from) {
+    ein_ctx *ctx = d->ctx;
+    const ein__expr *x = ein__ex_get(ctx, z->x);
+    const ein__value *v = &ctx->value[x->val];
+    ein__scope c = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK], ix[EIN__MAX_RANK];
+    for (int k = 0; k < z->n; k++) map[k] = ein__ix_const(ctx, 0);
+    if (!ein__copy_slots(ctx, &z->t, 0, z->end[0], &c, map, back)) return (ein__ex){0};
+    if (!c.nt && !ein__copy_unit(ctx, &c, back)) return (ein__ex){0};
+    uint32_t batch = c.nt;
+    if (!ein__copy_slots(ctx, &z->t, z->end[0], z->end[1], &c, map, back) ||
+        !ein__copy_slots(ctx, &z->t, z->end[3], z->end[4], &c, map, back) ||
+        (c.nt == batch && !ein__copy_unit(ctx, &c, back)))
+        return (ein__ex){0};
+    for (uint32_t k = 0; k < x->nix; k++) {
+        bool axis = false;
+        for (int a = 0; a < z->naxis; a++) axis |= z->axis[a] == (int)k;
+        if (!axis) {
+            ix[k] = ein__ix_subst(ctx, x->ix[k], map, z->n);
+            continue;
+        }
+        const ein__index *f = ein__ix_get(ctx, x->ix[k]);
+        if (c.nt == EIN__MAX_RANK) return (ein__ex){0};
+        int64_t lo = pad ? f->lo : 0, n = pad ? f->hi - f->lo + 1 : v->shape.d[k];
+        ix[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, c.nt, n), lo);
+        back[c.nt] = ein__ix_addc(ctx, x->ix[k], -lo);
+        c.n[c.nt++] = n;
+    }
+    if (!v->weight_only &&
+        ein__slots_volume(&c, (1u << c.nt) - 1) > ein__elements(&v->shape) * EIN__MAX_GROWTH)
+        return (ein__ex){0};
+    c.body = ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix);
+    ein__val made = c.body.i ? ein__class_of(d, &c, "data", from, "operand re-laid", EIN__INNER)
+                             : (ein__val){0};
+    return made.i ? ein__ex_read(ctx, made, 0, back, (int)c.nt) : (ein__ex){0};
+}
+
+// The filter as [group, out, in, taps]. Weights need it only when they are read outside: they are
+// re-laid at load anyway.
+static ein__ex ein__conv_weight(ein__deriver *d, const ein__ordered *z, int from) {
+    ein_ctx *ctx = d->ctx;
+    const ein__expr *w = ein__ex_get(ctx, z->w);
+    const ein__value *v = &ctx->value[w->val];
+    int64_t stride[EIN__MAX_RANK];
+    int slot[EIN__MAX_ITERS], n = 0;
+    ein__factor f;
+    for (int k = z->end[0]; k < z->n; k++)
+        if (k < z->end[2] || k >= z->end[3]) slot[n++] = k;
+    ein__dense_strides(&v->shape, stride);
+    if (ein__inside(ctx, w) && (v->weight_only || (ein__address(ctx, w, stride, &f) && !f.offset &&
+                                                   ein__dense_in_order(&z->t, f.coef, slot, n))))
+        return z->w;
+    ein__scope c = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    for (int k = 0; k < z->n; k++) map[k] = ein__ix_const(ctx, 0);
+    if (!ein__copy_slots(ctx, &z->t, z->end[0], z->end[2], &c, map, back) ||
+        !ein__copy_slots(ctx, &z->t, z->end[3], z->end[5], &c, map, back))
+        return (ein__ex){0};
+    c.body = ein__ex_subst(ctx, z->w, map, z->n);
+    ein__val made = c.body.i ? ein__class_of(d, &c, "filter", from, "operand re-laid", EIN__INNER)
+                             : (ein__val){0};
+    return made.i ? ein__ex_read(ctx, made, 0, back, (int)c.nt) : (ein__ex){0};
+}
+
+static bool ein__is_conv(ein_ctx *ctx, const ein__scope *s) {
+    int64_t out[EIN__MAX_RANK];
+    ein__conv_form f;
+    ein__dense_result(s, out);
+    return ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
+}
+
+// Adds what the ordered scope is to the definition's class: itself, or a copy of it.
+static void ein__add_ordered(ein__deriver *d, const ein__ordered *z, double alpha, int from) {
+    ein_ctx *ctx = d->ctx;
+    const ein__def def = d->def[from];
+    const ein__scope *s = ein__sc_get(ctx, def.sc);
+    ein__ix ix[EIN__MAX_RANK];
+    bool same = alpha == 1 && z->t.nt == s->nt;
+    for (uint32_t k = 0; k < z->t.nt; k++) {
+        same &= z->slot[k] == (int)k;
+        ix[k] = ein__ix_iter(ctx, (uint32_t)z->slot[k], s->n[z->slot[k]]);
+    }
+    if (same) {
+        ein__add_def(d, def.cls, &z->t, from, ein__in_conv_order, def.inner);
+        return;
+    }
+    ein__val v = ein__class_of(d, &z->t, "conv", from, ein__in_conv_order, EIN__FORMED);
+    ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
+    memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
+    copy.body = v.i ? ein__ex_read(ctx, v, 0, ix, (int)z->t.nt) : (ein__ex){0};
+    if (copy.body.i && alpha != 1)
+        copy.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), copy.body);
+    if (copy.body.i) ein__add_def(d, def.cls, &copy, from, ein__in_conv_order, def.inner);
+}
+
+// One choice of data and filter. False: it gives no convolution.
+static bool ein__try_conv(ein__deriver *d, const ein__conv_form *f, double alpha, int from) {
+    ein_ctx *ctx = d->ctx;
+    ein__ordered z = {.s = f->s};
+    if (!ein__find_axes(ctx, f, &z)) return false;
+    ein__order_slots(ctx, f, &z);
+    if (!ein__permute_scope(ctx, f, &z)) return false;
+    ein__ex w = ein__conv_weight(d, &z, from);
+    if (!w.i) return false;
+    for (int way = 0; way < 3; way++) {
+        ein__ex x = way ? ein__conv_data(d, &z, way == 2, from) : z.x;
+        z.t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
+        if (!z.t.body.i || !ein__is_conv(ctx, &z.t)) continue;
+        ein__add_ordered(d, &z, alpha, from);
+        return true;
+    }
+    return false;
+}
+
+// Subscripts of a read that have both a traversal iterator and a sum.
+static int ein__count_windows(ein_ctx *ctx, const ein__scope *s, const ein__expr *read) {
+    uint32_t traversal = (1u << s->nt) - 1;
+    int n = 0;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        uint32_t uses = ein__ix_uses(ctx, read->ix[k]);
+        n += (uses & traversal) && (uses & ~traversal);
+    }
+    return n;
+}
+
+// Converging derivation: what keeps a contraction from being a convolution is the order of
+// dimensions of its data, filter or result, so those are written in the order that it has.
+static void ein__rule_match_conv(ein__deriver *z, int from) {
+    ein_ctx *ctx = z->ctx;
+    const ein__def d = z->def[from];
+    const ein__scope *s = ein__sc_get(ctx, d.sc);
+    const ein__expr *read[2];
+    double alpha;
+    if (d.inner == EIN__FORMED || !ein__two_factors(ctx, s, read, &alpha) || ein__is_conv(ctx, s))
+        return;
+    for (int k = 0; k < 2; k++)
+        if (read[k]->val >= z->first && ein__copy_of(ctx, (ein__val){read[k]->val})) return;
+    // The factor with more windows is the data.
+    int first = ein__count_windows(ctx, s, read[1]) > ein__count_windows(ctx, s, read[0]);
+    for (int k = 0; k < 2; k++) {
+        ein__conv_form f = {.s = s, .x = read[first ^ k], .w = read[first ^ k ^ 1]};
+        if (ctx->value[f.x->val].weight_only && !ctx->value[f.w->val].weight_only) continue;
+        if (ein__conv_roles(ctx, &f) && ein__try_conv(z, &f, alpha, from)) return;
     }
 }
 /* ---- rule_taps.c ---- */
@@ -13436,7 +14119,7 @@ static ein__val ein__block_filter(ein__deriver *z, const ein__conv_form *f, cons
     for (int a = 0; a < f->c.spatial; a++)
         if (f->filter[a] >= 0)
             k.t.body = ein__ex_when(ctx, k.map[f->filter[a]], f->c.k[a], false, k.t.body);
-    return k.t.body.i ? ein__class_of(z, &k.t, "blocks", from, rule, true) : (ein__val){0};
+    return k.t.body.i ? ein__class_of(z, &k.t, "blocks", from, rule, EIN__INNER) : (ein__val){0};
 }
 
 // The inner convolution: [batch, group, blocks, out, positions].
@@ -13476,7 +14159,7 @@ static ein__val ein__block_conv(ein__deriver *z, const ein__conv_form *f, const 
     c.t.body = ein__ex_binary(ctx, EIN__MUL,
                               ein__ex_read(ctx, (ein__val){f->x->val}, 0, xi, (int)f->x->nix),
                               ein__ex_read(ctx, filter, 0, wi, n));
-    return c.t.body.i ? ein__class_of(z, &c.t, "part", from, rule, true) : (ein__val){0};
+    return c.t.body.i ? ein__class_of(z, &c.t, "part", from, rule, EIN__INNER) : (ein__val){0};
 }
 
 // The sum of the parts, each at its block's offset.
@@ -13531,7 +14214,13 @@ static void ein__split_taps(ein__deriver *z, const ein__conv_form *f, ein__block
     if (now / EIN__MAX_TAP_GROWTH > had) return;
     ein__val part = ein__block_conv(z, f, b, from, rule);
     if (part.i && ein__offset_add(ctx, f, b, part, &t))
-        ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
+        ein__add_def(z, d.cls, &t, from, "summation splitting by digits", d.inner);
+}
+
+// The inner half of a split stays whole. What was only put in order is as good as what it came
+// from.
+static bool ein__may_split_taps(const ein__deriver *z, const ein__def *d) {
+    return !d->inner || (d->rule == ein__in_conv_order && d->from >= 0 && !z->def[d->from].inner);
 }
 
 // Every way to split the windows of a convolution into blocks; an axis may stay whole. Blocks that
@@ -13544,7 +14233,7 @@ static void ein__rule_taps(ein__deriver *z, int from) {
     ein__conv_form f;
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     ein__dense_result(s, out);
-    if (d.inner || !ein__find_conv(ctx, s, out, &f) || f.transposed) return;
+    if (!ein__may_split_taps(z, &d) || !ein__find_conv(ctx, s, out, &f) || f.transposed) return;
     for (int a = 0; a < 3; a++) {
         int64_t taps = a < f.c.spatial ? f.c.k[a] : 1;
         n[a] = 0;
@@ -13570,6 +14259,132 @@ static void ein__rule_taps(ein__deriver *z, int from) {
             ein__split_taps(z, &f, b, from);
             tried++;
         }
+}
+/* ---- rule_groups.c ---- */
+// Groups of a convolution as one dense convolution: the group becomes a summed input channel too,
+// and the weights are block-diagonal, x[g] = sum(j) [j == g] x[j]. Many groups are joined a few at
+// a time.
+
+// What becomes of each old iterator.
+typedef struct ein__joined {
+    const ein__conv_form *f;
+    int64_t join[EIN__MAX_ITERS];  // groups of this iterator joined into one; 0: it stays
+    ein__scope t;                  // the new scope; body last
+    ein__ix data[EIN__MAX_ITERS], filter[EIN__MAX_ITERS];  // for the two factors
+    ein__ix own[EIN__MAX_ITERS], other[EIN__MAX_ITERS];    // g and j
+    ein__ix back[EIN__MAX_RANK];  // of new traversal slot: its form in the old iterators
+} ein__joined;
+
+// Which groups are joined: all of them, or of the innermost iterator as many as divide it.
+static bool ein__choose_joined(ein__joined *z) {
+    const ein__scope *s = z->f->s;
+    int64_t groups = 1;
+    int last = -1;
+    for (uint32_t i = 0; i < s->nt; i++) {
+        if (z->f->role[i] != EIN__C_GROUP) continue;
+        groups = ein__muldiv(groups, s->n[i], 1);
+        last = (int)i;
+    }
+    if (last < 0) return false;
+    for (uint32_t i = 0; i < s->nt && groups <= EIN__MAX_GROWTH; i++)
+        if (z->f->role[i] == EIN__C_GROUP) z->join[i] = s->n[i];
+    if (groups <= EIN__MAX_GROWTH) return true;
+    for (int64_t e = EIN__MAX_GROWTH; e > 1 && !z->join[last]; e--)
+        if (s->n[last] % e == 0) z->join[last] = e;
+    return z->join[last] != 0;
+}
+
+static bool ein__joined_slot(ein_ctx *ctx, ein__joined *z, int64_t n, bool sum, ein__ix back,
+                             ein__ix *iter) {
+    if (!ein__new_slot(&z->t, sum, ctx, n, iter)) return false;
+    if (!sum) z->back[z->t.nt - 1] = back;
+    return true;
+}
+
+static bool ein__joined_slots(ein_ctx *ctx, ein__joined *z) {
+    const ein__scope *s = z->f->s;
+    for (uint32_t i = 0; i < s->nt; i++) {
+        ein__ix old = ein__ix_iter(ctx, i, s->n[i]), high = ein__ix_const(ctx, 0);
+        int64_t e = z->join[i];
+        if (!e) {
+            if (!ein__joined_slot(ctx, z, s->n[i], false, old, &z->data[i])) return false;
+            z->filter[i] = z->data[i];
+            continue;
+        }
+        if (e < s->n[i] &&
+            !ein__joined_slot(ctx, z, s->n[i] / e, false, ein__ix_floordiv(ctx, old, e), &high))
+            return false;
+        if (!ein__joined_slot(ctx, z, e, false, ein__ix_mod(ctx, old, e), &z->own[i])) return false;
+        z->data[i] = ein__ix_scale(ctx, high, e);
+        z->filter[i] = ein__ix_add(ctx, z->data[i], z->own[i]);
+    }
+    for (uint32_t i = 0; i < s->nt; i++) {
+        if (!z->join[i]) continue;
+        if (!ein__joined_slot(ctx, z, z->join[i], true, (ein__ix){0}, &z->other[i])) return false;
+        z->data[i] = ein__ix_add(ctx, z->data[i], z->other[i]);
+    }
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if (!ein__joined_slot(ctx, z, s->n[i], true, (ein__ix){0}, &z->data[i])) return false;
+        z->filter[i] = z->data[i];
+    }
+    z->t.reduce = EIN__R_SUM;
+    return true;
+}
+
+// The block-diagonal filter: its dimensions are the new iterators that it uses, in their order.
+static ein__ex ein__joined_filter(ein__deriver *d, const ein__joined *z, int from) {
+    ein_ctx *ctx = d->ctx;
+    uint32_t uses = 0;
+    ein__scope k = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    ein__ex w =
+        ein__ex_subst(ctx, ein__ex_of(ctx, z->f->w), z->filter, (int)(z->f->s->nt + z->f->s->ns));
+    for (uint32_t i = 0; w.i && i < z->f->s->nt; i++)
+        if (z->join[i])
+            w = ein__ex_when(ctx, ein__ix_sub(ctx, z->other[i], z->own[i]), 1, false, w);
+    if (!w.i) return w;
+    uses = ein__ex_uses(ctx, w);
+    for (uint32_t i = 0; i < z->t.nt + z->t.ns; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (!(uses >> i & 1)) continue;
+        if (k.nt == EIN__MAX_RANK) return (ein__ex){0};
+        map[i] = ein__ix_iter(ctx, k.nt, z->t.n[i]);
+        back[k.nt] = ein__ix_iter(ctx, i, z->t.n[i]);
+        k.n[k.nt++] = z->t.n[i];
+    }
+    k.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
+    ein__val v = k.body.i
+                     ? ein__class_of(d, &k, "dense", from, "block-diagonal weights", EIN__INNER)
+                     : (ein__val){0};
+    return v.i ? ein__ex_read(ctx, v, 0, back, (int)k.nt) : (ein__ex){0};
+}
+
+static void ein__rule_groups(ein__deriver *z, int from) {
+    static const char rule[] = "groups joined, zeros between them in the weights";
+    ein_ctx *ctx = z->ctx;
+    const ein__def d = z->def[from];
+    const ein__scope *s = ein__sc_get(ctx, d.sc);
+    int64_t out[EIN__MAX_RANK];
+    ein__conv_form f;
+    ein__dense_result(s, out);
+    if (!ein__may_split_taps(z, &d) || !ein__find_conv(ctx, s, out, &f)) return;
+    ein__joined j = {.f = &f};
+    if (!ctx->value[f.c.w.i].weight_only || !ein__choose_joined(&j)) return;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) j.data[i] = j.filter[i] = ein__ix_const(ctx, 0);
+    if (!ein__joined_slots(ctx, &j)) return;
+    ein__ex x = ein__ex_subst(ctx, ein__ex_of(ctx, f.x), j.data, (int)(s->nt + s->ns));
+    ein__ex w = ein__joined_filter(z, &j, from);
+    j.t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
+    if (!j.t.body.i) return;
+    if (j.t.nt == s->nt) {
+        ein__add_def(z, d.cls, &j.t, from, rule, true);
+        return;
+    }
+    ein__val v = ein__class_of(z, &j.t, "joined", from, rule, EIN__INNER);
+    ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
+    memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
+    copy.body = v.i ? ein__ex_read(ctx, v, 0, j.back, (int)j.t.nt) : (ein__ex){0};
+    if (copy.body.i) ein__add_def(z, d.cls, &copy, from, rule, d.inner);
 }
 /* ---- rule_digits.c ---- */
 // Digit re-layout: iterators beside multiples of a coefficient d fall into two digits each, and
@@ -13785,7 +14600,7 @@ static ein__ex ein__digit_read(ein__deriver *z, const ein__scope *s, const ein__
         for (uint32_t k = 0; k < r->nix; k++)
             if (!ein__relaid_group(ctx, s, r, k, g, group, &c)) return (ein__ex){0};
     c.t.body = ein__ex_read(ctx, (ein__val){r->val}, 0, c.body, (int)r->nix);
-    ein__val v = c.t.body.i ? ein__class_of(z, &c.t, "digits", from, "digit re-layout", true)
+    ein__val v = c.t.body.i ? ein__class_of(z, &c.t, "digits", from, "digit re-layout", EIN__INNER)
                             : (ein__val){0};
     return v.i ? ein__ex_read(ctx, v, 0, c.index, (int)c.t.nt) : (ein__ex){0};
 }
@@ -13821,7 +14636,7 @@ static void ein__rule_digits(ein__deriver *z, int from) {
                     ein__add_def(z, d.cls, &g.t, from, "digit re-layout", d.inner);
                     continue;
                 }
-                ein__val v = ein__class_of(z, &g.t, "phases", from, "digit re-layout", true);
+                ein__val v = ein__class_of(z, &g.t, "phases", from, "digit re-layout", EIN__INNER);
                 ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
                 memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
                 copy.body = v.i ? ein__ex_read(ctx, v, 0, g.back, (int)g.t.nt) : (ein__ex){0};
@@ -13889,7 +14704,7 @@ static bool ein__used_beside(ein_ctx *ctx, const ein__points *z, uint32_t i, uin
 }
 
 // Tells E, r and multiples of q apart in dimension `dim` of x; `e` receives E. False: there is more
-// than one r, or E is needed elsewhere as well.
+// than one r, r takes some residues only, or E is needed elsewhere as well.
 static bool ein__point_parts(ein_ctx *ctx, ein__points *z, uint32_t dim, ein__ix *e) {
     const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]);
     ein__point *p = &z->p[dim];
@@ -13917,7 +14732,7 @@ static bool ein__point_parts(ein_ctx *ctx, ein__points *z, uint32_t dim, ein__ix
 }
 
 // p and u as functions of E; r's digits.
-static bool ein__point_digits(ein_ctx *ctx, ein__points *z, ein__point *p, ein__ix e) {
+static bool ein__point_digits(ein_ctx *ctx, const ein__points *z, ein__point *p, ein__ix e) {
     p->phase = ein__ix_const(ctx, 0);
     if (p->sum < 0) {
         p->at = ein__ix_div(ctx, e, p->q);
@@ -13937,19 +14752,16 @@ static bool ein__point_digits(ein_ctx *ctx, ein__points *z, ein__point *p, ein__
     p->phase =
         ein__ix_mod(ctx, ein__ix_scale(ctx, e, ein__floormod(-inverse, p->phases)), p->phases);
     // For k = -1 and 1, u is E / q rounded down or up: one form, not a form of p.
-    if (p->k == -1) p->at = ein__ix_floordiv(ctx, e, p->phases);
-    else if (p->k == 1)
-        p->at = ein__ix_floordiv(ctx, ein__ix_addc(ctx, e, p->phases - 1), p->phases);
-    else
-        p->at = ein__ix_floordiv(ctx, ein__ix_add(ctx, e, ein__ix_scale(ctx, p->phase, p->k)),
-                                 p->phases);
+    if (p->k == 1) e = ein__ix_addc(ctx, e, p->phases - 1);
+    else if (p->k != -1) e = ein__ix_add(ctx, e, ein__ix_scale(ctx, p->phase, p->k));
+    p->at = ein__ix_floordiv(ctx, e, p->phases);
     return p->phase.i && p->at.i;
 }
 
 // The range of u: where some read is inside; enlarged until both ends are padded alike, since
 // library calls take one padding for both. False: no read is inside.
-static bool ein__point_range(ein_ctx *ctx, const ein__points *z, uint32_t dim) {
-    ein__point *p = (ein__point *)&z->p[dim];
+static bool ein__point_range(ein_ctx *ctx, ein__points *z, uint32_t dim) {
+    ein__point *p = &z->p[dim];
     const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]), *u = ein__ix_get(ctx, p->at);
     int64_t low = 0, high = 0, extent = ctx->value[z->x->val].shape.d[dim];
     for (uint32_t i = 0; i < f->n; i++) {
@@ -14049,7 +14861,13 @@ static bool ein__point_traversal(ein_ctx *ctx, ein__points *z) {
     return true;
 }
 
-// Sums keep their order; r is q*R + step*p + first, R counted so that the data is read forwards.
+static bool ein__read_backwards(ein_ctx *ctx, const ein__expr *x, uint32_t slot) {
+    for (uint32_t k = 0; k < x->nix; k++)
+        if (ein__ix_coef(ctx, x->ix[k], slot) < 0) return true;
+    return false;
+}
+
+// Sums keep their order, counted so that the data is read forwards; r is q*R + step*p + first.
 static bool ein__point_sums(ein_ctx *ctx, ein__points *z) {
     for (uint32_t i = z->s->nt; i < z->s->nt + z->s->ns; i++) {
         const ein__point *p = NULL;
@@ -14062,8 +14880,9 @@ static bool ein__point_sums(ein_ctx *ctx, ein__points *z) {
             it = ein__ix_iter(ctx, z->t.nt + z->t.ns, n);
             z->t.n[z->t.nt + z->t.ns++] = n;
         }
+        bool backwards = p ? p->k < 0 : ein__read_backwards(ctx, z->x, i);
+        if (backwards) it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, -1), n - 1);
         if (p) {
-            if (p->k < 0) it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, -1), n - 1);
             it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, p->q), p->first);
             if (p->phases > 1)
                 it = ein__ix_add(
@@ -14145,7 +14964,7 @@ static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w
     }
     t.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
     if (!t.body.i) return t.body;
-    ein__val v = ein__class_of(d, &t, "taps", from, "one-point rule", true);
+    ein__val v = ein__class_of(d, &t, "taps", from, "one-point rule", EIN__INNER);
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)t.nt) : (ein__ex){0};
 }
 
@@ -14164,7 +14983,7 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     w = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), w);
     if (w.i) w = ein__point_relay(d, z, w, from);
     z->t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
-    ein__val v = z->t.body.i ? ein__class_of(d, &z->t, "phases", from, "one-point rule", false)
+    ein__val v = z->t.body.i ? ein__class_of(d, &z->t, "phases", from, "one-point rule", EIN__WHOLE)
                              : (ein__val){0};
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = z->s->nt};
     memcpy(copy.n, z->s->n, z->s->nt * sizeof *copy.n);
@@ -14188,6 +15007,395 @@ static void ein__rule_point(ein__deriver *d, int from) {
         if (!ein__tried(ctx, attempt)) return;
     }
 }
+/* ---- rule_basis.c ---- */
+// Basis change: a window sum of few taps is a product of polynomials, which interpolation computes
+// with fewer multiplications: Toom and Cook's construction, known as Winograd's minimal filtering
+// (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", section 4).
+//
+//   V[..,x] = sum(c,y) d[.., x + y + a] g[.., y], y of extent r, tiles x = m X + row, t = m + r -
+//   1:
+//     U[i,..]    = sum(y) G[i,y] g[.., y]                    weight-only: made at load
+//     D[i,..,X]  = sum(u) Bt[i,u] d[.., m X + u + a]
+//     M[i,..,X]  = sum(c) U[i,..] D[i,..,X]                  a batched GEMM
+//     V[..,x]    = sum(i) At[x mod m, i] M[i,.., x / m]
+//
+// with one i, u per window axis. It adds up what cancels only in exact arithmetic: finite operands
+// alone, and float results lose some digits (F(4,3) on two axes: 3 to 4 times a direct sum's
+// error).
+
+// The matrices of F(m, r). At and Bt are integers; row i of G is an integer row over `den[i]`.
+typedef struct ein__toom {
+    int m, r, t;
+    int64_t at[EIN__TABLE_EXTENT][EIN__TABLE_EXTENT], g[EIN__TABLE_EXTENT][EIN__TABLE_EXTENT];
+    int64_t bt[EIN__TABLE_EXTENT][EIN__TABLE_EXTENT], den[EIN__TABLE_EXTENT];
+} ein__toom;
+
+// Interpolation points a / b, the last one at infinity. Small ones, reciprocals and signs mixed,
+// keep rounding low: 1/2, -2 rather than 2, -2 halves the error of F(4,3).
+typedef struct ein__toom_point {
+    int64_t a, b;
+} ein__toom_point;
+
+enum { EIN__POINTS = 6 };
+
+static ein__toom_point ein__point_at(int i, int t) {
+    static const ein__toom_point finite[EIN__POINTS - 1] = {
+        {0, 1}, {1, 1}, {-1, 1}, {1, 2}, {-2, 1}};
+    return i + 1 < t ? finite[i] : (ein__toom_point){1, 0};
+}
+
+static int64_t ein__ipow(int64_t a, int n) {
+    int64_t p = 1;
+    for (; n > 0; n--) p *= a;
+    return p;
+}
+
+// Homogeneous interpolation at points (a_i : b_i), transposed: with N_i = prod(j != i) (b_j x - a_j
+// y), row i of Bt is N_i's coefficients, G evaluates the filter and divides by N_i(a_i, b_i), At
+// evaluates powers. Infinity is (1 : 0) and no special case. With at most EIN__POINTS points no
+// number exceeds a few hundreds. False: more points are needed than there are.
+EIN__FN bool ein__toom_cook(int m, int r, ein__toom *z) {
+    *z = (ein__toom){.m = m, .r = r, .t = m + r - 1};
+    if (m < 1 || r < 1 || z->t > EIN__POINTS || z->t < 2) return false;
+    for (int i = 0; i < z->t; i++) {
+        ein__toom_point p = ein__point_at(i, z->t);
+        int64_t *n = z->bt[i], den = 1;
+        int degree = 0;
+        n[0] = 1;
+        for (int j = 0; j < z->t; j++) {
+            ein__toom_point q = ein__point_at(j, z->t);
+            if (j == i) continue;
+            den *= q.b * p.a - q.a * p.b;
+            n[++degree] = 0;
+            for (int k = degree; k >= 0; k--)
+                n[k] = (k ? q.b * n[k - 1] : 0) - (k < degree ? q.a * n[k] : 0);
+        }
+        for (int k = 0; k < m; k++) z->at[k][i] = ein__ipow(p.a, k) * ein__ipow(p.b, m - 1 - k);
+        for (int k = 0; k < r; k++) z->g[i][k] = ein__ipow(p.a, k) * ein__ipow(p.b, r - 1 - k);
+        // The sign goes to Bt.
+        for (int k = 0; den < 0 && k < z->t; k++) n[k] = -n[k];
+        z->den[i] = den < 0 ? -den : den;
+    }
+    return true;
+}
+
+// ------------------------------------------------------------------------------------ tables
+
+// A constant matrix as a value: one guarded term per entry, rows divided by `den` (or none). The
+// division is left to run time, so that it is exact modulo 2^61-1.
+static ein__val ein__basis_table(ein__deriver *z, int rows, int cols,
+                                 int64_t (*entry)[EIN__TABLE_EXTENT], const int64_t *den,
+                                 const char *suffix, int from, const char *rule) {
+    ein_ctx *ctx = z->ctx;
+    ein__scope s = {.reduce = EIN__R_NONE, .nt = 2, .n = {rows, cols}};
+    ein__ix i = ein__ix_iter(ctx, 0, rows), k = ein__ix_iter(ctx, 1, cols);
+    s.body = ein__ex_const(ctx, 0);
+    for (int a = 0; a < rows; a++) {
+        ein__ex row = ein__ex_const(ctx, 0);
+        for (int b = 0; b < cols; b++) {
+            if (!entry[a][b]) continue;
+            ein__ex v = ein__ex_const(ctx, (double)entry[a][b]);
+            v = ein__ex_when(ctx, ein__ix_addc(ctx, k, -b), 1, false, v);
+            row = ein__ex_binary(ctx, EIN__ADD, row, v);
+        }
+        if (den) row = ein__ex_binary(ctx, EIN__DIV, row, ein__ex_const(ctx, (double)den[a]));
+        row = ein__ex_when(ctx, ein__ix_addc(ctx, i, -a), 1, false, row);
+        s.body = ein__ex_binary(ctx, EIN__ADD, s.body, row);
+    }
+    return s.body.i ? ein__class_of(z, &s, suffix, from, rule, EIN__INNER) : (ein__val){0};
+}
+
+// ------------------------------------------------------------------------------------ the form
+
+typedef struct ein__sliding {
+    uint32_t x, y;   // traversal and summation slot
+    ein__toom toom;  // F(m, extent of y)
+    ein__val at, g, bt;
+} ein__sliding;
+
+typedef struct ein__slidings {
+    const ein__scope *s;
+    const ein__expr *data, *filter;
+    double alpha;
+    int n;
+    ein__sliding w[3];
+    uint32_t x, y;  // masks of the windows' slots
+    uint32_t in_data, in_filter;
+} ein__slidings;
+
+// Whether form `f` is x + y + c, x traversal and y summed.
+static bool ein__is_window(const ein_ctx *ctx, const ein__scope *s, const ein__index *f,
+                           ein__sliding *w) {
+    if (f->n != 2 || f->q != 1 || f->t[0].k != 1 || f->t[1].k != 1) return false;
+    const ein__atom *a = ein__atom_get(ctx, f->t[0].atom), *b = ein__atom_get(ctx, f->t[1].atom);
+    if (a->kind != EIN__ITER || b->kind != EIN__ITER) return false;
+    w->x = a->slot < b->slot ? a->slot : b->slot;
+    w->y = a->slot < b->slot ? b->slot : a->slot;
+    return w->x < s->nt && w->y >= s->nt;
+}
+
+// Finds the windows of the data factor. False when there are none, when another form mixes
+// traversal and summation, or when no channel is left to sum.
+static bool ein__find_windows(const ein_ctx *ctx, ein__slidings *z) {
+    const ein__scope *s = z->s;
+    uint32_t all = (1u << (s->nt + s->ns)) - 1, sums = all & ~((1u << s->nt) - 1), one = 0;
+    z->in_data = ein__read_uses(ctx, z->data);
+    z->in_filter = ein__read_uses(ctx, z->filter);
+    for (uint32_t k = 0; k < z->data->nix; k++) {
+        ein__sliding w;
+        uint32_t uses = ein__ix_uses(ctx, z->data->ix[k]);
+        bool window = ein__is_window(ctx, s, ein__ix_get(ctx, z->data->ix[k]), &w);
+        if (ein__ix_has_gather(ctx, z->data->ix[k]) || uses & (z->x | z->y)) return false;
+        if (!window && uses & sums && uses & ~sums) return false;
+        if (!window) continue;
+        if (z->n == 3) return false;
+        z->w[z->n++] = w;
+        z->x |= 1u << w.x;
+        z->y |= 1u << w.y;
+        // The dimensions before must not have known them either.
+        for (uint32_t j = 0; j < k; j++)
+            if (ein__ix_uses(ctx, z->data->ix[j]) & uses) return false;
+    }
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        if (s->n[i] == 1) one |= 1u << i;
+    uint32_t channels = sums & ~z->y & ~one;
+    return z->n && !(z->in_filter & z->x) && !(z->y & ~z->in_filter) && channels &&
+           !(channels & ~(z->in_data & z->in_filter)) &&
+           !(all & ~one & ~(z->in_data | z->in_filter));
+}
+
+// ------------------------------------------------------------------------------------ the values
+
+// Groups of iterators, by the factors they occur in; a window's iterator counts as its tiles.
+static uint32_t ein__batch_slots(const ein__slidings *w) {
+    return w->in_data & w->in_filter & ((1u << w->s->nt) - 1);
+}
+
+static uint32_t ein__channel_slots(const ein__slidings *w) {
+    return w->in_data & w->in_filter & ~w->y & ~((1u << w->s->nt) - 1);
+}
+
+static uint32_t ein__filter_slots(const ein__slidings *w) { return w->in_filter & ~w->in_data; }
+
+static uint32_t ein__data_slots(const ein__slidings *w) { return w->in_data & ~w->in_filter; }
+
+static const ein__sliding *ein__sliding_of(const ein__slidings *w, uint32_t slot) {
+    for (int k = 0; k < w->n; k++)
+        if (w->w[k].x == slot) return &w->w[k];
+    return NULL;
+}
+
+static int64_t ein__slot_extent(const ein__slidings *w, uint32_t slot) {
+    const ein__sliding *v = ein__sliding_of(w, slot);
+    return v ? (w->s->n[slot] + v->toom.m - 1) / v->toom.m : w->s->n[slot];
+}
+
+// A new value: a row per window first, then iterators by group.
+typedef struct ein__layer {
+    ein__scope s;
+    ein__ix map[EIN__MAX_ITERS];  // by old slot, in the new ones; of a window: the tile
+} ein__layer;
+
+static ein__ix ein__layer_add(ein_ctx *ctx, ein__layer *l, int64_t n, bool sum) {
+    uint32_t slot = l->s.nt + l->s.ns;
+    if (slot == EIN__MAX_ITERS || (!sum && slot == EIN__MAX_RANK)) return ein__ix_overflow(ctx);
+    l->s.n[slot] = n;
+    if (sum) l->s.ns++;
+    else l->s.nt++;
+    return ein__ix_iter(ctx, slot, n);
+}
+
+static void ein__layer_slots(ein_ctx *ctx, ein__layer *l, const ein__slidings *w, uint32_t mask,
+                             bool sum) {
+    for (uint32_t i = 0; i < w->s->nt + w->s->ns; i++)
+        if ((mask >> i & 1) && ein__slot_extent(w, i) > 1)
+            l->map[i] = ein__layer_add(ctx, l, ein__slot_extent(w, i), sum);
+}
+
+static ein__layer ein__layer_of(ein_ctx *ctx, const ein__slidings *w) {
+    ein__layer l = {.s = {.reduce = EIN__R_SUM}};
+    for (uint32_t i = 0; i < w->s->nt + w->s->ns; i++) l.map[i] = ein__ix_const(ctx, 0);
+    for (int k = 0; k < w->n; k++) ein__layer_add(ctx, &l, w->w[k].toom.t, false);
+    return l;
+}
+
+// sum prod table[row_k, sum_k] * operand; the sums are the layer's last slots.
+static ein__val ein__transformed(ein__deriver *z, ein__layer *l, const ein__slidings *w,
+                                 bool filter, int from, const char *rule) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *r = filter ? w->filter : w->data;
+    ein__scope *t = &l->s;
+    for (int k = 0; k < w->n; k++) {
+        const ein__toom *f = &w->w[k].toom;
+        l->map[w->w[k].x] = ein__ix_scale(ctx, l->map[w->w[k].x], f->m);
+        l->map[w->w[k].y] = ein__layer_add(ctx, l, filter ? f->r : f->t, true);
+    }
+    t->body = ein__ex_subst(ctx, ein__ex_of(ctx, r), l->map, (int)(w->s->nt + w->s->ns));
+    for (int k = 0; k < w->n; k++) {
+        const ein__sliding *v = &w->w[k];
+        ein__ix at[2] = {ein__ix_iter(ctx, (uint32_t)k, t->n[k]), l->map[v->y]};
+        t->body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, filter ? v->g : v->bt, 0, at, 2),
+                                 t->body);
+    }
+    if (!t->body.i) return (ein__val){0};
+    return ein__class_of(z, t, filter ? "filter" : "data", from, rule, EIN__INNER);
+}
+
+static ein__val ein__basis_filter(ein__deriver *z, const ein__slidings *w, int from,
+                                  const char *rule) {
+    ein__layer l = ein__layer_of(z->ctx, w);
+    ein__layer_slots(z->ctx, &l, w, ein__batch_slots(w), false);
+    ein__layer_slots(z->ctx, &l, w, ein__filter_slots(w), false);
+    ein__layer_slots(z->ctx, &l, w, ein__channel_slots(w), false);
+    return ein__transformed(z, &l, w, true, from, rule);
+}
+
+static ein__val ein__basis_data(ein__deriver *z, const ein__slidings *w, int from,
+                                const char *rule) {
+    ein__layer l = ein__layer_of(z->ctx, w);
+    ein__layer_slots(z->ctx, &l, w, ein__batch_slots(w), false);
+    ein__layer_slots(z->ctx, &l, w, ein__channel_slots(w), false);
+    ein__layer_slots(z->ctx, &l, w, ein__data_slots(w), false);
+    return ein__transformed(z, &l, w, false, from, rule);
+}
+
+// The read of a value whose dimensions are rows, then three groups of slots, at `row` and `map`.
+static ein__ex ein__layer_read(ein_ctx *ctx, const ein__slidings *w, ein__val v, const ein__ix *row,
+                               const ein__ix *map, const uint32_t *group) {
+    ein__ix ix[EIN__MAX_RANK];
+    int n = 0;
+    for (int k = 0; k < w->n; k++) ix[n++] = row[k];
+    for (int g = 0; g < 3; g++)
+        for (uint32_t i = 0; i < w->s->nt + w->s->ns; i++)
+            if ((group[g] >> i & 1) && ein__slot_extent(w, i) > 1 && n < EIN__MAX_RANK)
+                ix[n++] = map[i];
+    return ein__ex_read(ctx, v, 0, ix, n);
+}
+
+// M: the product, with the channels summed.
+static ein__val ein__basis_product(ein__deriver *z, const ein__slidings *w, ein__val u, ein__val d,
+                                   int from, const char *rule) {
+    ein_ctx *ctx = z->ctx;
+    const uint32_t batch = ein__batch_slots(w), channel = ein__channel_slots(w);
+    const uint32_t of_u[] = {batch, ein__filter_slots(w), channel};
+    const uint32_t of_d[] = {batch, channel, ein__data_slots(w)};
+    ein__ix row[3];
+    ein__layer l = ein__layer_of(ctx, w);
+    for (int k = 0; k < w->n; k++) row[k] = ein__ix_iter(ctx, (uint32_t)k, w->w[k].toom.t);
+    ein__layer_slots(ctx, &l, w, batch, false);
+    ein__layer_slots(ctx, &l, w, ein__filter_slots(w), false);
+    ein__layer_slots(ctx, &l, w, ein__data_slots(w), false);
+    ein__layer_slots(ctx, &l, w, channel, true);
+    if (ctx->status) return (ein__val){0};
+    l.s.body = ein__ex_binary(ctx, EIN__MUL, ein__layer_read(ctx, w, u, row, l.map, of_u),
+                              ein__layer_read(ctx, w, d, row, l.map, of_d));
+    if (w->alpha != 1)
+        l.s.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, w->alpha), l.s.body);
+    return l.s.body.i ? ein__class_of(z, &l.s, "product", from, rule, EIN__FORMED) : (ein__val){0};
+}
+
+// V: back to the old basis, tiles side by side.
+static bool ein__basis_result(ein__deriver *z, const ein__slidings *w, ein__val m, ein__scope *t) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = w->s;
+    const uint32_t group[] = {ein__batch_slots(w), ein__filter_slots(w), ein__data_slots(w)};
+    ein__ix row[3], map[EIN__MAX_ITERS];
+    *t = (ein__scope){.reduce = EIN__R_SUM, .nt = s->nt, .ns = (uint32_t)w->n};
+    if (s->nt + t->ns > EIN__MAX_ITERS) return false;
+    memcpy(t->n, s->n, s->nt * sizeof *s->n);
+    for (uint32_t i = 0; i < s->nt; i++) map[i] = ein__ix_iter(ctx, i, s->n[i]);
+    for (int k = 0; k < w->n; k++) {
+        const ein__toom *f = &w->w[k].toom;
+        t->n[s->nt + (uint32_t)k] = f->t;
+        row[k] = ein__ix_iter(ctx, s->nt + (uint32_t)k, f->t);
+        map[w->w[k].x] = ein__ix_floordiv(ctx, map[w->w[k].x], f->m);
+    }
+    t->body = ein__layer_read(ctx, w, m, row, map, group);
+    for (int k = 0; k < w->n; k++) {
+        ein__ix x = ein__ix_iter(ctx, w->w[k].x, s->n[w->w[k].x]);
+        ein__ix at[2] = {ein__ix_mod(ctx, x, w->w[k].toom.m), row[k]};
+        t->body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, w->w[k].at, 0, at, 2), t->body);
+    }
+    return t->body.i != 0;
+}
+
+// ------------------------------------------------------------------------------------ the rule
+
+// "basis change F(4x4,3x3)"
+static const char *ein__basis_name(ein_ctx *ctx, const ein__slidings *w) {
+    ein__buf b = {0};
+    ein__put(&b, "basis change F(");
+    for (int k = 0; k < w->n; k++) ein__putf(&b, "%s%d", k ? "x" : "", w->w[k].toom.m);
+    for (int k = 0; k < w->n; k++) ein__putf(&b, "%s%d", k ? "x" : ",", w->w[k].toom.r);
+    ein__put(&b, ")");
+    const char *name = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+    return name;
+}
+
+// Tiles of `m` on every axis: the matrices, or false when an axis is too short or has too many
+// taps.
+static bool ein__basis_tiles(ein__slidings *w, int m) {
+    int64_t tile = 1;
+    for (int k = 0; k < w->n; k++) {
+        int64_t r = w->s->n[w->w[k].y];
+        if (m > w->s->n[w->w[k].x] || r > EIN__POINTS) return false;
+        if (!ein__toom_cook(m, (int)r, &w->w[k].toom)) return false;
+        tile *= w->w[k].toom.t;
+    }
+    return tile <= EIN__BASIS_TILE;
+}
+
+static void ein__basis_change(ein__deriver *z, ein__slidings *w, int from) {
+    ein_ctx *ctx = z->ctx;
+    const char *rule = ein__basis_name(ctx, w);
+    for (int k = 0; k < w->n; k++) {
+        ein__toom *t = &w->w[k].toom;
+        int same = 0;
+        while (same < k && (w->w[same].toom.m != t->m || w->w[same].toom.r != t->r)) same++;
+        if (same < k) {
+            w->w[k].at = w->w[same].at;
+            w->w[k].g = w->w[same].g;
+            w->w[k].bt = w->w[same].bt;
+            continue;
+        }
+        w->w[k].at = ein__basis_table(z, t->m, t->t, t->at, NULL, "at", from, rule);
+        w->w[k].g = ein__basis_table(z, t->t, t->r, t->g, t->den, "g", from, rule);
+        w->w[k].bt = ein__basis_table(z, t->t, t->t, t->bt, NULL, "bt", from, rule);
+        if (!w->w[k].at.i || !w->w[k].g.i || !w->w[k].bt.i) return;
+    }
+    if (ctx->status) return;
+    ein__val u = ein__basis_filter(z, w, from, rule);
+    ein__val d = u.i ? ein__basis_data(z, w, from, rule) : u;
+    ein__val m = d.i ? ein__basis_product(z, w, u, d, from, rule) : d;
+    ein__scope t;
+    if (m.i && ein__basis_result(z, w, m, &t))
+        ein__add_def(z, z->def[from].cls, &t, from, rule, true);
+}
+
+// Both factors may be the filter: the one that is known at load, or much the smaller. m is a power
+// of two, so that positions split into tiles by shifts.
+static void ein__rule_basis(ein__deriver *z, int from) {
+    ein_ctx *ctx = z->ctx;
+    const ein__def d = z->def[from];
+    const ein__scope *s = ein__sc_get(ctx, d.sc);
+    const ein__expr *read[2];
+    double alpha;
+    if (d.inner >= EIN__HALF || ctx->value[d.cls.i].dtype != EIN__F32) return;
+    if (!ein__two_factors(ctx, s, read, &alpha)) return;
+    for (int k = 0; k < 2; k++) {
+        const ein__value *filter = &ctx->value[read[k]->val], *data = &ctx->value[read[1 - k]->val];
+        bool small = ein__elements(&filter->shape) * 16 <= ein__elements(&data->shape);
+        if (data->weight_only || (!filter->weight_only && !small)) continue;
+        for (int m = 2; m < EIN__POINTS; m *= 2) {
+            ein__slidings w = {.s = s, .data = read[1 - k], .filter = read[k], .alpha = alpha};
+            ein__attempt attempt = ein__try(ctx);
+            if (ein__find_windows(ctx, &w) && ein__basis_tiles(&w, m))
+                ein__basis_change(z, &w, from);
+            if (!ein__tried(ctx, attempt)) return;
+        }
+    }
+}
 /* ---- rules.c ---- */
 // The rules of derivation, one row each. A rule is given one definition and adds equivalent ones of
 // the same class, or classes that they read. It takes its constants from the expression: extents,
@@ -14207,26 +15415,36 @@ static const ein__rule ein__rules[] = {
     {"split", "summation splitting", ein__rule_split, 400, false},
     // a[E(i)] = a'[i], a'[i] = a[E(i)]
     {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 200, true},
+    // the same, for convolutions
+    {"order", "operator matching: dimensions ordered", ein__rule_match_conv, 100, true},
     // a[d*x + u], u = d*U + p, is a'[x + U, p], a'[i,p] = a[d*i + p]
     {"digits", "digit re-layout", ein__rule_digits, 20, false},
     // a[(E + k*r)/q], r = q*R + p: p is a function of E, and a[u + k*R] has no denominator
     {"point", "one-point rule", ein__rule_point, 20, false},
     // r = d*R + p: sum(r) is sum(R) of an inner sum over p
     {"taps", "summation splitting by digits", ein__rule_taps, 100, false},
+    // x[g] = sum(j) [j == g] x[j]
+    {"groups", "groups to block-diagonal weights", ein__rule_groups, 20, false},
+    // sum(y) d[x + y] g[y], x = m*X + a, is sum(i) At[a,i] (G g)[i] (Bt d)[i,X]
+    {"basis", "basis change (Winograd)", ein__rule_basis, 200, false},
 };
 enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
+enum { EIN__RULE_MERGE = EIN__NRULES };  // "merge": of the whole program, see merge_find.c
 
 // The rules that `names` lists, separated by commas; all of them without a list. Sets the context's
-// error for a name that is none.
+// error for a name that is none. A '-' in front: all but these.
 EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
     uint32_t mask = 0;
-    if (!names) return (1u << EIN__NRULES) - 1;
+    if (!names) return (1u << (EIN__NRULES + 1)) - 1;
+    bool without = *names == '-';
+    names += without;
     while (*names) {
         size_t n = strcspn(names, ",");
         int found = -1;
         for (int r = 0; r < EIN__NRULES; r++)
             if (strlen(ein__rules[r].name) == n && !strncmp(ein__rules[r].name, names, n))
                 found = r;
+        if (n == 5 && !strncmp("merge", names, n)) found = EIN__RULE_MERGE;
         if (found < 0) {
             ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown rule '%.*s'", (int)(n & 63),
                        names);
@@ -14235,7 +15453,7 @@ EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
         mask |= 1u << found;
         names += n + (names[n] == ',');
     }
-    return mask;
+    return without ? ~mask & ((1u << (EIN__NRULES + 1)) - 1) : mask;
 }
 /* ---- extract.c ---- */
 // Choice: the cheapest definition of every class, and the values made from it.
@@ -14263,9 +15481,12 @@ static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
     if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s))
         return last ? ein__kernel_cost(ctx, map) : 0;
     if (!ein__is_contraction(ctx, s))
-        return ein__cost_scope(ctx, s->ns ? EIN__K_REDUCE : EIN__K_MAP, s, map, z->map_read);
+        return ein__cost_scope(ctx, s->ns ? ein__kernel_kind(ctx, s) : EIN__K_MAP, s, map,
+                               z->map_read);
+    // What is made on the way has no order of its own: layouts give it the one that suits.
+    bool free = d->cls.i != z->problem.i;
     int64_t ps;
-    ein__choose(ctx, s, map, z->map_read, &ps);
+    ein__choose(ctx, s, map, z->map_read, free, &ps);
     return ps;
 }
 
@@ -14379,8 +15600,12 @@ static ein__val ein__realise(ein__realiser *r, ein__val v) {
     if (!sc.i) return (ein__val){0};
     ein__val made = ein__realised(r, v, sc);
     // What happens at load is told by its last rule alone.
-    if (made.i && !ctx->value[made.i].why)
-        ctx->value[made.i].why = ctx->value[v.i].weight_only ? d.rule : ein__trail(z, z->best[at]);
+    if (made.i && !ctx->value[made.i].why) {
+        const char *why = ctx->value[v.i].weight_only ? d.rule : ein__trail(z, z->best[at]);
+        // What the program's own value was made by comes first: a merge.
+        const char *before = v.i == z->problem.i && r->self.i ? ctx->value[r->self.i].why : NULL;
+        ctx->value[made.i].why = before ? ein__namef(ctx, "%s; %s", before, why) : why;
+    }
     r->made[at] = made;
     return made;
 }
@@ -14456,6 +15681,7 @@ typedef struct ein__choice {
     int64_t map_ps;
     bool fusable;
     int best;
+    int64_t ps;
 } ein__choice;
 
 // A contraction up to the names of its operands, for which values of the same shapes stand in.
@@ -14560,7 +15786,7 @@ static ein__problem *ein__problem_of(ein_ctx *ctx, ein__val v, ein__operands *b)
 
 // The cheapest definition of the problem when `map`, which reads it by `read`, is all that reads
 // it (or none is).
-static int ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, ein__ex read) {
+static ein__choice ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, ein__ex read) {
     ein__epilogue e;
     ein__choice c = {.best = -1};
     if (map.i) {
@@ -14569,14 +15795,14 @@ static int ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, ein__ex 
     }
     for (ptrdiff_t i = 0; i < arrlen(p->choice); i++)
         if (p->choice[i].map_ps == c.map_ps && p->choice[i].fusable == c.fusable)
-            return p->choice[i].best;
+            return p->choice[i];
     p->z.map = map;
     p->z.map_read = read;
     if (arrlen(p->z.cost)) p->z.cost[0] = 0;
-    ein__class_cost(&p->z, p->z.problem);
+    c.ps = ein__class_cost(&p->z, p->z.problem);
     c.best = ein__best_def(&p->z, p->z.problem);
     arrput(p->choice, c);
-    return c.best;
+    return c;
 }
 
 // ------------------------------------------------------------------------------------ the pass
@@ -14590,7 +15816,7 @@ static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__e
     ctx->stats.searching = true;
     ein__progress(ctx);
     ein__problem *p = ein__problem_of(ctx, v, &b);
-    int best = p && !ctx->status ? ein__choose_def(ctx, p, map, read) : -1;
+    int best = p && !ctx->status ? ein__choose_def(ctx, p, map, read).best : -1;
     if (best > 0) {
         ein__search *z = ein__search_of(ctx);
         ein__realiser r = {.z = &p->z, .nstand = b.n, .self = v, .by_scope = z->by_scope};
@@ -14639,6 +15865,1379 @@ EIN__FN bool ein__derive(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__find_readers(ctx, ein__search_of(ctx), order);
     arrfree(order);
     return ein__run_pass(ctx, root, nroot, ein__rebuild_derived);
+}
+/* ---- merge.c ---- */
+// Merging (EinNet section 4.3, Figures 3a and 15): several contractions become one wider
+// contraction and windows on its result. Here is how a merged contraction is made; which ones are
+// worth it is decided in merge_find.c.
+//
+// A member takes part by a contraction that is its own definition, or that one of its definitions
+// reads (summation splitting): convolutions with different windows share the matrix product inside.
+// What only weights go into is computed at load, so members' weights are laid side by side, padded
+// with zeros where their windows differ, at no cost.
+
+enum {
+    EIN__MERGE_GROUP = 16,    // members of one merge
+    EIN__MERGE_ROUNDS = 3,    // merges of merges
+    EIN__MERGE_TRIES = 600,   // merges built and priced
+    EIN__MERGE_PARTS = 4000,  // contractions looked at, derived ones included
+    EIN__MERGE_PADDING = 4    // growth of the arithmetic by windows padded with zeros
+};
+
+// A subscript of a data factor: (plain + k * r + c) / q, with `plain` in traversal iterators.
+typedef struct ein__axis {
+    int slot;         // of the reduction r, -1: none
+    int64_t k, n, c;  // n: its extent, 1: none; k > 0
+    bool flip;        // r counts down
+} ein__axis;
+
+// One way of having a member: a contraction, and how the member reads it.
+typedef struct ein__part {
+    ein__val member;
+    ein__sc sc;     // the contraction
+    ein__val cls;   // its class, which `outer` reads; the member itself when there is no `outer`
+    ein__sc outer;  // definition of the member
+    ein__ex x, w;   // factors; x depends on inputs
+    double alpha;
+    int level;
+    uint32_t in_x, in_w;
+    // Slots of iterators by a rule that names have no part in: traversal of x in order of
+    // occurrence
+    // (`nx` of them), other traversal, reductions.
+    int nx, ncanon, canon[EIN__MAX_ITERS];
+    ein__axis axis[EIN__MAX_RANK];
+    bool windowed;                   // the subscripts of x are axes
+    const char *same, *near, *like;  // keys: equal x and windows; equal x; equal form
+} ein__part;
+
+// The box of a merged contraction, and where each member stands in it.
+typedef struct ein__joint {
+    ein__scope s;
+    int np, joined;  // traversal slot that counts through the members, -1: none
+    bool apart;      // the first guards tell the members apart and leave no gap
+    ein__ix map[EIN__MERGE_GROUP][EIN__MAX_ITERS];  // member's iterators in the merged ones
+    struct {
+        ein__ix ix;
+        int64_t n;
+    } guard[EIN__MERGE_GROUP][EIN__MAX_RANK + 1];  // a member is meant where all of them hold
+    int nguard[EIN__MERGE_GROUP];
+    int64_t at[EIN__MERGE_GROUP];                // where a member begins in the joined dimension
+    uint32_t flat[EIN__MERGE_GROUP];             // its iterators that the joined one counts
+    int slot[EIN__MERGE_GROUP][EIN__MAX_ITERS];  // its slot per merged traversal slot, or -1
+} ein__joint;
+
+typedef struct ein__merge {
+    const char *rule;
+    ein__val *member;     // the contractions; stb_ds arrays
+    ein__val *old, *now;  // values replaced, and by what
+    ein__val *taken;      // values that no other merge may have as well
+    ein__val wide;        // the merged contraction
+    ein__val map;         // what alone reads it, by `map_read`; or none
+    ein__ex map_read;
+    int64_t ps, members_ps;
+    uint32_t first;  // values from here on were made in its round
+    bool chosen;
+} ein__merge;
+
+typedef struct ein__merger {
+    ein_ctx *ctx;
+    ein__val *order;    // live values, operands first; stb_ds arrays
+    ein__val *product;  // the contractions among them that run computes
+    int *uses, *level;  // by value
+    bool *root;
+    ein__val *behind;      // by value: the map that alone reads it, in place; or none
+    ein__ex *behind_read;  // ... and that read
+    uint32_t first;        // values from here on were made in this round
+    uint32_t changed;      // ... and from here on in the last one
+    ein__part *part;
+    ein__merge *found;
+    int tries;
+} ein__merger;
+
+// ------------------------------------------------------------------------------------ parts
+
+static ein__ix ein__axis_plain(ein_ctx *ctx, const ein__part *p, int dim, const ein__ix *map) {
+    const ein__index *f = ein__ix_get(ctx, ein__ex_get(ctx, p->x)->ix[dim]);
+    ein__ix sum = ein__ix_const(ctx, 0);
+    for (uint32_t t = 0; t < f->n; t++) {
+        uint32_t slot = ein__atom_get(ctx, f->t[t].atom)->slot;
+        if ((int)slot != p->axis[dim].slot)
+            sum = ein__ix_add(ctx, sum, ein__ix_scale(ctx, map[slot], f->t[t].k));
+    }
+    return sum;
+}
+
+// Whether every subscript of x is plain iterators and at most one reduction that stands nowhere
+// else.
+static bool ein__part_axes(ein_ctx *ctx, ein__part *p) {
+    const ein__scope *s = ein__sc_get(ctx, p->sc);
+    const ein__expr *x = ein__ex_get(ctx, p->x);
+    uint32_t seen = 0, all = 0;
+    for (uint32_t k = 0; k < x->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, x->ix[k]);
+        ein__axis *a = &p->axis[k];
+        *a = (ein__axis){.slot = -1, .n = 1, .c = f->c};
+        for (uint32_t t = 0; t < f->n; t++) {
+            const ein__atom *atom = ein__atom_get(ctx, f->t[t].atom);
+            if (atom->kind != EIN__ITER) return false;
+            if (atom->slot < s->nt) continue;
+            if (a->slot >= 0 || (seen >> atom->slot & 1)) return false;
+            seen |= 1u << atom->slot;
+            a->slot = (int)atom->slot;
+            a->n = atom->n;
+            a->k = f->t[t].k;
+        }
+        if (a->k >= 0) continue;
+        a->c += a->k * (a->n - 1);
+        a->k = -a->k;
+        a->flip = true;
+    }
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
+        if (s->n[i] > 1) all |= 1u << i;
+    return seen == all;
+}
+
+// Adds the slots in [from, to) that read `r` uses, in order of occurrence.
+static void ein__add_canon(ein_ctx *ctx, ein__part *p, const ein__expr *r, uint32_t from,
+                           uint32_t to) {
+    for (uint32_t k = 0; k < r->nix; k++)
+        for (uint32_t i = from; i < to; i++) {
+            bool known = !(ein__ix_uses(ctx, r->ix[k]) >> i & 1);
+            for (int c = 0; c < p->ncanon; c++) known |= p->canon[c] == (int)i;
+            if (!known) p->canon[p->ncanon++] = (int)i;
+        }
+}
+
+static void ein__part_canon(ein_ctx *ctx, ein__part *p) {
+    const ein__scope *s = ein__sc_get(ctx, p->sc);
+    const ein__expr *x = ein__ex_get(ctx, p->x), *w = ein__ex_get(ctx, p->w);
+    ein__add_canon(ctx, p, x, 0, s->nt);
+    p->nx = p->ncanon;
+    if (!ctx->value[w->val].weight_only) ein__add_canon(ctx, p, w, 0, s->nt);
+    for (uint32_t i = 0; i < s->nt; i++) {
+        bool known = s->n[i] == 1;
+        for (int c = 0; c < p->ncanon; c++) known |= p->canon[c] == (int)i;
+        if (!known) p->canon[p->ncanon++] = (int)i;
+    }
+    ein__add_canon(ctx, p, x, s->nt, s->nt + s->ns);
+    ein__add_canon(ctx, p, w, s->nt, s->nt + s->ns);
+}
+
+static void ein__put_key(ein__buf *b, int64_t v) { ein__putf(b, "%lld ", (long long)v); }
+
+// x up to the names of iterators, without and with its windows.
+static void ein__part_input_keys(ein_ctx *ctx, ein__part *p) {
+    const ein__scope *s = ein__sc_get(ctx, p->sc);
+    const ein__expr *x = ein__ex_get(ctx, p->x);
+    ein__buf b = {0};
+    ein__put_key(&b, x->val);
+    for (uint32_t k = 0; k < x->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, x->ix[k]);
+        ein__put_key(&b, f->q);
+        for (int c = 0; c < p->nx; c++)
+            ein__put_key(&b, ein__ix_coef(ctx, x->ix[k], (uint32_t)p->canon[c]));
+        ein__put(&b, "; ");
+    }
+    for (int c = 0; c < p->nx; c++) ein__put_key(&b, s->n[p->canon[c]]);
+    p->near = ein__name(ctx, b.s);
+    ein__put(&b, "| ");
+    for (uint32_t k = 0; k < x->nix; k++) {
+        ein__put_key(&b, p->axis[k].k);
+        ein__put_key(&b, p->axis[k].n);
+        ein__put_key(&b, p->axis[k].c);
+    }
+    p->same = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+}
+
+static void ein__put_read_key(ein_ctx *ctx, ein__buf *b, const ein__part *p, ein__ex ex) {
+    const ein__expr *r = ein__ex_get(ctx, ex);
+    for (uint32_t k = 0; k < r->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, r->ix[k]);
+        ein__put_key(b, ctx->value[r->val].shape.d[k]);
+        ein__put_key(b, f->q);
+        ein__put_key(b, f->c);
+        for (int c = 0; c < p->ncanon; c++)
+            ein__put_key(b, ein__ix_coef(ctx, r->ix[k], (uint32_t)p->canon[c]));
+        ein__put(b, "; ");
+    }
+}
+
+// The contraction but for its operands; of weights only the iterators count.
+static void ein__part_form_key(ein_ctx *ctx, ein__part *p) {
+    const ein__scope *s = ein__sc_get(ctx, p->sc);
+    bool weight = ctx->value[ein__ex_get(ctx, p->w)->val].weight_only;
+    if (!ein__ex_affine(ctx, p->x) || (!weight && !ein__ex_affine(ctx, p->w))) return;
+    ein__buf b = {0};
+    ein__put_key(&b, p->level);
+    ein__put_key(&b, p->nx);
+    for (int c = 0; c < p->ncanon; c++) {
+        ein__put_key(&b, p->canon[c] >= (int)s->nt);
+        ein__put_key(&b, s->n[p->canon[c]]);
+        ein__put_key(&b, p->in_w >> p->canon[c] & 1);
+    }
+    ein__put_read_key(ctx, &b, p, p->x);
+    if (!weight) ein__put_read_key(ctx, &b, p, p->w);
+    ein__put_key(&b, weight);
+    if (!weight) ein__putf(&b, "%a", p->alpha);
+    p->like = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+}
+
+// Adds contraction `sc` as a way of having `member`, when its form is one that merges.
+static void ein__add_part(ein__merger *z, ein__val member, ein__sc sc, ein__val cls,
+                          ein__sc outer) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__sc_get(ctx, sc);
+    const ein__expr *read[2];
+    ein__part p = {.member = member, .sc = sc, .cls = cls, .outer = outer};
+    if (arrlen(z->part) >= EIN__MERGE_PARTS || !ein__two_factors(ctx, s, read, &p.alpha)) return;
+    int data = ctx->value[read[0]->val].weight_only ? 1 : 0;
+    if (ctx->value[read[data]->val].weight_only) return;
+    p.x = ein__ex_of(ctx, read[data]);
+    p.w = ein__ex_of(ctx, read[1 - data]);
+    p.in_x = ein__ex_uses(ctx, p.x);
+    p.in_w = ein__ex_uses(ctx, p.w);
+    p.level = z->level[member.i];
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1 && !((p.in_x | p.in_w) >> i & 1)) return;
+    ein__part_canon(ctx, &p);
+    if (ctx->value[read[1 - data]->val].weight_only && ein__part_axes(ctx, &p)) {
+        p.windowed = true;
+        ein__part_input_keys(ctx, &p);
+    }
+    ein__part_form_key(ctx, &p);
+    arrput(z->part, p);
+}
+
+// ------------------------------------------------------------------------------------ values
+
+static ein__val ein__merge_value(ein__merger *z, ein__val like, const char *suffix,
+                                 const ein__scope *s, const char *why) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[like.i];
+    ein__shape shape = {.rank = (int)s->nt};
+    if (!s->body.i || s->nt > EIN__MAX_RANK || s->nt + s->ns > EIN__MAX_ITERS) return (ein__val){0};
+    for (uint32_t i = 0; i < s->nt; i++) shape.d[i] = s->n[i];
+    if (ein__elements(&shape) > EIN__MAX_ELEMENTS) return (ein__val){0};
+    ein__sc sc = ein__sc_make(ctx, s);
+    if (!sc.i) return (ein__val){0};
+    const char *name = suffix ? ein__namef(ctx, "%s.%s", old.name, suffix) : old.name;
+    ein__val v = ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &shape, EIN__F32, old.node);
+    ctx->value[v.i].why = why;
+    return v;
+}
+
+// What stands in the members' places, `ex` in each one's own iterators, as one weight-only value
+// over the merged iterators that it needs; gives the read of it. `guards`: whether windows of the
+// reduction matter as well.
+static ein__ex ein__side_by_side(ein__merger *z, const ein__joint *f, const ein__ex *ex,
+                                 bool guards, ein__val like, const char *suffix) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex sum = {0}, only = {0};
+    bool same = f->apart;
+    for (int i = 0; i < f->np; i++) {
+        ein__ex e = ein__ex_subst(ctx, ex[i], f->map[i], EIN__MAX_ITERS);
+        if (!i) only = e;
+        same &= e.i == only.i;
+        for (int g = 0; g < (guards ? f->nguard[i] : 1); g++) {
+            e = ein__ex_when(ctx, f->guard[i][g].ix, f->guard[i][g].n, false, e);
+            same &= g == 0;
+        }
+        sum = i ? ein__ex_binary(ctx, EIN__ADD, sum, e) : e;
+        if (!sum.i) return sum;
+    }
+    if (same) return only;
+    uint32_t used = ein__ex_uses(ctx, sum);
+    ein__scope s = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < f->s.nt + f->s.ns; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (!(used >> i & 1)) continue;
+        if (s.nt == EIN__MAX_RANK) return (ein__ex){0};
+        map[i] = ein__ix_iter(ctx, s.nt, f->s.n[i]);
+        back[s.nt] = ein__ix_iter(ctx, i, f->s.n[i]);
+        s.n[s.nt++] = f->s.n[i];
+    }
+    s.body = ein__ex_subst(ctx, sum, map, (int)(f->s.nt + f->s.ns));
+    ein__val v = ein__merge_value(z, like, suffix, &s, "merging: laid side by side");
+    return v.i ? ein__ex_read(ctx, v, 0, back, (int)s.nt) : (ein__ex){0};
+}
+
+// Values `part` of equal rank one behind the other along dimension `axis`; the other extents are
+// the same. The value itself when there is only one.
+static ein__val ein__concatenate(ein__merger *z, const ein__val *part, int n, int axis) {
+    ein_ctx *ctx = z->ctx;
+    const ein__shape first = ctx->value[part[0].i].shape;
+    ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)first.rank};
+    int64_t at = 0, total = 0;
+    for (int i = 0; i < n; i++) total += ctx->value[part[i].i].shape.d[axis];
+    for (int k = 0; k < first.rank; k++) s.n[k] = k == axis ? total : first.d[k];
+    for (int i = 0; i < n; i++) {
+        ein__ix ix[EIN__MAX_RANK];
+        for (int k = 0; k < first.rank; k++) ix[k] = ein__ix_iter(ctx, (uint32_t)k, s.n[k]);
+        ix[axis] = ein__ix_addc(ctx, ix[axis], -at);
+        ein__ex r = ein__ex_read(ctx, part[i], 0, ix, first.rank);
+        s.body = i ? ein__ex_binary(ctx, EIN__ADD, s.body, r) : r;
+        if (!s.body.i) return (ein__val){0};
+        at += ctx->value[part[i].i].shape.d[axis];
+    }
+    return ein__merge_value(z, part[0], "joined", &s, "merging: laid side by side");
+}
+
+// The merged value read where member `i` has the element with subscripts `ix`; none when some
+// subscript may leave the member's box where others begin.
+static ein__ex ein__joint_read(ein_ctx *ctx, const ein__joint *f, int i, const ein__scope *part,
+                               ein__val wide, const ein__ix *ix) {
+    ein__ix at[EIN__MAX_RANK], flat = ein__ix_const(ctx, 0);
+    uint32_t known = f->flat[i];
+    for (uint32_t t = 0; t < part->nt; t++) {
+        if (!(f->flat[i] >> t & 1)) continue;
+        const ein__index *g = ein__ix_get(ctx, ix[t]);
+        if (g->q != 1 || g->lo < 0 || g->hi >= part->n[t]) return (ein__ex){0};
+        flat = ein__ix_add(ctx, ein__ix_scale(ctx, flat, part->n[t]), ix[t]);
+    }
+    for (uint32_t m = 0; m < f->s.nt; m++) {
+        at[m] = ein__ix_const(ctx, 0);
+        if ((int)m == f->joined) at[m] = ein__ix_addc(ctx, flat, f->at[i]);
+        else if (f->slot[i][m] >= 0) at[m] = ix[f->slot[i][m]];
+        if ((int)m != f->joined && f->slot[i][m] >= 0) known |= 1u << f->slot[i][m];
+    }
+    for (uint32_t t = 0; t < part->nt; t++) {
+        int64_t c;
+        if (!(known >> t & 1) && (!ein__ix_is_const(ctx, ix[t], &c) || c)) return (ein__ex){0};
+    }
+    return ein__ex_read(ctx, wide, 0, at, (int)f->s.nt);
+}
+
+typedef struct ein__inner {
+    const ein__joint *f;
+    const ein__part *part;
+    ein__val wide;
+    int i;
+} ein__inner;
+
+static ein__ex ein__replace_inner(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__inner *z = user;
+    const ein__expr *r = ein__ex_get(ctx, ex);
+    if (r->val != z->part->cls.i) return ex;
+    return ein__joint_read(ctx, z->f, z->i, ein__sc_get(ctx, z->part->sc), z->wide, r->ix);
+}
+
+// Member `i` as a window on the merged value, or its definition that reads the merged value.
+static ein__val ein__member_of(ein__merger *z, const ein__joint *f, int i, const ein__part *p,
+                               ein__val like, ein__val wide, const char *why) {
+    ein_ctx *ctx = z->ctx;
+    if (p->outer.i) {
+        ein__scope s = *ein__sc_get(ctx, p->outer);
+        ein__inner inner = {f, p, wide, i};
+        s.body = ein__ex_replace_reads(ctx, s.body, ein__replace_inner, &inner);
+        return ein__merge_value(z, like, NULL, &s, why);
+    }
+    const ein__scope *c = ein__sc_get(ctx, p->sc);
+    ein__scope s = {.reduce = EIN__R_NONE, .nt = c->nt};
+    ein__ix ix[EIN__MAX_ITERS];
+    for (uint32_t t = 0; t < c->nt; t++) {
+        s.n[t] = c->n[t];
+        ix[t] = ein__ix_iter(ctx, t, c->n[t]);
+    }
+    s.body = ein__joint_read(ctx, f, i, c, wide, ix);
+    return ein__merge_value(z, like, NULL, &s, why);
+}
+
+// ------------------------------------------------------------------------------------ maps behind
+
+// The maps behind the members, as one map over the merged value: `body` of each, in its own
+// iterators, must be the same but for weights. `read`: each one's read of its member.
+static ein__ex ein__join_bodies(ein__merger *z, const ein__joint *f, const ein__ex *body,
+                                const ein__ex *read, ein__ex wide, ein__val like) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e[EIN__MERGE_GROUP];
+    bool all_read = true, weights = true;
+    for (int i = 0; i < f->np; i++) {
+        e[i] = ein__ex_get(ctx, body[i]);
+        all_read &= body[i].i == read[i].i;
+        weights &= e[i]->op == EIN__X_READ && ctx->value[e[i]->val].weight_only;
+        if (e[i]->op != e[0]->op || e[i]->fn != e[0]->fn || e[i]->nkid != e[0]->nkid)
+            return (ein__ex){0};
+    }
+    if (all_read) return wide;
+    if (weights) return ein__side_by_side(z, f, body, false, like, "weights");
+    ein__expr r = *e[0];
+    if (r.op == EIN__X_CONST) {
+        for (int i = 1; i < f->np; i++)
+            if (body[i].i != body[0].i) return (ein__ex){0};
+        return body[0];
+    }
+    if (r.op != EIN__X_UNARY && r.op != EIN__X_BINARY && r.op != EIN__X_SELECT) return (ein__ex){0};
+    for (uint32_t k = 0; k < r.nkid; k++) {
+        ein__ex kid[EIN__MERGE_GROUP];
+        for (int i = 0; i < f->np; i++) kid[i] = e[i]->kid[k];
+        r.kid[k] = ein__join_bodies(z, f, kid, read, wide, like);
+        if (!r.kid[k].i) return r.kid[k];
+    }
+    return ein__ex_make(ctx, &r);
+}
+
+// ------------------------------------------------------------------------------------ costs
+
+// Cost of the cheapest derivation of contraction `v` with the map that alone reads it (or none).
+static int64_t ein__merge_price(ein__merger *z, ein__val v, ein__val map, ein__ex read) {
+    ein__operands b = {.n = 0};
+    int64_t ps = EIN__NO_WAY;
+    ein__attempt attempt = ein__try(z->ctx);
+    ein__problem *p = ein__problem_of(z->ctx, v, &b);
+    if (p && !z->ctx->status) ps = ein__choose_def(z->ctx, p, map, read).ps;
+    return ein__tried(z->ctx, attempt) ? ps : EIN__NO_WAY;
+}
+
+// Cost of map `v` as a kernel of its own.
+static int64_t ein__map_cost(ein__merger *z, ein__val v) {
+    return ein__cost_scope(z->ctx, EIN__K_MAP, ein__scope_of(z->ctx, v), (ein__val){0},
+                           (ein__ex){0});
+}
+
+// The map that alone reads `v` in place and that a step for `v` may compute as well.
+static ein__val ein__map_behind(ein__merger *z, ein__val v, ein__ex *read) {
+    *read = z->behind_read[v.i];
+    return z->behind[v.i];
+}
+
+// Cost of a concatenation: nothing where the producers can store there.
+static int64_t ein__concat_cost(ein__merger *z, ein__val all, const ein__val *part, int n,
+                                int axis) {
+    ein_ctx *ctx = z->ctx;
+    bool in_place = true, whole = true;
+    for (int k = 0; k < axis; k++) whole &= ctx->value[part[0].i].shape.d[k] == 1;
+    for (int i = 0; i < n; i++) {
+        const ein__scope *s = ein__scope_of(ctx, part[i]);
+        in_place = in_place && s && !ctx->value[part[i].i].weight_only && !z->root[part[i].i] &&
+                   !ein__copy_of(ctx, part[i]);
+        for (int j = 0; j < i; j++) in_place &= part[j].i != part[i].i;
+        // A library stores whole blocks, and so does a map that may be fused into its call.
+        if (in_place && !whole)
+            in_place = !ein__is_contraction(ctx, s) && !ein__ex_reads_reduction(ctx, s->body);
+    }
+    return in_place ? 0 : ein__map_cost(z, all);
+}
+
+static bool ein__reads_value(ein_ctx *ctx, const ein__scope *s, ein__val v) {
+    ein__ex *reads = NULL;
+    bool does = false;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) does |= ein__ex_get(ctx, reads[i])->val == v.i;
+    arrfree(reads);
+    return does;
+}
+
+typedef struct ein__seen_through {
+    ein__val old, now;
+} ein__seen_through;
+
+static ein__ex ein__see_through(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__seen_through *z = user;
+    const ein__expr *r = ein__ex_get(ctx, ex);
+    return r->val == z->old.i ? ein__inline_body(ctx, z->now, r) : ex;
+}
+
+// Cost of window `now` in the place of `old`: nothing when it is one block of the merged value, or
+// when those who read it can address it there.
+static int64_t ein__window_cost(ein__merger *z, ein__val old, ein__val now) {
+    ein_ctx *ctx = z->ctx;
+    int64_t copy = ein__map_cost(z, now);
+    const ein__expr *r = ein__copy_of(ctx, now);
+    if (!r || z->root[old.i]) return copy;
+    const ein__shape *shape = &ctx->value[now.i].shape;
+    int64_t from[EIN__MAX_RANK], dense[EIN__MAX_RANK];
+    ein__factor f;
+    bool block = true;
+    ein__dense_strides(&ctx->value[r->val].shape, from);
+    ein__dense_strides(shape, dense);
+    if (!ein__address(ctx, r, from, &f)) return copy;
+    for (int k = 0; k < shape->rank; k++) block &= shape->d[k] == 1 || f.coef[k] == dense[k];
+    if (block) return 0;
+    for (ptrdiff_t i = 0; i < arrlen(z->product); i++) {
+        const ein__scope *s = ein__scope_of(ctx, z->product[i]);
+        if (!ein__reads_value(ctx, s, old) || !ein__is_library_form(ctx, s)) continue;
+        ein__scope t = *s;
+        ein__seen_through through = {old, now};
+        t.body = ein__ex_replace_reads(ctx, s->body, ein__see_through, &through);
+        if (!t.body.i || !ein__is_library_form(ctx, &t)) return copy;
+    }
+    return 0;
+}
+
+// Cost of definition `now` of a member, which reads the merged value, with the map behind it fused.
+static int64_t ein__outer_cost(ein__merger *z, const ein__part *p, ein__val now) {
+    const ein__scope *s = ein__scope_of(z->ctx, now);
+    ein__ex read;
+    ein__val map = ein__map_behind(z, p->member, &read);
+    if (s->ns) return ein__cost_scope(z->ctx, EIN__K_REDUCE, s, map, read);
+    int64_t window = ein__window_cost(z, p->member, now);
+    return map.i ? ein__kernel_cost(z->ctx, map) : window;
+}
+
+static void ein__merge_free(ein__merge *m) {
+    arrfree(m->member);
+    arrfree(m->old);
+    arrfree(m->now);
+    arrfree(m->taken);
+}
+
+static void ein__merges_free(ein__merge *list) {
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) ein__merge_free(&list[i]);
+    arrfree(list);
+}
+
+#ifdef EIN_CHECK_STEPS
+// Old and new definitions modulo 2^61-1, with everything else that the program has as free inputs.
+static void ein__check_merge(ein__merger *z, const ein__merge *m) {
+    ein_ctx *ctx = z->ctx;
+    bool *fresh = NULL;
+    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < z->first);
+    for (ptrdiff_t k = 0; k < arrlen(m->taken); k++) fresh[m->taken[k].i] = false;
+    for (ptrdiff_t k = 0; k < arrlen(m->old); k++) {
+        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], EIN_CHECK_STEPS, 1, fresh))
+            ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "%s: merging (%s) changes the value",
+                       ctx->value[m->old[k].i].name, m->rule);
+        ein__steps_checked++;
+    }
+    arrfree(fresh);
+}
+#endif
+
+// Keeps a merge that was built whole; `extra` is what its operands cost beyond the program's.
+static void ein__add_merge(ein__merger *z, ein__merge *m, int64_t extra) {
+    m->ps = extra + ein__merge_price(z, m->wide, m->map, m->map_read);
+    m->first = z->first;
+#ifdef EIN_CHECK_STEPS
+    ein__check_merge(z, m);
+#endif
+    arrput(z->found, *m);
+    *m = (ein__merge){0};
+}
+/* ---- merge_find.c ---- */
+// Which contractions merge, and the pass that puts the chosen merges into the program. Groups come
+// from equal forms of expressions; a merge is taken when the merged contraction and what reads it
+// cost less than the members do alone.
+//
+//   shared input      V1 = sum(c) x k1, V2 = sum(c) x k2   =>  V = sum(c) x [k1 k2]
+//   batched           V1 = sum(c) x1 k1, V2 = sum(c) x2 k2 =>  V[b] = sum(c) [x1 x2][b] [k1 k2][b]
+//   sum of products   sum(c) x1 k1 + sum(d) x2 k2          =>  sum(c,d) [x1 x2] [k1 k2]
+
+// ------------------------------------------------------------------------------------ frames
+
+// The window that covers all members' windows on subscript `dim`: its step, first offset, extent.
+static bool ein__hull(const ein__part *const *p, int n, int dim, int64_t *k, int64_t *lo,
+                      int64_t *extent) {
+    int64_t hi = 0;
+    *k = *lo = 0;
+    for (int i = 0; i < n; i++) {
+        const ein__axis *a = &p[i]->axis[dim];
+        int64_t last = a->c + a->k * (a->n - 1);
+        if (a->n > 1 && *k && *k != a->k) return false;
+        if (a->n > 1) *k = a->k;
+        if (!i || a->c < *lo) *lo = a->c;
+        if (!i || last > hi) hi = last;
+    }
+    if (*k == 0) *k = 1;
+    for (int i = 0; i < n; i++)
+        if ((p[i]->axis[dim].c - *lo) % *k) return false;
+    *extent = (hi - *lo) / *k + 1;
+    return true;
+}
+
+static void ein__add_guard(ein__joint *f, int i, ein__ix ix, int64_t n) {
+    f->guard[i][f->nguard[i]].ix = ix;
+    f->guard[i][f->nguard[i]++].n = n;
+}
+
+// Adds the reductions of the hulls of all windows but that of subscript `skip`, and members' places
+// in them. `form` receives every subscript's part in the merged reductions.
+static bool ein__joint_windows(ein_ctx *ctx, ein__joint *f, const ein__part *const *p, int skip,
+                               ein__ix *form) {
+    int rank = (int)ein__ex_get(ctx, p[0]->x)->nix;
+    for (int d = 0; d < rank; d++) {
+        int64_t k, lo, n;
+        form[d] = ein__ix_const(ctx, 0);
+        if (d == skip) continue;
+        if (!ein__hull(p, f->np, d, &k, &lo, &n) || f->s.nt + f->s.ns >= EIN__MAX_ITERS)
+            return false;
+        uint32_t slot = f->s.nt + f->s.ns;
+        ein__ix r = ein__ix_iter(ctx, slot, n);
+        if (n > 1) f->s.n[f->s.nt + f->s.ns++] = n;
+        form[d] = ein__ix_addc(ctx, ein__ix_scale(ctx, r, k), lo);
+        for (int i = 0; i < f->np; i++) {
+            const ein__axis *a = &p[i]->axis[d];
+            ein__ix mine = ein__ix_addc(ctx, r, -(a->c - lo) / k);
+            if (n != a->n) ein__add_guard(f, i, mine, a->n);
+            if (a->slot < 0) continue;
+            f->map[i][a->slot] =
+                a->flip ? ein__ix_addc(ctx, ein__ix_scale(ctx, mine, -1), a->n - 1) : mine;
+        }
+    }
+    f->s.reduce = f->s.ns ? (uint32_t)EIN__R_SUM : (uint32_t)EIN__R_NONE;
+    return f->s.ns > 0;
+}
+
+// The subscripts of member `i`'s data with the merged reductions.
+static void ein__joint_subscripts(ein_ctx *ctx, const ein__joint *f, const ein__part *p, int i,
+                                  const ein__ix *form, ein__ix *ix) {
+    const ein__expr *x = ein__ex_get(ctx, p->x);
+    for (uint32_t d = 0; d < x->nix; d++)
+        ix[d] =
+            ein__ix_div(ctx, ein__ix_add(ctx, ein__axis_plain(ctx, p, (int)d, f->map[i]), form[d]),
+                        ein__ix_get(ctx, x->ix[d])->q);
+}
+
+static void ein__joint_clear(ein_ctx *ctx, ein__joint *f, int np) {
+    *f = (ein__joint){.np = np, .joined = -1};
+    for (int i = 0; i < np; i++)
+        for (int t = 0; t < EIN__MAX_ITERS; t++) {
+            f->map[i][t] = ein__ix_const(ctx, 0);
+            f->slot[i][t] = -1;
+        }
+}
+
+// Dimensions of a merged value as slots of member `p`, -1 for one of extent 1: the member's own
+// ones, or (when nobody but new definitions reads it) those of x in their order, with the others
+// where the reduction is.
+static int ein__joint_order(ein_ctx *ctx, const ein__part *p, bool own, int *slot) {
+    const ein__scope *s = ein__sc_get(ctx, p->sc);
+    const ein__expr *x = ein__ex_get(ctx, p->x);
+    uint32_t traversal = (1u << s->nt) - 1, listed = 0;
+    int n = 0;
+    if (own) {
+        for (uint32_t t = 0; t < s->nt; t++) slot[n++] = s->n[t] > 1 ? (int)t : -1;
+        return n;
+    }
+    for (uint32_t d = 0; d <= x->nix; d++) {
+        uint32_t uses = d < x->nix ? ein__ix_uses(ctx, x->ix[d]) : ~0u, now = uses & p->in_x;
+        if (uses & ~traversal) now |= ~p->in_x;
+        for (int c = 0; c < p->ncanon; c++) {
+            uint32_t bit = 1u << p->canon[c];
+            if (!(now & bit & traversal) || (listed & bit)) continue;
+            listed |= bit;
+            slot[n++] = p->canon[c];
+        }
+    }
+    return n;
+}
+
+// Traversal slots of the weights alone are counted by one dimension, in which members follow each
+// other. It stands where the first member that has such slots has its last one (or first one).
+static bool ein__shared_slots(ein_ctx *ctx, ein__joint *f, const ein__part *const *p, bool own,
+                              bool last) {
+    int64_t total = 0;
+    int base = -1, place = -1, slot[EIN__MAX_ITERS];
+    for (int i = 0; i < f->np; i++) {
+        const ein__scope *s = ein__sc_get(ctx, p[i]->sc);
+        int64_t n = 1;
+        for (uint32_t t = 0; t < s->nt; t++) {
+            if (s->n[t] == 1 || (p[i]->in_x >> t & 1)) continue;
+            f->flat[i] |= 1u << t;
+            n = ein__muldiv(n, s->n[t], 1);
+        }
+        f->at[i] = total;
+        total += n;
+        if (total > INT32_MAX) return false;
+        if (base < 0 && f->flat[i]) base = i;
+    }
+    bool none = base < 0;
+    if (none) base = 0;
+    int n = ein__joint_order(ctx, p[base], own, slot);
+    for (int k = 0; k < n; k++) {
+        bool here = slot[k] < 0 ? none : (f->flat[base] >> slot[k] & 1) != 0;
+        if (here && (last || place < 0)) place = k;
+    }
+    if (place < 0) {
+        f->joined = 0;
+        f->s.n[f->s.nt++] = total;
+    }
+    for (int k = 0; k < n; k++) {
+        if (k == place) f->joined = (int)f->s.nt;
+        else if (slot[k] >= 0 && (f->flat[base] >> slot[k] & 1)) continue;
+        if (f->s.nt == EIN__MAX_RANK) return false;
+        int c = 0;
+        while (c < p[base]->nx && p[base]->canon[c] != slot[k]) c++;
+        f->s.n[f->s.nt++] = k == place    ? total
+                            : slot[k] < 0 ? 1
+                                          : ein__sc_get(ctx, p[base]->sc)->n[slot[k]];
+        for (int i = 0; i < f->np && k != place && slot[k] >= 0; i++)
+            f->slot[i][f->s.nt - 1] = p[i]->canon[c];
+    }
+    return true;
+}
+
+// Members' traversal iterators in the merged ones.
+static void ein__joint_maps(ein_ctx *ctx, ein__joint *f, const ein__part *const *p) {
+    ein__ix j = ein__ix_iter(ctx, (uint32_t)f->joined, f->s.n[f->joined]);
+    for (int i = 0; i < f->np; i++) {
+        const ein__scope *s = ein__sc_get(ctx, p[i]->sc);
+        ein__ix rest = ein__ix_addc(ctx, j, -f->at[i]);
+        int64_t n = 1;
+        for (uint32_t m = 0; m < f->s.nt; m++)
+            if (f->slot[i][m] >= 0) f->map[i][f->slot[i][m]] = ein__ix_iter(ctx, m, f->s.n[m]);
+        ein__ix mine = rest;
+        for (uint32_t t = s->nt; t-- > 0;) {
+            if (!(f->flat[i] >> t & 1)) continue;
+            n *= s->n[t];
+            bool top = !(f->flat[i] & ((1u << t) - 1));
+            f->map[i][t] = top ? rest : ein__ix_mod(ctx, rest, s->n[t]);
+            if (!top) rest = ein__ix_floordiv(ctx, rest, s->n[t]);
+        }
+        ein__add_guard(f, i, mine, n);
+    }
+}
+
+// ------------------------------------------------------------------------------------ merges
+
+static void ein__merge_members(ein__merger *z, ein__merge *m, const ein__part *const *p, int n) {
+    for (int i = 0; i < n; i++) {
+        ein__ex read = {0};
+        arrput(m->member, p[i]->member);
+        arrput(m->taken, p[i]->member);
+        m->members_ps +=
+            ein__merge_price(z, p[i]->member, ein__map_behind(z, p[i]->member, &read), read);
+    }
+}
+
+// The merge of members into windows on `wide`, and what they cost.
+static bool ein__merge_windows(ein__merger *z, ein__merge *m, const ein__joint *f,
+                               const ein__part *const *p, int64_t *extra) {
+    for (int i = 0; i < f->np; i++) {
+        ein__ex read = {0};
+        ein__val v = ein__member_of(z, f, i, p[i], p[i]->member, m->wide, m->rule);
+        if (!v.i) return false;
+        arrput(m->old, p[i]->member);
+        arrput(m->now, v);
+        if (p[i]->outer.i) {
+            *extra += ein__outer_cost(z, p[i], v);
+            continue;
+        }
+        ein__val map = ein__map_behind(z, p[i]->member, &read);
+        *extra += map.i ? ein__kernel_cost(z->ctx, map) : ein__window_cost(z, p[i]->member, v);
+    }
+    return true;
+}
+
+// The same with the maps behind the members joined as well. False when there are none, or they
+// differ.
+static bool ein__merge_maps(ein__merger *z, ein__merge *m, const ein__joint *f,
+                            const ein__part *const *p, int64_t *extra) {
+    ein_ctx *ctx = z->ctx;
+    ein__val map[EIN__MERGE_GROUP];
+    ein__ex read[EIN__MERGE_GROUP], body[EIN__MERGE_GROUP];
+    for (int i = 0; i < f->np; i++) {
+        if (p[i]->outer.i) return false;
+        map[i] = ein__map_behind(z, p[i]->member, &read[i]);
+        if (!map[i].i || ctx->value[map[i].i].dtype != EIN__F32) return false;
+        body[i] = ein__scope_of(ctx, map[i])->body;
+        if (ein__occurrences(ctx, body[i], read[i]) != 1) return false;
+    }
+    ein__scope s = {.reduce = EIN__R_NONE, .nt = f->s.nt};
+    ein__ix ix[EIN__MAX_RANK];
+    for (uint32_t t = 0; t < s.nt; t++) {
+        s.n[t] = f->s.n[t];
+        ix[t] = ein__ix_iter(ctx, t, s.n[t]);
+    }
+    m->map_read = ein__ex_read(ctx, m->wide, 0, ix, (int)s.nt);
+    s.body = ein__join_bodies(z, f, body, read, m->map_read, map[0]);
+    m->map = s.body.i ? ein__merge_value(z, map[0], "merged", &s, m->rule) : (ein__val){0};
+    if (!m->map.i) return false;
+    for (int i = 0; i < f->np; i++) {
+        ein__val v = ein__member_of(z, f, i, p[i], map[i], m->map, m->rule);
+        if (!v.i) return false;
+        arrput(m->old, map[i]);
+        arrput(m->now, v);
+        arrput(m->taken, map[i]);
+        *extra += ein__window_cost(z, map[i], v);
+    }
+    return true;
+}
+
+// Builds the merge around the merged contraction `s`, with members alone and with their maps.
+static void ein__merge_around(ein__merger *z, const ein__joint *f, const ein__part *const *p,
+                              const ein__scope *s, int64_t extra, const char *rule) {
+    ein__val wide = ein__merge_value(z, p[0]->member, "merged", s, rule);
+    for (int maps = 0; wide.i && maps < 2; maps++) {
+        ein__merge m = {.rule = rule, .wide = wide};
+        int64_t ps = extra;
+        ein__attempt attempt = ein__try(z->ctx);
+        bool ok = maps ? ein__merge_maps(z, &m, f, p, &ps) : ein__merge_windows(z, &m, f, p, &ps);
+        if (ein__tried(z->ctx, attempt) && ok && !z->ctx->status) {
+            ein__merge_members(z, &m, p, f->np);
+            ein__add_merge(z, &m, ps);
+        }
+        ein__merge_free(&m);
+    }
+}
+
+static ein__ex ein__scaled(ein_ctx *ctx, double alpha, ein__ex e) {
+    return alpha == 1 ? e : ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), e);
+}
+
+static void ein__merge_shared(ein__merger *z, const ein__part *const *p, int n, bool last) {
+    ein_ctx *ctx = z->ctx;
+    ein__joint f;
+    ein__ix form[EIN__MAX_RANK], ix[EIN__MAX_RANK];
+    ein__ex w[EIN__MERGE_GROUP];
+    ein__joint_clear(ctx, &f, n);
+    bool own = true;
+    int64_t before = 0;
+    for (int i = 0; i < n; i++) {
+        const ein__scope *s = ein__sc_get(ctx, p[i]->sc);
+        own &= !p[i]->outer.i;
+        before += ein__slots_volume(s, ~0u);
+    }
+    if (!ein__shared_slots(ctx, &f, p, own, last)) return;
+    ein__joint_maps(ctx, &f, p);
+    f.apart = true;
+    if (!ein__joint_windows(ctx, &f, p, -1, form)) return;
+    // Windows padded this much are nobody's gain.
+    if (ein__slots_volume(&f.s, ~0u) / EIN__MERGE_PADDING > before) return;
+    ein__joint_subscripts(ctx, &f, p[0], 0, form, ix);
+    const ein__expr *x = ein__ex_get(ctx, p[0]->x);
+    ein__ex data = ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix);
+    for (int i = 0; i < n; i++) w[i] = ein__scaled(ctx, p[i]->alpha, p[i]->w);
+    ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, "weights");
+    if (!data.i || !weights.i) return;
+    ein__scope s = f.s;
+    s.body = ein__ex_binary(ctx, EIN__MUL, data, weights);
+    ein__merge_around(z, &f, p, &s, 0, "merging: shared input");
+}
+
+// ------------------------------------------------------------------------------------ batched
+
+// Factor `x` of member 0 read from the members' factors laid one behind the other along the first
+// dimension that is read inside its box (`grouped`: along the one that the reduction runs through).
+static ein__ex ein__stacked(ein__merger *z, const ein__joint *f, const ein__part *const *p,
+                            bool second, bool grouped, int64_t *extra) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *x = ein__ex_get(ctx, second ? p[0]->w : p[0]->x);
+    ein__val part[EIN__MERGE_GROUP];
+    ein__ix ix[EIN__MAX_RANK];
+    int axis = -1;
+    bool same = true;
+    for (int i = 0; i < f->np; i++) {
+        part[i] = (ein__val){ein__ex_get(ctx, second ? p[i]->w : p[i]->x)->val};
+        same &= part[i].i == part[0].i;
+    }
+    for (uint32_t d = 0; d < x->nix; d++) {
+        const ein__index *g = ein__ix_get(ctx, x->ix[d]);
+        uint32_t slot = 0;
+        bool inside = g->q == 1 && g->lo >= 0 && g->hi < ctx->value[x->val].shape.d[d];
+        bool reduced =
+            ein__ix_is_iter(ctx, x->ix[d], &slot) && slot >= ein__sc_get(ctx, p[0]->sc)->nt;
+        if (axis < 0 && inside && (!grouped || reduced)) axis = (int)d;
+        ix[d] = ein__ix_subst(ctx, x->ix[d], f->map[0], EIN__MAX_ITERS);
+    }
+    if (same) return ein__ex_read(ctx, part[0], 0, ix, (int)x->nix);
+    if (axis < 0) return (ein__ex){0};
+    ein__ix b = ein__ix_iter(ctx, (uint32_t)f->joined, f->np);
+    ix[axis] = ein__ix_add(ctx, ix[axis], ein__ix_scale(ctx, b, ctx->value[x->val].shape.d[axis]));
+    ein__val all = ein__concatenate(z, part, f->np, axis);
+    if (all.i) *extra += ein__concat_cost(z, all, part, f->np, axis);
+    return all.i ? ein__ex_read(ctx, all, 0, ix, (int)x->nix) : (ein__ex){0};
+}
+
+// Equal contractions of different operands as one, with a new dimension that counts them: in front,
+// or (`grouped`) before the dimensions of the weights alone.
+static void ein__merge_batched(ein__merger *z, const ein__part *const *p, int n, bool grouped) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__sc_get(ctx, p[0]->sc);
+    const bool weight = ctx->value[ein__ex_get(ctx, p[0]->w)->val].weight_only;
+    ein__joint f;
+    ein__ex w[EIN__MERGE_GROUP];
+    int64_t extra = 0;
+    bool own = true;
+    int slot[EIN__MAX_ITERS], place = 0;
+    for (int i = 0; i < n; i++) own &= !p[i]->outer.i;
+    ein__joint_clear(ctx, &f, n);
+    int nd = ein__joint_order(ctx, p[0], own, slot);
+    while (grouped && place < nd && (slot[place] < 0 || (p[0]->in_x >> slot[place] & 1))) place++;
+    if ((grouped && (!place || !weight)) || nd >= EIN__MAX_RANK || nd + s->ns >= EIN__MAX_ITERS)
+        return;
+    f.joined = place;
+    f.apart = true;
+    f.s.reduce = s->reduce;
+    f.s.nt = (uint32_t)nd + 1;
+    for (int k = 0; k < nd; k++) {
+        int to = k < place ? k : k + 1, c = 0;
+        f.s.n[to] = slot[k] < 0 ? 1 : s->n[slot[k]];
+        while (c < p[0]->ncanon && p[0]->canon[c] != slot[k]) c++;
+        for (int i = 0; i < n && slot[k] >= 0; i++) {
+            f.slot[i][to] = p[i]->canon[c];
+            f.map[i][p[i]->canon[c]] = ein__ix_iter(ctx, (uint32_t)to, f.s.n[to]);
+        }
+    }
+    for (int c = 0; c < p[0]->ncanon; c++) {
+        if (p[0]->canon[c] < (int)s->nt) continue;
+        uint32_t to = f.s.nt + f.s.ns++;
+        f.s.n[to] = s->n[p[0]->canon[c]];
+        for (int i = 0; i < n; i++) f.map[i][p[i]->canon[c]] = ein__ix_iter(ctx, to, f.s.n[to]);
+    }
+    f.s.n[place] = n;
+    for (int i = 0; i < n; i++) {
+        f.at[i] = i;
+        ein__add_guard(&f, i, ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)place, n), -i), 1);
+        w[i] = ein__scaled(ctx, p[i]->alpha, p[i]->w);
+    }
+    ein__ex x = ein__stacked(z, &f, p, false, grouped, &extra);
+    ein__ex y = weight ? ein__side_by_side(z, &f, w, true, p[0]->member, "weights")
+                       : ein__scaled(ctx, p[0]->alpha, ein__stacked(z, &f, p, true, false, &extra));
+    if (!x.i || !y.i) return;
+    f.s.body = ein__ex_binary(ctx, EIN__MUL, x, y);
+    if (!(ein__ex_uses(ctx, f.s.body) >> place & 1)) return;
+    ein__merge_around(z, &f, p, &f.s, extra, "merging: batched");
+}
+
+// ------------------------------------------------------------------------------------ sums
+
+// Whether the contractions can be one with their data laid one behind the other along `*axis` (-1:
+// they read the same data), in the traversal that they have in common.
+static bool ein__sum_fits(ein_ctx *ctx, const ein__part *a, const ein__part *b, int *axis) {
+    const ein__expr *x = ein__ex_get(ctx, a->x), *y = ein__ex_get(ctx, b->x);
+    const ein__scope *s = ein__sc_get(ctx, a->sc), *t = ein__sc_get(ctx, b->sc);
+    *axis = -1;
+    if (!a->windowed || !b->windowed || x->nix != y->nix || s->nt != t->nt) return false;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] != t->n[i]) return false;
+    for (uint32_t d = 0; d < x->nix; d++) {
+        const ein__shape *p = &ctx->value[x->val].shape, *q = &ctx->value[y->val].shape;
+        const ein__axis *u = &a->axis[d], *v = &b->axis[d];
+        uint32_t plain = 0;
+        if (ein__ix_get(ctx, x->ix[d])->q != ein__ix_get(ctx, y->ix[d])->q) return false;
+        for (uint32_t i = 0; i < s->nt; i++) {
+            int64_t k = ein__ix_coef(ctx, x->ix[d], i);
+            plain |= k != 0;
+            if (k != ein__ix_coef(ctx, y->ix[d], i)) return false;
+        }
+        bool whole = !plain && !u->c && !v->c && u->n == p->d[d] && v->n == q->d[d] && u->k <= 1 &&
+                     v->k <= 1 && !u->flip && !v->flip && ein__ix_get(ctx, x->ix[d])->q == 1 &&
+                     u->n * v->n > 1;
+        if (x->val != y->val && whole && *axis < 0) *axis = (int)d;
+        else if (p->d[d] != q->d[d]) return false;
+    }
+    return x->val == y->val || *axis >= 0;
+}
+
+typedef struct ein__sum {
+    ein__ex read[EIN__MERGE_GROUP];
+    int n;
+    ein__ex now;  // the first read becomes this, the others 0
+} ein__sum;
+
+static ein__ex ein__replace_terms(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__sum *z = user;
+    for (int i = 0; i < z->n; i++)
+        if (z->read[i].i == ex.i) return i ? ein__ex_const(ctx, 0) : z->now;
+    return ex;
+}
+
+static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const *p, ein__sum *sum,
+                           int axis) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *t = ein__sc_get(ctx, p[0]->sc);
+    const ein__expr *x = ein__ex_get(ctx, p[0]->x);
+    ein__joint f;
+    ein__ix form[EIN__MAX_RANK], ix[EIN__MAX_RANK];
+    ein__val part[EIN__MERGE_GROUP];
+    ein__ex w[EIN__MERGE_GROUP];
+    int64_t total = 0, extra = 0;
+    ein__joint_clear(ctx, &f, sum->n);
+    f.s.nt = t->nt;
+    for (uint32_t i = 0; i < t->nt; i++) {
+        f.s.n[i] = t->n[i];
+        for (int k = 0; k < f.np; k++) f.map[k][i] = ein__ix_iter(ctx, i, t->n[i]);
+    }
+    for (int i = 0; i < f.np; i++) {
+        part[i] = (ein__val){ein__ex_get(ctx, p[i]->x)->val};
+        w[i] = ein__scaled(ctx, p[i]->alpha, p[i]->w);
+        if (axis >= 0) total += p[i]->axis[axis].n;
+    }
+    if (axis >= 0) {
+        uint32_t slot = f.s.nt + f.s.ns++;
+        ein__ix c = ein__ix_iter(ctx, slot, f.s.n[slot] = total);
+        int64_t at = 0;
+        for (int i = 0; i < f.np; i++) {
+            ein__ix mine = ein__ix_addc(ctx, c, -at);
+            ein__add_guard(&f, i, mine, p[i]->axis[axis].n);
+            if (p[i]->axis[axis].slot >= 0) f.map[i][p[i]->axis[axis].slot] = mine;
+            at += p[i]->axis[axis].n;
+        }
+        f.apart = true;
+        if (!ein__joint_windows(ctx, &f, p, axis, form)) return;
+        f.s.reduce = EIN__R_SUM;
+        form[axis] = c;
+        ein__val all = ein__concatenate(z, part, f.np, axis);
+        if (all.i) extra = ein__concat_cost(z, all, part, f.np, axis);
+        part[0] = all;
+    } else if (!ein__joint_windows(ctx, &f, p, axis, form)) {
+        return;
+    }
+    ein__joint_subscripts(ctx, &f, p[0], 0, form, ix);
+    ein__ex data = part[0].i ? ein__ex_read(ctx, part[0], 0, ix, (int)x->nix) : (ein__ex){0};
+    ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, "weights");
+    ein__merge m = {.rule = "merging: sum of products"};
+    ein__scope s = f.s, behind = *ein__scope_of(ctx, map);
+    s.body = data.i && weights.i ? ein__ex_binary(ctx, EIN__MUL, data, weights) : (ein__ex){0};
+    m.wide = s.body.i ? ein__merge_value(z, p[0]->member, "merged", &s, m.rule) : (ein__val){0};
+    if (!m.wide.i) return;
+    const ein__expr *r = ein__ex_get(ctx, sum->read[0]);
+    m.map_read = sum->now = ein__ex_read(ctx, m.wide, 0, r->ix, (int)r->nix);
+    behind.body = ein__ex_replace_reads(ctx, behind.body, ein__replace_terms, sum);
+    m.map = behind.body.i ? ein__merge_value(z, map, NULL, &behind, m.rule) : (ein__val){0};
+    if (!m.map.i) return;
+    arrput(m.old, map);
+    arrput(m.now, m.map);
+    arrput(m.taken, map);
+    for (int i = 0; i < f.np; i++) {
+        arrput(m.member, p[i]->member);
+        arrput(m.taken, p[i]->member);
+        m.members_ps += ein__merge_price(z, p[i]->member, i ? (ein__val){0} : map, sum->read[i]);
+    }
+    ein__add_merge(z, &m, extra);
+    ein__merge_free(&m);
+}
+
+static void ein__sum_terms_of(ein__merger *z, const ein__scope *s, ein__ex ex, ein__ex **term) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (ein__is_sum(ctx, ex))
+        for (int k = 0; k < 2; k++) ein__sum_terms_of(z, s, e->kid[k], term);
+    if (e->op != EIN__X_READ || z->uses[e->val] != 1 || z->root[e->val]) return;
+    const ein__value *v = &ctx->value[e->val];
+    const ein__scope *c = ein__scope_of(ctx, (ein__val){e->val});
+    if (c && !v->weight_only && v->dtype == EIN__F32 && ein__is_contraction(ctx, c) &&
+        ein__reads_in_place(ctx, e, s))
+        arrput(*term, ex);
+}
+
+static const ein__part *ein__whole_part(const ein__merger *z, uint32_t val) {
+    for (ptrdiff_t i = 0; i < arrlen(z->part); i++)
+        if (z->part[i].member.i == val && !z->part[i].outer.i) return &z->part[i];
+    return NULL;
+}
+
+// Sums of contractions in map `v`, in sub-expression `ex`: each with those that fit its first term.
+static void ein__find_sums(ein__merger *z, ein__val v, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__ex *term = NULL;
+    if (!ein__is_sum(ctx, ex)) {
+        for (uint32_t i = 0; i < e->nkid; i++) ein__find_sums(z, v, e->kid[i]);
+        return;
+    }
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__sum_terms_of(z, s, ex, &term);
+    for (ptrdiff_t a = 0; a + 1 < arrlen(term); a++) {
+        const ein__part *p[EIN__MERGE_GROUP] = {ein__whole_part(z, ein__ex_get(ctx, term[a])->val)};
+        ein__sum sum = {.n = 1, .read = {term[a]}};
+        int axis = -1, other;
+        for (ptrdiff_t b = a + 1; p[0] && b < arrlen(term) && sum.n < EIN__MERGE_GROUP; b++) {
+            p[sum.n] = ein__whole_part(z, ein__ex_get(ctx, term[b])->val);
+            if (!p[sum.n] || !ein__sum_fits(ctx, p[0], p[sum.n], &other)) continue;
+            if (sum.n > 1 && other != axis) continue;
+            axis = other;
+            sum.read[sum.n++] = term[b];
+        }
+        bool once = sum.n > 1;
+        for (int i = 0; i < sum.n; i++) once &= ein__occurrences(ctx, s->body, sum.read[i]) == 1;
+        if (once && z->tries++ < EIN__MERGE_TRIES) ein__merge_sum(z, v, p, &sum, axis);
+        if (once) break;
+    }
+    arrfree(term);
+}
+
+// ------------------------------------------------------------------------------------ the program
+
+static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
+    ein_ctx *ctx = z->ctx;
+    ptrdiff_t n = arrlen(ctx->value);
+    z->first = (uint32_t)n;
+    z->order = ein__live(ctx, root, nroot);
+    z->uses = ein__count_uses(ctx, z->order, root, nroot);
+    arrsetlen(z->level, n);
+    arrsetlen(z->root, n);
+    arrsetlen(z->behind, n);
+    arrsetlen(z->behind_read, n);
+    memset(z->level, 0, (size_t)n * sizeof *z->level);
+    memset(z->root, 0, (size_t)n * sizeof *z->root);
+    memset(z->behind, 0, (size_t)n * sizeof *z->behind);
+    memset(z->behind_read, 0, (size_t)n * sizeof *z->behind_read);
+    for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val v = z->order[i];
+        const ein__scope *s = ein__scope_of(ctx, v);
+        if (!s || ctx->value[v.i].weight_only) continue;
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, s->body, &reads);
+        bool copy = ein__copy_of(ctx, v) != NULL, map = s->reduce == EIN__R_NONE && !copy;
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            const ein__expr *r = ein__ex_get(ctx, reads[k]);
+            int times = 0;
+            for (ptrdiff_t j = 0; j < arrlen(reads); j++)
+                times += ein__ex_get(ctx, reads[j])->val == r->val;
+            if (z->level[r->val] >= z->level[v.i]) z->level[v.i] = z->level[r->val] + 1;
+            if (!map || times > 1 || z->uses[r->val] != 1 || z->root[r->val] ||
+                !ein__reads_in_place(ctx, r, s))
+                continue;
+            z->behind[r->val] = v;
+            z->behind_read[r->val] = reads[k];
+        }
+        arrfree(reads);
+        if (ein__is_contraction(ctx, s) && ctx->value[v.i].dtype == EIN__F32) arrput(z->product, v);
+    }
+}
+
+static void ein__merger_forget(ein__merger *z) {
+    arrfree(z->order);
+    arrfree(z->product);
+    arrfree(z->uses);
+    arrfree(z->level);
+    arrfree(z->root);
+    arrfree(z->behind);
+    arrfree(z->behind_read);
+    arrfree(z->part);
+}
+
+// The contractions that contraction `v` has inside by summation splitting.
+static void ein__split_parts(ein__merger *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__deriver d = ein__deriver_of(ctx, v, (ein__val){0}, (ein__ex){0});
+    ein__attempt attempt = ein__try(ctx);
+    arrput(d.cls, v);
+    ein__add_def(&d, v, ein__scope_of(ctx, v), -1, NULL, false);
+    ein__rule_split(&d, 0);
+    bool ok = ein__tried(ctx, attempt) && !ctx->status;
+    for (ptrdiff_t i = 1; ok && i < arrlen(d.def); i++) {
+        const ein__expr *e = ein__ex_get(ctx, ein__sc_get(ctx, d.def[i].sc)->body);
+        if (d.def[i].cls.i != v.i || e->op != EIN__X_READ || e->val < d.first) continue;
+        ein__val inner = {e->val};
+        ein__add_part(z, v, ctx->value[inner.i].scope, inner, d.def[i].sc);
+    }
+    ein__deriver_free(&d);
+}
+
+static void ein__find_parts(ein__merger *z) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(z->product); i++) {
+        ein__val v = z->product[i];
+        ein__add_part(z, v, ctx->value[v.i].scope, v, (ein__sc){0});
+    }
+    // Products inside matter where another contraction is as far from the inputs.
+    for (ptrdiff_t i = 0; i < arrlen(z->product); i++) {
+        ein__val v = z->product[i];
+        bool peer = false;
+        for (ptrdiff_t k = 0; k < arrlen(z->product); k++)
+            peer |= k != i && z->level[z->product[k].i] == z->level[v.i];
+        if (peer && ein__scope_of(ctx, v)->ns > 1) ein__split_parts(z, v);
+    }
+}
+
+// Merges are looked for among values that the last round made, or that read such; in the first
+// round everywhere.
+static bool ein__is_news(const ein__merger *z, const ein__part *const *p, int n) {
+    for (int i = 0; i < n; i++)
+        if (p[i]->member.i >= z->changed) return true;
+    return false;
+}
+
+static bool ein__spread(const ein__merger *z, const ein__part *const *p, int n) {
+    int flat = 0;
+    for (int i = 0; i < n; i++) {
+        const ein__scope *s = ein__sc_get(z->ctx, p[i]->sc);
+        int mine = 0;
+        for (uint32_t t = 0; t < s->nt; t++) mine += s->n[t] > 1 && !(p[i]->in_x >> t & 1);
+        if (mine > flat && !p[i]->outer.i) flat = mine;
+    }
+    return flat > 1;
+}
+
+typedef enum { EIN__BY_SAME, EIN__BY_NEAR, EIN__BY_LIKE } ein__group_key;
+
+static const char *ein__part_key(const ein__part *p, ein__group_key by) {
+    return by == EIN__BY_SAME ? p->same : by == EIN__BY_NEAR ? p->near : p->like;
+}
+
+static void ein__try_group(ein__merger *z, const ein__part *const *p, int n, ein__group_key by) {
+    bool alike = true, whole = true;
+    for (int i = 0; i < n; i++) {
+        alike &= p[i]->same == p[0]->same;
+        whole &= !p[i]->outer.i;
+    }
+    if (n < 2 || !ein__is_news(z, p, n) || (by == EIN__BY_NEAR && alike)) return;
+    int variants = by == EIN__BY_LIKE ? 1 + whole : 1 + ein__spread(z, p, n);
+    for (int k = 0; k < variants && z->tries++ < EIN__MERGE_TRIES; k++) {
+        ein__attempt attempt = ein__try(z->ctx);
+        if (by == EIN__BY_LIKE) ein__merge_batched(z, p, n, k);
+        else ein__merge_shared(z, p, n, k == 0);
+        ein__tried(z->ctx, attempt);
+        if (z->ctx->status) return;
+    }
+}
+
+// Parts with one key, one of each member, in the program's order.
+static void ein__find_groups(ein__merger *z, ein__group_key by) {
+    bool *done = NULL;
+    arrsetlen(done, arrlen(z->part) + 1);
+    memset(done, 0, (size_t)arrlen(done));
+    for (ptrdiff_t a = 0; a < arrlen(z->part) && !z->ctx->status; a++) {
+        const ein__part *p[EIN__MERGE_GROUP];
+        const char *key = ein__part_key(&z->part[a], by);
+        int n = 0;
+        if (!key || done[a]) continue;
+        for (ptrdiff_t b = a; b < arrlen(z->part); b++) {
+            if (ein__part_key(&z->part[b], by) != key || done[b]) continue;
+            bool known = false;
+            for (int i = 0; i < n; i++) known |= p[i]->member.i == z->part[b].member.i;
+            done[b] = true;
+            if (!known) p[n++] = &z->part[b];
+            if (n < EIN__MERGE_GROUP) continue;
+            ein__try_group(z, p, n, by);
+            n = 0;
+        }
+        ein__try_group(z, p, n, by);
+    }
+    arrfree(done);
+}
+
+// The cheapest merges that have no value in common, in the order of what they save.
+static bool ein__choose_merges(ein__merger *z, ptrdiff_t from) {
+    ein__val *taken = NULL;
+    bool any = false;
+    for (;;) {
+        ein__merge *best = NULL;
+        for (ptrdiff_t i = from; i < arrlen(z->found); i++) {
+            ein__merge *m = &z->found[i];
+            bool free = !m->chosen && m->ps < m->members_ps;
+            for (ptrdiff_t k = 0; free && k < arrlen(m->taken); k++)
+                for (ptrdiff_t t = 0; t < arrlen(taken); t++) free &= taken[t].i != m->taken[k].i;
+            if (free && (!best || m->members_ps - m->ps > best->members_ps - best->ps)) best = m;
+        }
+        if (!best) break;
+        best->chosen = any = true;
+        for (ptrdiff_t k = 0; k < arrlen(best->taken); k++) arrput(taken, best->taken[k]);
+    }
+    arrfree(taken);
+    return any;
+}
+
+// ------------------------------------------------------------------------------------ the pass
+
+typedef struct ein__redirect {
+    ein__val *to;        // by value: what stands in its place, or none
+    ein__val *now;       // by value: what it has become
+    bool *output;        // by value: stands for an output, of which every one is a value of its own
+    ein__val *by_scope;  // so that equal definitions are one value
+} ein__redirect;
+
+static ein__ex ein__redirect_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__redirect *z = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val v = z->now[e->val];
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    return ein__ex_read(ctx, v.i ? v : (ein__val){e->val}, pad, e->ix, (int)e->nix);
+}
+
+static ein__val ein__redirected(ein_ctx *ctx, ein__redirect *z, ein__val v) {
+    if (z->to[v.i].i) return z->now[z->to[v.i].i];
+    const ein__scope *s = ein__scope_of(ctx, v);
+    if (!s) return v;
+    const ein__value old = ctx->value[v.i];
+    ein__scope t = *s;
+    t.body = ein__ex_replace_reads(ctx, s->body, ein__redirect_read, z);
+    ein__sc sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
+    ein__val twin = z->by_scope[sc.i];
+    bool own = z->output[v.i];
+    if (twin.i && !own && ctx->value[twin.i].dtype == old.dtype) return twin;
+    if (sc.i != old.scope.i) {
+        v = ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype,
+                         old.node);
+        ctx->value[v.i].why = old.why;
+    }
+    if (!twin.i && !own) z->by_scope[sc.i] = v;
+    return v;
+}
+
+// Rebuilds the program with the chosen merges. What replaces a value depends on values further from
+// the outputs only, so there is an order; an explicit stack finds it.
+static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff_t from) {
+    ein_ctx *ctx = z->ctx;
+    ein__redirect r = {0};
+    ein__val *stack = NULL;
+    ptrdiff_t n = arrlen(ctx->value);
+    arrsetlen(r.to, n);
+    arrsetlen(r.now, n);
+    arrsetlen(r.output, n);
+    memset(r.to, 0, (size_t)n * sizeof *r.to);
+    memset(r.now, 0, (size_t)n * sizeof *r.now);
+    memset(r.output, 0, (size_t)n * sizeof *r.output);
+    for (ptrdiff_t i = from; i < arrlen(z->found); i++)
+        for (ptrdiff_t k = 0; z->found[i].chosen && k < arrlen(z->found[i].old); k++)
+            r.to[z->found[i].old[k].i] = z->found[i].now[k];
+    for (int k = nroot; k-- > 0;) {
+        arrput(stack, root[k]);
+        r.output[root[k].i] = true;
+        r.output[r.to[root[k].i].i] = true;
+    }
+    while (arrlen(stack) && !ctx->status) {
+        ein__val v = arrlast(stack);
+        const ein__scope *s = ein__scope_of(ctx, v);
+        ein__ex *reads = NULL;
+        ptrdiff_t before = arrlen(stack);
+        if (!r.now[v.i].i && r.to[v.i].i && !r.now[r.to[v.i].i].i) arrput(stack, r.to[v.i]);
+        if (!r.now[v.i].i && !r.to[v.i].i && s) ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t i = arrlen(reads); i-- > 0;) {
+            ein__val x = {ein__ex_get(ctx, reads[i])->val};
+            if (!r.now[x.i].i) arrput(stack, x);
+        }
+        arrfree(reads);
+        if (arrlen(stack) > before) continue;
+        if (!r.now[v.i].i) r.now[v.i] = ein__redirected(ctx, &r, v);
+        if (!r.now[v.i].i) break;
+        (void)arrpop(stack);
+    }
+    bool ok = !ctx->status && !arrlen(stack);
+    for (int k = 0; ok && k < nroot; k++) root[k] = r.now[root[k].i];
+    arrfree(stack);
+    arrfree(r.to);
+    arrfree(r.now);
+    arrfree(r.output);
+    arrfree(r.by_scope);
+    return ok;
+}
+
+// Merges in the program under `root`, round by round; the roots are replaced. `found`: all merges
+// that were priced (to be freed by ein__merges_free), or NULL. False when none was worth it.
+EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, ein__merge **found) {
+    ein__merger z = {.ctx = ctx};
+    bool any = false;
+    int rounds = ctx->rule_mask >> EIN__RULE_MERGE & 1 ? EIN__MERGE_ROUNDS : 0;
+    for (int round = 0; round < rounds && !ctx->status; round++) {
+        ptrdiff_t from = arrlen(z.found);
+        ein__merger_look(&z, root, nroot);
+        ein__find_parts(&z);
+        ein__find_groups(&z, EIN__BY_SAME);
+        ein__find_groups(&z, EIN__BY_NEAR);
+        ein__find_groups(&z, EIN__BY_LIKE);
+        for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
+            ein__val v = z.order[i];
+            if (v.i >= z.changed && ein__is_map(ctx, v) && !ctx->value[v.i].weight_only)
+                ein__find_sums(&z, v, ein__scope_of(ctx, v)->body);
+        }
+        ein__merger_forget(&z);
+        z.changed = (uint32_t)arrlen(ctx->value);
+        if (!ein__choose_merges(&z, from) || !ein__apply_merges(&z, root, nroot, from)) break;
+        any = true;
+    }
+    if (found) *found = z.found;
+    else ein__merges_free(z.found);
+    return any;
 }
 /* ---- layout.c ---- */
 // Where every value lives: buffers, and an affine address map per value. Copies that only rename
@@ -14771,10 +17370,22 @@ static bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
 
 // ------------------------------------------------------------------------------------ placement
 
+// What was decided about a value's place; by default copies take or hand on a place where they can,
+// and everything else is dense in declared order.
+typedef struct ein__seat {
+    bool ordered;  // it has its own place, its dimensions in `order`
+    bool window;   // a copy: a window on its source although a library call reads it
+    int order[EIN__MAX_RANK];
+} ein__seat;
+
 typedef struct ein__placer {
     ein_ctx *ctx;
     const ein__selector *sel;
-    bool *view;  // by value: it has no step of its own
+    // By value; stb_ds arrays.
+    bool *view;         // it has no step of its own
+    ein__val *product;  // the contraction whose library call stores it; none: a kernel does
+    ein__val **reader;  // values whose steps read it
+    ein__seat *choice;
 } ein__placer;
 
 static int ein__new_buffer(ein_ctx *ctx, ein__bkind kind, ein__val v, int index) {
@@ -14795,18 +17406,17 @@ static void ein__place_dense(ein_ctx *ctx, ein__val v, ein__bkind kind, int inde
     ein__dense_strides(&ctx->value[v.i].shape, l->stride);
 }
 
-static bool ein__placed(const ein_ctx *ctx, ein__val v) {
-    return ctx->plan.layout[v.i].buffer != EIN__NO_BUFFER;
+// A place of its own for a value that the program computes.
+static void ein__place_own(ein__placer *z, ein__val v) {
+    const ein__value *p = &z->ctx->value[v.i];
+    const ein__seat *c = &z->choice[v.i];
+    ein__place_dense(z->ctx, v, p->weight_only ? EIN__B_CONST : EIN__B_ARENA, -1);
+    if (c->ordered)
+        ein__order_strides(p->shape.d, p->shape.rank, c->order, z->ctx->plan.layout[v.i].stride);
 }
 
-// The contraction whose library call stores `v` (v itself, or fused into it); none for kernels.
-static ein__val ein__library_of(const ein__placer *z, ein__val v) {
-    const ein__selector *sel = z->sel;
-    ein__skind2 k = sel->kind[v.i];
-    if (k != EIN__K_CONV && k != EIN__K_CONV_DATA && k != EIN__K_GEMM) return (ein__val){0};
-    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
-        if (sel->home[sel->order[i].i].i == v.i && sel->order[i].i != v.i) return sel->order[i];
-    return v;
+static bool ein__placed(const ein_ctx *ctx, ein__val v) {
+    return ctx->plan.layout[v.i].buffer != EIN__NO_BUFFER;
 }
 
 // Whether the step that computes `p` can store it with layout `l`.
@@ -14816,11 +17426,11 @@ static bool ein__can_store(const ein__placer *z, ein__val p, const ein__layout *
     if (v->kind != EIN__V_SCOPE || ein__placed(ctx, p) || z->sel->root[p.i]) return false;
     if (z->sel->home[p.i].i != p.i) return false;
     if (v->weight_only != (ctx->plan.buffer[l->buffer].kind == EIN__B_CONST)) return false;
-    ein__val lib = ein__library_of(z, p);
-    if (!lib.i) return true;
+    ein__val product = z->product[p.i];
+    if (!product.i) return true;
     if (z->sel->kind[p.i] != EIN__K_GEMM) return ein__is_dense(&v->shape, l) && l->offset % 4 == 0;
     ein__gemm g;
-    return ein__match_gemm(ctx, ein__scope_of(ctx, lib), l->stride, &g);
+    return ein__match_gemm(ctx, ein__scope_of(ctx, product), l->stride, &g);
 }
 
 static void ein__place_sources(ein__placer *z, ein__val v) {
@@ -14852,23 +17462,11 @@ static void ein__place_sources(ein__placer *z, ein__val v) {
     z->view[v.i] = true;
 }
 
-// A contraction that reads `v` must still match its library call when `v` is a view.
+// A library call that reads `v` wants it dense; a window is not, unless that was decided.
 static bool ein__readers_accept(const ein__placer *z, ein__val v, const ein__layout *l) {
-    ein_ctx *ctx = z->ctx;
-    const ein__selector *sel = z->sel;
-    if (ein__is_dense(&ctx->value[v.i].shape, l)) return true;
-    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
-        const ein__scope *s = ein__scope_of(ctx, sel->order[i]);
-        ein__skind2 k = sel->kind[sel->order[i].i];
-        if (!s || (k != EIN__K_CONV && k != EIN__K_CONV_DATA && k != EIN__K_GEMM)) continue;
-        ein__ex *reads = NULL;
-        bool does = false;
-        ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t r = 0; r < arrlen(reads); r++)
-            does |= ein__ex_get(ctx, reads[r])->val == v.i;
-        arrfree(reads);
-        if (does) return false;
-    }
+    if (z->choice[v.i].window || ein__is_dense(&z->ctx->value[v.i].shape, l)) return true;
+    for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++)
+        if (z->product[z->reader[v.i][i].i].i) return false;
     return true;
 }
 
@@ -14886,32 +17484,24 @@ static void ein__place_forward(ein__placer *z, ein__val v) {
     z->view[v.i] = true;
 }
 
-// Buffers and layouts for all values of the selection; `root` in the order of the model's outputs.
-EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
+// Whether `v` is computed by a step of its own, or is a view.
+static bool ein__is_stored(const ein__placer *z, ein__val v) {
+    return z->ctx->value[v.i].kind == EIN__V_SCOPE && z->sel->home[v.i].i == v.i;
+}
+
+// Places for the stored values of `list` (operands first) that have none yet.
+static void ein__place_values(ein__placer *z, const ein__val *list, ptrdiff_t n) {
     ein_ctx *ctx = z->ctx;
-    const ein__selector *sel = z->sel;
-    ptrdiff_t n = arrlen(ctx->value);
-    arrsetlen(ctx->plan.layout, n);
-    arrsetlen(z->view, n);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        ctx->plan.layout[i] = (ein__layout){.buffer = EIN__NO_BUFFER};
-        z->view[i] = false;
-    }
-    for (int k = 0; k < nroot; k++) ein__place_dense(ctx, root[k], EIN__B_OUTPUT, k);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.input); i++)
-        ein__place_dense(ctx, ctx->tensor_value[ctx->graph.input[i]], EIN__B_INPUT, (int)i);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.weight); i++)
-        ein__place_dense(ctx, ctx->tensor_value[ctx->graph.weight[i]], EIN__B_WEIGHT, (int)i);
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (z->choice[list[i].i].ordered) ein__place_own(z, list[i]);
     // From the outputs back: copies hand their place to what they copy.
-    for (ptrdiff_t i = arrlen(sel->order); i-- > 0;) {
-        ein__val v = sel->order[i];
-        const ein__expr *read = ein__copy_of(ctx, v);
+    for (ptrdiff_t i = n; i-- > 0;) {
+        ein__val v = list[i];
         ein__pieces pc;
-        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel->home[v.i].i != v.i) continue;
-        ein__bkind kind = ctx->value[v.i].weight_only ? EIN__B_CONST : EIN__B_ARENA;
+        if (!ein__is_stored(z, v) || z->choice[v.i].window) continue;
         bool fresh = !ein__placed(ctx, v);
-        if (fresh && !read && !ein__is_concat(ctx, v, &pc)) continue;
-        if (fresh) ein__place_dense(ctx, v, kind, -1);
+        if (fresh && !ein__copy_of(ctx, v) && !ein__is_concat(ctx, v, &pc)) continue;
+        if (fresh) ein__place_own(z, v);
         ein__place_sources(z, v);
         if (fresh && !z->view[v.i]) {
             // Nobody writes there for it: it may still become a window on its source.
@@ -14919,13 +17509,493 @@ EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
             ctx->plan.layout[v.i].buffer = EIN__NO_BUFFER;
         }
     }
-    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
-        ein__val v = sel->order[i];
-        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel->home[v.i].i != v.i) continue;
-        ein__place_forward(z, v);
-        if (!ein__placed(ctx, v))
-            ein__place_dense(ctx, v, ctx->value[v.i].weight_only ? EIN__B_CONST : EIN__B_ARENA, -1);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        if (!ein__is_stored(z, list[i])) continue;
+        ein__place_forward(z, list[i]);
+        if (!ein__placed(ctx, list[i])) ein__place_own(z, list[i]);
     }
+}
+
+static void ein__placer_index(ein__placer *z) {
+    ein_ctx *ctx = z->ctx;
+    const ein__selector *sel = z->sel;
+    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
+        ein__val v = sel->order[i], home = sel->home[v.i];
+        const ein__scope *s = ein__scope_of(ctx, v);
+        if (!s) continue;
+        ein__skind2 k = sel->kind[home.i];
+        bool library = k == EIN__K_CONV || k == EIN__K_CONV_DATA || k == EIN__K_GEMM;
+        if (library && !z->product[home.i].i) z->product[home.i] = v;
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+            uint32_t p = ein__ex_get(ctx, reads[r])->val;
+            bool known = sel->home[p].i == home.i;
+            for (ptrdiff_t k2 = 0; k2 < arrlen(z->reader[p]); k2++)
+                known |= z->reader[p][k2].i == home.i;
+            if (!known) arrput(z->reader[p], home);
+        }
+        arrfree(reads);
+    }
+}
+
+// Buffers and layouts for all values of the selection; `root` in the order of the model's outputs.
+EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
+    ein_ctx *ctx = z->ctx;
+    ptrdiff_t n = arrlen(ctx->value);
+    arrsetlen(ctx->plan.layout, n);
+    arrsetlen(z->view, n);
+    arrsetlen(z->product, n);
+    arrsetlen(z->reader, n);
+    arrsetlen(z->choice, n);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        ctx->plan.layout[i] = (ein__layout){.buffer = EIN__NO_BUFFER};
+        z->view[i] = false;
+        z->product[i] = (ein__val){0};
+        z->reader[i] = NULL;
+        z->choice[i] = (ein__seat){0};
+    }
+    ein__placer_index(z);
+    for (int k = 0; k < nroot; k++) ein__place_dense(ctx, root[k], EIN__B_OUTPUT, k);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.input); i++)
+        ein__place_dense(ctx, ctx->tensor_value[ctx->graph.input[i]], EIN__B_INPUT, (int)i);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.weight); i++)
+        ein__place_dense(ctx, ctx->tensor_value[ctx->graph.weight[i]], EIN__B_WEIGHT, (int)i);
+    ein__place_values(z, z->sel->order, arrlen(z->sel->order));
+}
+
+EIN__FN void ein__placer_free(ein__placer *z) {
+    for (ptrdiff_t i = 0; i < arrlen(z->reader); i++) arrfree(z->reader[i]);
+    arrfree(z->view);
+    arrfree(z->product);
+    arrfree(z->reader);
+    arrfree(z->choice);
+}
+/* ---- relayout.c ---- */
+// The choice of layouts: a value whose place is free may lie in memory in any order of its
+// dimensions. Starting from declared order, with copies as views where that is plain, single values
+// are given the orders that their producer or a reader prefers, as long as the steps become cheaper
+// in sum. A bounded number of sweeps in the program's order, so the result depends on nothing else.
+
+enum { EIN__LAYOUT_SWEEPS = 3, EIN__LAYOUT_TRIALS = 1000 };
+
+// What the step of a stored value costs under the layouts as they stand, and whether another layout
+// of its operands or its result could make it cheaper.
+typedef struct ein__price {
+    int64_t ps;
+    bool open;
+} ein__price;
+typedef ein__price ein__price_step(ein_ctx *ctx, const ein__selector *sel, ein__val v);
+
+// A value as it was before a change.
+typedef struct ein__before {
+    ein__val v;
+    bool view;
+    ein__layout layout;
+    ein__seat choice;
+    ein__price price;
+} ein__before;
+
+typedef struct ein__relayout {
+    ein__placer *z;
+    ein__price_step *price_step;
+    ein__before *log;
+    ein__price *price;  // by value: of its step; 0 for a view
+    int *group;         // by value: values whose places depend on each other have the same number
+    ein__val **of;      // by group: its values, operands first
+    int trials;
+} ein__relayout;
+
+// ------------------------------------------------------------------------------------ groups
+
+static int ein__group_find(int *group, int i) {
+    while (group[i] != i) i = group[i] = group[group[i]];
+    return i;
+}
+
+// Copies and concatenations tie the places of values together. Inputs and weights tie nothing: they
+// have their place.
+static void ein__relayout_groups(ein__relayout *r) {
+    ein_ctx *ctx = r->z->ctx;
+    const ein__val *order = r->z->sel->order;
+    ptrdiff_t n = arrlen(ctx->value);
+    arrsetlen(r->group, n);
+    arrsetlen(r->of, n);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        r->group[i] = (int)i;
+        r->of[i] = NULL;
+    }
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        ein__val v = order[i];
+        ein__pieces pc = {.n = 0};
+        if (!ein__is_stored(r->z, v)) continue;
+        const ein__expr *read = ein__copy_of(ctx, v);
+        if (read) pc = (ein__pieces){.n = 1, .read = {read}};
+        else if (!ein__is_concat(ctx, v, &pc)) continue;
+        for (int k = 0; k < pc.n; k++)
+            if (ctx->value[pc.read[k]->val].kind == EIN__V_SCOPE)
+                r->group[ein__group_find(r->group, (int)pc.read[k]->val)] =
+                    ein__group_find(r->group, (int)v.i);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(order); i++)
+        arrput(r->of[ein__group_find(r->group, (int)order[i].i)], order[i]);
+}
+
+// ------------------------------------------------------------------------------------ changes
+
+static ein__price ein__price_of(ein__relayout *r, ein__val v) {
+    if (!ein__is_stored(r->z, v) || r->z->view[v.i]) return (ein__price){0, false};
+    return r->price_step(r->z->ctx, r->z->sel, v);
+}
+
+static void ein__log_value(ein__relayout *r, ein__val v) {
+    const ein__placer *z = r->z;
+    ein__before b = {v, z->view[v.i], z->ctx->plan.layout[v.i], z->choice[v.i], r->price[v.i]};
+    arrput(r->log, b);
+}
+
+static void ein__undo(ein__relayout *r, ptrdiff_t mark) {
+    ein__placer *z = r->z;
+    while (arrlen(r->log) > mark) {
+        const ein__before b = arrpop(r->log);
+        z->view[b.v.i] = b.view;
+        z->ctx->plan.layout[b.v.i] = b.layout;
+        z->choice[b.v.i] = b.choice;
+        r->price[b.v.i] = b.price;
+    }
+}
+
+static bool ein__same_place(ein_ctx *ctx, ein__val v, const ein__layout *a, const ein__layout *b) {
+    const ein__shape *s = &ctx->value[v.i].shape;
+    if (a->offset != b->offset) return false;
+    for (int k = 0; k < s->rank; k++)
+        if (s->d[k] > 1 && a->stride[k] != b->stride[k]) return false;
+    return true;
+}
+
+static void ein__note_step(ein__val **list, ein__val v) {
+    for (ptrdiff_t i = 0; i < arrlen(*list); i++)
+        if ((*list)[i].i == v.i) return;
+    arrput(*list, v);
+}
+
+// Takes decision `c` for `v` and places its group anew. Gives what the steps cost more, and in
+// `touched` those whose operands or results have moved.
+static int64_t ein__change(ein__relayout *r, ein__val v, const ein__seat *c, ein__val **touched) {
+    ein__placer *z = r->z;
+    ein_ctx *ctx = z->ctx;
+    const ein__val *list = r->of[ein__group_find(r->group, (int)v.i)];
+    ptrdiff_t first = arrlen(r->log), n = arrlen(list);
+    int64_t delta = 0;
+    for (ptrdiff_t i = 0; i < n; i++) ein__log_value(r, list[i]);
+    z->choice[v.i] = *c;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        if (!ein__is_stored(z, list[i])) continue;
+        z->view[list[i].i] = false;
+        if (!z->sel->root[list[i].i]) ctx->plan.layout[list[i].i].buffer = EIN__NO_BUFFER;
+    }
+    ein__place_values(z, list, n);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        ein__val m = list[i];
+        const ein__before b = r->log[first + i];
+        if (b.view == z->view[m.i] && ein__same_place(ctx, m, &b.layout, &ctx->plan.layout[m.i]))
+            continue;
+        ein__note_step(touched, m);
+        for (ptrdiff_t k = 0; k < arrlen(z->reader[m.i]); k++)
+            ein__note_step(touched, z->reader[m.i][k]);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(*touched); i++) {
+        ein__val t = (*touched)[i];
+        ein__log_value(r, t);
+        r->price[t.i] = ein__price_of(r, t);
+        delta += r->price[t.i].ps - arrlast(r->log).price.ps;
+    }
+    return delta;
+}
+
+static bool ein__is_free(const ein__relayout *r, ein__val v) {
+    return ein__is_stored(r->z, v) && !r->z->sel->root[v.i] && r->z->ctx->value[v.i].shape.rank > 1;
+}
+
+// Whether `v` is a copy that a step of its own makes.
+static bool ein__is_made_copy(const ein__relayout *r, ein__val v) {
+    return ein__is_stored(r->z, v) && !r->z->view[v.i] && ein__copy_of(r->z->ctx, v);
+}
+
+static int ein__orders_of_result(ein__relayout *r, ein__val v, bool cheaper, ein__seat *list);
+
+// Tries decision `c` for `v`. Where it makes a product dearer whose own result is free, an order of
+// that result may make good for it, and a copy of what has moved may have become a window on it.
+// Gives what is gained (0: nothing, and nothing has changed).
+static int64_t ein__attempt_change(ein__relayout *r, ein__val v, const ein__seat *c, int depth) {
+    ein__placer *z = r->z;
+    ein__val *touched = NULL;
+    ptrdiff_t mark = arrlen(r->log);
+    if (r->trials++ >= EIN__LAYOUT_TRIALS) return 0;
+    int64_t delta = ein__change(r, v, c, &touched);
+    for (ptrdiff_t i = 0; i < arrlen(touched) && depth; i++) {
+        ein__val t = touched[i];
+        ein__seat list[EIN__GEMM_ORDERS] = {{.window = true}};
+        int n = 0;
+        if (t.i == v.i) continue;
+        if (ein__is_made_copy(r, t) && ein__is_free(r, t)) n = 1;
+        else if (z->product[t.i].i && z->sel->kind[t.i] == EIN__K_GEMM)
+            n = ein__orders_of_result(r, t, true, list);
+        for (int k = 0; k < n; k++) delta -= ein__attempt_change(r, t, &list[k], depth - 1);
+    }
+    arrfree(touched);
+    if (delta < 0) return -delta;
+    ein__undo(r, mark);
+    return 0;
+}
+
+// ------------------------------------------------------------------------------------ candidates
+
+// Price of step `w` if `v` had its dimensions in `order`; nothing else moves.
+static int64_t ein__price_with(ein__relayout *r, ein__val w, ein__val v, const int *order) {
+    ein_ctx *ctx = r->z->ctx;
+    const ein__shape *s = &ctx->value[v.i].shape;
+    const ein__layout old = ctx->plan.layout[v.i];
+    ctx->plan.layout[v.i].offset = 0;
+    ein__order_strides(s->d, s->rank, order, ctx->plan.layout[v.i].stride);
+    int64_t ps = r->price_step(ctx, r->z->sel, w).ps;
+    ctx->plan.layout[v.i] = old;
+    return ps;
+}
+
+static ein__seat ein__seat_in(const int *order) {
+    ein__seat c = {.ordered = true};
+    memcpy(c.order, order, sizeof c.order);
+    return c;
+}
+
+// Orders of `v` in which the GEMM that computes it is cheaper than now, or those in which it is one
+// at all.
+static int ein__orders_of_result(ein__relayout *r, ein__val v, bool cheaper, ein__seat *list) {
+    int order[EIN__GEMM_ORDERS][EIN__MAX_RANK], n = 0;
+    const ein__scope *s = ein__scope_of(r->z->ctx, r->z->product[v.i]);
+    ein__factors p;
+    if (!ein__is_free(r, v) || !ein__product_of(r->z->ctx, s, &p)) return 0;
+    int count = ein__gemm_orders(s, &p, order);
+    for (int k = 0; k < count; k++)
+        if (!cheaper || ein__price_with(r, v, v, order[k]) < r->price[v.i].ps)
+            list[n++] = ein__seat_in(order[k]);
+    return n;
+}
+
+// Sorts dimensions by falling key; equal ones stay in declared order.
+static void ein__sorted_order(const int64_t *key, int rank, int *order) {
+    for (int i = 0; i < rank; i++) {
+        int at = i;
+        for (; at > 0 && key[order[at - 1]] < key[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
+// Dimensions by falling stride, those of extent 1 where they are declared. False: that is declared
+// order.
+EIN__FN bool ein__stored_order(const ein__shape *s, const int64_t *stride, int *order) {
+    int64_t key[EIN__MAX_RANK];
+    int n = 0, moving[EIN__MAX_RANK], sorted[EIN__MAX_RANK];
+    bool differs = false;
+    for (int k = 0; k < s->rank; k++) {
+        if (s->d[k] == 1) continue;
+        key[n] = stride[k];
+        moving[n++] = k;
+    }
+    ein__sorted_order(key, n, sorted);
+    for (int k = 0, at = 0; k < s->rank; k++) {
+        order[k] = s->d[k] == 1 ? k : moving[sorted[at++]];
+        differs |= order[k] != k;
+    }
+    return differs;
+}
+
+static void ein__try_order(ein__relayout *r, ein__val v, const int *order) {
+    ein__seat c = ein__seat_in(order);
+    ein__attempt_change(r, v, &c, 1);
+}
+
+// The order of `v` that follows an operand of its kernel: its dimensions as far apart as the
+// operand's addresses are.
+static void ein__follow_operands(ein__relayout *r, ein__val v) {
+    ein_ctx *ctx = r->z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        int64_t step[EIN__MAX_RANK];
+        int order[EIN__MAX_RANK];
+        bool gather = false;
+        if (ein__elements(&ctx->value[e->val].shape) * 4 < ein__elements(&ctx->value[v.i].shape))
+            continue;
+        for (uint32_t t = 0; t < s->nt; t++) {
+            step[t] = ein__read_step(ctx, e, t);
+            gather |= step[t] < 0;
+            if (s->n[t] == 1) step[t] = INT64_MAX;
+        }
+        ein__sorted_order(step, (int)s->nt, order);
+        if (!gather && ein__price_with(r, v, v, order) < r->price[v.i].ps)
+            ein__try_order(r, v, order);
+    }
+    arrfree(reads);
+}
+
+// How far out of `v` each dimension should lie for a reader: by the outermost place of the
+// iterators it is read at.
+static void ein__order_for_read(ein__relayout *r, ein__val v, const ein__expr *e,
+                                const int64_t *place, ein__val w) {
+    ein_ctx *ctx = r->z->ctx;
+    int64_t key[EIN__MAX_RANK];
+    int order[EIN__MAX_RANK];
+    for (uint32_t k = 0; k < e->nix; k++) {
+        uint32_t used = ein__ix_uses(ctx, e->ix[k]);
+        key[k] = used ? 0 : INT64_MAX;
+        for (uint32_t t = 0; t < EIN__MAX_ITERS; t++)
+            if (used >> t & 1 && place[t] > key[k]) key[k] = place[t];
+    }
+    ein__sorted_order(key, (int)e->nix, order);
+    if (ein__price_with(r, w, v, order) < r->price[w.i].ps) ein__try_order(r, v, order);
+}
+
+// A GEMM reads `v`: its rows, terms and batch, each in the order that the result or the other
+// operand has them.
+static void ein__follow_gemm(ein__relayout *r, ein__val v, ein__val w, const ein__expr *e,
+                             const ein__expr *other) {
+    static const int turn[4][3] = {{2, 1, 0}, {2, 0, 1}, {1, 2, 0}, {1, 0, 2}};
+    ein_ctx *ctx = r->z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, r->z->product[w.i]);
+    int64_t stride[EIN__MAX_RANK], place[EIN__MAX_ITERS] = {0}, limit = EIN__MAX_ELEMENTS;
+    ein__strides_of(ctx, w, stride);
+    for (int k = 0; k < 4; k++) {
+        for (uint32_t t = 0; t < s->nt + s->ns; t++) {
+            int64_t step = ein__read_step(ctx, other, t);
+            int group = t >= s->nt ? 0 : step ? 2 : 1;  // terms, rows, batch
+            if (t < s->nt) step = stride[t];
+            place[t] = turn[k][group] * limit + (step < limit ? step : limit - 1);
+        }
+        ein__order_for_read(r, v, e, place, w);
+    }
+}
+
+// A kernel reads `v`: as its result lies in memory, with the terms of a sum outermost or innermost.
+static void ein__follow_kernel(ein__relayout *r, ein__val v, ein__val w, const ein__scope *s,
+                               const ein__expr *e) {
+    ein_ctx *ctx = r->z->ctx;
+    int64_t stride[EIN__MAX_RANK], place[EIN__MAX_ITERS] = {0};
+    uint32_t rank = (uint32_t)ctx->value[w.i].shape.rank;
+    ein__strides_of(ctx, w, stride);
+    for (int inner = 0; inner < (s->ns ? 2 : 1); inner++) {
+        for (uint32_t t = 0; t < s->nt + s->ns; t++)
+            place[t] = t < s->nt || (t < rank && !inner) ? stride[t < rank ? t : 0]
+                       : inner                           ? 0
+                                                         : EIN__MAX_ELEMENTS;
+        ein__order_for_read(r, v, e, place, w);
+    }
+}
+
+// The orders of `v` that would suit reader `w`.
+static void ein__follow_reader(ein__relayout *r, ein__val v, ein__val w) {
+    ein_ctx *ctx = r->z->ctx;
+    ein__val product = r->z->product[w.i];
+    if (product.i && r->z->sel->kind[w.i] != EIN__K_GEMM) {
+        int declared[EIN__MAX_RANK];
+        for (int k = 0; k < EIN__MAX_RANK; k++) declared[k] = k;
+        if (ein__price_with(r, w, v, declared) < r->price[w.i].ps) ein__try_order(r, v, declared);
+        return;
+    }
+    const ein__expr *read[2];
+    double alpha;
+    if (product.i && ein__two_factors(ctx, ein__scope_of(ctx, product), read, &alpha)) {
+        for (int k = 0; k < 2; k++)
+            if (read[k]->val == v.i) ein__follow_gemm(r, v, w, read[k], read[1 - k]);
+        return;
+    }
+    const ein__val *order = r->z->sel->order;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        const ein__scope *s = ein__scope_of(ctx, order[i]);
+        if (!s || r->z->sel->home[order[i].i].i != w.i) continue;
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            if (ein__ex_get(ctx, reads[k])->val == v.i)
+                ein__follow_kernel(r, v, w, s, ein__ex_get(ctx, reads[k]));
+        arrfree(reads);
+    }
+}
+
+static void ein__improve_value(ein__relayout *r, ein__val v) {
+    ein__placer *z = r->z;
+    ein_ctx *ctx = z->ctx;
+    bool open = r->price[v.i].open, copied = false;
+    if (!ein__is_free(r, v)) return;
+    if (ein__is_made_copy(r, v)) {
+        ein__seat c = {.window = true};
+        ein__attempt_change(r, v, &c, 1);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++)
+        copied |= ein__is_made_copy(r, z->reader[v.i][i]);
+    if ((open || copied) && z->product[v.i].i && z->sel->kind[v.i] == EIN__K_GEMM) {
+        ein__seat list[EIN__GEMM_ORDERS];
+        int n = ein__orders_of_result(r, v, !copied, list);
+        for (int k = 0; k < n; k++) ein__attempt_change(r, v, &list[k], copied ? 2 : 1);
+    } else if (open && !z->product[v.i].i && ein__is_map(ctx, v)) {
+        ein__follow_operands(r, v);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++) {
+        ein__val w = z->reader[v.i][i];
+        if (r->price[w.i].open) ein__follow_reader(r, v, w);
+    }
+}
+
+// Buffers that trials left behind go; the others keep their order.
+static void ein__drop_buffers(ein_ctx *ctx, const ein__placer *z) {
+    ein__buffer *all = ctx->plan.buffer;
+    int *now = NULL, kept = 0;
+    for (ptrdiff_t i = 0; i < arrlen(all); i++) arrput(now, all[i].index >= 0 ? 0 : -1);
+    for (ptrdiff_t i = 0; i < arrlen(z->sel->order); i++) {
+        int b = ctx->plan.layout[z->sel->order[i].i].buffer;
+        if (b >= 0) now[b] = 0;
+    }
+    for (ptrdiff_t i = 0; i < arrlen(all); i++) {
+        if (now[i] < 0) continue;
+        all[kept] = all[i];
+        now[i] = kept++;
+    }
+    arrsetlen(ctx->plan.buffer, kept);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.layout); i++)
+        if (ctx->plan.layout[i].buffer >= 0)
+            ctx->plan.layout[i].buffer = now[ctx->plan.layout[i].buffer];
+    arrfree(now);
+}
+
+// Changes the layouts of placed values while that makes the steps cheaper in sum.
+EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
+    ein_ctx *ctx = z->ctx;
+    const ein__val *order = z->sel->order;
+    ein__relayout r = {.z = z, .price_step = price_step};
+    arrsetlen(r.price, arrlen(ctx->value));
+    memset(r.price, 0, (size_t)arrlen(r.price) * sizeof *r.price);
+    bool open = false;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        r.price[order[i].i] = ein__price_of(&r, order[i]);
+        open |= r.price[order[i].i].open;
+    }
+    if (open) {
+        ein__relayout_groups(&r);
+        for (int sweep = 0; sweep < EIN__LAYOUT_SWEEPS; sweep++) {
+            arrsetlen(r.log, 0);
+            for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__improve_value(&r, order[i]);
+            if (!arrlen(r.log)) break;
+        }
+        ein__drop_buffers(ctx, z);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(r.of); i++) arrfree(r.of[i]);
+    arrfree(r.of);
+    arrfree(r.group);
+    arrfree(r.price);
+    arrfree(r.log);
 }
 /* ---- plan.c ---- */
 // The plan: steps in order, weight-only work split off, memory by liveness.
@@ -14964,6 +18034,8 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
             bool known = false;
             for (int j = 0; j < step->nval; j++) known |= step->val[j].i == r.i;
             for (ptrdiff_t j = 0; j < arrlen(list); j++) known |= list[j].i == r.i;
+            // A transform has its matrices in its text.
+            known |= !k && step->kind == EIN__K_BASIS && ein__is_table(ctx, r);
             if (!known) arrput(list, r);
         }
         arrfree(reads);
@@ -15020,24 +18092,58 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     return true;
 }
 
-static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
-    ein__step step = {.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
+// The step that computes stored value `v` under the layouts as they stand, without its cost when a
+// kernel does it. Gives whether a library does.
+static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
+    *step = (ein__step){.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
-        if (sel->home[sel->order[i].i].i == v.i && step.nval < 8)
-            step.val[step.nval++] = sel->order[i];
+        if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
+            step->val[step->nval++] = sel->order[i];
     bool library =
-        step.kind == EIN__K_CONV || step.kind == EIN__K_CONV_DATA || step.kind == EIN__K_GEMM;
-    if (library && !ein__library_step(ctx, &step)) {
-        step.kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step.val[0]));
-        step.workspace = 0;
-        library = false;
-    }
-    if (step.kind == EIN__K_MAP &&
+        step->kind == EIN__K_CONV || step->kind == EIN__K_CONV_DATA || step->kind == EIN__K_GEMM;
+    if (library && ein__library_step(ctx, step)) return true;
+    if (library) step->kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0]));
+    step->workspace = 0;
+    if (step->kind == EIN__K_MAP &&
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
-        step.kind = EIN__K_TRANSPOSE;
+        step->kind = EIN__K_TRANSPOSE;
+    return false;
+}
+
+// Whether neighbouring threads of the step's kernel store or read what does not lie together.
+static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
+    const ein__shape *shape = &ctx->value[step->out.i].shape;
+    const int64_t *stride = ctx->plan.layout[step->out.i].stride;
+    int lane = -1;
+    for (int k = 0; k < shape->rank; k++)
+        if (shape->d[k] > 1 && (lane < 0 || stride[k] < stride[lane])) lane = k;
+    if (lane < 0) return false;
+    bool scattered = stride[lane] > 1;
+    for (int v = 0; v < step->nval && !scattered; v++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body, &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            scattered |= ein__read_step(ctx, ein__ex_get(ctx, reads[i]), (uint32_t)lane) > 1;
+        arrfree(reads);
+    }
+    return scattered;
+}
+
+// What layouts are chosen by. A step that has nothing to gain from another layout is closed.
+static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    ein__step step;
+    if (ctx->value[v.i].weight_only) return (ein__price){0, false};
+    if (ein__step_of(ctx, sel, v, &step))
+        return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
+    bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
+    return (ein__price){ein__cost_step(ctx, &step), fell || copy || ein__is_scattered(ctx, &step)};
+}
+
+static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    ein__step step;
     int64_t ps;
-    if (!library) step.ps = ein__cost_step(ctx, &step);
-    else step.measured = ein__measured(ctx, step.key, &ps);
+    if (ein__step_of(ctx, sel, v, &step)) step.measured = ein__measured(ctx, step.key, &ps);
+    else step.ps = ein__cost_step(ctx, &step);
     if (ctx->value[v.i].weight_only &&
         ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
         arrput(ctx->plan.init, step);
@@ -15146,48 +18252,94 @@ static int64_t ein__plan_cost(const ein__plan *p) {
     return ps;
 }
 
-// Steps, layouts and memory for the values under `root`, in ctx->plan.
-static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
-    if (!ein__prepare(ctx, root, nroot)) return false;
-    ein__selector sel = {.ctx = ctx};
+// Whether `v` is a constant matrix that every reader has in its text.
+static bool ein__is_in_text(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    bool text = ein__is_table(ctx, v) && !sel->root[v.i];
+    for (ptrdiff_t i = 0; text && i < arrlen(sel->order); i++) {
+        ein__val r = sel->order[i];
+        const ein__scope *s = ein__scope_of(ctx, r);
+        ein__ex *reads = NULL;
+        if (!s) continue;
+        ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            if (ein__ex_get(ctx, reads[k])->val == v.i)
+                text &= sel->kind[r.i] == EIN__K_BASIS && s->reduce != EIN__R_NONE;
+        arrfree(reads);
+    }
+    return text;
+}
+
+// Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `free`: products
+// are selected as if their results could lie in memory in any order. Gives how many are selected
+// for that reason alone.
+static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) {
+    ein__selector sel = {.ctx = ctx, .free = free};
     ein__select(&sel, root, nroot);
     ein__placer placer = {.ctx = ctx, .sel = &sel};
     ein__place(&placer, root, nroot);
+    ein__choose_layouts(&placer, ein__price_under_layouts);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
         ein__val v = sel.order[i];
-        if (ctx->value[v.i].kind != EIN__V_SCOPE || sel.home[v.i].i != v.i || placer.view[v.i])
-            continue;
-        ein__make_step(ctx, &sel, v);
+        if (ein__is_stored(&placer, v) && !placer.view[v.i] && !ein__is_in_text(ctx, &sel, v))
+            ein__make_step(ctx, &sel, v);
     }
     ein__plan_memory(ctx);
     ctx->plan.root = root;
-    arrfree(placer.view);
+    ein__placer_free(&placer);
     ein__select_free(&sel);
+    return sel.reordered;
+}
+
+// The plan for the values under `root`. Where an order of a result made the difference, the plan
+// must show that it could be had: the selection without it is planned as well, the cheaper taken.
+static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__prepare(ctx, root, nroot)) return false;
+    if (ein__plan_values(ctx, root, nroot, true)) {
+        ein__plan with = ctx->plan;
+        ctx->plan = (ein__plan){0};
+        ein__plan_values(ctx, root, nroot, false);
+        if (ein__plan_cost(&with) < ein__plan_cost(&ctx->plan)) {
+            ein__plan_free(&ctx->plan);
+            ctx->plan = with;
+        } else {
+            ein__plan_free(&with);
+        }
+    }
     return !ctx->status;
 }
 
-// The plan of a lowered model: as it stands (the baseline), and derived. The derived one is taken
-// when it is cheaper as a whole, so it never costs more under the same table.
+// Plans the derived program under `root`; kept when it is the cheapest so far.
+static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__plan best = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    bool ok = ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
+    if (!ok || ein__plan_cost(&ctx->plan) >= ein__plan_cost(&best)) {
+        ein__plan_free(&ctx->plan);
+        ctx->plan = best;
+    } else {
+        ein__plan_free(&best);
+    }
+    return ok;
+}
+
+// The plan of a lowered model: as it stands (the baseline), derived, and derived after merging. The
+// cheapest as a whole is taken, so it never costs more than the baseline under the same table.
 EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     memcpy(derived, root, (size_t)nroot * sizeof *root);
+    memcpy(merged, root, (size_t)nroot * sizeof *root);
     if (!ein__build_plan(ctx, root, nroot)) return false;
     if (ctx->desc.baseline) return true;
-    ein__plan baseline = ctx->plan;
-    ctx->plan = (ein__plan){0};
-    bool ok = ein__derive(ctx, derived, nroot) && ein__build_plan(ctx, derived, nroot);
-    if (ok && ein__plan_cost(&ctx->plan) >= ein__plan_cost(&baseline)) {
-        ein__plan_free(&ctx->plan);
-        ctx->plan = baseline;
-    } else {
-        ctx->plan.baseline_ps = ein__plan_cost(&baseline);
-        ein__plan_free(&baseline);
-    }
-    return ok;
+    int64_t baseline = ein__plan_cost(&ctx->plan);
+    bool ok = ein__try_plan(ctx, derived, nroot);
+    if (ok && ein__merge_program(ctx, merged, nroot, NULL)) ok = ein__try_plan(ctx, merged, nroot);
+    ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    return ok && !ctx->status;
 }
 // plan -> text
 /* ---- tmpl.c ---- */
@@ -15271,6 +18423,27 @@ static const char *const ein__tmpl_band[] = {
     "            }",
     "        }",
     "    }",
+    "}",
+    0};
+static const char *const ein__tmpl_basis[] = {
+    "//@key name       the kernel's name",
+    "//@key params     its parameters",
+    "//@key block      threads a block",
+    "//@key number     unsigned type that counts all threads",
+    "//@key threads    tiles",
+    "//@key index      this tile's position",
+    "//@key tile       the tile in registers: d[6][6]",
+    "//@key load       fills the tile",
+    "//@key transform  one axis after the other, in place",
+    "//@key store      the epilogue and the store of every element",
+    "static __global__ void __launch_bounds__($block) $name($params) {",
+    "    const $number id = ($number)blockIdx.x * $block + threadIdx.x;",
+    "    if (id >= $threads) return;",
+    "    $index;",
+    "    float $tile;",
+    "    $load;",
+    "    $transform;",
+    "    $store;",
     "}",
     0};
 static const char *const ein__tmpl_conv[] = {
@@ -17306,6 +20479,7 @@ typedef struct ein__kterm {
 typedef struct ein__klin {
     int64_t c;
     int n;
+    bool uneven;  // c is of one lane only, the others have other constants
     ein__kterm t[EIN__KLIN];
 } ein__klin;
 
@@ -17550,6 +20724,7 @@ static void ein__klin_add(ein__kgen *g, ein__klin *l, ein__kterm t) {
 
 static int64_t ein__klin_step(const ein__klin *l) {
     int64_t step = 0;
+    if (l->uneven) return EIN__IRREGULAR;
     for (int i = 0; i < l->n; i++) {
         if (l->t[i].step == EIN__IRREGULAR) return EIN__IRREGULAR;
         step += l->t[i].k * l->t[i].step;
@@ -17682,10 +20857,37 @@ static void ein__kform_lower(ein__kgen *g, ein__klin *l, ein__kform *f, int lane
 static ein__klin ein__klin_of(ein__kgen *g, ein__ix ix, int lane) {
     ein__kform f = {0};
     ein__klin l;
-    l.c = l.n = 0;
+    l.c = l.n = l.uneven = 0;
     ein__kform_add(g, &f, 1, ix);
     ein__kform_lower(g, &l, &f, lane);
     return l;
+}
+
+// floor(E / d) and E mod d where all of E but its constant is a multiple of d, as a vector's first
+// position is of 2 and 4: the lanes differ by constants. False: it is not so.
+static bool ein__katom_lanes(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, ein__klin *l,
+                             int lane) {
+    const ein__atom *a = ein__atom_get(g->ctx, id);
+    int64_t d = a->n, step = ein__klin_step(l), rest;
+    if (g->vec == 1 || step == 0 || step == EIN__IRREGULAR) return false;
+    for (int i = 0; i < l->n; i++)
+        if (ein__kmul(g, l->t[i].k, l->t[i].div) % d) return false;
+    rest = ein__kadd(g, l->c, lane * step);
+    out->uneven = true;
+    if (a->kind == EIN__MOD) {
+        out->c = ein__kadd(g, out->c, ein__kmul(g, k, ein__floormod(rest, d)));
+        return true;
+    }
+    out->c = ein__kadd(g, out->c, ein__kmul(g, k, ein__floordiv(rest, d)));
+    l->c = 0;
+    const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, 0);
+    ein__ktext e = ein__klin_text(g, l, 0);
+    const char *s = ein__namef(g->ctx, "%s / %lld", ein__kparen(g, e, EIN__PREFIX), (long long)d);
+    ein__kterm t = {k, {s, EIN__PRODUCT, e.level}, 0, 1, ein__klin_max(g, l) / d};
+    t = known ? known->t : ein__kdeclare(g, EIN__N_ATOM, id, 0, ein__kint(g), t);
+    t.k = k;
+    ein__klin_add(g, out, t);
+    return true;
 }
 
 // floor(E / d) and E mod d: E is shifted by a multiple of d to be non-negative, so C's operators
@@ -17697,6 +20899,7 @@ static void ein__katom_divide(ein__kgen *g, ein__klin *out, int64_t k, uint32_t 
     int64_t d = a->n, shift = 0, grow;
     bool mod = a->kind == EIN__MOD, bounded = !ein__ix_has_gather(g->ctx, ix);
     ein__klin l = ein__klin_of(g, ix, lane);
+    if (ein__katom_lanes(g, out, k, id, &l, lane)) return;
     if (bounded && x->lo < 0) shift = (-x->lo + d - 1) / d;
     l.c = ein__kadd(g, l.c, ein__kmul(g, shift, d));
     if (!mod) out->c = ein__kadd(g, out->c, -ein__kmul(g, k, shift));
@@ -17733,6 +20936,7 @@ typedef struct ein__kaccess {
     int level;
     int64_t step;
     bool vector;
+    bool near;  // the lanes are constants apart
     ein__dtype dtype;
 } ein__kaccess;
 
@@ -17900,12 +21104,12 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     const ein__expr *x = ein__ex_get(g->ctx, read);
     ein__val v = {x->val};
     const ein__shape *s = &ein__val_get(g->ctx, v)->shape;
-    ein__kaccess r = {ein__kparam(g, v), NULL, {0}, 0, 0, false, ein__kdtype(g, v)};
+    ein__kaccess r = {.param = ein__kparam(g, v), .dtype = ein__kdtype(g, v)};
     ein__kform f = {0};
     ein__klin l;
     ein__buf guard = {0};
     bool uniform = true;
-    l.c = l.n = 0;
+    l.c = l.n = l.uneven = 0;
     for (int d = 0; d < s->rank; d++) {
         ein__kaxis a = ein__kaxis_of(g, x->ix[d], s->d[d], lane);
         int64_t stride = ein__kstride(g, v, d);
@@ -17924,6 +21128,8 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     r.at = ein__klin_text(g, &l, lane);
     r.level = ein__kmax(r.level, r.at.level);
     r.step = uniform ? ein__klin_step(&l) : EIN__IRREGULAR;
+    r.near = l.uneven;
+    for (int i = 0; i < l.n; i++) r.near &= l.t[i].step == 0;
     int64_t offset = g->naive ? 0 : g->ctx->plan.layout[v.i].offset;
     r.vector = r.step == 1 && r.dtype == EIN__F32 && ein__klin_div(&l) % g->vec == 0 &&
                offset % g->vec == 0;
@@ -18056,7 +21262,9 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
             ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, "float4", t);
             known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
         } else if (at.step) {
-            g->scattered++;
+            // Lanes that are constants apart (digits of the position) may be read one by one:
+            // neighbouring threads still read neighbours.
+            g->scattered += !at.near;
         } else if (lane) {
             return ein__kvalue_named(g, ex, 0);
         }
@@ -18474,7 +21682,7 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
                         const ein__ktext *value) {
     ein__klin l;
     const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
-    l.c = l.n = 0;
+    l.c = l.n = l.uneven = 0;
     for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
         const ein__kslot *s = &g->slot[d];
         ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
@@ -19560,6 +22768,284 @@ static bool ein__emit_relay(ein_ctx *ctx, const ein__step *step, ein__buf *out, 
     ein__buf_free(&extra);
     return fits;
 }
+/* ---- emit_basis.c ---- */
+// Small constant transforms: a thread loads one tile into registers, transforms it along one axis
+// after the other with the matrices' numbers in the text, and stores all of it, the epilogue
+// included. Neighbouring threads take neighbouring tiles of whichever side moves more data.
+
+// The kernel's own iterators: tiles (one a thread), then the sums and the rows, which are loops
+// over the tile in registers.
+typedef struct ein__ktile {
+    ein__basis b;
+    int nt, t[EIN__MAX_ITERS];     // slots of the tiles, in the threads' order
+    int cols[3], rows[3];          // slots of the loops
+    ein__ix map[EIN__MAX_ITERS];   // the definition's iterators in the kernel's
+    ein__ex read, epilogue;        // what is loaded; none: the tile is stored as it is
+    ein__ix to[EIN__MAX_RANK];     // where an element goes
+    int64_t coef[EIN__MAX_ITERS];  // strides by which the threads are ordered
+} ein__ktile;
+
+static ein__ix ein__ktile_slot(ein__kgen *g, int *count, int64_t n, const char *letter, int number,
+                               int level) {
+    int slot = (*count)++;
+    if (slot >= EIN__MAX_ITERS) return ein__ix_overflow(g->ctx);
+    g->slot[slot] = (ein__kslot){
+        .name = ein__namef(g->ctx, "%s%d", letter, number), .n = n, .level = level, .gone = n == 1};
+    return ein__ix_iter(g->ctx, (uint32_t)slot, n);
+}
+
+// Renames the definition's iterators: a row that is a digit, x mod m, becomes a loop of its own
+// beside the tile's place x / m.
+static bool ein__ktile_slots(ein__kgen *g, const ein__scope *s, ein__ktile *z) {
+    ein_ctx *ctx = g->ctx;
+    ein__ix row[EIN__MAX_ITERS] = {{0}};
+    int count = 0;
+    for (uint32_t i = 0; i < s->nt; i++) {
+        const ein__basis_axis *a = NULL;
+        for (int k = 0; k < z->b.n; k++)
+            if (z->b.axis[k].slot == i) a = &z->b.axis[k];
+        if (a && !a->digit) continue;
+        int64_t m = a ? a->rows : 1;
+        if (s->n[i] > m) z->t[z->nt++] = count;
+        z->map[i] = ein__ktile_slot(g, &count, (s->n[i] + m - 1) / m, "i", (int)i, 0);
+        z->map[i] = ein__ix_scale(ctx, z->map[i], m);
+    }
+    for (int k = 0; k < z->b.n; k++) {
+        const ein__basis_axis *a = &z->b.axis[k];
+        z->cols[k] = count;
+        z->map[a->sum] = ein__ktile_slot(g, &count, a->cols, "r", k, k + 1);
+    }
+    for (int k = 0; k < z->b.n; k++) {
+        const ein__basis_axis *a = &z->b.axis[k];
+        z->rows[k] = count;
+        row[k] = ein__ktile_slot(g, &count, a->digit ? a->rows : s->n[a->slot], "o", k, k + 1);
+        z->map[a->slot] = a->digit ? ein__ix_add(ctx, z->map[a->slot], row[k]) : row[k];
+    }
+    return !ctx->status;
+}
+
+// Threads go along what the side with more elements has side by side.
+static void ein__ktile_order(ein__kgen *g, ein__ktile *z, ein__val out) {
+    int64_t rows = 1, cols = 1;
+    for (int k = 0; k < z->b.n; k++) {
+        rows *= g->slot[z->rows[k]].n;
+        cols *= g->slot[z->cols[k]].n;
+    }
+    const ein__expr *x = ein__ex_get(g->ctx, z->read);
+    ein__val v = rows >= cols || x->op != EIN__X_READ ? out : (ein__val){x->val};
+    const ein__ix *ix = v.i == out.i ? z->to : x->ix;
+    for (int d = 0; d < ein__val_get(g->ctx, v)->shape.rank; d++) {
+        const ein__index *f = ein__ix_get(g->ctx, ix[d]);
+        for (uint32_t k = 0; k < f->n; k++) {
+            const ein__atom *a = ein__atom_get(g->ctx, f->t[k].atom);
+            if (a->kind == EIN__ITER)
+                z->coef[a->slot] += ein__kmul(g, ein__kstride(g, v, d), f->t[k].k);
+        }
+    }
+    for (int i = 1; i < z->nt; i++)
+        for (int j = i; j > 0 && z->coef[z->t[j - 1]] < z->coef[z->t[j]]; j--) {
+            int swap = z->t[j];
+            z->t[j] = z->t[j - 1];
+            z->t[j - 1] = swap;
+        }
+}
+
+// New expressions were made: their notes need room.
+static void ein__kgrow(ein__kgen *g) {
+    size_t n = (size_t)arrlen(g->ctx->exprs.rec);
+    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
+    if (!g->memo) EIN_OUT_OF_MEMORY();
+    memset(g->memo, 0, n * sizeof *g->memo);
+}
+
+static bool ein__ktile_make(ein__kgen *g, const ein__step *step, ein__ktile *z) {
+    ein_ctx *ctx = g->ctx;
+    const ein__scope *s = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope);
+    *z = (ein__ktile){0};
+    if (!ein__match_basis(ctx, s, &z->b) || !ein__ktile_slots(g, s, z)) return false;
+    z->read = ein__ex_subst(ctx, z->b.read, z->map, (int)(s->nt + s->ns));
+    if (step->nval > 1)
+        z->epilogue = ein__ex_subst(ctx, ein__kbody(g, step->out), z->map, (int)s->nt);
+    for (uint32_t d = 0; d < s->nt; d++) z->to[d] = z->map[d];
+    if (!z->read.i || (step->nval > 1 && !z->epilogue.i)) return false;
+    ein__ktile_order(g, z, step->out);
+    ein__kgrow(g);
+    return true;
+}
+
+// "[r0][r1]" of the tile, with the names of slots.
+static const char *ein__ktile_at(ein__kgen *g, const ein__ktile *z, const int *slot) {
+    ein__buf b = {0};
+    ein__put(&b, "d");
+    for (int k = 0; k < z->b.n; k++)
+        ein__putf(&b, "[%s]", g->slot[slot[k]].n == 1 ? "0" : g->slot[slot[k]].name);
+    const char *s = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
+}
+
+static void ein__ktile_load(ein__kgen *g, const ein__ktile *z, ein__buf *load) {
+    ein__buf core = {0};
+    ein__kcount(g, z->read);
+    ein__ktext v = ein__kvalue(g, z->read, 0);
+    ein__putf(&core, "%s = %s;\n", ein__ktile_at(g, z, z->cols), v.s);
+    ein__put(load, g->code[0].s);
+    ein__kloops(g, load, z->cols, z->b.n, core.s);
+    ein__buf_free(&core);
+    // Names inside of the loops end with them; what does not depend on them stays.
+    ein__kforget(g, 1);
+}
+
+// One line of the tile along axis k, from columns s0.. to rows. `at` has %s for the axis's index.
+static void ein__ktile_line(ein__kgen *g, const ein__basis_axis *a, const double *entry,
+                            const char *before, const char *after, ein__buf *b) {
+    for (int64_t u = 0; u < a->cols; u++) {
+        bool used = false;
+        for (int64_t i = 0; i < a->rows; i++) used |= entry[i * a->cols + u] != 0;
+        if (used)
+            ein__putf(b, "const float s%lld = d%s[%lld]%s;\n", (long long)u, before, (long long)u,
+                      after);
+    }
+    for (int64_t i = 0; i < a->rows; i++) {
+        ein__putf(b, "d%s[%lld]%s =", before, (long long)i, after);
+        bool first = true;
+        for (int64_t u = 0; u < a->cols; u++) {
+            double v = entry[i * a->cols + u];
+            if (v == 0) continue;
+            ein__put(b, v < 0 ? first ? " -" : " - " : first ? " " : " + ");
+            double size = v < 0 ? -v : v;
+            if (size != 1) ein__putf(b, "%s * ", ein__kliteral(g, size).s);
+            ein__putf(b, "s%lld", (long long)u);
+            g->flops += 1 + (size != 1);
+            first = false;
+        }
+        ein__put(b, first ? " 0.f;\n" : ";\n");
+    }
+}
+
+// Along every axis in turn: those before are rows already, those behind still columns.
+static bool ein__ktile_transform(ein__kgen *g, const ein__ktile *z, ein__buf *b) {
+    for (int k = 0; k < z->b.n; k++) {
+        double entry[EIN__TABLE_EXTENT * EIN__TABLE_EXTENT];
+        if (!ein__table_entries(g->ctx, z->b.axis[k].table, entry)) return false;
+        ein__buf before = {0}, after = {0}, text = {0};
+        int loop[3], n = 0;
+        ein__put(&before, "");
+        ein__put(&after, "");
+        for (int j = 0; j < z->b.n; j++) {
+            int slot = j < k ? z->rows[j] : z->cols[j];
+            if (j == k) continue;
+            loop[n++] = slot;
+            ein__putf(j < k ? &before : &after, "[%s]",
+                      g->slot[slot].n == 1 ? "0" : g->slot[slot].name);
+        }
+        ein__ktile_line(g, &z->b.axis[k], entry, before.s, after.s, &text);
+        for (int j = 1; j < EIN__KLEVELS; j++)
+            if (g->code[j].s) g->code[j].s[g->code[j].n = 0] = 0;
+        if (n) {
+            ein__kloops(g, b, loop, n, text.s);
+        } else {
+            ein__put(b, "{\n");
+            ein__kindent(b, text.s, 4);
+            ein__put(b, "}\n");
+        }
+        ein__buf_free(&before);
+        ein__buf_free(&after);
+        ein__buf_free(&text);
+    }
+    return true;
+}
+
+// Epilogue and store of one element, where it is inside of the result.
+static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__ktile *z,
+                             ein__buf *store) {
+    ein_ctx *ctx = g->ctx;
+    const ein__value *out = ein__val_get(ctx, step->out);
+    ein__buf inside = {0}, core = {0}, guarded = {0};
+    ein__kform f = {0};
+    ein__klin l;
+    l.c = l.n = 0;
+    g->post = &core;
+    ein__put(&core, "");
+    for (int d = 0; d < out->shape.rank; d++) {
+        ein__kaxis a = ein__kaxis_of(g, z->to[d], out->shape.d[d], 0);
+        if (a.guard) ein__putf(&inside, "%s%s", inside.n ? " && " : "", a.guard);
+        ein__kform_add(g, &f, ein__kstride(g, step->out, d), z->to[d]);
+    }
+    ein__kform_lower(g, &l, &f, 0);
+    const char *value = ein__ktile_at(g, z, z->rows);
+    if (z->epilogue.i) {
+        g->inner[g->ninner++] = (ein__kinner){step->val[0], {value}, false};
+        ein__kcount(g, z->epilogue);
+        value = ein__kvalue(g, z->epilogue, 0).s;
+    }
+    ein__putf(&core, "y[%s] = %s;\n", ein__klin_text(g, &l, 0).s, value);
+    g->post = NULL;
+    if (inside.n) {
+        ein__putf(&guarded, "if (%s) {\n", inside.s);
+        ein__kindent(&guarded, core.s, 4);
+        ein__put(&guarded, "}\n");
+    }
+    ein__kloops(g, store, z->rows, z->b.n, inside.n ? guarded.s : core.s);
+    ein__buf_free(&inside);
+    ein__buf_free(&core);
+    ein__buf_free(&guarded);
+}
+
+static const char *ein__ktile_array(ein__kgen *g, const ein__ktile *z) {
+    ein__buf b = {0};
+    ein__put(&b, "d");
+    for (int k = 0; k < z->b.n; k++) {
+        const ein__basis_axis *a = &z->b.axis[k];
+        ein__putf(&b, "[%lld]", (long long)(a->rows > a->cols ? a->rows : a->cols));
+    }
+    const char *s = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
+}
+
+// One attempt; false: try again without vectors or with 64-bit indices.
+static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                        ein__launch *l) {
+    ein__ktile z;
+    if (g->vec > 1) return false;
+    if (!ein__ktile_make(g, step, &z)) {
+        bool wide = g->wide;
+        ein_ctx *ctx = g->ctx;
+        ein__kgen_free(g);
+        *g = ein__kgen_make(ctx, step->val[0], wide, 1);
+        return ein__kreduce(g, step, hint, out, l);
+    }
+    ein__buf index = {0}, load = {0}, transform = {0}, store = {0};
+    ein__put(&index, "");
+    ein__kdecompose(g, &index, z.t, z.nt, ~0u, "id");
+    ein__ktile_load(g, &z, &load);
+    bool ok = ein__ktile_transform(g, &z, &transform);
+    ein__ktile_store(g, step, &z, &store);
+    int64_t threads = ein__kcount_slots(g, z.t, z.nt);
+    int block = ein__kblock(threads);
+    ok = ok && !g->too_wide && (threads <= INT32_MAX || g->wide);
+    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
+        ein__key keys[] = {{0},
+                           {0},
+                           {"block", ein__namef(g->ctx, "%d", block)},
+                           {"number", ein__kunsigned(g)},
+                           {"threads", ein__knumber(g, threads)},
+                           {"index", index.s},
+                           {"tile", ein__ktile_array(g, &z)},
+                           {"load", load.s},
+                           {"transform", transform.s},
+                           {"store", store.s}};
+        for (int i = 0; i < g->narg; i++) l->bytes_read += ein__bytes_of(g->ctx, g->arg[i]);
+        l->flops_per_out = g->flops;
+        ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, 10, out, l);
+    }
+    ein__buf_free(&index);
+    ein__buf_free(&load);
+    ein__buf_free(&transform);
+    ein__buf_free(&store);
+    return ok;
+}
 /* ---- emit_kernel.c ---- */
 // A step of a plan as one __global__ function with its launch, and the naive form of any value.
 
@@ -19572,6 +23058,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     case EIN__K_TRANSPOSE: return ein__ktranspose;
     case EIN__K_ROW: return ein__krow_kernel;
     case EIN__K_BAND: return ein__kband;
+    case EIN__K_BASIS: return ein__kbasis;
     case EIN__K_REDUCE:
     case EIN__K_MAP: break;
     case EIN__K_CONV:
@@ -19906,6 +23393,7 @@ static const char *ein__kernel_hint(const ein__step *s) {
     case EIN__K_REDUCE: return "reduce";
     case EIN__K_ROW: return "row";
     case EIN__K_BAND: return "band";
+    case EIN__K_BASIS: return "basis";
     case EIN__K_MAP:
     case EIN__K_CONV:
     case EIN__K_CONV_DATA:
@@ -19917,8 +23405,9 @@ static const char *ein__kernel_hint(const ein__step *s) {
 static void ein__put_algebra(ein__emitter *z, ein__buf *out, ein__val v, const char *indent) {
     ein__buf text = {0};
     const char *why = z->ctx->value[v.i].why;
-    if (why && *why) ein__putf(out, "%s// by %s\n", indent, why);
-    ein__print_value(z->ctx, v, &text);
+    bool table = ein__print_table(z->ctx, v, &text);
+    if (why && *why && !table) ein__putf(out, "%s// by %s\n", indent, why);
+    if (!table) ein__print_brief(z->ctx, v, &text);
     // Long equations continue on the next line, broken at spaces.
     size_t width = 96 - strlen(indent), at = 0;
     while (text.n && (text.s[text.n - 1] == '\n' || text.s[text.n - 1] == ' ')) text.n--;
@@ -19937,6 +23426,18 @@ static void ein__put_algebra(ein__emitter *z, ein__buf *out, ein__val v, const c
     ein__buf_free(&text);
 }
 
+// The matrices that a transform has in its text.
+static void ein__put_tables(ein__emitter *z, const ein__step *step) {
+    ein__basis b;
+    const ein__scope *s = ein__scope_of(z->ctx, step->val[0]);
+    if (step->kind != EIN__K_BASIS || !ein__match_basis(z->ctx, s, &b)) return;
+    for (int k = 0; k < b.n; k++) {
+        bool again = false;
+        for (int j = 0; j < k; j++) again |= b.axis[j].table.i == b.axis[k].table.i;
+        if (!again) ein__put_algebra(z, &z->kernels, b.axis[k].table, "");
+    }
+}
+
 // Emits the kernels of `steps`, each distinct text once.
 static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch **launches,
                                  const char ***seen) {
@@ -19952,6 +23453,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             for (ptrdiff_t k = 0; k < arrlen(*seen); k++) known |= (*seen)[k] == l.name;
             if (!known) {
                 arrput(*seen, l.name);
+                ein__put_tables(z, step);
                 for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 ein__put_n(&z->kernels, text.s, text.n);
@@ -20138,21 +23640,26 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
     ein__put(out,
              "#define IN(type, k) ((const type *)in[k])\n"
              "#define OUT(type, k) ((type *)out[k])\n"
-             "#define ARENA(type, at) ((type *)(m->arena + at))\n"
-             "#define CONST(type, at) ((type *)(m->constants + at))\n"
-             "#define INIT(type, at) ((type *)(m->init + at))\n");
+             "#define ARENA_OF(type, at) ((type *)(m->arena + at))\n"
+             "#define CONST_OF(type, at) ((type *)(m->constants + at))\n"
+             "#define INIT_OF(type, at) ((type *)(m->init + at))\n"
+             "#define ARENA(at) ARENA_OF(float, at)\n"
+             "#define CONST(at) CONST_OF(float, at)\n"
+             "#define INIT(at) INIT_OF(float, at)\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
         const ein__buffer *b = &ctx->plan.buffer[i];
         bool listed = b->kind == EIN__B_INPUT || b->kind == EIN__B_OUTPUT;
         if (!listed && b->first < 0) continue;
-        ein__putf(out, "#define %s %s(%s, %lld)\n", z->buffer[i], where[b->kind],
-                  ein__ctype(b->dtype), listed ? (long long)b->index : (long long)b->at);
+        ein__putf(out, "#define %s %s", z->buffer[i], where[b->kind]);
+        if (listed) ein__putf(out, "(%s, %d)\n", ein__ctype(b->dtype), b->index);
+        else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
+        else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
     }
     if (z->convs)
-        ein__putf(out, "#define v_workspace ARENA(char, %lld)\n",
+        ein__putf(out, "#define v_workspace ARENA_OF(char, %lld)\n",
                   (long long)ctx->plan.workspace_at);
     if (z->zeros)
-        ein__putf(out, "#define v_zeros CONST(const float, %lld)\n",
+        ein__putf(out, "#define v_zeros CONST_OF(const float, %lld)\n",
                   (long long)ctx->plan.const_bytes);
 }
 
@@ -20288,12 +23795,25 @@ static void ein__put_conv_call(ein__emitter *z, ein__buf *out, const ein__step *
     ein__put(out, ", v_workspace));");
 }
 
+// Says so when a result lies in memory in another order than its dimensions have.
+static void ein__put_order(ein_ctx *ctx, ein__buf *out, ein__val v) {
+    const ein__shape *s = &ctx->value[v.i].shape;
+    int order[EIN__MAX_RANK];
+    if (!ein__stored_order(s, ctx->plan.layout[v.i].stride, order)) return;
+    ein__put(out, "    // ");
+    ein__put_comment(out, ctx->value[v.i].name, strlen(ctx->value[v.i].name));
+    ein__put(out, " stored as [");
+    for (int k = 0; k < s->rank; k++) ein__putf(out, "%si%d", k ? "," : "", order[k]);
+    ein__put(out, "]\n");
+}
+
 static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
                           const ein__launch *l) {
     ein_ctx *ctx = z->ctx;
     const char *name = ein__call_name(ctx, s);
     if (ein__is_library(s) || l->extra)
         for (int k = 0; k < s->nval; k++) ein__put_algebra(z, out, s->val[k], "    ");
+    ein__put_order(ctx, out, s->out);
     if (ein__is_library(s)) {
         ein__buf call = {0};
         if (s->kind == EIN__K_GEMM) ein__put_gemm_call(z, &call, s, name);
@@ -20828,6 +24348,155 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
     }
     ein__tfree(&z);
 }
+/* ---- explain_merge.c ---- */
+// Merges of the whole program for people and for other programs: every one that was priced, or the
+// chosen ones.
+
+static void ein__put_merge_sizes(ein__buf *out, bool json, const char *name, const int64_t *v,
+                                 int n) {
+    ein__putf(out, json ? ", \"%s\": [" : ", %s ", name);
+    for (int i = 0; i < n; i++)
+        ein__putf(out, json ? "%s%lld" : "%s%lld", i ? json ? ", " : "x" : "", (long long)v[i]);
+    if (json) ein__put(out, "]");
+}
+
+// The library call for contraction `s`: the convolution when `want` says so, else the GEMM. False
+// when there is none.
+static bool ein__put_merge_call(ein_ctx *ctx, const ein__scope *s, bool want, bool json,
+                                ein__buf *out) {
+    int64_t dense[EIN__MAX_RANK];
+    ein__conv_form f;
+    ein__gemm g;
+    ein__dense_result(s, dense);
+    if (want) {
+        if (!ein__find_conv(ctx, s, dense, &f) || !ein__conv_sizes(&f)) return false;
+        ein__putf(out,
+                  json ? "{\"kind\": \"%s\", \"n\": %lld, \"c\": %lld, \"f\": %lld, "
+                         "\"group\": %lld"
+                       : "%s n %lld, c %lld, f %lld, groups %lld",
+                  f.transposed ? "conv_backward_data" : "conv", (long long)f.c.n, (long long)f.c.c,
+                  (long long)f.c.f, (long long)f.c.group);
+        ein__put_merge_sizes(out, json, "filter", f.c.k, f.c.spatial);
+        if (!json) return true;
+        ein__put_merge_sizes(out, json, "stride", f.c.stride, f.c.spatial);
+        ein__put_merge_sizes(out, json, "dilation", f.c.dilation, f.c.spatial);
+        ein__put(out, "}");
+        return true;
+    }
+    if (!ein__match_gemm(ctx, s, dense, &g)) return false;
+    ein__putf(out,
+              json ? "{\"kind\": \"gemm\", \"batch\": %lld, \"m\": %lld, \"n\": %lld, \"k\": %lld}"
+                   : "GEMM batch %lld, m %lld, n %lld, k %lld",
+              (long long)g.batch, (long long)g.m, (long long)g.n, (long long)g.k);
+    return true;
+}
+
+// The cheapest way to compute the merged contraction, and (in JSON) every call that matches.
+static void ein__put_merge_calls(ein_ctx *ctx, const ein__merge *m, bool json, ein__buf *out) {
+    const ein__scope *s = ein__scope_of(ctx, m->wide);
+    int64_t ps;
+    ein__skind2 kind = ein__choose(ctx, s, m->map, m->map_read, true, &ps);
+    bool conv = kind == EIN__K_CONV || kind == EIN__K_CONV_DATA;
+    if (json) ein__put(out, ", \"call\": ");
+    if ((!conv && kind != EIN__K_GEMM) || !ein__put_merge_call(ctx, s, conv, json, out))
+        ein__put(out, json ? "{\"kind\": \"kernel\"}" : "kernel");
+    if (!json) return;
+    ein__buf other = {0};
+    ein__put(out, ", \"matches\": [");
+    bool gemm = ein__put_merge_call(ctx, s, false, json, out);
+    if (ein__put_merge_call(ctx, s, true, json, &other))
+        ein__putf(out, "%s%s", gemm ? ", " : "", other.s);
+    ein__put(out, "]");
+    ein__buf_free(&other);
+}
+
+// The values that the merge makes: those that stand for the members, and what they read that the
+// program did not have.
+static void ein__merge_values(ein_ctx *ctx, ein__val v, uint32_t first, ein__val **list) {
+    for (ptrdiff_t i = 0; i < arrlen(*list); i++)
+        if ((*list)[i].i == v.i) return;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    if (!s || v.i < first) return;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        ein__merge_values(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, first, list);
+    arrfree(reads);
+    arrput(*list, v);
+}
+
+static void ein__put_merge(ein_ctx *ctx, const ein__merge *m, int id, bool json, ein__buf *out) {
+    ein__val *list = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(m->now); i++)
+        ein__merge_values(ctx, m->now[i], m->first, &list);
+    if (json) {
+        ein__putf(out, "%s\n  {\"id\": %d, \"rule\": \"%s\", \"members\": [", id ? "," : "", id,
+                  m->rule);
+        for (ptrdiff_t i = 0; i < arrlen(m->member); i++) {
+            ein__put(out, i ? ", " : "");
+            ein__json_string(out, ctx->value[m->member[i].i].name);
+        }
+        ein__put(out, "]");
+    } else {
+        ein__putf(out, "  %s %d%s:", m->rule, id, m->chosen ? ", chosen" : "");
+        ein__put_us(out, m->ps);
+        ein__put(out, ", alone");
+        ein__put_us(out, m->members_ps);
+        for (ptrdiff_t i = 0; i < arrlen(m->member); i++)
+            ein__putf(out, "%s%s", i ? ", " : "\n      ", ctx->value[m->member[i].i].name);
+        ein__put(out, "\n      ");
+    }
+    ein__put_merge_calls(ctx, m, json, out);
+    if (json)
+        ein__putf(out, ", \"ps\": %lld, \"members_ps\": %lld, \"chosen\": %s, \"equations\": [",
+                  (long long)m->ps, (long long)m->members_ps, m->chosen ? "true" : "false");
+    else ein__put(out, "\n");
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
+        ein__buf text = {0};
+        ein__print_value(ctx, list[i], &text);
+        ein__put(out, json ? i ? ",\n      " : "\n      " : "      ");
+        if (json) ein__json_string(out, text.s);
+        else ein__putf(out, "%s\n", text.s);
+        ein__buf_free(&text);
+    }
+    if (json) ein__put(out, "]}");
+    arrfree(list);
+}
+
+// Rounds meet the same merge again when what it reads was replaced.
+static bool ein__same_merge(ein_ctx *ctx, const ein__merge *a, const ein__merge *b) {
+    bool same = a->rule == b->rule && a->ps == b->ps && arrlen(a->member) == arrlen(b->member) &&
+                a->first != b->first && !a->chosen && !b->chosen;
+    for (ptrdiff_t k = 0; same && k < arrlen(a->member); k++)
+        same = ctx->value[a->member[k].i].name == ctx->value[b->member[k].i].name;
+    return same;
+}
+
+// Merges that have a member called `name` (NULL: all); all that were priced, or the chosen ones.
+EIN__FN void ein__explain_merges(ein_ctx *ctx, const ein__val *root, int nroot, const char *name,
+                                 bool all, bool json, ein__buf *out) {
+    ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__merge *found = NULL;
+    int n = 0;
+    memcpy(merged, root, (size_t)nroot * sizeof *root);
+    ein__merge_program(ctx, merged, nroot, &found);
+    if (json) ein__put(out, ", \"merges\": [");
+    for (ptrdiff_t i = 0; i < arrlen(found) && !ctx->status; i++) {
+        bool named = !name;
+        for (ptrdiff_t k = 0; !named && k < arrlen(found[i].member); k++) {
+            const char *mine = ctx->value[found[i].member[k].i].name;
+            size_t length = strlen(name);
+            named = !strncmp(mine, name, length) && (!mine[length] || mine[length] == '.');
+        }
+        for (ptrdiff_t k = 0; named && k < i; k++)
+            named = !ein__same_merge(ctx, &found[i], &found[k]);
+        if (!named || (!all && !found[i].chosen)) continue;
+        if (!json && !n) ein__put(out, "\nmerges\n");
+        ein__put_merge(ctx, &found[i], n++, json, out);
+    }
+    if (json) ein__put(out, "]");
+    ein__merges_free(found);
+}
 /* ---- explain.c ---- */
 // What the derivation found, for people and for other programs: every definition of a contraction
 // with its steps, the rules that led to it and its cost.
@@ -20841,6 +24510,7 @@ typedef struct ein__explainer {
     ein__val other;  // a class that the candidate takes by definition `by`, not by its cheapest
     int by;
     int nstep;
+    const int64_t *so_far;  // by definition: cost of the problem by it and those found before it
 } ein__explainer;
 
 static void ein__put_sizes_json(ein__buf *out, const char *name, const int64_t *v, int n) {
@@ -20895,13 +24565,17 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     ein__band b;
     bool product = ein__is_contraction(ctx, s), last = d->cls.i == x->z->problem.i;
     ein__dense_result(s, dense);
-    bool gemm = product && ein__match_gemm(ctx, s, dense, &g);
+    bool gemm = product && ein__best_gemm(ctx, s, !last, &g, &ps);
     bool conv = product && ein__find_conv(ctx, s, dense, &f) && ein__conv_sizes(&f);
     bool band = product && ein__match_band(ctx, s, &b);
     ein__skind2 kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
-    if (product) kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, &ps);
+    if (product)
+        kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, !last, &ps);
     bool load = ctx->value[d->cls.i].weight_only;
-    const char *name = s->ns ? "reduction kernel" : "map kernel";
+    ein__basis t;
+    const char *name = ein__match_basis(ctx, s, &t) ? "transform kernel"
+                       : s->ns                      ? "reduction kernel"
+                                                    : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);
     else if ((kind == EIN__K_CONV || kind == EIN__K_CONV_DATA) && conv) ein__put_conv_match(x, &f);
     else if (kind == EIN__K_BAND && band) ein__put_band_match(x, &b);
@@ -20916,6 +24590,20 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     ein__put(x->out, "]");
 }
 
+// The rules that led to a definition, oldest first, each with the cost of the best form of the
+// problem that was known once it had been applied.
+static void ein__put_trail_json(ein__explainer *x, int def) {
+    const ein__def *d = &x->z->def[def];
+    if (!d->rule) return;
+    if (d->from >= 0 && x->z->def[d->from].rule) {
+        ein__put_trail_json(x, d->from);
+        ein__put(x->out, ", ");
+    }
+    ein__put(x->out, "{\"rule\": ");
+    ein__json_string(x->out, d->rule);
+    ein__putf(x->out, ", \"best_ps\": %lld}", (long long)x->so_far[def]);
+}
+
 static void ein__put_step_line(ein__explainer *x, int def) {
     ein_ctx *ctx = x->ctx;
     const ein__def *d = &x->z->def[def];
@@ -20923,7 +24611,7 @@ static void ein__put_step_line(ein__explainer *x, int def) {
     ein__sc keep = ctx->value[d->cls.i].scope;
     // The class is printed by this definition, not by its first.
     ctx->value[d->cls.i].scope = d->sc;
-    ein__print_value(ctx, d->cls, &text);
+    if (!ein__print_table(ctx, d->cls, &text)) ein__print_value(ctx, d->cls, &text);
     ctx->value[d->cls.i].scope = keep;
     int64_t ps = ein__def_step_cost(x->z, d);
     const char *why = ein__trail(x->z, def);
@@ -20935,7 +24623,9 @@ static void ein__put_step_line(ein__explainer *x, int def) {
         ein__put_signature(x, d);
         ein__putf(out, ", \"ps\": %lld, \"rules\": ", (long long)ps);
         ein__json_string(out, why);
-        ein__put(out, "}");
+        ein__put(out, ", \"trail\": [");
+        ein__put_trail_json(x, def);
+        ein__put(out, "]}");
     } else {
         ein__put(out, "      ");
         ein__put_us(out, ps);
@@ -20966,6 +24656,8 @@ static void ein__put_steps_of(ein__explainer *x, int def) {
     ein__put_step_line(x, def);
 }
 
+// ------------------------------------------------------------------------------------ candidates
+
 typedef struct ein__candidate {
     int def;         // of the problem
     ein__val other;  // none, or a class it reads that is taken by definition `by`
@@ -20973,26 +24665,23 @@ typedef struct ein__candidate {
     int64_t ps;
 } ein__candidate;
 
-static void ein__put_candidate(ein__explainer *x, const ein__candidate *c, int id, bool chosen) {
-    for (ptrdiff_t i = 0; i < arrlen(x->listed); i++) x->listed[i] = false;
-    x->nstep = 0;
-    x->other = c->other;
-    x->by = c->by;
-    if (x->json) {
-        ein__putf(x->out, "%s\n      {\"id\": %d, \"ps\": %lld, \"chosen\": %s, \"steps\": [",
-                  id ? "," : "", id, (long long)c->ps, chosen ? "true" : "false");
-        ein__put_steps_of(x, c->def);
-        ein__put(x->out, "]}");
-        return;
+// Whether class `v` is needed to compute definition `def`, everything by its cheapest definition.
+static bool ein__def_needs(ein__deriver *z, int def, ein__val v) {
+    ein__ex *reads = NULL;
+    bool needs = false;
+    ein__ex_reads(z->ctx, ein__sc_get(z->ctx, z->def[def].sc)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !needs; i++) {
+        ein__val read = {ein__ex_get(z->ctx, reads[i])->val};
+        int best = ein__best_def(z, read);
+        needs = read.i == v.i || (best >= 0 && ein__def_needs(z, best, v));
     }
-    ein__putf(x->out, "  candidate %d%s:", id, chosen ? ", chosen" : "");
-    ein__put_us(x->out, c->ps);
-    ein__put(x->out, "\n");
-    ein__put_steps_of(x, c->def);
+    arrfree(reads);
+    return needs;
 }
 
 static void ein__add_candidate(ein__candidate **list, ein__candidate c) {
     ptrdiff_t at = arrlen(*list);
+    if (c.ps >= EIN__NO_WAY) return;
     while (at > 0 && (*list)[at - 1].ps > c.ps) at--;
     arrins(*list, at, c);
 }
@@ -21005,75 +24694,247 @@ static void ein__add_candidates(ein__deriver *z, int def, ein__candidate **list)
     int64_t ps = ein__def_cost(z, &z->def[def], EIN__NO_WAY);
     ein__add_candidate(list, (ein__candidate){.def = def, .ps = ps});
     ein__ex_reads(ctx, ein__sc_get(ctx, z->def[def].sc)->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+    for (ptrdiff_t i = 0; i < arrlen(reads) && ps < EIN__NO_WAY; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         int best = ein__best_def(z, v);
-        if (best < 0 || v.i == z->problem.i) continue;
-        for (ptrdiff_t k = 0; k < arrlen(z->def); k++) {
-            if (z->def[k].cls.i != v.i || k == best) continue;
+        bool again = false;
+        for (ptrdiff_t k = 0; k < i; k++) again |= ein__ex_get(ctx, reads[k])->val == v.i;
+        if (best < 0 || again || v.i == z->problem.i) continue;
+        for (int k = 0; k < (int)arrlen(z->def); k++) {
+            if (z->def[k].cls.i != v.i || k == best || ein__def_needs(z, k, v)) continue;
             int64_t other = ps - ein__class_cost(z, v) + ein__def_cost(z, &z->def[k], EIN__NO_WAY);
-            ein__add_candidate(list, (ein__candidate){def, v, (int)k, other});
+            ein__add_candidate(list, (ein__candidate){def, v, k, other});
         }
     }
     arrfree(reads);
 }
 
-// Candidates for the problem, cheapest first; all of them, or the chosen one and the one it started
-// from.
-static void ein__explain_value(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read, bool all,
-                               bool json, ein__buf *out) {
-    ein__deriver z = ein__deriver_of(ctx, v, map, read);
-    ein__explainer x = {.ctx = ctx, .z = &z, .out = out, .json = json};
+// Classes of one name get numbers, so that the equations of a candidate can stand in one model.
+static void ein__number_classes(ein__deriver *z) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, z->problem);
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 1; i < arrlen(z->cls); i++) {
+        const char *plain = ctx->value[z->cls[i].i].name, *name = plain;
+        bool taken = true;
+        for (int n = 2; taken; n++) {
+            taken = false;
+            for (ptrdiff_t k = 0; k < i; k++) taken |= !strcmp(ctx->value[z->cls[k].i].name, name);
+            for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+                taken |= !strcmp(ctx->value[ein__ex_get(ctx, reads[k])->val].name, name);
+            if (taken) name = ein__namef(ctx, "%s.%d", plain, n);
+        }
+        ctx->value[z->cls[i].i].name = name;
+    }
+    arrfree(reads);
+}
+
+// Explores the problem and lists its candidates, cheapest first, in the order found where costs are
+// equal. A candidate's id is its place in this list.
+static ein__candidate *ein__candidates_of(ein__deriver *z) {
     ein__candidate *list = NULL;
-    ein__explore(&z);
-    if (!ctx->status) ein__class_cost(&z, v);
-    for (ptrdiff_t i = 0; i < arrlen(z.def) && !ctx->status; i++)
-        if (z.def[i].cls.i == v.i) ein__add_candidates(&z, (int)i, &list);
-    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
-        bool chosen = list[i].def == ein__best_def(&z, v) && !list[i].other.i;
-        if (all || chosen || (list[i].def == 0 && !list[i].other.i))
-            ein__put_candidate(&x, &list[i], (int)i, chosen);
+    ein__explore(z);
+    ein__number_classes(z);
+    if (!z->ctx->status) ein__class_cost(z, z->problem);
+    for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++)
+        if (z->def[i].cls.i == z->problem.i) ein__add_candidates(z, (int)i, &list);
+    return list;
+}
+
+// Places of the classes that a definition reads, joined to `*list`; -1 ends it.
+static void ein__read_classes(ein__deriver *z, const ein__def *d, int **list) {
+    ein__ex *reads = NULL;
+    ein__ex_reads(z->ctx, ein__sc_get(z->ctx, d->sc)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ptrdiff_t at = ein__class_at(z, (ein__val){ein__ex_get(z->ctx, reads[i])->val});
+        if (at >= 0) arrput(*list, (int)at);
+    }
+    arrput(*list, -1);
+    arrfree(reads);
+}
+
+// By definition: the least cost of the problem by it and the definitions found before it.
+static int64_t *ein__costs_so_far(ein__deriver *z) {
+    int64_t *cost = NULL, *step = NULL, *so_far = NULL;
+    int *classes = NULL, *start = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(z->cls); i++) arrput(cost, EIN__NO_WAY);
+    for (ptrdiff_t n = 0; n < arrlen(z->def); n++) {
+        arrput(step, ein__def_step_cost(z, &z->def[n]));
+        arrput(start, (int)arrlen(classes));
+        ein__read_classes(z, &z->def[n], &classes);
+        // The new definition first; the older ones only once it has made something cheaper.
+        bool changed = true;
+        for (ptrdiff_t first = n; changed; first = 0) {
+            changed = false;
+            for (ptrdiff_t i = first; i <= n; i++) {
+                int64_t total = step[i];
+                for (int k = start[i]; classes[k] >= 0; k++)
+                    total = ein__cost_sum(total, cost[classes[k]]);
+                ptrdiff_t at = ein__class_at(z, z->def[i].cls);
+                if (total >= cost[at]) continue;
+                cost[at] = total;
+                changed = true;
+            }
+        }
+        arrput(so_far, cost[0]);
+    }
+    arrfree(cost);
+    arrfree(step);
+    arrfree(classes);
+    arrfree(start);
+    return so_far;
+}
+
+// ------------------------------------------------------------------------------------ printing
+
+typedef struct ein__role {
+    bool chosen, runner_up, given;  // given: the definition that the model has
+} ein__role;
+
+static void ein__put_candidate(ein__explainer *x, const ein__candidate *c, int id, ein__role role) {
+    static const char *const no_yes[] = {"false", "true"};
+    for (ptrdiff_t i = 0; i < arrlen(x->listed); i++) x->listed[i] = false;
+    x->nstep = 0;
+    x->other = c->other;
+    x->by = c->by;
+    if (x->json) {
+        ein__putf(x->out,
+                  "%s\n      {\"id\": %d, \"ps\": %lld, \"chosen\": %s, \"runner_up\": %s, "
+                  "\"given\": %s, \"steps\": [",
+                  id ? "," : "", id, (long long)c->ps, no_yes[role.chosen], no_yes[role.runner_up],
+                  no_yes[role.given]);
+        ein__put_steps_of(x, c->def);
+        ein__put(x->out, "]}");
+        return;
+    }
+    ein__putf(x->out, "  candidate %d%s%s%s:", id, role.chosen ? ", chosen" : "",
+              role.runner_up ? ", runner-up" : "", role.given ? ", as given" : "");
+    ein__put_us(x->out, c->ps);
+    ein__put(x->out, "\n");
+    ein__put_steps_of(x, c->def);
+}
+
+// A contraction of the model, and the map that alone reads it (or none).
+typedef struct ein__contraction {
+    ein__val v, map;
+    ein__ex read;
+} ein__contraction;
+
+// All candidates, or the chosen one, the next best and the one that the model has.
+static void ein__explain_value(ein_ctx *ctx, const ein__contraction *c, bool all, bool json,
+                               ein__buf *out) {
+    ein__deriver z = ein__deriver_of(ctx, c->v, c->map, c->read);
+    ein__candidate *list = ein__candidates_of(&z);
+    int64_t *so_far = ctx->status ? NULL : ein__costs_so_far(&z);
+    ein__explainer x = {.ctx = ctx, .z = &z, .out = out, .json = json, .so_far = so_far};
+    bool second = false;
+    for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
+        ein__role role = {.chosen = list[i].def == ein__best_def(&z, c->v) && !list[i].other.i,
+                          .given = list[i].def == 0 && !list[i].other.i};
+        role.runner_up = !role.chosen && !second;
+        second |= role.runner_up;
+        if (all || role.chosen || role.runner_up || role.given)
+            ein__put_candidate(&x, &list[i], (int)i, role);
     }
     arrfree(list);
+    arrfree(so_far);
     arrfree(x.listed);
     ein__deriver_free(&z);
 }
 
-// Every contraction of the model, or the one called `name`.
-EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, ein__buf *out) {
-    int nroot = (int)arrlen(ctx->graph.output), found = 0;
-    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+// The contractions of the model that are derived: all of them, or those called `name`. An stb_ds
+// array; none is an error when a name was given. `root` receives the model's outputs.
+static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name, ein__val *root) {
+    int nroot = (int)arrlen(ctx->graph.output);
+    ein__contraction *list = NULL;
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return NULL;
     ein__val *order = ein__live(ctx, root, nroot);
     int *uses = ein__count_uses(ctx, order, root, nroot);
-    if (json) ein__put(out, "{\"einnet_explain\": 1, \"values\": [");
-    for (ptrdiff_t i = 0; i < arrlen(order) && !ctx->status; i++) {
-        ein__val v = order[i];
-        const ein__scope *s = ein__scope_of(ctx, v);
-        const char *mine = ctx->value[v.i].name;
-        if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) continue;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        ein__contraction c = {.v = order[i]};
+        const ein__scope *s = ein__scope_of(ctx, c.v);
+        const char *mine = ctx->value[c.v.i].name;
+        if (!s || ctx->value[c.v.i].weight_only || !ein__is_contraction(ctx, s)) continue;
         size_t n = name ? strlen(name) : 0;
         if (name && strcmp(mine, name) && (strncmp(mine, name, n) || mine[n] != '.')) continue;
-        ein__ex read = {0};
-        ein__val map = ein__sole_reader(ctx, order, uses, v, i + 1, &read);
+        c.map = ein__sole_reader(ctx, order, uses, c.v, i + 1, &c.read);
+        arrput(list, c);
+    }
+    arrfree(order);
+    arrfree(uses);
+    if (name && !list)
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no contraction is called '%s'", name);
+    return list;
+}
+
+// Every contraction of the model, or the one called `name`.
+EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, ein__buf *out) {
+    int nroot = (int)arrlen(ctx->graph.output);
+    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__contraction *list = ein__contractions(ctx, name, root);
+    ctx->stats.problems += arrlen(list);
+    if (json) ein__put(out, "{\"einnet_explain\": 1, \"values\": [");
+    for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
+        const char *mine = ctx->value[list[i].v.i].name;
         if (json) {
-            ein__putf(out, "%s\n  {\"value\": ", found ? "," : "");
+            ein__putf(out, "%s\n  {\"value\": ", i ? "," : "");
             ein__json_string(out, mine);
             ein__put(out, ", \"candidates\": [");
         } else {
-            ein__putf(out, "%s%s\n", found ? "\n" : "", mine);
+            ein__putf(out, "%s%s\n", i ? "\n" : "", mine);
         }
-        ein__explain_value(ctx, v, map, read, all, json, out);
+        ein__explain_value(ctx, &list[i], all, json, out);
         if (json) ein__put(out, "]}");
-        found++;
     }
-    if (json) ein__put(out, "]}\n");
-    arrfree(order);
-    arrfree(uses);
-    if (name && !found)
-        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no contraction is called '%s'", name);
+    if (json) ein__put(out, "]");
+    if (!ctx->status) ein__explain_merges(ctx, root, nroot, name, all, json, out);
+    if (json) ein__put(out, "}\n");
+    arrfree(list);
     return !ctx->status;
+}
+
+// ------------------------------------------------------------------------------------ proofs
+
+// The value that candidate `c` computes, from the operands of the problem.
+static ein__val ein__realise_candidate(ein__deriver *z, const ein__candidate *c) {
+    ein__realiser r = {.z = z};
+    z->best[0] = c->def;
+    if (c->other.i) z->best[ein__class_at(z, c->other)] = c->by;
+    ein__val made = ein__realise(&r, z->problem);
+    arrfree(r.made);
+    arrfree(r.by_scope);
+    return made;
+}
+
+// Whether candidate `id` of the contraction called `name` (or of the only one) is the contraction,
+// for all values of what it reads: modulo 2^61-1 at `samples` random places. False after an error
+// too.
+EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int samples) {
+    ein__val *root = EIN__NEW(&ctx->arena, ein__val, arrlen(ctx->graph.output) + 1);
+    ein__contraction *of = ein__contractions(ctx, name, root);
+    bool equal = false, *fresh = NULL;
+    if (!ctx->status && arrlen(of) != 1)
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
+                   "ids of candidates belong to one contraction of the %lld here, '%s' and others",
+                   (long long)arrlen(of), of ? ctx->value[of[0].v.i].name : "");
+    if (!ctx->status) {
+        ein__deriver z = ein__deriver_of(ctx, of[0].v, of[0].map, of[0].read);
+        ein__candidate *list = ein__candidates_of(&z);
+        for (uint32_t i = 0; i < z.first; i++) arrput(fresh, i != z.problem.i);
+        if (!ctx->status && id >= (int)arrlen(list))
+            ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no candidate %d: '%s' has 0 to %lld",
+                       id, ctx->value[of[0].v.i].name, (long long)arrlen(list) - 1);
+        ein__val made = ctx->status ? (ein__val){0} : ein__realise_candidate(&z, &list[id]);
+        while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, false);
+        equal = made.i && ein__evalp_equal_from(ctx, of[0].v, made, samples, 1, fresh);
+        arrfree(list);
+        ein__deriver_free(&z);
+    }
+    arrfree(fresh);
+    arrfree(of);
+    return equal;
 }
 
 // Whether the plan computes what the model says: every output, the value as lowered against the
@@ -21226,6 +25087,15 @@ EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples) {
     if (!ein__verify(ctx, samples, &name) && !ctx->status)
         ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0},
                    "output '%s': the plan computes something else", name);
+    return ctx->status;
+}
+
+EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id, int samples) {
+    if (!ein__need_values(ctx)) return ctx->status;
+    if (id < 0)
+        return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "ids of candidates begin with 0");
+    if (!ein__verify_candidate(ctx, value, id, samples) && !ctx->status)
+        ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "candidate %d computes something else", id);
     return ctx->status;
 }
 

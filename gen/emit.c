@@ -223,8 +223,9 @@ static const char *ein__kernel_hint(const ein__step *s) {
 static void ein__put_algebra(ein__emitter *z, ein__buf *out, ein__val v, const char *indent) {
     ein__buf text = {0};
     const char *why = z->ctx->value[v.i].why;
-    if (why && *why) ein__putf(out, "%s// by %s\n", indent, why);
-    if (!ein__print_table(z->ctx, v, &text)) ein__print_value(z->ctx, v, &text);
+    bool table = ein__print_table(z->ctx, v, &text);
+    if (why && *why && !table) ein__putf(out, "%s// by %s\n", indent, why);
+    if (!table) ein__print_brief(z->ctx, v, &text);
     // Long equations continue on the next line, broken at spaces.
     size_t width = 96 - strlen(indent), at = 0;
     while (text.n && (text.s[text.n - 1] == '\n' || text.s[text.n - 1] == ' ')) text.n--;
@@ -457,21 +458,26 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
     ein__put(out,
              "#define IN(type, k) ((const type *)in[k])\n"
              "#define OUT(type, k) ((type *)out[k])\n"
-             "#define ARENA(type, at) ((type *)(m->arena + at))\n"
-             "#define CONST(type, at) ((type *)(m->constants + at))\n"
-             "#define INIT(type, at) ((type *)(m->init + at))\n");
+             "#define ARENA_OF(type, at) ((type *)(m->arena + at))\n"
+             "#define CONST_OF(type, at) ((type *)(m->constants + at))\n"
+             "#define INIT_OF(type, at) ((type *)(m->init + at))\n"
+             "#define ARENA(at) ARENA_OF(float, at)\n"
+             "#define CONST(at) CONST_OF(float, at)\n"
+             "#define INIT(at) INIT_OF(float, at)\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
         const ein__buffer *b = &ctx->plan.buffer[i];
         bool listed = b->kind == EIN__B_INPUT || b->kind == EIN__B_OUTPUT;
         if (!listed && b->first < 0) continue;
-        ein__putf(out, "#define %s %s(%s, %lld)\n", z->buffer[i], where[b->kind],
-                  ein__ctype(b->dtype), listed ? (long long)b->index : (long long)b->at);
+        ein__putf(out, "#define %s %s", z->buffer[i], where[b->kind]);
+        if (listed) ein__putf(out, "(%s, %d)\n", ein__ctype(b->dtype), b->index);
+        else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
+        else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
     }
     if (z->convs)
-        ein__putf(out, "#define v_workspace ARENA(char, %lld)\n",
+        ein__putf(out, "#define v_workspace ARENA_OF(char, %lld)\n",
                   (long long)ctx->plan.workspace_at);
     if (z->zeros)
-        ein__putf(out, "#define v_zeros CONST(const float, %lld)\n",
+        ein__putf(out, "#define v_zeros CONST_OF(const float, %lld)\n",
                   (long long)ctx->plan.const_bytes);
 }
 

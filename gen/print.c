@@ -560,11 +560,11 @@ static bool ein__range_implied(ein__printer *p, const ein__ex *reads, uint32_t k
     return used;
 }
 
-static void ein__print_where(ein__printer *p, const ein__ex *reads, ein__buf *out) {
+static void ein__print_where(ein__printer *p, const ein__ex *reads, bool brief, ein__buf *out) {
     const ein__scope *s = p->s;
     const char *start = " where ";
     for (uint32_t k = 0; k < s->nt + s->ns; k++) {
-        if (ein__range_implied(p, reads, k)) continue;
+        if (ein__range_implied(p, reads, k) || (brief && s->n[k] == 1)) continue;
         ein__putf(out, "%s%s in 0:%lld", start, p->index[k], (long long)s->n[k]);
         start = ", ";
     }
@@ -586,8 +586,7 @@ static void ein__print_where(ein__printer *p, const ein__ex *reads, ein__buf *ou
     arrfree(pads);
 }
 
-// The value's definition as an equation, without a line's end; inputs and weights as declarations.
-EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
+static void ein__print_definition(ein_ctx *ctx, ein__val v, bool brief, ein__buf *out) {
     static const char *const reduce[] = {"", "sum", "prod", "max", "min"};
     const ein__value *x = ein__val_get(ctx, v);
     if (x->kind != EIN__V_SCOPE) {
@@ -606,7 +605,8 @@ EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
     ein__collect_pads(&p, p.s->body);
     ein__print_name(x->name, out);
     ein__put(out, "[");
-    for (uint32_t k = 0; k < p.s->nt; k++) ein__putf(out, "%s%s", k ? "," : "", p.index[k]);
+    for (uint32_t k = 0; k < p.s->nt; k++)
+        ein__putf(out, "%s%s", k ? "," : "", brief && p.s->n[k] == 1 ? "0" : p.index[k]);
     ein__put(out, "] = ");
     if (p.s->reduce != EIN__R_NONE) {
         ein__putf(out, "%s(", reduce[p.s->reduce]);
@@ -617,7 +617,17 @@ EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
     } else {
         ein__print_expr(&p, p.s->body, EIN__P_SUM, out);
     }
-    ein__print_where(&p, reads, out);
+    ein__print_where(&p, reads, brief, out);
     arrfree(p.pad);
     arrfree(reads);
+}
+
+// The value's definition as an equation, without a line's end; inputs and weights as declarations.
+EIN__FN void ein__print_value(ein_ctx *ctx, ein__val v, ein__buf *out) {
+    ein__print_definition(ctx, v, false, out);
+}
+
+// For comments: dimensions of extent 1 have the subscript 0 and no range.
+EIN__FN void ein__print_brief(ein_ctx *ctx, ein__val v, ein__buf *out) {
+    ein__print_definition(ctx, v, true, out);
 }

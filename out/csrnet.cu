@@ -7,42 +7,62 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
-// memory    arena 124 MB (workspace 63 MB of it), constants 62 MB, peak in create 247 MB
-// plan      36 steps, 1057.7 us estimated; 1376.0 us without derivation
+// memory    arena 87 MB (workspace 32 MB of it), constants 247 MB, peak in create 396 MB
+// plan      56 steps, 473.9 us estimated; 1374.8 us without derivation
 //     1.3 us est. v1.a.c.sum.columns k_map_95eb4a47
 //     4.1 us est. v1.a.c.sum       cuBLAS sgemm 64 x 50176 x 27
 //     4.3 us est. v1.a             k_map_8af0dbfd
-//    93.7 us est. v1.b             cuDNN conv 3x3, 64 to 64 + bias + relu
-//     3.7 us est. p1               k_reduce_a7658a46
-//    46.9 us est. v2.a             cuDNN conv 3x3, 64 to 128 + bias + relu
-//    77.1 us est. v2.b.c.sum.part  cuDNN conv 1x1, 128 to 1152
-//    15.2 us est. v2.b             k_reduce_e0382d0a
-//     1.9 us est. p2               k_reduce_ef7ab566
-//     2.7 us est. v3.a.c.sum.columns k_map_932ba859
-//    46.0 us est. v3.a.c.sum       cuBLAS sgemm 256 x 3136 x 1152
-//     1.3 us est. v3.a             k_map_f4dfaa24
-//    88.1 us est. v3.b.c.sum.part  cuDNN conv 1x1, 256 to 2304
-//     7.6 us est. v3.b             k_reduce_12f7686e
-//    88.1 us est. v3.c.c.sum.part  cuDNN conv 1x1, 256 to 2304
-//     7.6 us est. v3.c             k_reduce_12f7686e
+//    10.2 us est. v1.b.c.sum.data  k_basis_2799b948
+//    24.3 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
+//    10.6 us est. v1.b             k_basis_dbd89d4c
+//     2.9 us est. p1               k_reduce_a7658a46
+//     2.2 us est. v2.a.c.sum.data  k_basis_bc6d1ced
+//    11.8 us est. v2.a.c.sum.product cuBLAS sgemm 128 x 784 x 64, batch 36
+//     3.8 us est. v2.a             k_basis_0ee52ece
+//     4.3 us est. v2.b.c.sum.data  k_basis_ceba63ae
+//    23.6 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
+//     3.8 us est. v2.b             k_basis_0ee52ece
+//     1.5 us est. p2               k_reduce_ef7ab566
+//     1.3 us est. v3.a.c.sum.data  k_basis_3a9f0806
+//    17.4 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
+//     1.9 us est. v3.a             k_basis_db0567f7
+//     2.2 us est. v3.b.c.sum.data  k_basis_2816ce8d
+//    34.7 us est. v3.b.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
+//     1.9 us est. v3.b             k_basis_db0567f7
+//     2.2 us est. v3.c.c.sum.data  k_basis_2816ce8d
+//    34.7 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
+//     1.9 us est. v3.c             k_basis_db0567f7
 //     1.3 us est. p3               k_reduce_9d0e507d
-//    44.1 us est. v4.a.c.sum.part  cuDNN conv 1x1, 256 to 4608
-//     2.7 us est. v4.a             k_reduce_1bcef5ef
-//    88.1 us est. v4.b.c.sum.part  cuDNN conv 1x1, 512 to 4608
-//     2.7 us est. v4.b             k_reduce_1bcef5ef
-//    88.1 us est. v4.c.c.sum.part  cuDNN conv 1x1, 512 to 4608
-//     2.7 us est. v4.c             k_reduce_1bcef5ef
-//    88.1 us est. d1.c.sum.part    cuDNN conv 1x1, 512 to 4608
-//     2.7 us est. d1               k_reduce_870185a7
-//    88.1 us est. d2.c.sum.part    cuDNN conv 1x1, 512 to 4608
-//     2.7 us est. d2               k_reduce_870185a7
-//    88.1 us est. d3.c.sum.part    cuDNN conv 1x1, 512 to 4608
-//     2.7 us est. d3               k_reduce_870185a7
-//    44.1 us est. d4.c.sum.part    cuDNN conv 1x1, 512 to 2304
-//     1.4 us est. d4               k_reduce_7f8b0e1a
-//    13.0 us est. d5.c.sum.part    cuDNN conv 1x1, 256 to 1152
-//     1.3 us est. d5               k_reduce_93c61f02
-//     3.2 us est. d6.c.sum.part    cuDNN conv 1x1, 128 to 576
+//     1.3 us est. v4.a.c.sum.data  k_basis_753f6209
+//    19.8 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
+//     1.3 us est. v4.a             k_basis_a937c55b
+//     1.3 us est. v4.b.c.sum.data  k_basis_5cfe9894
+//    36.1 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
+//     1.3 us est. v4.b             k_basis_a937c55b
+//     1.3 us est. v4.c.c.sum.data  k_basis_5cfe9894
+//    36.1 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
+//     1.3 us est. v4.c.c.sum       k_basis_5002552f
+//     1.3 us est. d1.c.sum.digits  k_map_6cb49389
+//     1.4 us est. d1.c.sum.data    k_basis_45f1ff90
+//    37.6 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//     1.3 us est. d1.c.sum.phases  k_basis_78402d41
+//     1.3 us est. d2.c.sum.digits  k_map_d9e7e04a
+//     1.4 us est. d2.c.sum.data    k_basis_45f1ff90
+//    37.6 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//     1.3 us est. d2.c.sum.phases  k_basis_78402d41
+//     1.3 us est. d3.c.sum.digits  k_map_d9e7e04a
+//     1.4 us est. d3.c.sum.data    k_basis_45f1ff90
+//    37.6 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//     1.3 us est. d3.c.sum.phases  k_basis_78402d41
+//     1.3 us est. d4.c.sum.digits  k_map_d9e7e04a
+//     1.4 us est. d4.c.sum.data    k_basis_45f1ff90
+//    20.6 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
+//     1.3 us est. d4.c.sum.phases  k_basis_2b591a96
+//     1.3 us est. d5.c.sum.digits  k_map_812964e5
+//     1.3 us est. d5.c.sum.data    k_basis_dc5323e8
+//     6.8 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
+//     1.3 us est. d5.split         k_basis_dfb368b9
+//     3.2 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
 //     1.3 us est. d6               k_reduce_b420ff76
 //     1.3 us est. y                cuDNN conv 1x1, 64 to 1 + bias
 
@@ -56,7 +76,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CSRNET_ARENA_BYTES 130088960ull
+#define CSRNET_ARENA_BYTES 91357184ull
 #define CSRNET_WEIGHT_BYTES 65054464ull
 
 #ifdef __cplusplus
@@ -106,93 +126,119 @@ const csrnet_info *csrnet_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k CONST(float, 0)
-#define v_b CONST(float, 256)
-#define v_v1_a_k CONST(float, 512)
-#define v_v1_a_b CONST(float, 7424)
-#define v_v1_b_k CONST(float, 7680)
-#define v_v1_b_b CONST(float, 155136)
-#define v_v2_a_k CONST(float, 155392)
-#define v_v2_a_b CONST(float, 450304)
-#define v_v2_b_k INIT(float, 0)
-#define v_v2_b_b CONST(float, 450816)
-#define v_v3_a_k CONST(float, 451328)
-#define v_v3_a_b CONST(float, 1630976)
-#define v_v3_b_k INIT(float, 589824)
-#define v_v3_b_b CONST(float, 1632000)
-#define v_v3_c_k INIT(float, 2949120)
-#define v_v3_c_b CONST(float, 1633024)
-#define v_v4_a_k INIT(float, 5308416)
-#define v_v4_a_b CONST(float, 1634048)
-#define v_v4_b_k INIT(float, 10027008)
-#define v_v4_b_b CONST(float, 1636096)
-#define v_v4_c_k INIT(float, 19464192)
-#define v_v4_c_b CONST(float, 1638144)
-#define v_d1_k INIT(float, 28901376)
-#define v_d1_b CONST(float, 1640192)
-#define v_d2_k INIT(float, 38338560)
-#define v_d2_b CONST(float, 1642240)
-#define v_d3_k INIT(float, 47775744)
-#define v_d3_b CONST(float, 1644288)
-#define v_d4_k INIT(float, 57212928)
-#define v_d4_b CONST(float, 1646336)
-#define v_d5_k INIT(float, 61931520)
-#define v_d5_b CONST(float, 1647360)
-#define v_d6_k INIT(float, 63111168)
-#define v_d6_b CONST(float, 1647872)
-#define v_v1_a_c_sum_columns ARENA(float, 12845056)
-#define v_v1_a_c_sum ARENA(float, 0)
-#define v_v1_a ARENA(float, 12845056)
-#define v_v1_b ARENA(float, 0)
-#define v_p1 ARENA(float, 12845056)
-#define v_v2_a ARENA(float, 57802752)
-#define v_v2_b_c_sum_part_filter CONST(float, 1648128)
-#define v_v2_b_c_sum_part ARENA(float, 0)
-#define v_v2_b ARENA(float, 57802752)
-#define v_p2 ARENA(float, 14450688)
-#define v_v3_a_c_sum_columns ARENA(float, 0)
-#define v_v3_a_c_sum ARENA(float, 14450688)
-#define v_v3_a ARENA(float, 28901376)
-#define v_v3_b_c_sum_part_filter CONST(float, 2237952)
-#define v_v3_b_c_sum_part ARENA(float, 0)
-#define v_v3_b ARENA(float, 28901376)
-#define v_v3_c_c_sum_part_filter CONST(float, 4597248)
-#define v_v3_c_c_sum_part ARENA(float, 0)
-#define v_v3_c ARENA(float, 28901376)
-#define v_p3 ARENA(float, 14450688)
-#define v_v4_a_c_sum_part_filter CONST(float, 6956544)
-#define v_v4_a_c_sum_part ARENA(float, 0)
-#define v_v4_a ARENA(float, 14450688)
-#define v_v4_b_c_sum_part_filter CONST(float, 11675136)
-#define v_v4_b_c_sum_part ARENA(float, 0)
-#define v_v4_b ARENA(float, 14450688)
-#define v_v4_c_c_sum_part_filter CONST(float, 21112320)
-#define v_v4_c_c_sum_part ARENA(float, 0)
-#define v_v4_c ARENA(float, 14450688)
-#define v_d1_c_sum_part_filter CONST(float, 30549504)
-#define v_d1_c_sum_part ARENA(float, 0)
-#define v_d1 ARENA(float, 14450688)
-#define v_d2_c_sum_part_filter CONST(float, 39986688)
-#define v_d2_c_sum_part ARENA(float, 0)
-#define v_d2 ARENA(float, 14450688)
-#define v_d3_c_sum_part_filter CONST(float, 49423872)
-#define v_d3_c_sum_part ARENA(float, 0)
-#define v_d3 ARENA(float, 14450688)
-#define v_d4_c_sum_part_filter CONST(float, 58861056)
-#define v_d4_c_sum_part ARENA(float, 0)
-#define v_d4 ARENA(float, 7225344)
-#define v_d5_c_sum_part_filter CONST(float, 63579648)
-#define v_d5_c_sum_part ARENA(float, 0)
-#define v_d5 ARENA(float, 3612672)
-#define v_d6_c_sum_part_filter CONST(float, 64759296)
-#define v_d6_c_sum_part ARENA(float, 0)
-#define v_d6 ARENA(float, 1806336)
-#define v_workspace ARENA(char, 64225280)
+#define v_k CONST(0)
+#define v_b CONST(256)
+#define v_v1_a_k CONST(512)
+#define v_v1_a_b CONST(7424)
+#define v_v1_b_k INIT(0)
+#define v_v1_b_b CONST(7680)
+#define v_v2_a_k INIT(147456)
+#define v_v2_a_b CONST(7936)
+#define v_v2_b_k INIT(442368)
+#define v_v2_b_b CONST(8448)
+#define v_v3_a_k INIT(1032192)
+#define v_v3_a_b CONST(8960)
+#define v_v3_b_k INIT(2211840)
+#define v_v3_b_b CONST(9984)
+#define v_v3_c_k INIT(4571136)
+#define v_v3_c_b CONST(11008)
+#define v_v4_a_k INIT(6930432)
+#define v_v4_a_b CONST(12032)
+#define v_v4_b_k INIT(11649024)
+#define v_v4_b_b CONST(14080)
+#define v_v4_c_k INIT(21086208)
+#define v_v4_c_b CONST(16128)
+#define v_d1_k INIT(30523392)
+#define v_d1_b CONST(18176)
+#define v_d2_k INIT(39960576)
+#define v_d2_b CONST(20224)
+#define v_d3_k INIT(49397760)
+#define v_d3_b CONST(22272)
+#define v_d4_k INIT(58834944)
+#define v_d4_b CONST(24320)
+#define v_d5_k INIT(63553536)
+#define v_d5_b CONST(25344)
+#define v_d6_k INIT(64733184)
+#define v_d6_b CONST(25856)
+#define v_d5 ARENA(1806336)
+#define v_d5_c_sum_filter CONST(26112)
+#define v_d4_c_sum_filter CONST(4744704)
+#define v_d3_c_sum_filter CONST(23619072)
+#define v_d2_c_sum_filter CONST(61367808)
+#define v_d1_c_sum_filter CONST(99116544)
+#define v_v4_c_c_sum_filter CONST(136865280)
+#define v_v4_b_c_sum_filter CONST(174614016)
+#define v_v4_a_c_sum_filter CONST(212362752)
+#define v_v3_c_c_sum_filter CONST(231237120)
+#define v_v3_b_c_sum_filter CONST(240674304)
+#define v_v3_a_c_sum_filter CONST(250111488)
+#define v_v2_b_c_sum_filter CONST(254830080)
+#define v_v2_a_c_sum_filter CONST(257189376)
+#define v_v1_b_c_sum_filter CONST(258369024)
+#define v_v1_a_c_sum_columns ARENA(12845056)
+#define v_v1_a_c_sum ARENA(0)
+#define v_v1_a ARENA(28901376)
+#define v_v1_b_c_sum_data ARENA(0)
+#define v_v1_b_c_sum_product ARENA(28901376)
+#define v_v1_b ARENA(0)
+#define v_p1 ARENA(21676032)
+#define v_v2_a_c_sum_data ARENA(14450688)
+#define v_v2_a_c_sum_product ARENA(0)
+#define v_v2_a ARENA(14450688)
+#define v_v2_b_c_sum_data ARENA(0)
+#define v_v2_b_c_sum_product ARENA(14450688)
+#define v_v2_b ARENA(0)
+#define v_p2 ARENA(10838016)
+#define v_v3_a_c_sum_data ARENA(7225344)
+#define v_v3_a_c_sum_product ARENA(0)
+#define v_v3_a ARENA(7225344)
+#define v_v3_b_c_sum_data ARENA(0)
+#define v_v3_b_c_sum_product ARENA(7225344)
+#define v_v3_b ARENA(14450688)
+#define v_v3_c_c_sum_data ARENA(0)
+#define v_v3_c_c_sum_product ARENA(7225344)
+#define v_v3_c ARENA(0)
+#define v_p3 ARENA(5419008)
+#define v_v4_a_c_sum_data ARENA(3612672)
+#define v_v4_a_c_sum_product ARENA(0)
+#define v_v4_a ARENA(3612672)
+#define v_v4_b_c_sum_data ARENA(0)
+#define v_v4_b_c_sum_product ARENA(3612672)
+#define v_v4_b ARENA(7225344)
+#define v_v4_c_c_sum_data ARENA(0)
+#define v_v4_c_c_sum_product ARENA(3612672)
+#define v_v4_c_c_sum ARENA(0)
+#define v_d1_c_sum_digits ARENA(4718592)
+#define v_d1_c_sum_data ARENA(0)
+#define v_d1_c_sum_product ARENA(4718592)
+#define v_d1_c_sum_phases ARENA(0)
+#define v_d2_c_sum_digits ARENA(4718592)
+#define v_d2_c_sum_data ARENA(0)
+#define v_d2_c_sum_product ARENA(4718592)
+#define v_d2_c_sum_phases ARENA(0)
+#define v_d3_c_sum_digits ARENA(4718592)
+#define v_d3_c_sum_data ARENA(0)
+#define v_d3_c_sum_product ARENA(4718592)
+#define v_d3_c_sum_phases ARENA(0)
+#define v_d4_c_sum_digits ARENA(4718592)
+#define v_d4_c_sum_data ARENA(0)
+#define v_d4_c_sum_product ARENA(4718592)
+#define v_d4_c_sum_phases ARENA(0)
+#define v_d5_c_sum_digits ARENA(2359296)
+#define v_d5_c_sum_data ARENA(0)
+#define v_d5_c_sum_product ARENA(2359296)
+#define v_d6_c_sum_part_filter CONST(258958848)
+#define v_d6_c_sum_part ARENA(0)
+#define v_d6 ARENA(1806336)
+#define v_workspace ARENA_OF(char, 57802752)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -201,36 +247,36 @@ static const upload_size uploads[] = {
     {512, 256, 4, 1},  // b
     {768, 512, 6912, 1},  // v1.a.k
     {7680, 7424, 256, 1},  // v1.a.b
-    {7936, 7680, 147456, 1},  // v1.b.k
-    {155392, 155136, 256, 1},  // v1.b.b
-    {155648, 155392, 294912, 1},  // v2.a.k
-    {450560, 450304, 512, 1},  // v2.a.b
-    {451072, 0, 589824, 0},  // v2.b.k
-    {1040896, 450816, 512, 1},  // v2.b.b
-    {1041408, 451328, 1179648, 1},  // v3.a.k
-    {2221056, 1630976, 1024, 1},  // v3.a.b
-    {2222080, 589824, 2359296, 0},  // v3.b.k
-    {4581376, 1632000, 1024, 1},  // v3.b.b
-    {4582400, 2949120, 2359296, 0},  // v3.c.k
-    {6941696, 1633024, 1024, 1},  // v3.c.b
-    {6942720, 5308416, 4718592, 0},  // v4.a.k
-    {11661312, 1634048, 2048, 1},  // v4.a.b
-    {11663360, 10027008, 9437184, 0},  // v4.b.k
-    {21100544, 1636096, 2048, 1},  // v4.b.b
-    {21102592, 19464192, 9437184, 0},  // v4.c.k
-    {30539776, 1638144, 2048, 1},  // v4.c.b
-    {30541824, 28901376, 9437184, 0},  // d1.k
-    {39979008, 1640192, 2048, 1},  // d1.b
-    {39981056, 38338560, 9437184, 0},  // d2.k
-    {49418240, 1642240, 2048, 1},  // d2.b
-    {49420288, 47775744, 9437184, 0},  // d3.k
-    {58857472, 1644288, 2048, 1},  // d3.b
-    {58859520, 57212928, 4718592, 0},  // d4.k
-    {63578112, 1646336, 1024, 1},  // d4.b
-    {63579136, 61931520, 1179648, 0},  // d5.k
-    {64758784, 1647360, 512, 1},  // d5.b
-    {64759296, 63111168, 294912, 0},  // d6.k
-    {65054208, 1647872, 256, 1},  // d6.b
+    {7936, 0, 147456, 0},  // v1.b.k
+    {155392, 7680, 256, 1},  // v1.b.b
+    {155648, 147456, 294912, 0},  // v2.a.k
+    {450560, 7936, 512, 1},  // v2.a.b
+    {451072, 442368, 589824, 0},  // v2.b.k
+    {1040896, 8448, 512, 1},  // v2.b.b
+    {1041408, 1032192, 1179648, 0},  // v3.a.k
+    {2221056, 8960, 1024, 1},  // v3.a.b
+    {2222080, 2211840, 2359296, 0},  // v3.b.k
+    {4581376, 9984, 1024, 1},  // v3.b.b
+    {4582400, 4571136, 2359296, 0},  // v3.c.k
+    {6941696, 11008, 1024, 1},  // v3.c.b
+    {6942720, 6930432, 4718592, 0},  // v4.a.k
+    {11661312, 12032, 2048, 1},  // v4.a.b
+    {11663360, 11649024, 9437184, 0},  // v4.b.k
+    {21100544, 14080, 2048, 1},  // v4.b.b
+    {21102592, 21086208, 9437184, 0},  // v4.c.k
+    {30539776, 16128, 2048, 1},  // v4.c.b
+    {30541824, 30523392, 9437184, 0},  // d1.k
+    {39979008, 18176, 2048, 1},  // d1.b
+    {39981056, 39960576, 9437184, 0},  // d2.k
+    {49418240, 20224, 2048, 1},  // d2.b
+    {49420288, 49397760, 9437184, 0},  // d3.k
+    {58857472, 22272, 2048, 1},  // d3.b
+    {58859520, 58834944, 4718592, 0},  // d4.k
+    {63578112, 24320, 1024, 1},  // d4.b
+    {63579136, 63553536, 1179648, 0},  // d5.k
+    {64758784, 25344, 512, 1},  // d5.b
+    {64759296, 64733184, 294912, 0},  // d6.k
+    {65054208, 25856, 256, 1},  // d6.b
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -252,47 +298,481 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"v1.b", 0, 1, 64, 64, 1, {224, 224}, {224, 224}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"v2.a", 0, 1, 64, 128, 1, {112, 112}, {112, 112}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"v2.b.c.sum.part", 0, 1, 128, 1152, 1, {112, 112}, {112, 112}, {1, 1}, {0, 0}, {1, 1}, {1, 1},
-        0, 0},
-    {"v3.b.c.sum.part", 0, 1, 256, 2304, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"v3.c.c.sum.part", 0, 1, 256, 2304, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"v4.a.c.sum.part", 0, 1, 256, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"v4.b.c.sum.part", 0, 1, 512, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"v4.c.c.sum.part", 0, 1, 512, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"d1.c.sum.part", 0, 1, 512, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"d2.c.sum.part", 0, 1, 512, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"d3.c.sum.part", 0, 1, 512, 4608, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"d4.c.sum.part", 0, 1, 512, 2304, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"d5.c.sum.part", 0, 1, 256, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"d6.c.sum.part", 0, 1, 128, 576, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"y", 0, 1, 64, 1, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
 };
 enum {
-    CONV_v1_b,
-    CONV_v2_a,
-    CONV_v2_b_c_sum_part,
-    CONV_v3_b_c_sum_part,
-    CONV_v3_c_c_sum_part,
-    CONV_v4_a_c_sum_part,
-    CONV_v4_b_c_sum_part,
-    CONV_v4_c_c_sum_part,
-    CONV_d1_c_sum_part,
-    CONV_d2_c_sum_part,
-    CONV_d3_c_sum_part,
-    CONV_d4_c_sum_part,
-    CONV_d5_c_sum_part,
-    CONV_d6_c_sum_part,
     CONV_y,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// d5.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d5.c.sum.digits[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_cbdf7237(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 32768u) return;
+    const int i3 = (int)(id % 256u);
+    const int i2 = (int)(id / 256u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 196608 + o1 * 32768 + i2 * 256 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// d4.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d4.c.sum.digits[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_0c2549d2(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 131072u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 786432 + o1 * 131072 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// d3.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d3.c.sum.digits[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 262144u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 1572864 + o1 * 262144 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// v4.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v4.a.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_d663b0de(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 131072u) return;
+    const int i3 = (int)(id % 256u);
+    const int i2 = (int)(id / 256u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 786432 + o1 * 131072 + i2 * 256 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// v3.c.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.c.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(128) k_basis_5d52296a(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 65536u) return;
+    const int i3 = (int)(id % 256u);
+    const int i2 = (int)(id / 256u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// v3.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.a.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_48872e88(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 32768u) return;
+    const int i3 = (int)(id % 128u);
+    const int i2 = (int)(id / 128u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 1152 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 196608 + o1 * 32768 + i2 * 128 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// v2.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.b.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_10da5f49(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16384u) return;
+    const int i3 = (int)(id % 128u);
+    const int i2 = (int)(id / 128u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 1152 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 98304 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// v2.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.a.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_4acf15f0(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 8192u) return;
+    const int i3 = (int)(id % 64u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 49152 + o1 * 8192 + i2 * 64 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// v1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v1.b.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 4096u) return;
+    const int i3 = (int)(id % 64u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 24576 + o1 * 4096 + i2 * 64 + i3] = d[o0][o1];
+        }
+    }
+}
+
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
 // to sum to[k] * ik.
 struct relay {
@@ -330,7 +810,7 @@ static __global__ void __launch_bounds__(256) k_map_95eb4a47(const float *__rest
     y[i0 * 6048 + i1 * 27 + i2 * 9 + i3 * 3 + i4] = v0;
 }
 
-// v1.a[i0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1]) where i0 in 0:1
+// v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
 static __global__ void __launch_bounds__(256) k_map_8af0dbfd(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -347,8 +827,128 @@ static __global__ void __launch_bounds__(256) k_map_8af0dbfd(const float *__rest
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// p1[i0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i0 in 0:1, i2 in 0:112, i3 in
-//     0:112, r0 in 0:2, r1 in 0:2
+// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// v1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:56, i4 in 0:56, pad v1.a 0
+static __global__ void __launch_bounds__(256) k_basis_2799b948(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 200704u) return;
+    const int i4 = (int)(id % 56u);
+    const int i3 = (int)(id / 56u % 56u);
+    const int i2 = (int)(id / 3136u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224
+                + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 1204224 + o1 * 200704 + i2 * 3136 + i3 * 56 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// v1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
+// v1.b[0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1])
+static __global__ void __launch_bounds__(256) k_basis_dbd89d4c(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 200704u) return;
+    const int i3 = (int)(id % 56u);
+    const int i2 = (int)(id / 56u % 56u);
+    const int i1 = (int)(id / 3136u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 1204224 + r1 * 200704 + i1 * 3136 + i2 * 56 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 50176 + i2 * 896 + o0 * 224 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
+}
+
+// p1[0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:112, i3 in 0:112, r0 in
+//     0:2, r1 in 0:2
 static __global__ void __launch_bounds__(256) k_reduce_a7658a46(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -372,52 +972,191 @@ static __global__ void __launch_bounds__(256) k_reduce_a7658a46(const float *__r
     *reinterpret_cast<float4 *>(y + i2 * 112 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// by summation splitting
-// v2.b.c.sum[i0,i1,i2,i3] = sum(r0,r1) v2.b.c.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1,
-//     i2 in 0:112, i3 in 0:112, pad v2.b.c.sum.part 0
-// v2.b[i0,i1,i2,i3] = relu(v2.b.c.sum[0,i1,i2,i3] + v2.b.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(256) k_reduce_e0382d0a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 401408u) return;
-    const int i3 = (int)(id % 28u) * 4;
-    const int i2 = (int)(id / 28u % 112u);
-    const int i1 = (int)(id / 3136u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// v2.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p1[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
+//     * v1.b.c.sum.bt[i1,r1] where i3 in 0:28, i4 in 0:28, pad p1 0
+static __global__ void __launch_bounds__(128) k_basis_bc6d1ced(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 50176u) return;
+    const int i4 = (int)(id % 28u);
+    const int i3 = (int)(id / 28u % 28u);
+    const int i2 = (int)(id / 784u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 112u && (unsigned)t1 < 112u ? p0[i1 * 112896
-                + r0 * 37632 + r1 * 12544 + t0 * 112 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 112u && (unsigned)(t1 + 1) < 112u ? p0[i1 * 112896
-                + r0 * 37632 + r1 * 12544 + t0 * 112 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 112u && (unsigned)(t1 + 2) < 112u ? p0[i1 * 112896
-                + r0 * 37632 + r1 * 12544 + t0 * 112 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 112u && (unsigned)(t1 + 3) < 112u ? p0[i1 * 112896
-                + r0 * 37632 + r1 * 12544 + t0 * 112 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 112u && (unsigned)t1 < 112u ? p0[i2 * 12544 + t0 * 112
+                + t1] : 0.f;
+            d[r0][r1] = v0;
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 12544 + i2 * 112 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 301056 + o1 * 50176 + i2 * 784 + i3 * 28 + i4] = d[o0][o1];
+        }
+    }
 }
 
-// p2[i0,i1,i2,i3] = max(r0,r1) v2.b[0,i1,2*i2+r0,2*i3+r1] where i0 in 0:1, i2 in 0:56, i3 in 0:56,
-//     r0 in 0:2, r1 in 0:2
+// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// v2.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v2.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:112, i3 in 0:112
+// v2.a[0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1])
+static __global__ void __launch_bounds__(256) k_basis_0ee52ece(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 100352u) return;
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 602112 + r1 * 100352 + i1 * 784 + i2 * 28 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 12544 + i2 * 448 + o0 * 112 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
+}
+
+// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// v2.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v2.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:28, i4 in 0:28, pad v2.a 0
+static __global__ void __launch_bounds__(256) k_basis_ceba63ae(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 100352u) return;
+    const int i4 = (int)(id % 28u);
+    const int i3 = (int)(id / 28u % 28u);
+    const int i2 = (int)(id / 784u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 112u && (unsigned)t1 < 112u ? p0[i2 * 12544 + t0 * 112
+                + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 602112 + o1 * 100352 + i2 * 784 + i3 * 28 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// p2[0,i1,i2,i3] = max(r0,r1) v2.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:56, i3 in 0:56, r0 in 0:2,
+//     r1 in 0:2
 static __global__ void __launch_bounds__(256) k_reduce_ef7ab566(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -441,87 +1180,191 @@ static __global__ void __launch_bounds__(256) k_reduce_ef7ab566(const float *__r
     *reinterpret_cast<float4 *>(y + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// by operand re-laid
-// v3.a.c.sum.columns[i0,i1,i2,i3,i4] = p2[0,i2,i0+i3-1,i1+i4-1] where i0 in 0:56, i1 in 0:56, i3
-//     in 0:3, i4 in 0:3, pad p2 0
-static __global__ void __launch_bounds__(256) k_map_932ba859(const float *__restrict__ p0,
+// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// v3.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p2[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
+//     * v1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad p2 0
+static __global__ void __launch_bounds__(64) k_basis_3a9f0806(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 3612672u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 3u);
-    const int i2 = (int)(id / 9u % 128u);
-    const int i1 = (int)(id / 1152u % 56u);
-    const int i0 = (int)(id / 64512u);
-    const int t0 = i0 + i3 - 1;
-    const int t1 = i1 + i4 - 1;
-    const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1] : 0.f;
-    y[i0 * 64512 + i1 * 1152 + i2 * 9 + i3 * 3 + i4] = v0;
-}
-
-// v3.a[i0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(256) k_map_f4dfaa24(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 200704u) return;
-    const int i3 = (int)(id % 784u) * 4;
-    const int i1 = (int)(id / 784u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + i3);
-    const float v1 = p1[i1];
-    const float v2 = v0.x + v1;
-    const float v3 = v0.y + v1;
-    const float v4 = v0.z + v1;
-    const float v5 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
-}
-
-// by summation splitting
-// v3.b.c.sum[i0,i1,i2,i3] = sum(r0,r1) v3.b.c.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1,
-//     i2 in 0:56, i3 in 0:56, pad v3.b.c.sum.part 0
-// v3.b[i0,i1,i2,i3] = relu(v3.b.c.sum[0,i1,i2,i3] + v3.b.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(256) k_reduce_12f7686e(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 200704u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i1 * 28224 + r0 * 9408
-                + r1 * 3136 + t0 * 56 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 150528 + o1 * 25088 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
 }
 
-// p3[i0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i0 in 0:1, i2 in 0:28, i3 in 0:28,
-//     r0 in 0:2, r1 in 0:2
+// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// v3.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v3.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// v3.a[0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1])
+static __global__ void __launch_bounds__(128) k_basis_db0567f7(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 50176u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 301056 + r1 * 50176 + i1 * 196 + i2 * 14 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
+}
+
+// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// v3.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v3.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad v3.a 0
+static __global__ void __launch_bounds__(128) k_basis_2816ce8d(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 50176u) return;
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 301056 + o1 * 50176 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// p3[0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:28, i3 in 0:28, r0 in 0:2,
+//     r1 in 0:2
 static __global__ void __launch_bounds__(128) k_reduce_9d0e507d(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -545,186 +1388,621 @@ static __global__ void __launch_bounds__(128) k_reduce_9d0e507d(const float *__r
     *reinterpret_cast<float4 *>(y + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// by summation splitting
-// v4.a.c.sum[i0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1,
-//     i2 in 0:28, i3 in 0:28, pad v4.a.c.sum.part 0
-// v4.a[i0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(256) k_reduce_1bcef5ef(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 100352u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// v4.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p3[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
+//     * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad p3 0
+static __global__ void __launch_bounds__(64) k_basis_753f6209(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i1 * 7056 + r0 * 2352
-                + r1 * 784 + t0 * 28 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 28u && (unsigned)(t1 + 1) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 28u && (unsigned)(t1 + 2) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 28u && (unsigned)(t1 + 3) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
-}
-
-// by summation splitting
-// d1.c.sum[i0,i1,i2,i3] = sum(r0,r1) d1.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1,
-//     i2 in 0:28, i3 in 0:28, pad d1.c.sum.part 0
-// d1[i0,i1,i2,i3] = relu(d1.c.sum[0,i1,i2,i3] + d1.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(256) k_reduce_870185a7(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 100352u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = r0 * 2 + i2 - 2;
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = r1 * 2 + i3 - 2;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i1 * 7056 + r0 * 2352
-                + r1 * 784 + t0 * 28 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 28u && (unsigned)(t1 + 1) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 28u && (unsigned)(t1 + 2) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 28u && (unsigned)(t1 + 3) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 75264 + o1 * 12544 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
-// by summation splitting
-// d4.c.sum[i0,i1,i2,i3] = sum(r0,r1) d4.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1,
-//     i2 in 0:28, i3 in 0:28, pad d4.c.sum.part 0
-// d4[i0,i1,i2,i3] = relu(d4.c.sum[0,i1,i2,i3] + d4.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(128) k_reduce_7f8b0e1a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 50176u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = r0 * 2 + i2 - 2;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = r1 * 2 + i3 - 2;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i1 * 7056 + r0 * 2352
-                + r1 * 784 + t0 * 28 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 28u && (unsigned)(t1 + 1) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 28u && (unsigned)(t1 + 2) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 28u && (unsigned)(t1 + 3) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
-        }
-    }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
-}
-
-// by summation splitting
-// d5.c.sum[i0,i1,i2,i3] = sum(r0,r1) d5.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1,
-//     i2 in 0:28, i3 in 0:28, pad d5.c.sum.part 0
-// d5[i0,i1,i2,i3] = relu(d5.c.sum[0,i1,i2,i3] + d5.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_93c61f02(const float *__restrict__ p0,
+// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// v4.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
+// v4.a[0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1])
+static __global__ void __launch_bounds__(64) k_basis_a937c55b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = r0 * 2 + i2 - 2;
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = r1 * 2 + i3 - 2;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i1 * 7056 + r0 * 2352
-                + r1 * 784 + t0 * 28 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 28u && (unsigned)(t1 + 1) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 28u && (unsigned)(t1 + 2) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 28u && (unsigned)(t1 + 3) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 150528 + r1 * 25088 + i1 * 49 + i2 * 7 + i3];
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 784 + i2 * 112 + o0 * 28 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
+}
+
+// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// v4.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v4.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad v4.a 0
+static __global__ void __launch_bounds__(64) k_basis_5cfe9894(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 150528 + o1 * 25088 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// v4.c.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.c.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
+static __global__ void __launch_bounds__(64) k_basis_5002552f(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 150528 + r1 * 25088 + i1 * 49 + i2 * 7 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[i1 * 784 + i2 * 112 + o0 * 28 + i3 * 4 + o1] = d[o0][o1];
+        }
+    }
+}
+
+// by digit re-layout
+// d1.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(v4.c.c.sum[0,i3,i1+2*i4,i2+2*i5] + v4.c.b[i3]) where i1
+//     in 0:2, i2 in 0:2, i4 in 0:14, i5 in 0:14
+static __global__ void __launch_bounds__(256) k_map_6cb49389(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 401408u) return;
+    const int i5 = (int)(id % 14u);
+    const int i4 = (int)(id / 14u % 14u);
+    const int i3 = (int)(id / 196u % 512u);
+    const int i2 = (int)(id / 100352u % 2u);
+    const int i1 = (int)(id / 200704u);
+    const float v0 = p0[i3 * 784 + i4 * 56 + i1 * 28 + i5 * 2 + i2] + p1[i3];
+    y[i1 * 200704 + i2 * 100352 + i3 * 196 + i4 * 14 + i5] = v0 < 0.f ? 0.f : v0;
+}
+
+// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by digit re-layout; basis change F(4x4,3x3)
+// d1.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d1.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
+//     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
+//     d1.c.sum.digits 0
+static __global__ void __launch_bounds__(64) k_basis_45f1ff90(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 32768u) return;
+    const int i6 = (int)(id % 4u);
+    const int i5 = (int)(id / 4u % 4u);
+    const int i4 = (int)(id / 16u % 2u);
+    const int i3 = (int)(id / 32u % 2u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i5 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i6 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i3 * 200704 + i4 * 100352
+                + i2 * 196 + t0 * 14 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 196608 + o1 * 32768 + i2 * 64 + i3 * 32 + i4 * 16 + i5 * 4 + i6] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by digit re-layout; basis change F(4x4,3x3)
+// d1.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
+//     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
+static __global__ void __launch_bounds__(64) k_basis_78402d41(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 32768u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const float v0 = p0[r0 * 196608 + r1 * 32768 + i3 * 64 + i0 * 32 + i1 * 16 + i4 * 4
+                + i5];
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
+                y[i0 * 200704 + i1 * 100352 + i3 * 196 + i4 * 56 + o0 * 14 + i5 * 4
+                    + o1] = d[o0][o1];
+            }
+        }
+    }
+}
+
+// by digit re-layout
+// d2.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(d1.c.sum.phases[i1,i2,0,i3,i4,i5] + d1.b[i3])
+static __global__ void __launch_bounds__(256) k_map_d9e7e04a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 100352u) return;
+    const int i5 = (int)(id % 49u) * 4;
+    const int i3 = (int)(id / 49u % 512u);
+    const int i2 = (int)(id / 25088u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 100352 + i3 * 196 + i5);
+    const float v1 = p1[i3];
+    const float v2 = v0.x + v1;
+    const float v3 = v0.y + v1;
+    const float v4 = v0.z + v1;
+    const float v5 = v0.w + v1;
+    *reinterpret_cast<float4 *>(y + i2 * 100352 + i3 * 196 + i5) = make_float4(v2 < 0.f ? 0.f : v2,
+        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+}
+
+// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by digit re-layout; basis change F(4x4,3x3)
+// d4.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
+//     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
+static __global__ void __launch_bounds__(64) k_basis_2b591a96(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16384u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const float v0 = p0[r0 * 98304 + r1 * 16384 + i3 * 64 + i0 * 32 + i1 * 16 + i4 * 4
+                + i5];
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
+                y[i0 * 100352 + i1 * 50176 + i3 * 196 + i4 * 56 + o0 * 14 + i5 * 4
+                    + o1] = d[o0][o1];
+            }
+        }
+    }
+}
+
+// by digit re-layout
+// d5.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(d4.c.sum.phases[i1,i2,0,i3,i4,i5] + d4.b[i3])
+static __global__ void __launch_bounds__(128) k_map_812964e5(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 50176u) return;
+    const int i5 = (int)(id % 49u) * 4;
+    const int i3 = (int)(id / 49u % 256u);
+    const int i2 = (int)(id / 12544u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 50176 + i3 * 196 + i5);
+    const float v1 = p1[i3];
+    const float v2 = v0.x + v1;
+    const float v3 = v0.y + v1;
+    const float v4 = v0.z + v1;
+    const float v5 = v0.w + v1;
+    *reinterpret_cast<float4 *>(y + i2 * 50176 + i3 * 196 + i5) = make_float4(v2 < 0.f ? 0.f : v2,
+        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+}
+
+// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by digit re-layout; basis change F(4x4,3x3)
+// d5.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d5.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
+//     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
+//     d5.c.sum.digits 0
+static __global__ void __launch_bounds__(64) k_basis_dc5323e8(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16384u) return;
+    const int i6 = (int)(id % 4u);
+    const int i5 = (int)(id / 4u % 4u);
+    const int i4 = (int)(id / 16u % 2u);
+    const int i3 = (int)(id / 32u % 2u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i5 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i6 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i3 * 100352 + i4 * 50176
+                + i2 * 196 + t0 * 14 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 98304 + o1 * 16384 + i2 * 64 + i3 * 32 + i4 * 16 + i5 * 4 + i6] = d[o0][o1];
+        }
+    }
+}
+
+// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by digit re-layout; basis change F(4x4,3x3)
+// d5.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d5.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
+//     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
+// d5.split[i0,i1,0,i3,i4,i5] = relu(d5.c.sum.phases[i0,i1,0,i3,i4,i5] + d5.b[i3])
+static __global__ void __launch_bounds__(64) k_basis_dfb368b9(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 8192u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const float v0 = p0[r0 * 49152 + r1 * 8192 + i3 * 64 + i0 * 32 + i1 * 16 + i4 * 4 + i5];
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
+                const float v1 = d[o0][o1] + p1[i3];
+                y[i3 * 784 + i4 * 224 + o0 * 56 + i0 * 28 + i5 * 8 + o1 * 2 + i1] = v1 < 0.f ? 0.f
+                    : v1;
+            }
+        }
+    }
 }
 
 // by summation splitting
-// d6.c.sum[i0,i1,i2,i3] = sum(r0,r1) d6.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1,
-//     i2 in 0:28, i3 in 0:28, pad d6.c.sum.part 0
-// d6[i0,i1,i2,i3] = relu(d6.c.sum[0,i1,i2,i3] + d6.b[i1]) where i0 in 0:1
+// d6.c.sum[0,i1,i2,i3] = sum(r0,r1) d6.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:28,
+//     i3 in 0:28, pad d6.c.sum.part 0
+// d6[0,i1,i2,i3] = relu(d6.c.sum[0,i1,i2,i3] + d6.b[i1])
 static __global__ void __launch_bounds__(128) k_reduce_b420ff76(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -761,7 +2039,7 @@ struct csrnet {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[15];
+    conv_call conv[1];
     cublasHandle_t cublas;
 };
 
@@ -857,7 +2135,7 @@ static int conv_choose_forward(csrnet *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 65863680) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
@@ -875,7 +2153,7 @@ static int conv_choose_data(csrnet *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 65863680) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         c->algorithm = (int)p[i].algo;
@@ -952,45 +2230,68 @@ static int gemm_run(csrnet *h, const gemm_size *g, const float *a, const float *
 }
 static const gemm_size gemm_v1_a_c_sum = {"v1.a.c.sum", 0, 1, 1, 64, 50176, 27, 27, 27, 50176, 0, 0,
     0, 1.f};
-static const gemm_size gemm_v3_a_c_sum = {"v3.a.c.sum", 0, 1, 1, 256, 3136, 1152, 1152, 1152, 3136,
+static const gemm_size gemm_v1_b_c_sum_product = {"v1.b.c.sum.product", 0, 0, 36, 64, 3136, 64, 64,
+    3136, 3136, 4096, 200704, 200704, 1.f};
+static const gemm_size gemm_v2_a_c_sum_product = {"v2.a.c.sum.product", 0, 0, 36, 128, 784, 64, 64,
+    784, 784, 8192, 50176, 100352, 1.f};
+static const gemm_size gemm_v2_b_c_sum_product = {"v2.b.c.sum.product", 0, 0, 36, 128, 784, 128,
+    128, 784, 784, 16384, 100352, 100352, 1.f};
+static const gemm_size gemm_v3_a_c_sum_product = {"v3.a.c.sum.product", 0, 0, 36, 256, 196, 128,
+    128, 196, 196, 32768, 25088, 50176, 1.f};
+static const gemm_size gemm_v3_b_c_sum_product = {"v3.b.c.sum.product", 0, 0, 36, 256, 196, 256,
+    256, 196, 196, 65536, 50176, 50176, 1.f};
+static const gemm_size gemm_v3_c_c_sum_product = {"v3.c.c.sum.product", 0, 0, 36, 256, 196, 256,
+    256, 196, 196, 65536, 50176, 50176, 1.f};
+static const gemm_size gemm_v4_a_c_sum_product = {"v4.a.c.sum.product", 0, 0, 36, 512, 49, 256, 256,
+    49, 49, 131072, 12544, 25088, 1.f};
+static const gemm_size gemm_v4_b_c_sum_product = {"v4.b.c.sum.product", 0, 0, 36, 512, 49, 512, 512,
+    49, 49, 262144, 25088, 25088, 1.f};
+static const gemm_size gemm_v4_c_c_sum_product = {"v4.c.c.sum.product", 0, 0, 36, 512, 49, 512, 512,
+    49, 49, 262144, 25088, 25088, 1.f};
+static const gemm_size gemm_d1_c_sum_product = {"d1.c.sum.product", 0, 0, 36, 512, 64, 512, 512, 64,
+    64, 262144, 32768, 32768, 1.f};
+static const gemm_size gemm_d2_c_sum_product = {"d2.c.sum.product", 0, 0, 36, 512, 64, 512, 512, 64,
+    64, 262144, 32768, 32768, 1.f};
+static const gemm_size gemm_d3_c_sum_product = {"d3.c.sum.product", 0, 0, 36, 512, 64, 512, 512, 64,
+    64, 262144, 32768, 32768, 1.f};
+static const gemm_size gemm_d4_c_sum_product = {"d4.c.sum.product", 0, 0, 36, 256, 64, 512, 512, 64,
+    64, 131072, 32768, 16384, 1.f};
+static const gemm_size gemm_d5_c_sum_product = {"d5.c.sum.product", 0, 0, 36, 128, 64, 256, 256, 64,
+    64, 32768, 16384, 8192, 1.f};
+static const gemm_size gemm_d6_c_sum_part = {"d6.c.sum.part", 0, 0, 1, 576, 784, 128, 128, 784, 784,
     0, 0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet *m, cudaStream_t stream) {
     (void)stream;
-    // v2.b.c.sum.part.filter[i0,i1,i2,i3] = v2.b.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_v2_b_k, v_v2_b_c_sum_part_filter, relay{3, 0, {128, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
-    LAUNCHED(m, "v2.b.c.sum.part.filter");
-    // v3.b.c.sum.part.filter[i0,i1,i2,i3] = v3.b.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(2304), dim3(256), 0, stream>>>(v_v3_b_k, v_v3_b_c_sum_part_filter, relay{3, 0, {256, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
-    LAUNCHED(m, "v3.b.c.sum.part.filter");
-    // v3.c.c.sum.part.filter[i0,i1,i2,i3] = v3.c.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(2304), dim3(256), 0, stream>>>(v_v3_c_k, v_v3_c_c_sum_part_filter, relay{3, 0, {256, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
-    LAUNCHED(m, "v3.c.c.sum.part.filter");
-    // v4.a.c.sum.part.filter[i0,i1,i2,i3] = v4.a.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(4608), dim3(256), 0, stream>>>(v_v4_a_k, v_v4_a_c_sum_part_filter, relay{3, 0, {512, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
-    LAUNCHED(m, "v4.a.c.sum.part.filter");
-    // v4.b.c.sum.part.filter[i0,i1,i2,i3] = v4.b.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(9216), dim3(256), 0, stream>>>(v_v4_b_k, v_v4_b_c_sum_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
-    LAUNCHED(m, "v4.b.c.sum.part.filter");
-    // v4.c.c.sum.part.filter[i0,i1,i2,i3] = v4.c.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(9216), dim3(256), 0, stream>>>(v_v4_c_k, v_v4_c_c_sum_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
-    LAUNCHED(m, "v4.c.c.sum.part.filter");
-    // d1.c.sum.part.filter[i0,i1,i2,i3] = d1.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(9216), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_sum_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
-    LAUNCHED(m, "d1.c.sum.part.filter");
-    // d2.c.sum.part.filter[i0,i1,i2,i3] = d2.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(9216), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_sum_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
-    LAUNCHED(m, "d2.c.sum.part.filter");
-    // d3.c.sum.part.filter[i0,i1,i2,i3] = d3.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(9216), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_sum_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
-    LAUNCHED(m, "d3.c.sum.part.filter");
-    // d4.c.sum.part.filter[i0,i1,i2,i3] = d4.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(4608), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_sum_part_filter, relay{3, 0, {256, 512, 9}, {4608, 9, 1}, {4608, 1, 512}});
-    LAUNCHED(m, "d4.c.sum.part.filter");
-    // d5.c.sum.part.filter[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(1152), dim3(256), 0, stream>>>(v_d5_k, v_d5_c_sum_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
-    LAUNCHED(m, "d5.c.sum.part.filter");
+    k_basis_cbdf7237<<<dim3(512), dim3(64), 0, stream>>>(v_d5_k, v_d5_c_sum_filter);
+    LAUNCHED(m, "d5.c.sum.filter");
+    k_basis_0c2549d2<<<dim3(512), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_sum_filter);
+    LAUNCHED(m, "d4.c.sum.filter");
+    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_sum_filter);
+    LAUNCHED(m, "d3.c.sum.filter");
+    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_sum_filter);
+    LAUNCHED(m, "d2.c.sum.filter");
+    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_sum_filter);
+    LAUNCHED(m, "d1.c.sum.filter");
+    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_v4_c_k, v_v4_c_c_sum_filter);
+    LAUNCHED(m, "v4.c.c.sum.filter");
+    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_v4_b_k, v_v4_b_c_sum_filter);
+    LAUNCHED(m, "v4.b.c.sum.filter");
+    k_basis_d663b0de<<<dim3(512), dim3(256), 0, stream>>>(v_v4_a_k, v_v4_a_c_sum_filter);
+    LAUNCHED(m, "v4.a.c.sum.filter");
+    k_basis_5d52296a<<<dim3(512), dim3(128), 0, stream>>>(v_v3_c_k, v_v3_c_c_sum_filter);
+    LAUNCHED(m, "v3.c.c.sum.filter");
+    k_basis_5d52296a<<<dim3(512), dim3(128), 0, stream>>>(v_v3_b_k, v_v3_b_c_sum_filter);
+    LAUNCHED(m, "v3.b.c.sum.filter");
+    k_basis_48872e88<<<dim3(512), dim3(64), 0, stream>>>(v_v3_a_k, v_v3_a_c_sum_filter);
+    LAUNCHED(m, "v3.a.c.sum.filter");
+    k_basis_10da5f49<<<dim3(256), dim3(64), 0, stream>>>(v_v2_b_k, v_v2_b_c_sum_filter);
+    LAUNCHED(m, "v2.b.c.sum.filter");
+    k_basis_4acf15f0<<<dim3(128), dim3(64), 0, stream>>>(v_v2_a_k, v_v2_a_c_sum_filter);
+    LAUNCHED(m, "v2.a.c.sum.filter");
+    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_v1_b_k, v_v1_b_c_sum_filter);
+    LAUNCHED(m, "v1.b.c.sum.filter");
     // d6.c.sum.part.filter[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
     k_relay_09f53f99<<<dim3(288), dim3(256), 0, stream>>>(v_d6_k, v_d6_c_sum_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
     LAUNCHED(m, "d6.c.sum.part.filter");
@@ -1020,7 +2321,7 @@ static int check_device(csrnet *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_cbdf7237);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1034,8 +2335,8 @@ static int check_device(csrnet *m) {
 }
 
 static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 65054208ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 63406080ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 259253760ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 65028096ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -1050,7 +2351,7 @@ static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(csrnet *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 15; i++) {
+    for (int i = 0; i < 1; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -1098,7 +2399,7 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(csrnet *m, const void *const *in, void *const *out,
+static int steps_1(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
     (void)out;
@@ -1106,115 +2407,178 @@ static int steps(csrnet *m, const void *const *in, void *const *out,
     k_map_95eb4a47<<<dim3(5292), dim3(256), 0, stream>>>(v_x, v_v1_a_c_sum_columns);
     LAUNCHED(m, "v1.a.c.sum.columns");
     // by operand re-laid for matching
-    // v1.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) v1.a.c.sum.columns[i2,i3,r0,r1,r2] *
-    //     v1.a.k[i1,r0,r1,r2] where i0 in 0:1
+    // v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) v1.a.c.sum.columns[i2,i3,r0,r1,r2] *
+    //     v1.a.k[i1,r0,r1,r2]
     CALL(gemm_run(m, &gemm_v1_a_c_sum, v_v1_a_k, v_v1_a_c_sum_columns, v_v1_a_c_sum));
     k_map_8af0dbfd<<<dim3(3136), dim3(256), 0, stream>>>(v_v1_a_c_sum, v_v1_a_b, v_v1_a);
     LAUNCHED(m, "v1.a");
-    // v1.b.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) v1.a[0,r0,i2+r1-1,i3+r2-1] * v1.b.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i2 in 0:224, i3 in 0:224, pad v1.a 0
-    // v1.b[i0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1]) where i0 in 0:1
-    CALL(conv_run(m, CONV_v1_b, v_v1_a, v_v1_b_k, v_v1_b_b, NULL, v_v1_b, v_workspace));
+    k_basis_2799b948<<<dim3(784), dim3(256), 0, stream>>>(v_v1_a, v_v1_b_c_sum_data);
+    LAUNCHED(m, "v1.b.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // v1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v1.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     v1.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_v1_b_c_sum_product, v_v1_b_c_sum_filter, v_v1_b_c_sum_data,
+        v_v1_b_c_sum_product));
+    k_basis_dbd89d4c<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b_c_sum_product, v_v1_b_b, v_v1_b);
+    LAUNCHED(m, "v1.b");
     k_reduce_a7658a46<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b, v_p1);
     LAUNCHED(m, "p1");
-    // v2.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) p1[0,r0,i2+r1-1,i3+r2-1] * v2.a.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i2 in 0:112, i3 in 0:112, pad p1 0
-    // v2.a[i0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1]) where i0 in 0:1
-    CALL(conv_run(m, CONV_v2_a, v_p1, v_v2_a_k, v_v2_a_b, NULL, v_v2_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // v2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v2.a[0,r0,i3,i4] *
-    //     v2.b.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_v2_b_c_sum_part, v_v2_a, v_v2_b_c_sum_part_filter, NULL, NULL,
-        v_v2_b_c_sum_part, v_workspace));
-    k_reduce_e0382d0a<<<dim3(1568), dim3(256), 0, stream>>>(v_v2_b_c_sum_part, v_v2_b_b, v_v2_b);
+    k_basis_bc6d1ced<<<dim3(392), dim3(128), 0, stream>>>(v_p1, v_v2_a_c_sum_data);
+    LAUNCHED(m, "v2.a.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // v2.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.a.c.sum.data[i0,i1,r0,i3,i4] *
+    //     v2.a.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_v2_a_c_sum_product, v_v2_a_c_sum_filter, v_v2_a_c_sum_data,
+        v_v2_a_c_sum_product));
+    k_basis_0ee52ece<<<dim3(392), dim3(256), 0, stream>>>(v_v2_a_c_sum_product, v_v2_a_b, v_v2_a);
+    LAUNCHED(m, "v2.a");
+    k_basis_ceba63ae<<<dim3(392), dim3(256), 0, stream>>>(v_v2_a, v_v2_b_c_sum_data);
+    LAUNCHED(m, "v2.b.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // v2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     v2.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_v2_b_c_sum_product, v_v2_b_c_sum_filter, v_v2_b_c_sum_data,
+        v_v2_b_c_sum_product));
+    k_basis_0ee52ece<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b_c_sum_product, v_v2_b_b, v_v2_b);
     LAUNCHED(m, "v2.b");
     k_reduce_ef7ab566<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b, v_p2);
     LAUNCHED(m, "p2");
-    k_map_932ba859<<<dim3(14112), dim3(256), 0, stream>>>(v_p2, v_v3_a_c_sum_columns);
-    LAUNCHED(m, "v3.a.c.sum.columns");
-    // by operand re-laid for matching
-    // v3.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) v3.a.c.sum.columns[i2,i3,r0,r1,r2] *
-    //     v3.a.k[i1,r0,r1,r2] where i0 in 0:1
-    CALL(gemm_run(m, &gemm_v3_a_c_sum, v_v3_a_k, v_v3_a_c_sum_columns, v_v3_a_c_sum));
-    k_map_f4dfaa24<<<dim3(784), dim3(256), 0, stream>>>(v_v3_a_c_sum, v_v3_a_b, v_v3_a);
+    k_basis_3a9f0806<<<dim3(392), dim3(64), 0, stream>>>(v_p2, v_v3_a_c_sum_data);
+    LAUNCHED(m, "v3.a.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // v3.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.a.c.sum.data[i0,i1,r0,i3,i4] *
+    //     v3.a.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_v3_a_c_sum_product, v_v3_a_c_sum_filter, v_v3_a_c_sum_data,
+        v_v3_a_c_sum_product));
+    k_basis_db0567f7<<<dim3(392), dim3(128), 0, stream>>>(v_v3_a_c_sum_product, v_v3_a_b, v_v3_a);
     LAUNCHED(m, "v3.a");
-    // by summation splitting (r0 inside), variable substitution
-    // v3.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v3.a[0,r0,i3,i4] *
-    //     v3.b.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_v3_b_c_sum_part, v_v3_a, v_v3_b_c_sum_part_filter, NULL, NULL,
-        v_v3_b_c_sum_part, v_workspace));
-    k_reduce_12f7686e<<<dim3(784), dim3(256), 0, stream>>>(v_v3_b_c_sum_part, v_v3_b_b, v_v3_b);
+    k_basis_2816ce8d<<<dim3(392), dim3(128), 0, stream>>>(v_v3_a, v_v3_b_c_sum_data);
+    LAUNCHED(m, "v3.b.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     v3.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
+        v_v3_b_c_sum_product));
+    k_basis_db0567f7<<<dim3(392), dim3(128), 0, stream>>>(v_v3_b_c_sum_product, v_v3_b_b, v_v3_b);
     LAUNCHED(m, "v3.b");
-    // by summation splitting (r0 inside), variable substitution
-    // v3.c.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v3.b[0,r0,i3,i4] *
-    //     v3.c.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_v3_c_c_sum_part, v_v3_b, v_v3_c_c_sum_part_filter, NULL, NULL,
-        v_v3_c_c_sum_part, v_workspace));
-    k_reduce_12f7686e<<<dim3(784), dim3(256), 0, stream>>>(v_v3_c_c_sum_part, v_v3_c_b, v_v3_c);
+    k_basis_2816ce8d<<<dim3(392), dim3(128), 0, stream>>>(v_v3_b, v_v3_c_c_sum_data);
+    LAUNCHED(m, "v3.c.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // v3.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.c.c.sum.data[i0,i1,r0,i3,i4] *
+    //     v3.c.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
+        v_v3_c_c_sum_product));
+    k_basis_db0567f7<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c_c_sum_product, v_v3_c_b, v_v3_c);
     LAUNCHED(m, "v3.c");
     k_reduce_9d0e507d<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c, v_p3);
     LAUNCHED(m, "p3");
-    // by summation splitting (r0 inside), variable substitution
-    // v4.a.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) p3[0,r0,i3,i4] *
-    //     v4.a.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_v4_a_c_sum_part, v_p3, v_v4_a_c_sum_part_filter, NULL, NULL,
-        v_v4_a_c_sum_part, v_workspace));
-    k_reduce_1bcef5ef<<<dim3(392), dim3(256), 0, stream>>>(v_v4_a_c_sum_part, v_v4_a_b, v_v4_a);
+    k_basis_753f6209<<<dim3(196), dim3(64), 0, stream>>>(v_p3, v_v4_a_c_sum_data);
+    LAUNCHED(m, "v4.a.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // v4.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.a.c.sum.data[i0,i1,r0,i3,i4] *
+    //     v4.a.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
+        v_v4_a_c_sum_product));
+    k_basis_a937c55b<<<dim3(392), dim3(64), 0, stream>>>(v_v4_a_c_sum_product, v_v4_a_b, v_v4_a);
     LAUNCHED(m, "v4.a");
-    // by summation splitting (r0 inside), variable substitution
-    // v4.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v4.a[0,r0,i3,i4] *
-    //     v4.b.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_v4_b_c_sum_part, v_v4_a, v_v4_b_c_sum_part_filter, NULL, NULL,
-        v_v4_b_c_sum_part, v_workspace));
-    k_reduce_1bcef5ef<<<dim3(392), dim3(256), 0, stream>>>(v_v4_b_c_sum_part, v_v4_b_b, v_v4_b);
+    k_basis_5cfe9894<<<dim3(392), dim3(64), 0, stream>>>(v_v4_a, v_v4_b_c_sum_data);
+    LAUNCHED(m, "v4.b.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     v4.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
+        v_v4_b_c_sum_product));
+    k_basis_a937c55b<<<dim3(392), dim3(64), 0, stream>>>(v_v4_b_c_sum_product, v_v4_b_b, v_v4_b);
     LAUNCHED(m, "v4.b");
-    // by summation splitting (r0 inside), variable substitution
-    // v4.c.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v4.b[0,r0,i3,i4] *
-    //     v4.c.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_v4_c_c_sum_part, v_v4_b, v_v4_c_c_sum_part_filter, NULL, NULL,
-        v_v4_c_c_sum_part, v_workspace));
-    k_reduce_1bcef5ef<<<dim3(392), dim3(256), 0, stream>>>(v_v4_c_c_sum_part, v_v4_c_b, v_v4_c);
-    LAUNCHED(m, "v4.c");
-    // by summation splitting (r0 inside), variable substitution
-    // d1.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) v4.c[0,r0,i3,i4] * d1.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_d1_c_sum_part, v_v4_c, v_d1_c_sum_part_filter, NULL, NULL,
-        v_d1_c_sum_part, v_workspace));
-    k_reduce_870185a7<<<dim3(392), dim3(256), 0, stream>>>(v_d1_c_sum_part, v_d1_b, v_d1);
-    LAUNCHED(m, "d1");
-    // by summation splitting (r0 inside), variable substitution
-    // d2.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d1[0,r0,i3,i4] * d2.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_d2_c_sum_part, v_d1, v_d2_c_sum_part_filter, NULL, NULL, v_d2_c_sum_part,
-        v_workspace));
-    k_reduce_870185a7<<<dim3(392), dim3(256), 0, stream>>>(v_d2_c_sum_part, v_d2_b, v_d2);
-    LAUNCHED(m, "d2");
-    // by summation splitting (r0 inside), variable substitution
-    // d3.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d2[0,r0,i3,i4] * d3.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_d3_c_sum_part, v_d2, v_d3_c_sum_part_filter, NULL, NULL, v_d3_c_sum_part,
-        v_workspace));
-    k_reduce_870185a7<<<dim3(392), dim3(256), 0, stream>>>(v_d3_c_sum_part, v_d3_b, v_d3);
-    LAUNCHED(m, "d3");
-    // by summation splitting (r0 inside), variable substitution
-    // d4.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d3[0,r0,i3,i4] * d4.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_d4_c_sum_part, v_d3, v_d4_c_sum_part_filter, NULL, NULL, v_d4_c_sum_part,
-        v_workspace));
-    k_reduce_7f8b0e1a<<<dim3(392), dim3(128), 0, stream>>>(v_d4_c_sum_part, v_d4_b, v_d4);
-    LAUNCHED(m, "d4");
-    // by summation splitting (r0 inside), variable substitution
-    // d5.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_d5_c_sum_part, v_d4, v_d5_c_sum_part_filter, NULL, NULL, v_d5_c_sum_part,
-        v_workspace));
-    k_reduce_93c61f02<<<dim3(392), dim3(64), 0, stream>>>(v_d5_c_sum_part, v_d5_b, v_d5);
-    LAUNCHED(m, "d5");
+    k_basis_5cfe9894<<<dim3(392), dim3(64), 0, stream>>>(v_v4_b, v_v4_c_c_sum_data);
+    LAUNCHED(m, "v4.c.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // v4.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.c.c.sum.data[i0,i1,r0,i3,i4] *
+    //     v4.c.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
+        v_v4_c_c_sum_product));
+    k_basis_5002552f<<<dim3(392), dim3(64), 0, stream>>>(v_v4_c_c_sum_product, v_v4_c_c_sum);
+    LAUNCHED(m, "v4.c.c.sum");
+    k_map_6cb49389<<<dim3(1568), dim3(256), 0, stream>>>(v_v4_c_c_sum, v_v4_c_b, v_d1_c_sum_digits);
+    LAUNCHED(m, "d1.c.sum.digits");
+    k_basis_45f1ff90<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_sum_digits, v_d1_c_sum_data);
+    LAUNCHED(m, "d1.c.sum.data");
+    // by digit re-layout; basis change F(4x4,3x3)
+    // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d1.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
+        v_d1_c_sum_product));
+    k_basis_78402d41<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_sum_product, v_d1_c_sum_phases);
+    LAUNCHED(m, "d1.c.sum.phases");
+    k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d1_c_sum_phases, v_d1_b, v_d2_c_sum_digits);
+    LAUNCHED(m, "d2.c.sum.digits");
+    k_basis_45f1ff90<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_sum_digits, v_d2_c_sum_data);
+    LAUNCHED(m, "d2.c.sum.data");
+    // by digit re-layout; basis change F(4x4,3x3)
+    // d2.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d2.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d2.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
+        v_d2_c_sum_product));
+    return 0;
+}
+
+static int steps_2(csrnet *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
+    k_basis_78402d41<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_sum_product, v_d2_c_sum_phases);
+    LAUNCHED(m, "d2.c.sum.phases");
+    k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d2_c_sum_phases, v_d2_b, v_d3_c_sum_digits);
+    LAUNCHED(m, "d3.c.sum.digits");
+    k_basis_45f1ff90<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_sum_digits, v_d3_c_sum_data);
+    LAUNCHED(m, "d3.c.sum.data");
+    // by digit re-layout; basis change F(4x4,3x3)
+    // d3.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d3.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
+        v_d3_c_sum_product));
+    k_basis_78402d41<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_sum_product, v_d3_c_sum_phases);
+    LAUNCHED(m, "d3.c.sum.phases");
+    k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d3_c_sum_phases, v_d3_b, v_d4_c_sum_digits);
+    LAUNCHED(m, "d4.c.sum.digits");
+    k_basis_45f1ff90<<<dim3(512), dim3(64), 0, stream>>>(v_d4_c_sum_digits, v_d4_c_sum_data);
+    LAUNCHED(m, "d4.c.sum.data");
+    // by digit re-layout; basis change F(4x4,3x3)
+    // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d4.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
+        v_d4_c_sum_product));
+    k_basis_2b591a96<<<dim3(256), dim3(64), 0, stream>>>(v_d4_c_sum_product, v_d4_c_sum_phases);
+    LAUNCHED(m, "d4.c.sum.phases");
+    k_map_812964e5<<<dim3(392), dim3(128), 0, stream>>>(v_d4_c_sum_phases, v_d4_b, v_d5_c_sum_digits);
+    LAUNCHED(m, "d5.c.sum.digits");
+    k_basis_dc5323e8<<<dim3(256), dim3(64), 0, stream>>>(v_d5_c_sum_digits, v_d5_c_sum_data);
+    LAUNCHED(m, "d5.c.sum.data");
+    // by digit re-layout; basis change F(4x4,3x3)
+    // d5.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d5.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d5.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d5_c_sum_product, v_d5_c_sum_filter, v_d5_c_sum_data,
+        v_d5_c_sum_product));
+    // d5.split stored as [i3,i4,i2,i0,i5,i1]
+    k_basis_dfb368b9<<<dim3(128), dim3(64), 0, stream>>>(v_d5_c_sum_product, v_d5_b, v_d5);
+    LAUNCHED(m, "d5.split");
     // by summation splitting (r0 inside), variable substitution
     // d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_d6_c_sum_part, v_d5, v_d6_c_sum_part_filter, NULL, NULL, v_d6_c_sum_part,
-        v_workspace));
+    CALL(gemm_run(m, &gemm_d6_c_sum_part, v_d6_c_sum_part_filter, v_d5, v_d6_c_sum_part));
     k_reduce_b420ff76<<<dim3(392), dim3(128), 0, stream>>>(v_d6_c_sum_part, v_d6_b, v_d6);
     LAUNCHED(m, "d6");
-    // y.sum[i0,i1,i2,i3] = sum(r0) d6[0,r0,i2,i3] * k[0,r0,0,0] where i0 in 0:1, i1 in 0:1
-    // y[i0,i1,i2,i3] = y.sum[0,0,i2,i3] + b[0] where i0 in 0:1, i1 in 0:1
+    // y.sum[0,0,i2,i3] = sum(r0) d6[0,r0,i2,i3] * k[0,r0,0,0]
+    // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b[0]
     CALL(conv_run(m, CONV_y, v_d6, v_k, v_b, NULL, v_y, v_workspace));
     return 0;
+}
+
+static int steps(csrnet *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    int r = steps_1(m, in, out, stream);
+    if (!r) r = steps_2(m, in, out, stream);
+    return r;
 }
 
 static int check_run(csrnet *m, const void *const *in, void *const *out) {
@@ -1238,7 +2602,7 @@ static int run_on(csrnet *m, const void *const *in, void *const *out, cudaStream
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 64225280, 65863680));
+                cublasSetWorkspace(m->cublas, m->arena + 57802752, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -1311,7 +2675,7 @@ int csrnet_capture(csrnet *m, const void *const *in, void *const *out) {
 void csrnet_destroy(csrnet *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 15; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 1; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -1370,6 +2734,6 @@ static const csrnet_tensor info_weights[] = {
 static const csrnet_info info = {
     "csrnet", 1, 1, 34, info_inputs, info_outputs, info_weights,
     CSRNET_ARENA_BYTES, CSRNET_WEIGHT_BYTES,
-    65054208ull, 258549248ull, 0x3c6aa7563ba4b068ull};
+    259253760ull, 415639040ull, 0x3c6aa7563ba4b068ull};
 
 const csrnet_info *csrnet_describe(void) { return &info; }

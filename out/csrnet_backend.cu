@@ -7,33 +7,38 @@
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
-// memory    arena 36 MB (workspace 32 MB of it), constants 33 MB, peak in create 70 MB
-// plan      13 steps, 119.3 us estimated; 204.0 us without derivation
-//     1.3 us est. d1.c.columns     k_map_b2c05934
-//    29.7 us est. d1.c             cuBLAS sgemm 512 x 196 x 4608
-//     1.3 us est. d2.c.columns     k_map_c77981b2
-//    29.7 us est. d2.c             cuBLAS sgemm 512 x 196 x 4608
-//     1.3 us est. d3.c.columns     k_map_c77981b2
-//    29.7 us est. d3.c             cuBLAS sgemm 512 x 196 x 4608
-//     1.3 us est. d4.c.columns     k_map_c77981b2
-//    15.1 us est. d4.c             cuBLAS sgemm 256 x 196 x 4608
-//     1.3 us est. d4               k_map_a6c9fb12
-//     4.6 us est. d5.c.part        cuDNN conv 1x1, 256 to 1152
+// memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
+// plan      19 steps, 72.1 us estimated; 204.0 us without derivation
+//     1.3 us est. d1.c.data        k_basis_32e837b6
+//    13.9 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
+//     1.3 us est. d1.c.phases      k_basis_5f4a0ae7
+//     1.3 us est. d2.c.digits      k_map_78366ebb
+//     1.3 us est. d2.c.data        k_basis_675c1278
+//    13.9 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
+//     1.3 us est. d2.c.phases      k_basis_5f4a0ae7
+//     1.3 us est. d3.c.digits      k_map_78366ebb
+//     1.3 us est. d3.c.data        k_basis_675c1278
+//    13.9 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
+//     1.3 us est. d3.c.phases      k_basis_5f4a0ae7
+//     1.3 us est. d4.c.digits      k_map_78366ebb
+//     1.3 us est. d4.c.data        k_basis_675c1278
+//     7.7 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
+//     1.3 us est. d4.split         k_basis_536aeb2e
+//     4.6 us est. d5.c.part        cuBLAS sgemm 1152 x 196 x 256
 //     1.3 us est. d5               k_reduce_98bfd05e
-//     1.3 us est. y.c.part         cuDNN conv 1x1, 128 to 576
+//     1.3 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
 //     1.3 us est. y                k_reduce_93be0754
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
 #include <cublas_v2.h>
-#include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CSRNET_BACKEND_ARENA_BYTES 37568512ull
+#define CSRNET_BACKEND_ARENA_BYTES 37748736ull
 #define CSRNET_BACKEND_WEIGHT_BYTES 34504960ull
 
 #ifdef __cplusplus
@@ -85,72 +90,149 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_d1_k CONST(float, 0)
-#define v_d2_k CONST(float, 9437184)
-#define v_d3_k CONST(float, 18874368)
-#define v_d4_k CONST(float, 28311552)
-#define v_d5_k INIT(float, 0)
-#define v_y_k INIT(float, 1179648)
-#define v_d1_c_columns ARENA(float, 0)
-#define v_d1_c ARENA(float, 3612672)
-#define v_d2_c_columns ARENA(float, 0)
-#define v_d2_c ARENA(float, 3612672)
-#define v_d3_c_columns ARENA(float, 0)
-#define v_d3_c ARENA(float, 3612672)
-#define v_d4_c_columns ARENA(float, 0)
-#define v_d4_c ARENA(float, 3612672)
-#define v_d4 ARENA(float, 903168)
-#define v_d5_c_part_filter CONST(float, 33030144)
-#define v_d5_c_part ARENA(float, 0)
-#define v_d5 ARENA(float, 903168)
-#define v_y_c_part_filter CONST(float, 34209792)
-#define v_y_c_part ARENA(float, 0)
-#define v_workspace ARENA(char, 4014080)
+#define v_d1_k INIT(0)
+#define v_d2_k INIT(9437184)
+#define v_d3_k INIT(18874368)
+#define v_d4_k INIT(28311552)
+#define v_d5_k INIT(33030144)
+#define v_y_k INIT(34209792)
+#define v_d4 ARENA(903168)
+#define v_d4_c_filter CONST(0)
+#define v_d3_c_filter CONST(8388608)
+#define v_d2_c_filter CONST(25165824)
+#define v_d1_c_filter CONST(41943040)
+#define v_d1_c_data ARENA(0)
+#define v_d1_c_product ARENA(2097152)
+#define v_d1_c_phases ARENA(0)
+#define v_d2_c_digits ARENA(2097152)
+#define v_d2_c_data ARENA(0)
+#define v_d2_c_product ARENA(2097152)
+#define v_d2_c_phases ARENA(0)
+#define v_d3_c_digits ARENA(2097152)
+#define v_d3_c_data ARENA(0)
+#define v_d3_c_product ARENA(2097152)
+#define v_d3_c_phases ARENA(0)
+#define v_d4_c_digits ARENA(2097152)
+#define v_d4_c_data ARENA(0)
+#define v_d4_c_product ARENA(2097152)
+#define v_d5_c_part_filter CONST(58720256)
+#define v_d5_c_part ARENA(0)
+#define v_d5 ARENA(903168)
+#define v_y_c_part_filter CONST(59899904)
+#define v_y_c_part ARENA(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 9437184, 1},  // d1.k
-    {9437440, 9437184, 9437184, 1},  // d2.k
-    {18874624, 18874368, 9437184, 1},  // d3.k
-    {28311808, 28311552, 4718592, 1},  // d4.k
-    {33030400, 0, 1179648, 0},  // d5.k
-    {34210048, 1179648, 294912, 0},  // y.k
-};
-
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm;
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"d5.c.part", 0, 1, 256, 1152, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"y.c.part", 0, 1, 128, 576, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-};
-enum {
-    CONV_d5_c_part,
-    CONV_y_c_part,
+    {256, 0, 9437184, 0},  // d1.k
+    {9437440, 9437184, 9437184, 0},  // d2.k
+    {18874624, 18874368, 9437184, 0},  // d3.k
+    {28311808, 28311552, 4718592, 0},  // d4.k
+    {33030400, 33030144, 1179648, 0},  // d5.k
+    {34210048, 34209792, 294912, 0},  // y.k
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// d1.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+// by basis change F(2x2,3x3)
+// d4.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d4.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_76fd4ac6(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 131072u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = s0;
+        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[3][r1] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = s0;
+        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[o0][3] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 524288 + o1 * 131072 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// d1.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+// by basis change F(2x2,3x3)
+// d3.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d3.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_35a06949(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 262144u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = s0;
+        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[3][r1] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = s0;
+        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[o0][3] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 1048576 + o1 * 262144 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
 // to sum to[k] * ik.
 struct relay {
@@ -169,59 +251,240 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
     if (id == 0) y[to] = p0[from];
 }
 
-// by operand re-laid
-// d1.c.columns[i0,i1,i2,i3,i4] = x[0,i2,i0+2*i3-2,i1+2*i4-2] where i0 in 0:14, i1 in 0:14, i3 in
-//     0:3, i4 in 0:3, pad x 0
-static __global__ void __launch_bounds__(256) k_map_b2c05934(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 903168u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 3u);
-    const int i2 = (int)(id / 9u % 512u);
-    const int i1 = (int)(id / 4608u % 14u);
-    const int i0 = (int)(id / 64512u);
-    const int t0 = i3 * 2 + i0 - 2;
-    const int t1 = i4 * 2 + i1 - 2;
-    const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i2 * 196 + t0 * 14 + t1] : 0.f;
-    y[i0 * 64512 + i1 * 4608 + i2 * 9 + i3 * 3 + i4] = v0;
-}
-
-// by operand re-laid
-// d2.c.columns[i0,i1,i2,i3,i4] = relu(d1.c[0,i2,i0+2*i3-2,i1+2*i4-2]) * [i0+2*i3 <= 15] * [i0+2*i3
-//     >= 2] * [i1+2*i4 <= 15] * [i1+2*i4 >= 2] where i0 in 0:14, i1 in 0:14, i3 in 0:3, i4 in 0:3,
-//     pad d1.c 0
-static __global__ void __launch_bounds__(256) k_map_c77981b2(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 903168u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 3u);
-    const int i2 = (int)(id / 9u % 512u);
-    const int i1 = (int)(id / 4608u % 14u);
-    const int i0 = (int)(id / 64512u);
-    const int t0 = i4 * 2 + i1 - 2;
-    const int t1 = i3 * 2 + i0 - 2;
-    const float v0 = (unsigned)t1 < 14u && (unsigned)t0 < 14u ? p0[i2 * 196 + t1 * 14 + t0] : 0.f;
-    const float v1 = (unsigned)t0 < 14u ? ((unsigned)t1 < 14u ? (v0 < 0.f ? 0.f : v0) : 0.f) : 0.f;
-    y[i0 * 64512 + i1 * 4608 + i2 * 9 + i3 * 3 + i4] = v1;
-}
-
-// d4[i0,i1,i2,i3] = relu(d4.c[0,i1,i2,i3]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_map_a6c9fb12(const float *__restrict__ p0,
+// d1.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+// by digit re-layout; basis change F(2x2,3x3)
+// d1.c.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d1.c.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] *
+//     d1.c.bt[i0,r0] * d1.c.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad d1.c.digits 0
+static __global__ void __launch_bounds__(64) k_basis_32e837b6(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 12544u) return;
-    const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x < 0.f ? 0.f : v0.x,
+    if (id >= 32768u) return;
+    const int i6 = (int)(id % 4u);
+    const int i5 = (int)(id / 4u % 4u);
+    const int i4 = (int)(id / 16u % 2u);
+    const int i3 = (int)(id / 32u % 2u);
+    const int i2 = (int)(id / 64u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i5 * 2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i6 * 2 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i2 * 196 + t0 * 28
+                + i3 * 14 + t1 * 2 + i4] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 - s2;
+        d[1][r1] = s1 + s2;
+        d[2][r1] = -s1 + s2;
+        d[3][r1] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 - s2;
+        d[o0][1] = s1 + s2;
+        d[o0][2] = -s1 + s2;
+        d[o0][3] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 131072 + o1 * 32768 + i2 * 64 + i3 * 32 + i4 * 16 + i5 * 4 + i6] = d[o0][o1];
+        }
+    }
+}
+
+// d1.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+// by digit re-layout; basis change F(2x2,3x3)
+// d1.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
+//     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
+static __global__ void __launch_bounds__(64) k_basis_5f4a0ae7(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 32768u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const float v0 = p0[r0 * 131072 + r1 * 32768 + i3 * 64 + i0 * 32 + i1 * 16 + i4 * 4
+                + i5];
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 + s1 + s2;
+        d[1][r1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 + s1 + s2;
+        d[o0][1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            if (i4 * 2 + o0 < 7 && i5 * 2 + o1 < 7) {
+                y[i0 * 50176 + i1 * 25088 + i3 * 49 + i4 * 14 + o0 * 7 + i5 * 2 + o1] = d[o0][o1];
+            }
+        }
+    }
+}
+
+// by digit re-layout
+// d2.c.digits[0,i1,i2,i3,i4,i5] = relu(d1.c.phases[i1,i2,0,i3,i4,i5])
+static __global__ void __launch_bounds__(64) k_map_78366ebb(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i5 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i5);
+    *reinterpret_cast<float4 *>(y + i5) = make_float4(v0.x < 0.f ? 0.f : v0.x,
         v0.y < 0.f ? 0.f : v0.y, v0.z < 0.f ? 0.f : v0.z, v0.w < 0.f ? 0.f : v0.w);
 }
 
+// d1.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+// by digit re-layout; basis change F(2x2,3x3)
+// d2.c.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d2.c.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] *
+//     d1.c.bt[i0,r0] * d1.c.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad d2.c.digits 0
+static __global__ void __launch_bounds__(64) k_basis_675c1278(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 32768u) return;
+    const int i6 = (int)(id % 4u);
+    const int i5 = (int)(id / 4u % 4u);
+    const int i4 = (int)(id / 16u % 2u);
+    const int i3 = (int)(id / 32u % 2u);
+    const int i2 = (int)(id / 64u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i5 * 2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i6 * 2 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i3 * 50176 + i4 * 25088
+                + i2 * 49 + t0 * 7 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 - s2;
+        d[1][r1] = s1 + s2;
+        d[2][r1] = -s1 + s2;
+        d[3][r1] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 - s2;
+        d[o0][1] = s1 + s2;
+        d[o0][2] = -s1 + s2;
+        d[o0][3] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 131072 + o1 * 32768 + i2 * 64 + i3 * 32 + i4 * 16 + i5 * 4 + i6] = d[o0][o1];
+        }
+    }
+}
+
+// d1.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+// by digit re-layout; basis change F(2x2,3x3)
+// d4.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
+//     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
+// d4.split[i0,i1,0,i3,i4,i5] = relu(d4.c.phases[i0,i1,0,i3,i4,i5])
+static __global__ void __launch_bounds__(64) k_basis_536aeb2e(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16384u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const float v0 = p0[r0 * 65536 + r1 * 16384 + i3 * 64 + i0 * 32 + i1 * 16 + i4 * 4
+                + i5];
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 + s1 + s2;
+        d[1][r1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 + s1 + s2;
+        d[o0][1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            if (i4 * 2 + o0 < 7 && i5 * 2 + o1 < 7) {
+                y[i3 * 196 + i4 * 56 + o0 * 28 + i0 * 14 + i5 * 4 + o1 * 2 + i1] = d[o0][o1] < 0.f
+                    ? 0.f : d[o0][o1];
+            }
+        }
+    }
+}
+
 // by summation splitting
-// d5.c[i0,i1,i2,i3] = sum(r0,r1) d5.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1, i2 in
-//     0:14, i3 in 0:14, pad d5.c.part 0
-// d5[i0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3]) where i0 in 0:1
+// d5.c[0,i1,i2,i3] = sum(r0,r1) d5.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
+//     0:14, pad d5.c.part 0
+// d5[0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3])
 static __global__ void __launch_bounds__(64) k_reduce_98bfd05e(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -245,9 +508,9 @@ static __global__ void __launch_bounds__(64) k_reduce_98bfd05e(const float *__re
 }
 
 // by summation splitting
-// y.c[i0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i0 in 0:1, i2 in
-//     0:14, i3 in 0:14, pad y.c.part 0
-// y[i0,i1,i2,i3] = relu(y.c[0,i1,i2,i3]) where i0 in 0:1
+// y.c[0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
+//     0:14, pad y.c.part 0
+// y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
 static __global__ void __launch_bounds__(64) k_reduce_93be0754(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -282,8 +545,6 @@ struct csrnet_backend {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
-    cudnnHandle_t cudnn;
-    conv_call conv[2];
     cublasHandle_t cublas;
 };
 
@@ -307,12 +568,6 @@ static int fail(csrnet_backend *m, int code, const char *where, const char *why)
     } while (0)
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
 
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
-    } while (0)
-
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -329,124 +584,6 @@ static const char *cublas_reason(cublasStatus_t s) {
         cublasStatus_t e_ = (call);                                                          \
         if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
-
-static int conv_tensor(csrnet_backend *m, const char *name, cudnnTensorDescriptor_t *t, int n,
-    int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
-
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(csrnet_backend *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(csrnet_backend *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-static int conv_choose_data(csrnet_backend *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(csrnet_backend *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
-}
-
-static void conv_close(conv_call *c) {
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(csrnet_backend *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBiasActivationForward(
-                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
-                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
-    else
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    return 0;
-}
 
 // `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
 // transposed. The library is column-major and computes the transposed product. s*: strides between
@@ -474,14 +611,30 @@ static int gemm_run(csrnet_backend *h, const gemm_size *g, const float *a, const
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_d1_c = {"d1.c", 0, 1, 1, 512, 196, 4608, 4608, 4608, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_d2_c = {"d2.c", 0, 1, 1, 512, 196, 4608, 4608, 4608, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_d3_c = {"d3.c", 0, 1, 1, 512, 196, 4608, 4608, 4608, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_d4_c = {"d4.c", 0, 1, 1, 256, 196, 4608, 4608, 4608, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_d1_c_product = {"d1.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
+    262144, 32768, 32768, 1.f};
+static const gemm_size gemm_d2_c_product = {"d2.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
+    262144, 32768, 32768, 1.f};
+static const gemm_size gemm_d3_c_product = {"d3.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
+    262144, 32768, 32768, 1.f};
+static const gemm_size gemm_d4_c_product = {"d4.c.product", 0, 0, 16, 256, 64, 512, 512, 64, 64,
+    131072, 32768, 16384, 1.f};
+static const gemm_size gemm_d5_c_part = {"d5.c.part", 0, 0, 1, 1152, 196, 256, 256, 196, 196, 0, 0,
+    0, 1.f};
+static const gemm_size gemm_y_c_part = {"y.c.part", 0, 0, 1, 576, 196, 128, 128, 196, 196, 0, 0, 0,
+    1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
     (void)stream;
+    k_basis_76fd4ac6<<<dim3(512), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_filter);
+    LAUNCHED(m, "d4.c.filter");
+    k_basis_35a06949<<<dim3(1024), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_filter);
+    LAUNCHED(m, "d3.c.filter");
+    k_basis_35a06949<<<dim3(1024), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_filter);
+    LAUNCHED(m, "d2.c.filter");
+    k_basis_35a06949<<<dim3(1024), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_filter);
+    LAUNCHED(m, "d1.c.filter");
     // d5.c.part.filter[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
     k_relay_09f53f99<<<dim3(1152), dim3(256), 0, stream>>>(v_d5_k, v_d5_c_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
     LAUNCHED(m, "d5.c.part.filter");
@@ -514,22 +667,18 @@ static int check_device(csrnet_backend *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_76fd4ac6);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
 static int upload(csrnet_backend *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 34504704ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 1474560ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 60194816ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 34504704ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -543,11 +692,6 @@ static int upload(csrnet_backend *m, const unsigned char *blob, cudaStream_t str
 }
 
 static int open_libraries(csrnet_backend *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 2; i++) {
-        int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
-        if (r) return r;
-    }
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     (void)m;
     return 0;
@@ -598,41 +742,53 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_b2c05934<<<dim3(3528), dim3(256), 0, stream>>>(v_x, v_d1_c_columns);
-    LAUNCHED(m, "d1.c.columns");
-    // by operand re-laid for matching
-    // d1.c[i0,i1,i2,i3] = sum(r0,r1,r2) d1.c.columns[i2,i3,r0,r1,r2] * d1.k[i1,r0,r1,r2] where i0
-    //     in 0:1
-    CALL(gemm_run(m, &gemm_d1_c, v_d1_k, v_d1_c_columns, v_d1_c));
-    k_map_c77981b2<<<dim3(3528), dim3(256), 0, stream>>>(v_d1_c, v_d2_c_columns);
-    LAUNCHED(m, "d2.c.columns");
-    // by operand re-laid for matching
-    // d2.c[i0,i1,i2,i3] = sum(r0,r1,r2) d2.c.columns[i2,i3,r0,r1,r2] * d2.k[i1,r0,r1,r2] where i0
-    //     in 0:1
-    CALL(gemm_run(m, &gemm_d2_c, v_d2_k, v_d2_c_columns, v_d2_c));
-    k_map_c77981b2<<<dim3(3528), dim3(256), 0, stream>>>(v_d2_c, v_d3_c_columns);
-    LAUNCHED(m, "d3.c.columns");
-    // by operand re-laid for matching
-    // d3.c[i0,i1,i2,i3] = sum(r0,r1,r2) d3.c.columns[i2,i3,r0,r1,r2] * d3.k[i1,r0,r1,r2] where i0
-    //     in 0:1
-    CALL(gemm_run(m, &gemm_d3_c, v_d3_k, v_d3_c_columns, v_d3_c));
-    k_map_c77981b2<<<dim3(3528), dim3(256), 0, stream>>>(v_d3_c, v_d4_c_columns);
-    LAUNCHED(m, "d4.c.columns");
-    // by operand re-laid for matching
-    // d4.c[i0,i1,i2,i3] = sum(r0,r1,r2) d4.c.columns[i2,i3,r0,r1,r2] * d4.k[i1,r0,r1,r2] where i0
-    //     in 0:1
-    CALL(gemm_run(m, &gemm_d4_c, v_d4_k, v_d4_c_columns, v_d4_c));
-    k_map_a6c9fb12<<<dim3(196), dim3(64), 0, stream>>>(v_d4_c, v_d4);
-    LAUNCHED(m, "d4");
+    k_basis_32e837b6<<<dim3(512), dim3(64), 0, stream>>>(v_x, v_d1_c_data);
+    LAUNCHED(m, "d1.c.data");
+    // by digit re-layout; basis change F(2x2,3x3)
+    // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d1.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d1_c_product, v_d1_c_filter, v_d1_c_data, v_d1_c_product));
+    k_basis_5f4a0ae7<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_product, v_d1_c_phases);
+    LAUNCHED(m, "d1.c.phases");
+    k_map_78366ebb<<<dim3(392), dim3(64), 0, stream>>>(v_d1_c_phases, v_d2_c_digits);
+    LAUNCHED(m, "d2.c.digits");
+    k_basis_675c1278<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_digits, v_d2_c_data);
+    LAUNCHED(m, "d2.c.data");
+    // by digit re-layout; basis change F(2x2,3x3)
+    // d2.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d2.c.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d2.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d2_c_product, v_d2_c_filter, v_d2_c_data, v_d2_c_product));
+    k_basis_5f4a0ae7<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_product, v_d2_c_phases);
+    LAUNCHED(m, "d2.c.phases");
+    k_map_78366ebb<<<dim3(392), dim3(64), 0, stream>>>(v_d2_c_phases, v_d3_c_digits);
+    LAUNCHED(m, "d3.c.digits");
+    k_basis_675c1278<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_digits, v_d3_c_data);
+    LAUNCHED(m, "d3.c.data");
+    // by digit re-layout; basis change F(2x2,3x3)
+    // d3.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d3.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d3_c_product, v_d3_c_filter, v_d3_c_data, v_d3_c_product));
+    k_basis_5f4a0ae7<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_product, v_d3_c_phases);
+    LAUNCHED(m, "d3.c.phases");
+    k_map_78366ebb<<<dim3(392), dim3(64), 0, stream>>>(v_d3_c_phases, v_d4_c_digits);
+    LAUNCHED(m, "d4.c.digits");
+    k_basis_675c1278<<<dim3(512), dim3(64), 0, stream>>>(v_d4_c_digits, v_d4_c_data);
+    LAUNCHED(m, "d4.c.data");
+    // by digit re-layout; basis change F(2x2,3x3)
+    // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d4.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d4_c_product, v_d4_c_filter, v_d4_c_data, v_d4_c_product));
+    // d4.split stored as [i3,i4,i2,i0,i5,i1]
+    k_basis_536aeb2e<<<dim3(256), dim3(64), 0, stream>>>(v_d4_c_product, v_d4);
+    LAUNCHED(m, "d4.split");
     // by summation splitting (r0 inside), variable substitution
     // d5.c.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_d5_c_part, v_d4, v_d5_c_part_filter, NULL, NULL, v_d5_c_part,
-        v_workspace));
+    CALL(gemm_run(m, &gemm_d5_c_part, v_d5_c_part_filter, v_d4, v_d5_c_part));
     k_reduce_98bfd05e<<<dim3(392), dim3(64), 0, stream>>>(v_d5_c_part, v_d5);
     LAUNCHED(m, "d5");
     // by summation splitting (r0 inside), variable substitution
     // y.c.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * y.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_y_c_part, v_d5, v_y_c_part_filter, NULL, NULL, v_y_c_part, v_workspace));
+    CALL(gemm_run(m, &gemm_y_c_part, v_y_c_part_filter, v_d5, v_y_c_part));
     k_reduce_93be0754<<<dim3(196), dim3(64), 0, stream>>>(v_y_c_part, v_y);
     LAUNCHED(m, "y");
     return 0;
@@ -655,11 +811,10 @@ static int check_run(csrnet_backend *m, const void *const *in, void *const *out)
 }
 
 static int run_on(csrnet_backend *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 4014080, 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + 4194304, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -733,8 +888,6 @@ int csrnet_backend_capture(csrnet_backend *m, const void *const *in, void *const
 void csrnet_backend_destroy(csrnet_backend *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 2; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
@@ -764,6 +917,6 @@ static const csrnet_backend_tensor info_weights[] = {
 static const csrnet_backend_info info = {
     "csrnet_backend", 1, 1, 6, info_inputs, info_outputs, info_weights,
     CSRNET_BACKEND_ARENA_BYTES, CSRNET_BACKEND_WEIGHT_BYTES,
-    34504704ull, 73547776ull, 0x8f67e44c7724f8a7ull};
+    60194816ull, 132448256ull, 0x8f67e44c7724f8a7ull};
 
 const csrnet_backend_info *csrnet_backend_describe(void) { return &info; }

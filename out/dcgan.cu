@@ -11,19 +11,18 @@
 // plan      10 steps, 18.3 us estimated; 81.3 us without derivation
 //     1.3 us est. c1.part          cuBLAS sgemm 1 x 8192 x 100
 //     1.3 us est. r1               k_reduce_b4989dae
-//     4.6 us est. c2.part          cuDNN conv 1x1, 512 to 4096
+//     4.6 us est. c2.part          cuBLAS sgemm 4096 x 16 x 512
 //     1.3 us est. r2               k_reduce_359c3443
-//     2.3 us est. c3.part          cuDNN conv 1x1, 256 to 2048
+//     2.3 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
 //     1.3 us est. r3               k_reduce_afdc48e8
-//     2.3 us est. c4.part          cuDNN conv 1x1, 128 to 1024
+//     2.3 us est. c4.part          cuBLAS sgemm 1024 x 256 x 128
 //     1.3 us est. r4               k_reduce_999b4e0d
-//     1.3 us est. c5.part          cuDNN conv 1x1, 64 to 48
+//     1.3 us est. c5.part          cuBLAS sgemm 48 x 1024 x 64
 //     1.3 us est. y                k_reduce_18c3d07b
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
 #include <cublas_v2.h>
-#include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,31 +79,33 @@ const dcgan_info *dcgan_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_z IN(float, 0)
-#define v_k1 INIT(float, 0)
-#define v_k2 INIT(float, 3276800)
-#define v_k3 INIT(float, 11665408)
-#define v_k4 INIT(float, 13762560)
-#define v_k5 INIT(float, 14286848)
-#define v_c1_part_filter CONST(float, 0)
-#define v_c1_part ARENA(float, 0)
-#define v_r1 ARENA(float, 262144)
-#define v_c2_part_filter CONST(float, 3276800)
-#define v_c2_part ARENA(float, 0)
-#define v_r2 ARENA(float, 524288)
-#define v_c3_part_filter CONST(float, 11665408)
-#define v_c3_part ARENA(float, 0)
-#define v_r3 ARENA(float, 1048576)
-#define v_c4_part_filter CONST(float, 13762560)
-#define v_c4_part ARENA(float, 0)
-#define v_r4 ARENA(float, 1048576)
-#define v_c5_part_filter CONST(float, 14286848)
-#define v_c5_part ARENA(float, 0)
-#define v_workspace ARENA(char, 1310720)
+#define v_k1 INIT(0)
+#define v_k2 INIT(3276800)
+#define v_k3 INIT(11665408)
+#define v_k4 INIT(13762560)
+#define v_k5 INIT(14286848)
+#define v_c1_part_filter CONST(0)
+#define v_c1_part ARENA(0)
+#define v_r1 ARENA(262144)
+#define v_c2_part_filter CONST(3276800)
+#define v_c2_part ARENA(0)
+#define v_r2 ARENA(524288)
+#define v_c3_part_filter CONST(11665408)
+#define v_c3_part ARENA(0)
+#define v_r3 ARENA(1048576)
+#define v_c4_part_filter CONST(13762560)
+#define v_c4_part ARENA(0)
+#define v_r4 ARENA(1048576)
+#define v_c5_part_filter CONST(14286848)
+#define v_c5_part ARENA(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -114,37 +115,6 @@ static const upload_size uploads[] = {
     {11665664, 11665408, 2097152, 0},  // k3
     {13762816, 13762560, 524288, 0},  // k4
     {14287104, 14286848, 12288, 0},  // k5
-};
-
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm;
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"c2.part", 0, 1, 512, 4096, 1, {4, 4}, {4, 4}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"c3.part", 0, 1, 256, 2048, 1, {8, 8}, {8, 8}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"c4.part", 0, 1, 128, 1024, 1, {16, 16}, {16, 16}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"c5.part", 0, 1, 64, 48, 1, {32, 32}, {32, 32}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-};
-enum {
-    CONV_c2_part,
-    CONV_c3_part,
-    CONV_c4_part,
-    CONV_c5_part,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -167,9 +137,9 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 }
 
 // by summation splitting
-// c1[i0,i1,i2,i3] = sum(r0,r1) c1.part[i1,r0,r1,i2-r0,i3-r1] where i0 in 0:1, i2 in 0:4, i3 in
-//     0:4, pad c1.part 0
-// r1[i0,i1,i2,i3] = relu(c1[0,i1,i2,i3]) where i0 in 0:1
+// c1[0,i1,i2,i3] = sum(r0,r1) c1.part[i1,r0,r1,i2-r0,i3-r1] where i2 in 0:4, i3 in 0:4, pad
+//     c1.part 0
+// r1[0,i1,i2,i3] = relu(c1[0,i1,i2,i3])
 static __global__ void __launch_bounds__(64) k_reduce_b4989dae(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -193,9 +163,9 @@ static __global__ void __launch_bounds__(64) k_reduce_b4989dae(const float *__re
 }
 
 // by summation splitting
-// c2[i0,i1,i2,i3] = sum(r0,r1) c2.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:8, i3 in 0:8, pad c2.part 0
-// r2[i0,i1,i2,i3] = relu(c2[0,i1,i2,i3]) where i0 in 0:1
+// c2[0,i1,i2,i3] = sum(r0,r1) c2.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
+//     [(i3-r1+1)%2 == 0] where i2 in 0:8, i3 in 0:8, pad c2.part 0
+// r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
 static __global__ void __launch_bounds__(64) k_reduce_359c3443(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -219,9 +189,9 @@ static __global__ void __launch_bounds__(64) k_reduce_359c3443(const float *__re
 }
 
 // by summation splitting
-// c3[i0,i1,i2,i3] = sum(r0,r1) c3.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:16, i3 in 0:16, pad c3.part 0
-// r3[i0,i1,i2,i3] = relu(c3[0,i1,i2,i3]) where i0 in 0:1
+// c3[0,i1,i2,i3] = sum(r0,r1) c3.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
+//     [(i3-r1+1)%2 == 0] where i2 in 0:16, i3 in 0:16, pad c3.part 0
+// r3[0,i1,i2,i3] = relu(c3[0,i1,i2,i3])
 static __global__ void __launch_bounds__(64) k_reduce_afdc48e8(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -245,9 +215,9 @@ static __global__ void __launch_bounds__(64) k_reduce_afdc48e8(const float *__re
 }
 
 // by summation splitting
-// c4[i0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:32, i3 in 0:32, pad c4.part 0
-// r4[i0,i1,i2,i3] = relu(c4[0,i1,i2,i3]) where i0 in 0:1
+// c4[0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
+//     [(i3-r1+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad c4.part 0
+// r4[0,i1,i2,i3] = relu(c4[0,i1,i2,i3])
 static __global__ void __launch_bounds__(64) k_reduce_999b4e0d(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -287,9 +257,9 @@ static __global__ void __launch_bounds__(64) k_reduce_999b4e0d(const float *__re
 }
 
 // by summation splitting
-// c5[i0,i1,i2,i3] = sum(r0,r1) c5.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i0 in 0:1, i2 in 0:64, i3 in 0:64, pad c5.part 0
-// y[i0,i1,i2,i3] = tanh(c5[0,i1,i2,i3]) where i0 in 0:1
+// c5[0,i1,i2,i3] = sum(r0,r1) c5.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
+//     [(i3-r1+1)%2 == 0] where i2 in 0:64, i3 in 0:64, pad c5.part 0
+// y[0,i1,i2,i3] = tanh(c5[0,i1,i2,i3])
 static __global__ void __launch_bounds__(64) k_reduce_18c3d07b(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -324,8 +294,6 @@ struct dcgan {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
-    cudnnHandle_t cudnn;
-    conv_call conv[4];
     cublasHandle_t cublas;
 };
 
@@ -349,12 +317,6 @@ static int fail(dcgan *m, int code, const char *where, const char *why) {
     } while (0)
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
 
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
-    } while (0)
-
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -371,123 +333,6 @@ static const char *cublas_reason(cublasStatus_t s) {
         cublasStatus_t e_ = (call);                                                          \
         if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
-
-static int conv_tensor(dcgan *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
-
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(dcgan *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(dcgan *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-static int conv_choose_data(dcgan *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(dcgan *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
-}
-
-static void conv_close(conv_call *c) {
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(dcgan *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBiasActivationForward(
-                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
-                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
-    else
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    return 0;
-}
 
 // `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
 // transposed. The library is column-major and computes the transposed product. s*: strides between
@@ -515,6 +360,14 @@ static int gemm_run(dcgan *h, const gemm_size *g, const float *a, const float *b
     return 0;
 }
 static const gemm_size gemm_c1_part = {"c1.part", 0, 1, 1, 1, 8192, 100, 100, 100, 8192, 0, 0, 0,
+    1.f};
+static const gemm_size gemm_c2_part = {"c2.part", 0, 0, 1, 4096, 16, 512, 512, 16, 16, 0, 0, 0,
+    1.f};
+static const gemm_size gemm_c3_part = {"c3.part", 0, 0, 1, 2048, 64, 256, 256, 64, 64, 0, 0, 0,
+    1.f};
+static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 256, 128, 128, 256, 256, 0, 0, 0,
+    1.f};
+static const gemm_size gemm_c5_part = {"c5.part", 0, 0, 1, 48, 1024, 64, 64, 1024, 1024, 0, 0, 0,
     1.f};
 
 // ---- create -------------------------------------------------------------------------------------
@@ -567,10 +420,6 @@ static int check_device(dcgan *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
@@ -590,11 +439,6 @@ static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(dcgan *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 4; i++) {
-        int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
-        if (r) return r;
-    }
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     (void)m;
     return 0;
@@ -645,29 +489,28 @@ static int steps(dcgan *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     // by summation splitting (r0 inside), variable substitution
-    // c1.part[i0,i1,i2,i3,i4] = sum(r0) z[0,r0,0,0] * c1.part.filter[i0,i1,i2,r0] where i3 in 0:1,
-    //     i4 in 0:1
+    // c1.part[i0,i1,i2,0,0] = sum(r0) z[0,r0,0,0] * c1.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c1_part, v_z, v_c1_part_filter, v_c1_part));
     k_reduce_b4989dae<<<dim3(128), dim3(64), 0, stream>>>(v_c1_part, v_r1);
     LAUNCHED(m, "r1");
     // by summation splitting (r0 inside), variable substitution
     // c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * c2.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_c2_part, v_r1, v_c2_part_filter, NULL, NULL, v_c2_part, v_workspace));
+    CALL(gemm_run(m, &gemm_c2_part, v_c2_part_filter, v_r1, v_c2_part));
     k_reduce_359c3443<<<dim3(256), dim3(64), 0, stream>>>(v_c2_part, v_r2);
     LAUNCHED(m, "r2");
     // by summation splitting (r0 inside), variable substitution
     // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_c3_part, v_r2, v_c3_part_filter, NULL, NULL, v_c3_part, v_workspace));
+    CALL(gemm_run(m, &gemm_c3_part, v_c3_part_filter, v_r2, v_c3_part));
     k_reduce_afdc48e8<<<dim3(512), dim3(64), 0, stream>>>(v_c3_part, v_r3);
     LAUNCHED(m, "r3");
     // by summation splitting (r0 inside), variable substitution
     // c4.part[i0,i1,i2,i3,i4] = sum(r0) r3[0,r0,i3,i4] * c4.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_c4_part, v_r3, v_c4_part_filter, NULL, NULL, v_c4_part, v_workspace));
+    CALL(gemm_run(m, &gemm_c4_part, v_c4_part_filter, v_r3, v_c4_part));
     k_reduce_999b4e0d<<<dim3(256), dim3(64), 0, stream>>>(v_c4_part, v_r4);
     LAUNCHED(m, "r4");
     // by summation splitting (r0 inside), variable substitution
     // c5.part[i0,i1,i2,i3,i4] = sum(r0) r4[0,r0,i3,i4] * c5.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_c5_part, v_r4, v_c5_part_filter, NULL, NULL, v_c5_part, v_workspace));
+    CALL(gemm_run(m, &gemm_c5_part, v_c5_part_filter, v_r4, v_c5_part));
     k_reduce_18c3d07b<<<dim3(192), dim3(64), 0, stream>>>(v_c5_part, v_y);
     LAUNCHED(m, "y");
     return 0;
@@ -690,7 +533,6 @@ static int check_run(dcgan *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
@@ -767,8 +609,6 @@ int dcgan_capture(dcgan *m, const void *const *in, void *const *out) {
 void dcgan_destroy(dcgan *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);

@@ -7,7 +7,7 @@
 // inputs    x: f32[1,1,32,32]
 // outputs   y: f32[1,1,128,128]
 // weights   20 tensors, blob of 53 kB
-// memory    arena 2138 kB (workspace 1590 kB of it), constants 53 kB, peak in create 2208 kB
+// memory    arena 33 MB (workspace 32 MB of it), constants 53 kB, peak in create 33 MB
 // plan      9 steps, 11.7 us estimated; 33.8 us without derivation
 //     1.3 us est. r1               k_reduce_d4363be9
 //     1.3 us est. m                k_reduce_a19825cc
@@ -16,11 +16,12 @@
 //     1.3 us est. m.2              cuDNN conv 3x3, 12 to 12 + bias
 //     1.3 us est. r3               k_reduce_fec7012c
 //     1.3 us est. r4               k_reduce_eae62189
-//     1.3 us est. y.sum.part       cuDNN conv 1x1, 56 to 81
+//     1.3 us est. y.sum.part       cuBLAS sgemm 81 x 1024 x 56
 //     1.3 us est. y                k_reduce_ee2ffa96
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
+#include <cublas_v2.h>
 #include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define FSRCNN_ARENA_BYTES 2188800ull
+#define FSRCNN_ARENA_BYTES 34115584ull
 #define FSRCNN_WEIGHT_BYTES 54272ull
 
 #ifdef __cplusplus
@@ -78,41 +79,44 @@ const fsrcnn_info *fsrcnn_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k1 CONST(float, 0)
-#define v_b1 CONST(float, 5632)
-#define v_a1 CONST(float, 5888)
-#define v_k2 CONST(float, 6144)
-#define v_b2 CONST(float, 8960)
-#define v_a2 CONST(float, 9216)
-#define v_a3 CONST(float, 9472)
-#define v_k4 CONST(float, 9728)
-#define v_b4 CONST(float, 12544)
-#define v_a4 CONST(float, 12800)
-#define v_k5 INIT(float, 0)
-#define v_b5 CONST(float, 13056)
-#define v_k3_0 CONST(float, 13312)
-#define v_b3_0 CONST(float, 18688)
-#define v_k3_1 CONST(float, 18944)
-#define v_b3_1 CONST(float, 24320)
-#define v_k3_2 CONST(float, 24576)
-#define v_b3_2 CONST(float, 29952)
-#define v_k3_3 CONST(float, 30208)
-#define v_b3_3 CONST(float, 35584)
-#define v_r1 ARENA(float, 0)
-#define v_m ARENA(float, 229376)
-#define v_m_0 ARENA(float, 0)
-#define v_m_1 ARENA(float, 49152)
-#define v_m_2 ARENA(float, 0)
-#define v_r3 ARENA(float, 49152)
-#define v_r4 ARENA(float, 331776)
-#define v_y_sum_part_filter CONST(float, 35840)
-#define v_y_sum_part ARENA(float, 0)
-#define v_workspace ARENA(char, 561152)
+#define v_k1 CONST(0)
+#define v_b1 CONST(5632)
+#define v_a1 CONST(5888)
+#define v_k2 CONST(6144)
+#define v_b2 CONST(8960)
+#define v_a2 CONST(9216)
+#define v_a3 CONST(9472)
+#define v_k4 CONST(9728)
+#define v_b4 CONST(12544)
+#define v_a4 CONST(12800)
+#define v_k5 INIT(0)
+#define v_b5 CONST(13056)
+#define v_k3_0 CONST(13312)
+#define v_b3_0 CONST(18688)
+#define v_k3_1 CONST(18944)
+#define v_b3_1 CONST(24320)
+#define v_k3_2 CONST(24576)
+#define v_b3_2 CONST(29952)
+#define v_k3_3 CONST(30208)
+#define v_b3_3 CONST(35584)
+#define v_r1 ARENA(0)
+#define v_m ARENA(229376)
+#define v_m_0 ARENA(0)
+#define v_m_1 ARENA(49152)
+#define v_m_2 ARENA(0)
+#define v_r3 ARENA(49152)
+#define v_r4 ARENA(331776)
+#define v_y_sum_part_filter CONST(35840)
+#define v_y_sum_part ARENA(0)
+#define v_workspace ARENA_OF(char, 561152)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -161,13 +165,11 @@ static const conv_size conv_sizes[] = {
     {"m.0", 0, 1, 12, 12, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
     {"m.1", 0, 1, 12, 12, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
     {"m.2", 0, 1, 12, 12, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
-    {"y.sum.part", 0, 1, 56, 81, 1, {32, 32}, {32, 32}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
 };
 enum {
     CONV_m_0,
     CONV_m_1,
     CONV_m_2,
-    CONV_y_sum_part,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -198,10 +200,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
     if (id == 0) y[to] = p0[from];
 }
 
-// c1.sum[i0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-2,i3+r1-2] * k1[i1,0,r0,r1] where i0 in 0:1, i2 in
-//     0:32, i3 in 0:32, pad x 0
-// r1[i0,i1,i2,i3] = select(c1.sum[0,i1,i2,i3] + b1[i1] < 0, (c1.sum[0,i1,i2,i3] + b1[i1]) * a1[0],
-//     c1.sum[0,i1,i2,i3] + b1[i1]) where i0 in 0:1
+// c1.sum[0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-2,i3+r1-2] * k1[i1,0,r0,r1] where i2 in 0:32, i3 in
+//     0:32, pad x 0
+// r1[0,i1,i2,i3] = select(c1.sum[0,i1,i2,i3] + b1[i1] < 0, (c1.sum[0,i1,i2,i3] + b1[i1]) * a1[0],
+//     c1.sum[0,i1,i2,i3] + b1[i1])
 static __global__ void __launch_bounds__(128) k_reduce_d4363be9(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -225,9 +227,9 @@ static __global__ void __launch_bounds__(128) k_reduce_d4363be9(const float *__r
     y[i1 * 1024 + i2 * 32 + i3] = v1 < 0.f ? v1 * p3[0] : v1;
 }
 
-// c2.sum[i0,i1,i2,i3] = sum(r0) r1[0,r0,i2,i3] * k2[i1,r0,0,0] where i0 in 0:1
-// m[i0,i1,i2,i3] = select(c2.sum[0,i1,i2,i3] + b2[i1] < 0, (c2.sum[0,i1,i2,i3] + b2[i1]) * a2[0],
-//     c2.sum[0,i1,i2,i3] + b2[i1]) where i0 in 0:1
+// c2.sum[0,i1,i2,i3] = sum(r0) r1[0,r0,i2,i3] * k2[i1,r0,0,0]
+// m[0,i1,i2,i3] = select(c2.sum[0,i1,i2,i3] + b2[i1] < 0, (c2.sum[0,i1,i2,i3] + b2[i1]) * a2[0],
+//     c2.sum[0,i1,i2,i3] + b2[i1])
 static __global__ void __launch_bounds__(256) k_reduce_a19825cc(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -254,10 +256,10 @@ static __global__ void __launch_bounds__(256) k_reduce_a19825cc(const float *__r
     }
 }
 
-// m.3.sum[i0,i1,i2,i3] = sum(r0,r1,r2) m.2[0,r0,i2+r1-1,i3+r2-1] * k3.3[i1,r0,r1,r2] where i0 in
-//     0:1, i2 in 0:32, i3 in 0:32, pad m.2 0
-// r3[i0,i1,i2,i3] = select(m.3.sum[0,i1,i2,i3] + b3.3[i1] < 0, (m.3.sum[0,i1,i2,i3] + b3.3[i1]) *
-//     a3[0], m.3.sum[0,i1,i2,i3] + b3.3[i1]) where i0 in 0:1
+// m.3.sum[0,i1,i2,i3] = sum(r0,r1,r2) m.2[0,r0,i2+r1-1,i3+r2-1] * k3.3[i1,r0,r1,r2] where i2 in
+//     0:32, i3 in 0:32, pad m.2 0
+// r3[0,i1,i2,i3] = select(m.3.sum[0,i1,i2,i3] + b3.3[i1] < 0, (m.3.sum[0,i1,i2,i3] + b3.3[i1]) *
+//     a3[0], m.3.sum[0,i1,i2,i3] + b3.3[i1])
 static __global__ void __launch_bounds__(256) k_reduce_fec7012c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -291,9 +293,9 @@ static __global__ void __launch_bounds__(256) k_reduce_fec7012c(const float *__r
     }
 }
 
-// c4.sum[i0,i1,i2,i3] = sum(r0) r3[0,r0,i2,i3] * k4[i1,r0,0,0] where i0 in 0:1
-// r4[i0,i1,i2,i3] = select(c4.sum[0,i1,i2,i3] + b4[i1] < 0, (c4.sum[0,i1,i2,i3] + b4[i1]) * a4[0],
-//     c4.sum[0,i1,i2,i3] + b4[i1]) where i0 in 0:1
+// c4.sum[0,i1,i2,i3] = sum(r0) r3[0,r0,i2,i3] * k4[i1,r0,0,0]
+// r4[0,i1,i2,i3] = select(c4.sum[0,i1,i2,i3] + b4[i1] < 0, (c4.sum[0,i1,i2,i3] + b4[i1]) * a4[0],
+//     c4.sum[0,i1,i2,i3] + b4[i1])
 static __global__ void __launch_bounds__(128) k_reduce_eae62189(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -311,9 +313,9 @@ static __global__ void __launch_bounds__(128) k_reduce_eae62189(const float *__r
 }
 
 // by summation splitting
-// y.sum[i0,i1,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,(i2-r0+3)/4,(i3-r1+3)/4] * [(i2-r0+3)%4 == 0] *
-//     [(i3-r1+3)%4 == 0] where i0 in 0:1, i1 in 0:1, i2 in 0:128, i3 in 0:128, pad y.sum.part 0
-// y[i0,i1,i2,i3] = y.sum[0,0,i2,i3] + b5[0] where i0 in 0:1, i1 in 0:1
+// y.sum[0,0,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,(i2-r0+3)/4,(i3-r1+3)/4] * [(i2-r0+3)%4 == 0] *
+//     [(i3-r1+3)%4 == 0] where i2 in 0:128, i3 in 0:128, pad y.sum.part 0
+// y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b5[0]
 static __global__ void __launch_bounds__(128) k_reduce_ee2ffa96(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -351,7 +353,8 @@ struct fsrcnn {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[4];
+    conv_call conv[3];
+    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -378,6 +381,23 @@ static int fail(fsrcnn *m, int code, const char *where, const char *why) {
     do {                                                                                          \
         cudnnStatus_t e_ = (call);                                                                \
         if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
+    } while (0)
+
+static const char *cublas_reason(cublasStatus_t s) {
+    switch (s) {
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
+    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
+    default: return "cuBLAS failed";
+    }
+}
+
+#define CUBLAS_CALL(m, where, call)                                                          \
+    do {                                                                                     \
+        cublasStatus_t e_ = (call);                                                          \
+        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
 
 static int conv_tensor(fsrcnn *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
@@ -429,7 +449,7 @@ static int conv_choose_forward(fsrcnn *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 1627648) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
@@ -447,7 +467,7 @@ static int conv_choose_data(fsrcnn *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 1627648) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         c->algorithm = (int)p[i].algo;
@@ -496,6 +516,34 @@ static int conv_run(fsrcnn *m, int k, const float *x, const float *w, const floa
                                            c->workspace, &zero, c->y, y));
     return 0;
 }
+
+// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
+// transposed. The library is column-major and computes the transposed product. s*: strides between
+// matrices.
+typedef struct gemm_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+} gemm_size;
+
+static int gemm_run(fsrcnn *h, const gemm_size *g, const float *a, const float *b, float *c) {
+    const float zero = 0.f;
+    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (g->batch == 1)
+        CUBLAS_CALL(h, g->name,
+                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
+                                g->lda, &zero, c, g->ldc));
+    else
+        CUBLAS_CALL(
+            h, g->name,
+            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
+                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    return 0;
+}
+static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 81, 1024, 56, 56, 1024, 1024, 0, 0,
+    0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(fsrcnn *m, cudaStream_t stream) {
@@ -559,10 +607,11 @@ static int upload(fsrcnn *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(fsrcnn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
+    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     (void)m;
     return 0;
 }
@@ -615,17 +664,17 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out,
     LAUNCHED(m, "r1");
     k_reduce_a19825cc<<<dim3(384), dim3(32, 8), 0, stream>>>(v_r1, v_k2, v_b2, v_a2, v_m);
     LAUNCHED(m, "m");
-    // m.0.sum[i0,i1,i2,i3] = sum(r0,r1,r2) m[0,r0,i2+r1-1,i3+r2-1] * k3.0[i1,r0,r1,r2] where i0 in
-    //     0:1, i2 in 0:32, i3 in 0:32, pad m 0
-    // m.0[i0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1] where i0 in 0:1
+    // m.0.sum[0,i1,i2,i3] = sum(r0,r1,r2) m[0,r0,i2+r1-1,i3+r2-1] * k3.0[i1,r0,r1,r2] where i2 in
+    //     0:32, i3 in 0:32, pad m 0
+    // m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
     CALL(conv_run(m, CONV_m_0, v_m, v_k3_0, v_b3_0, NULL, v_m_0, v_workspace));
-    // m.1.sum[i0,i1,i2,i3] = sum(r0,r1,r2) m.0[0,r0,i2+r1-1,i3+r2-1] * k3.1[i1,r0,r1,r2] where i0
-    //     in 0:1, i2 in 0:32, i3 in 0:32, pad m.0 0
-    // m.1[i0,i1,i2,i3] = m.1.sum[0,i1,i2,i3] + b3.1[i1] where i0 in 0:1
+    // m.1.sum[0,i1,i2,i3] = sum(r0,r1,r2) m.0[0,r0,i2+r1-1,i3+r2-1] * k3.1[i1,r0,r1,r2] where i2
+    //     in 0:32, i3 in 0:32, pad m.0 0
+    // m.1[0,i1,i2,i3] = m.1.sum[0,i1,i2,i3] + b3.1[i1]
     CALL(conv_run(m, CONV_m_1, v_m_0, v_k3_1, v_b3_1, NULL, v_m_1, v_workspace));
-    // m.2.sum[i0,i1,i2,i3] = sum(r0,r1,r2) m.1[0,r0,i2+r1-1,i3+r2-1] * k3.2[i1,r0,r1,r2] where i0
-    //     in 0:1, i2 in 0:32, i3 in 0:32, pad m.1 0
-    // m.2[i0,i1,i2,i3] = m.2.sum[0,i1,i2,i3] + b3.2[i1] where i0 in 0:1
+    // m.2.sum[0,i1,i2,i3] = sum(r0,r1,r2) m.1[0,r0,i2+r1-1,i3+r2-1] * k3.2[i1,r0,r1,r2] where i2
+    //     in 0:32, i3 in 0:32, pad m.1 0
+    // m.2[0,i1,i2,i3] = m.2.sum[0,i1,i2,i3] + b3.2[i1]
     CALL(conv_run(m, CONV_m_2, v_m_1, v_k3_2, v_b3_2, NULL, v_m_2, v_workspace));
     k_reduce_fec7012c<<<dim3(384), dim3(32, 8), 0, stream>>>(v_m_2, v_k3_3, v_b3_3, v_a3, v_r3);
     LAUNCHED(m, "r3");
@@ -633,8 +682,7 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out,
     LAUNCHED(m, "r4");
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r4[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_y_sum_part, v_r4, v_y_sum_part_filter, NULL, NULL, v_y_sum_part,
-        v_workspace));
+    CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r4, v_y_sum_part));
     k_reduce_ee2ffa96<<<dim3(4096), dim3(128), 0, stream>>>(v_y_sum_part, v_b5, v_y);
     LAUNCHED(m, "y");
     return 0;
@@ -658,6 +706,10 @@ static int check_run(fsrcnn *m, const void *const *in, void *const *out) {
 
 static int run_on(fsrcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    // Setting the stream takes the workspace away, so it is given again.
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + 561152, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -730,8 +782,9 @@ int fsrcnn_capture(fsrcnn *m, const void *const *in, void *const *out) {
 void fsrcnn_destroy(fsrcnn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
+    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -774,6 +827,6 @@ static const fsrcnn_tensor info_weights[] = {
 static const fsrcnn_info info = {
     "fsrcnn", 1, 1, 20, info_inputs, info_outputs, info_weights,
     FSRCNN_ARENA_BYTES, FSRCNN_WEIGHT_BYTES,
-    54016ull, 2260992ull, 0x4454c5d340db7a2dull};
+    54016ull, 34187776ull, 0x4454c5d340db7a2dull};
 
 const fsrcnn_info *fsrcnn_describe(void) { return &info; }

@@ -7,185 +7,156 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
-// memory    arena 52 MB (workspace 32 MB of it), constants 54 MB, peak in create 143 MB
-// plan      199 steps, 593.9 us estimated; 1604.6 us without derivation
+// memory    arena 58 MB (workspace 32 MB of it), constants 56 MB, peak in create 152 MB
+// plan      172 steps, 531.3 us estimated; 1604.6 us without derivation
 //     1.4 us est. stem.c.sum.columns k_map_697d3373
 //     7.4 us est. stem.c.sum       cuBLAS sgemm 64 x 12544 x 147
 //     1.3 us est. stem             k_map_d0b17f86
 //     1.3 us est. p                k_reduce_5d76f196
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
-//     5.5 us est. l1.b.c.sum.part  cuDNN conv 1x1, 64 to 576
-//     1.4 us est. l1.b             k_reduce_51892896
+//     1.3 us est. l1.b.c.sum.data  k_basis_be69baeb
+//     2.5 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.3 us est. l1.b             k_basis_412b7d7d
 //     3.2 us est. l1.c.sum         cuDNN conv 1x1, 64 to 256
 //     3.2 us est. l1               cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     3.8 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
-//     5.5 us est. l1.0.b.c.sum.part cuDNN conv 1x1, 64 to 576
-//     1.4 us est. l1.0.b           k_reduce_51892896
+//     1.3 us est. l1.0.b.c.sum.data k_basis_be69baeb
+//     2.5 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.3 us est. l1.0.b           k_basis_412b7d7d
 //     3.2 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     3.8 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
-//     5.5 us est. l1.1.b.c.sum.part cuDNN conv 1x1, 64 to 576
-//     1.4 us est. l1.1.b           k_reduce_51892896
+//     1.3 us est. l1.1.b.c.sum.data k_basis_be69baeb
+//     2.5 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.3 us est. l1.1.b           k_basis_412b7d7d
 //     3.2 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     1.3 us est. g1.l1.sum.columns k_transpose_7a6d40ad
-//    11.7 us est. g1.l1.sum.part   cuBLAS sgemm 231 x 3136 x 256
-//     1.8 us est. g1.l1            k_reduce_8909d5a6
-//    11.7 us est. g1.r1.sum.part   cuDNN conv 1x1, 256 to 231
-//     1.3 us est. g1.r1            k_reduce_8ecd0f4c
-//     2.2 us est. g1.r2.sum        cuDNN conv 11x1, 21 to 21
-//     2.2 us est. g1.s             cuDNN conv 1x11, 21 to 21 + residual + bias
+//    22.0 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
+//     1.3 us est. g1.l1            k_reduce_b11fd8d3
+//     1.3 us est. g1.r1            k_reduce_a381097f
+//     1.7 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
+//     1.3 us est. g1.r2.sum        k_reduce_238c07f0
+//     1.3 us est. g1.s             k_reduce_2ce844ed
 //     1.8 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. g1.b.sum.part    cuDNN conv 1x1, 21 to 189
-//     6.5 us est. l2.a             cuDNN conv 1x1, 256 to 128 + bias + relu
-//     1.6 us est. l2.b.c.sum.columns k_map_78683e85
+//     1.3 us est. g1.b.sum.part    cuBLAS sgemm 189 x 3136 x 21
+//     1.3 us est. l2.a             k_map_d77cc5cd
+//     1.3 us est. l2.b.c.sum.columns k_map_c50bf668
 //     6.9 us est. l2.b.c.sum.part  cuBLAS sgemm 128 x 784 x 128, batch 9
 //     1.3 us est. l2.b             k_reduce_f3d89027
 //     3.2 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     6.9 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     3.8 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     6.5 us est. l2.0.b.c.sum.part cuDNN conv 1x1, 128 to 1152
-//     1.3 us est. l2.0.b           k_reduce_571a1706
+//     1.3 us est. l2.0.b.c.sum.data k_basis_a345d6c4
+//     3.5 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
+//     1.3 us est. l2.0.b           k_basis_34da2bcf
 //     3.2 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     3.8 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     6.5 us est. l2.1.b.c.sum.part cuDNN conv 1x1, 128 to 1152
-//     1.3 us est. l2.1.b           k_reduce_571a1706
+//     1.3 us est. l2.1.b.c.sum.data k_basis_a345d6c4
+//     3.5 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
+//     1.3 us est. l2.1.b           k_basis_34da2bcf
 //     3.2 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     3.8 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     6.5 us est. l2.2.b.c.sum.part cuDNN conv 1x1, 128 to 1152
-//     1.3 us est. l2.2.b           k_reduce_571a1706
+//     1.3 us est. l2.2.b.c.sum.data k_basis_a345d6c4
+//     3.5 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
+//     1.3 us est. l2.2.b           k_basis_34da2bcf
 //     3.2 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     1.3 us est. g2.l1.sum.columns k_transpose_fc4f6ae6
-//     7.0 us est. g2.l1.sum.part   cuBLAS sgemm 231 x 784 x 512
-//     1.3 us est. g2.l1            k_reduce_80872b55
-//     7.0 us est. g2.r1.sum.part   cuDNN conv 1x1, 512 to 231
-//     1.3 us est. g2.r1            k_reduce_07055b66
-//     2.2 us est. g2.r2.sum        cuDNN conv 11x1, 21 to 21
-//     2.2 us est. g2.s             cuDNN conv 1x11, 21 to 21 + residual + bias
+//    34.8 us est. g2.l1.sum.merged cuBLAS sgemm 1312 x 784 x 512
+//     1.3 us est. g2.l1            k_reduce_7559c915
+//     1.3 us est. g2.r1            k_reduce_71ecf26f
+//     1.3 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
+//     1.3 us est. g2.r2.sum        k_reduce_3ce2f10a
+//     1.3 us est. g2.s             k_reduce_9571e9e7
 //     1.8 us est. g2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//    11.5 us est. l3.l1.c.sum.part cuBLAS sgemm 425 x 784 x 512
-//     1.3 us est. l3.l1            k_reduce_b7dd05c9
-//     2.2 us est. l3.l2.c.sum.part cuDNN conv 1x1, 85 to 425
-//    11.5 us est. l3.r1.c.sum.part cuDNN conv 1x1, 512 to 425
-//     1.3 us est. l3.r1            k_reduce_8f706fb9
-//     3.3 us est. l3.r2.c.sum.part cuDNN conv 2x1, 85 to 255
-//     1.3 us est. l3.r2.c.sum      k_reduce_66367551
+//     1.3 us est. l3.l1            k_reduce_3f49d8c4
+//     2.2 us est. l3.l2.c.sum.part cuBLAS sgemm 425 x 784 x 85
+//     1.3 us est. l3.r1            k_reduce_b7b1f1a7
+//     2.2 us est. l3.r2.c.sum.part cuBLAS sgemm 425 x 784 x 85
+//     1.3 us est. l3.r2.c.sum      k_reduce_c9c7b411
 //     1.3 us est. l3.m             k_reduce_e687f20c
 //     1.3 us est. l3.d.sum.columns k_map_c6a5e18b
 //     7.0 us est. l3.d.sum         cuBLAS sgemm 1024 x 196 x 512
 //     1.6 us est. l3.d.0           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//     1.3 us est. l3.c1.0.sum.columns k_transpose_d42c540e
-//     6.9 us est. l3.c1.0.sum.part cuBLAS sgemm 425 x 196 x 1024
-//     1.3 us est. l3.t1.0          k_reduce_1801fd6b
-//     1.3 us est. l3.c2.0.sum.part cuDNN conv 1x1, 85 to 425
-//     6.9 us est. l3.c3.0.sum.part cuDNN conv 1x1, 1024 to 425
-//     1.3 us est. l3.t3.0          k_reduce_32f6c025
-//     1.6 us est. l3.c4.0.sum.part cuDNN conv 2x1, 85 to 255
-//     1.3 us est. l3.c4.0.sum      k_reduce_3fff925e
+//    12.8 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//     1.3 us est. l3.t1.0          k_reduce_f8610d5d
+//     1.3 us est. l3.t3.0          k_reduce_abaea0a0
+//     1.6 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.3 us est. l3.c4.0.sum      k_reduce_d45e78ad
 //     1.3 us est. l3.u.0           k_reduce_1326730d
 //     1.5 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//     1.3 us est. l3.c1.1.sum.columns k_transpose_d42c540e
-//     6.9 us est. l3.c1.1.sum.part cuBLAS sgemm 425 x 196 x 1024
-//     1.3 us est. l3.t1.1          k_reduce_1801fd6b
-//     1.3 us est. l3.c2.1.sum.part cuDNN conv 1x1, 85 to 425
-//     6.9 us est. l3.c3.1.sum.part cuDNN conv 1x1, 1024 to 425
-//     1.3 us est. l3.t3.1          k_reduce_32f6c025
-//     1.6 us est. l3.c4.1.sum.part cuDNN conv 2x1, 85 to 255
-//     1.3 us est. l3.c4.1.sum      k_reduce_3fff925e
+//    12.8 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//     1.3 us est. l3.t1.1          k_reduce_f8610d5d
+//     1.3 us est. l3.t3.1          k_reduce_abaea0a0
+//     1.6 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.3 us est. l3.c4.1.sum      k_reduce_d45e78ad
 //     1.3 us est. l3.u.1           k_reduce_1326730d
 //     1.5 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//     1.3 us est. l3.c1.2.sum.columns k_transpose_d42c540e
-//     6.9 us est. l3.c1.2.sum.part cuBLAS sgemm 425 x 196 x 1024
-//     1.3 us est. l3.t1.2          k_reduce_1801fd6b
-//     1.3 us est. l3.c2.2.sum.part cuDNN conv 1x1, 85 to 425
-//     6.9 us est. l3.c3.2.sum.part cuDNN conv 1x1, 1024 to 425
-//     1.3 us est. l3.t3.2          k_reduce_32f6c025
-//     1.6 us est. l3.c4.2.sum.part cuDNN conv 2x1, 85 to 255
-//     1.3 us est. l3.c4.2.sum      k_reduce_3fff925e
+//    12.8 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//     1.3 us est. l3.t1.2          k_reduce_f8610d5d
+//     1.3 us est. l3.t3.2          k_reduce_abaea0a0
+//     1.6 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.3 us est. l3.c4.2.sum      k_reduce_d45e78ad
 //     1.3 us est. l3.u.2           k_reduce_1326730d
 //     1.5 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//     1.3 us est. l3.c1.3.sum.columns k_transpose_d42c540e
-//     6.9 us est. l3.c1.3.sum.part cuBLAS sgemm 425 x 196 x 1024
-//     1.3 us est. l3.t1.3          k_reduce_1801fd6b
-//     1.3 us est. l3.c2.3.sum.part cuDNN conv 1x1, 85 to 425
-//     6.9 us est. l3.c3.3.sum.part cuDNN conv 1x1, 1024 to 425
-//     1.3 us est. l3.t3.3          k_reduce_32f6c025
-//     1.6 us est. l3.c4.3.sum.part cuDNN conv 2x1, 85 to 255
-//     1.3 us est. l3.c4.3.sum      k_reduce_3fff925e
+//    12.8 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//     1.3 us est. l3.t1.3          k_reduce_f8610d5d
+//     1.3 us est. l3.t3.3          k_reduce_abaea0a0
+//     1.6 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.3 us est. l3.c4.3.sum      k_reduce_d45e78ad
 //     1.3 us est. l3.u.3           k_reduce_1326730d
 //     1.5 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//     1.3 us est. l3.c1.4.sum.columns k_transpose_d42c540e
-//     6.9 us est. l3.c1.4.sum.part cuBLAS sgemm 425 x 196 x 1024
-//     1.3 us est. l3.t1.4          k_reduce_1801fd6b
-//     1.3 us est. l3.c2.4.sum.part cuDNN conv 1x1, 85 to 425
-//     6.9 us est. l3.c3.4.sum.part cuDNN conv 1x1, 1024 to 425
-//     1.3 us est. l3.t3.4          k_reduce_32f6c025
-//     1.6 us est. l3.c4.4.sum.part cuDNN conv 2x1, 85 to 255
-//     1.3 us est. l3.c4.4.sum      k_reduce_3fff925e
+//    12.8 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//     1.3 us est. l3.t1.4          k_reduce_f8610d5d
+//     1.3 us est. l3.t3.4          k_reduce_abaea0a0
+//     1.6 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.3 us est. l3.c4.4.sum      k_reduce_d45e78ad
 //     1.3 us est. l3.u.4           k_reduce_1326730d
 //     1.5 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
-//     1.3 us est. g3.l1.sum.columns k_transpose_d42c540e
-//     3.7 us est. g3.l1.sum.part   cuBLAS sgemm 231 x 196 x 1024
-//     1.3 us est. g3.l1            k_reduce_09a47f61
-//     3.7 us est. g3.r1.sum.part   cuDNN conv 1x1, 1024 to 231
-//     1.3 us est. g3.r1            k_reduce_6be87911
+//     7.0 us est. g3.l1.sum.merged cuBLAS sgemm 462 x 196 x 1024
+//     1.3 us est. g3.l1            k_reduce_7840c512
+//     1.3 us est. g3.r1            k_reduce_766ef22e
 //     1.3 us est. g3.r2.sum        k_reduce_14f74583
 //     1.3 us est. g3.s             k_reduce_bbf1bf57
 //     1.3 us est. g3.a             k_reduce_7b177cc8
-//    12.9 us est. l4.l1.c.sum.part cuBLAS sgemm 896 x 196 x 1024
-//     1.3 us est. l4.l1            k_reduce_d8ef6f01
-//     2.1 us est. l4.l2.c.sum.part cuDNN conv 1x1, 128 to 896
-//    12.9 us est. l4.r1.c.sum.part cuDNN conv 1x1, 1024 to 896
-//     1.3 us est. l4.r1            k_reduce_ede1f978
-//     2.5 us est. l4.r2.c.sum.part cuDNN conv 2x1, 128 to 512
-//     1.3 us est. l4.r2.c.sum      k_reduce_81386da5
+//    23.9 us est. l4.l1.c.sum.merged cuBLAS sgemm 1792 x 196 x 1024
+//     1.3 us est. l4.l1            k_reduce_c61d4abe
+//     1.3 us est. l4.r1            k_reduce_91addcc5
+//     3.5 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
+//     1.3 us est. l4.r2.c.sum      k_reduce_38815aa7
 //     1.3 us est. l4.m             k_reduce_581578e1
 //     1.3 us est. l4.d.sum.columns k_map_f3693714
 //     7.0 us est. l4.d.sum         cuBLAS sgemm 2048 x 49 x 1024
 //     1.3 us est. l4.d.0           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//     1.3 us est. l4.c1.0.sum.columns k_map_9f0b61af
-//     7.0 us est. l4.c1.0.sum.part cuBLAS sgemm 896 x 49 x 2048
-//     1.3 us est. l4.t1.0          k_reduce_0df60038
-//     7.0 us est. l4.c3.0.sum.part cuDNN conv 1x1, 2048 to 896
-//     1.3 us est. l4.t3.0          k_reduce_e321fbac
+//    13.4 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//     1.3 us est. l4.t1.0          k_reduce_7d240fe6
+//     1.3 us est. l4.t3.0          k_reduce_29e28095
 //     1.9 us est. l4.c4.0.sum      k_reduce_65abac18
 //     1.9 us est. l4.u.0           k_reduce_b9f64069
 //     1.3 us est. l4.d.1           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//     1.3 us est. l4.c1.1.sum.columns k_map_9f0b61af
-//     7.0 us est. l4.c1.1.sum.part cuBLAS sgemm 896 x 49 x 2048
-//     1.3 us est. l4.t1.1          k_reduce_0df60038
-//     7.0 us est. l4.c3.1.sum.part cuDNN conv 1x1, 2048 to 896
-//     1.3 us est. l4.t3.1          k_reduce_e321fbac
+//    13.4 us est. l4.c1.1.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//     1.3 us est. l4.t1.1          k_reduce_7d240fe6
+//     1.3 us est. l4.t3.1          k_reduce_29e28095
 //     1.9 us est. l4.c4.1.sum      k_reduce_65abac18
 //     1.9 us est. l4.u.1           k_reduce_b9f64069
 //     1.3 us est. l4.d.2           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//     1.3 us est. l4.c1.2.sum.columns k_map_9f0b61af
-//     7.0 us est. l4.c1.2.sum.part cuBLAS sgemm 896 x 49 x 2048
-//     1.3 us est. l4.t1.2          k_reduce_0df60038
-//     7.0 us est. l4.c3.2.sum.part cuDNN conv 1x1, 2048 to 896
-//     1.3 us est. l4.t3.2          k_reduce_e321fbac
+//    13.4 us est. l4.c1.2.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//     1.3 us est. l4.t1.2          k_reduce_7d240fe6
+//     1.3 us est. l4.t3.2          k_reduce_29e28095
 //     1.9 us est. l4.c4.2.sum      k_reduce_65abac18
 //     1.9 us est. l4.u.2           k_reduce_b9f64069
 //     1.3 us est. l4.d.3           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//     1.3 us est. l4.c1.3.sum.columns k_map_9f0b61af
-//     7.0 us est. l4.c1.3.sum.part cuBLAS sgemm 896 x 49 x 2048
-//     1.3 us est. l4.t1.3          k_reduce_0df60038
-//     7.0 us est. l4.c3.3.sum.part cuDNN conv 1x1, 2048 to 896
-//     1.3 us est. l4.t3.3          k_reduce_e321fbac
+//    13.4 us est. l4.c1.3.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//     1.3 us est. l4.t1.3          k_reduce_7d240fe6
+//     1.3 us est. l4.t3.3          k_reduce_29e28095
 //     1.9 us est. l4.c4.3.sum      k_reduce_65abac18
 //     1.9 us est. l4.u.3           k_reduce_b9f64069
 //     1.3 us est. l4.d.4           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//     1.3 us est. l4.c1.4.sum.columns k_map_9f0b61af
-//     7.0 us est. l4.c1.4.sum.part cuBLAS sgemm 896 x 49 x 2048
-//     1.3 us est. l4.t1.4          k_reduce_0df60038
-//     7.0 us est. l4.c3.4.sum.part cuDNN conv 1x1, 2048 to 896
-//     1.3 us est. l4.t3.4          k_reduce_e321fbac
+//    13.4 us est. l4.c1.4.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//     1.3 us est. l4.t1.4          k_reduce_7d240fe6
+//     1.3 us est. l4.t3.4          k_reduce_29e28095
 //     1.9 us est. l4.c4.4.sum      k_reduce_65abac18
 //     1.9 us est. l4.u.4           k_reduce_b9f64069
 //     1.3 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
-//     1.3 us est. g4.l1.sum.columns k_map_9f0b61af
-//     2.4 us est. g4.l1.sum.part   cuBLAS sgemm 231 x 49 x 2048
-//     1.3 us est. g4.l1            k_reduce_613b82ce
-//     2.4 us est. g4.r1.sum.part   cuDNN conv 1x1, 2048 to 231
-//     1.3 us est. g4.r1            k_reduce_57cadc7b
+//     4.7 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
+//     1.3 us est. g4.l1            k_reduce_753e5faf
+//     1.3 us est. g4.r1            k_reduce_c4be4d11
 //     1.3 us est. g4.r2.sum        k_reduce_e2f6d663
 //     1.3 us est. g4.s             k_reduce_17712fe1
 //     1.3 us est. g4.a             k_reduce_e79137f4
@@ -203,10 +174,12 @@
 //     1.8 us est. f0.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
 //     4.7 us est. u0               k_map_a966681a
-//    10.3 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
-//     2.9 us est. e0.a             k_reduce_af5da329
-//    10.3 us est. e0.b.sum.part    cuDNN conv 3x1, 21 to 63
-//     3.6 us est. e0               k_reduce_7c1d1986
+//     2.8 us est. e0.a.c.sum.data  k_basis_4bf48624
+//     5.4 us est. e0.a.c.sum.product cuBLAS sgemm 21 x 3136 x 21, batch 36
+//     2.5 us est. e0.a             k_basis_88ad4482
+//     2.8 us est. e0.b.sum.data    k_basis_4bf48624
+//     5.4 us est. e0.b.sum.product cuBLAS sgemm 21 x 3136 x 21, batch 36
+//     3.2 us est. e0               k_basis_bbf37ac2
 //     2.3 us est. y                cuDNN conv 1x1, 21 to 21 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -219,7 +192,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define GCN_ARENA_BYTES 54628352ull
+#define GCN_ARENA_BYTES 60950528ull
 #define GCN_WEIGHT_BYTES 56293120ull
 
 #ifdef __cplusplus
@@ -269,413 +242,372 @@ const gcn_info *gcn_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_stem_c_k CONST(float, 0)
-#define v_stem_c_b CONST(float, 37632)
-#define v_l1_d_k CONST(float, 37888)
-#define v_l1_d_b INIT(float, 0)
-#define v_l1_a_c_k CONST(float, 103424)
-#define v_l1_a_c_b CONST(float, 119808)
-#define v_l1_b_c_k INIT(float, 1024)
-#define v_l1_b_c_b CONST(float, 120064)
-#define v_l1_c_k CONST(float, 120320)
-#define v_l1_c_b INIT(float, 148480)
-#define v_l1_0_a_c_k CONST(float, 185856)
-#define v_l1_0_a_c_b CONST(float, 251392)
-#define v_l1_0_b_c_k INIT(float, 149504)
-#define v_l1_0_b_c_b CONST(float, 251648)
-#define v_l1_0_c_k CONST(float, 251904)
-#define v_l1_0_c_b CONST(float, 317440)
-#define v_l1_1_a_c_k CONST(float, 318464)
-#define v_l1_1_a_c_b CONST(float, 384000)
-#define v_l1_1_b_c_k INIT(float, 296960)
-#define v_l1_1_b_c_b CONST(float, 384256)
-#define v_l1_1_c_k CONST(float, 384512)
-#define v_l1_1_c_b CONST(float, 450048)
-#define v_l2_d_k CONST(float, 451072)
-#define v_l2_d_b INIT(float, 444416)
-#define v_l2_a_c_k CONST(float, 975360)
-#define v_l2_a_c_b CONST(float, 1106432)
-#define v_l2_b_c_k INIT(float, 446464)
-#define v_l2_b_c_b CONST(float, 1106944)
-#define v_l2_c_k CONST(float, 1107456)
-#define v_l2_c_b INIT(float, 1036288)
-#define v_l2_0_a_c_k CONST(float, 1369600)
-#define v_l2_0_a_c_b CONST(float, 1631744)
-#define v_l2_0_b_c_k INIT(float, 1038336)
-#define v_l2_0_b_c_b CONST(float, 1632256)
-#define v_l2_0_c_k CONST(float, 1632768)
-#define v_l2_0_c_b CONST(float, 1894912)
-#define v_l2_1_a_c_k CONST(float, 1896960)
-#define v_l2_1_a_c_b CONST(float, 2159104)
-#define v_l2_1_b_c_k INIT(float, 1628160)
-#define v_l2_1_b_c_b CONST(float, 2159616)
-#define v_l2_1_c_k CONST(float, 2160128)
-#define v_l2_1_c_b CONST(float, 2422272)
-#define v_l2_2_a_c_k CONST(float, 2424320)
-#define v_l2_2_a_c_b CONST(float, 2686464)
-#define v_l2_2_b_c_k INIT(float, 2217984)
-#define v_l2_2_b_c_b CONST(float, 2686976)
-#define v_l2_2_c_k CONST(float, 2687488)
-#define v_l2_2_c_b CONST(float, 2949632)
-#define v_l3_l1_c_k INIT(float, 2807808)
-#define v_l3_l1_c_b CONST(float, 2951680)
-#define v_l3_l2_c_k INIT(float, 3678208)
-#define v_l3_l2_c_b CONST(float, 2952192)
-#define v_l3_r1_c_k INIT(float, 3822848)
-#define v_l3_r1_c_b CONST(float, 2952704)
-#define v_l3_r2_c_k INIT(float, 4693248)
-#define v_l3_r2_c_b CONST(float, 2953216)
-#define v_l3_f_k CONST(float, 2953728)
-#define v_l3_f_b INIT(float, 4837888)
-#define v_l3_d_k CONST(float, 3301888)
-#define v_l3_d_b INIT(float, 4841984)
-#define v_l3_k1 INIT(float, 4846080)
-#define v_l3_k2 INIT(float, 6586880)
-#define v_l3_k3 INIT(float, 6731520)
-#define v_l3_k4 INIT(float, 8472320)
-#define v_l3_k5 CONST(float, 5399040)
-#define v_l3_b1 CONST(float, 5747200)
-#define v_l3_b2 CONST(float, 5747712)
-#define v_l3_b3 CONST(float, 5748224)
-#define v_l3_b4 CONST(float, 5748736)
-#define v_l3_b5 CONST(float, 5749248)
-#define v_l4_l1_c_k INIT(float, 8616960)
-#define v_l4_l1_c_b CONST(float, 5753344)
-#define v_l4_l2_c_k INIT(float, 12286976)
-#define v_l4_l2_c_b CONST(float, 5753856)
-#define v_l4_r1_c_k INIT(float, 12745728)
-#define v_l4_r1_c_b CONST(float, 5754368)
-#define v_l4_r2_c_k INIT(float, 16415744)
-#define v_l4_r2_c_b CONST(float, 5754880)
-#define v_l4_f_k CONST(float, 5755392)
-#define v_l4_f_b INIT(float, 16874496)
-#define v_l4_d_k CONST(float, 6803968)
-#define v_l4_d_b INIT(float, 16882688)
-#define v_l4_k1 INIT(float, 16890880)
-#define v_l4_k2 CONST(float, 15192576)
-#define v_l4_k3 INIT(float, 24230912)
-#define v_l4_k4 CONST(float, 15651328)
-#define v_l4_k5 CONST(float, 16110080)
-#define v_l4_b1 CONST(float, 17158656)
-#define v_l4_b2 CONST(float, 17159168)
-#define v_l4_b3 CONST(float, 17159680)
-#define v_l4_b4 CONST(float, 17160192)
-#define v_l4_b5 CONST(float, 17160704)
-#define v_g1_l1_k INIT(float, 31570944)
-#define v_g1_l1_b CONST(float, 17168896)
-#define v_g1_l2_k CONST(float, 17169152)
-#define v_g1_l2_b INIT(float, 31807488)
-#define v_g1_r1_k INIT(float, 31807744)
-#define v_g1_r1_b CONST(float, 17188608)
-#define v_g1_r2_k CONST(float, 17188864)
-#define v_g1_r2_b INIT(float, 32044288)
-#define v_g1_a_c_k CONST(float, 17208320)
-#define v_g1_a_c_b CONST(float, 17224448)
-#define v_g1_b_k INIT(float, 32044544)
-#define v_g1_b_b CONST(float, 17224704)
-#define v_g2_l1_k INIT(float, 32060672)
-#define v_g2_l1_b CONST(float, 17224960)
-#define v_g2_l2_k CONST(float, 17225216)
-#define v_g2_l2_b INIT(float, 32533760)
-#define v_g2_r1_k INIT(float, 32534016)
-#define v_g2_r1_b CONST(float, 17244672)
-#define v_g2_r2_k CONST(float, 17244928)
-#define v_g2_r2_b INIT(float, 33007104)
-#define v_g2_a_c_k CONST(float, 17264384)
-#define v_g2_a_c_b CONST(float, 17280512)
-#define v_g2_b_k CONST(float, 17280768)
-#define v_g2_b_b CONST(float, 17296896)
-#define v_g3_l1_k INIT(float, 33007360)
-#define v_g3_l1_b CONST(float, 17297152)
-#define v_g3_l2_k CONST(float, 17297408)
-#define v_g3_l2_b INIT(float, 33953536)
-#define v_g3_r1_k INIT(float, 33953792)
-#define v_g3_r1_b CONST(float, 17316864)
-#define v_g3_r2_k CONST(float, 17317120)
-#define v_g3_r2_b INIT(float, 34899968)
-#define v_g3_a_c_k CONST(float, 17336576)
-#define v_g3_a_c_b CONST(float, 17352704)
-#define v_g3_b_k CONST(float, 17352960)
-#define v_g3_b_b CONST(float, 17369088)
-#define v_g4_l1_k INIT(float, 34900224)
-#define v_g4_l1_b CONST(float, 17369344)
-#define v_g4_l2_k CONST(float, 17369600)
-#define v_g4_l2_b INIT(float, 36792576)
-#define v_g4_r1_k INIT(float, 36792832)
-#define v_g4_r1_b CONST(float, 17389056)
-#define v_g4_r2_k CONST(float, 17389312)
-#define v_g4_r2_b INIT(float, 38685184)
-#define v_g4_a_c_k CONST(float, 17408768)
-#define v_g4_a_c_b CONST(float, 17424896)
-#define v_g4_b_k CONST(float, 17425152)
-#define v_g4_b_b CONST(float, 17441280)
-#define v_f3_a_c_k CONST(float, 17441536)
-#define v_f3_a_c_b CONST(float, 17457664)
-#define v_f3_b_k CONST(float, 17457920)
-#define v_f3_b_b CONST(float, 17474048)
-#define v_f2_a_c_k CONST(float, 17474304)
-#define v_f2_a_c_b CONST(float, 17490432)
-#define v_f2_b_k CONST(float, 17490688)
-#define v_f2_b_b CONST(float, 17506816)
-#define v_f1_a_c_k CONST(float, 17507072)
-#define v_f1_a_c_b CONST(float, 17523200)
-#define v_f1_b_k CONST(float, 17523456)
-#define v_f1_b_b CONST(float, 17539584)
-#define v_f0_a_c_k CONST(float, 17539840)
-#define v_f0_a_c_b CONST(float, 17555968)
-#define v_f0_b_k CONST(float, 17556224)
-#define v_f0_b_b CONST(float, 17572352)
-#define v_e0_a_c_k INIT(float, 38685440)
-#define v_e0_a_c_b CONST(float, 17572608)
-#define v_e0_b_k INIT(float, 38701568)
-#define v_e0_b_b CONST(float, 17572864)
-#define v_y_k CONST(float, 17573120)
-#define v_y_b CONST(float, 17574912)
-#define v_g1_l1_sum_relaid CONST(float, 17575168)
-#define v_stem_c_sum_columns ARENA(float, 0)
-#define v_stem_c_sum ARENA(float, 7375872)
-#define v_stem ARENA(float, 0)
-#define v_p ARENA(float, 10436608)
-#define v_l1_a ARENA(float, 7225344)
-#define v_l1_b_c_sum_part_filter CONST(float, 17811712)
-#define v_l1_b_c_sum_part ARENA(float, 0)
-#define v_l1_b ARENA(float, 7225344)
-#define v_l1_c_sum ARENA(float, 0)
-#define v_l1_const CONST(float, 17959168)
-#define v_l1 ARENA(float, 7225344)
-#define v_l1_0_a ARENA(float, 10436608)
-#define v_l1_0_b_c_sum_part_filter CONST(float, 17960192)
-#define v_l1_0_b_c_sum_part ARENA(float, 0)
-#define v_l1_0_b ARENA(float, 13647872)
-#define v_l1_0 ARENA(float, 10436608)
-#define v_l1_1_a ARENA(float, 7225344)
-#define v_l1_1_b_c_sum_part_filter CONST(float, 18107648)
-#define v_l1_1_b_c_sum_part ARENA(float, 0)
-#define v_l1_1_b ARENA(float, 13647872)
-#define v_l1_1 ARENA(float, 7225344)
-#define v_g1_l1_sum_columns ARENA(float, 0)
-#define v_g1_l1_sum_part ARENA(float, 3211264)
-#define v_g1_l1 ARENA(float, 2897664)
-#define v_g1_r1_sum_part_filter CONST(float, 18255104)
-#define v_g1_r1_sum_part ARENA(float, 0)
-#define v_g1_r1 ARENA(float, 3161088)
-#define v_g1_r2_sum ARENA(float, 0)
-#define v_g1_s_const CONST(float, 18491648)
-#define v_g1_s ARENA(float, 12807424)
-#define v_g1_a ARENA(float, 0)
-#define v_g1_b_sum_part_filter CONST(float, 18491904)
-#define v_g1_b_sum_part ARENA(float, 10436608)
-#define v_g2_l1_sum_relaid CONST(float, 18508032)
-#define v_l2_b_c_sum_relaid CONST(float, 18981120)
-#define v_l2_a ARENA(float, 3612672)
-#define v_l2_b_c_sum_columns ARENA(float, 0)
-#define v_l2_b_c_sum_part ARENA(float, 3612672)
-#define v_l2_b ARENA(float, 1605632)
-#define v_l2_c_sum ARENA(float, 0)
-#define v_l2_const CONST(float, 19570944)
-#define v_l2 ARENA(float, 3612672)
-#define v_l2_0_a ARENA(float, 5218304)
-#define v_l2_0_b_c_sum_part_filter CONST(float, 19572992)
-#define v_l2_0_b_c_sum_part ARENA(float, 0)
-#define v_l2_0_b ARENA(float, 6823936)
-#define v_l2_0 ARENA(float, 5218304)
-#define v_l2_1_a ARENA(float, 3612672)
-#define v_l2_1_b_c_sum_part_filter CONST(float, 20162816)
-#define v_l2_1_b_c_sum_part ARENA(float, 0)
-#define v_l2_1_b ARENA(float, 6823936)
-#define v_l2_1 ARENA(float, 3612672)
-#define v_l2_2_a ARENA(float, 5218304)
-#define v_l2_2_b_c_sum_part_filter CONST(float, 20752640)
-#define v_l2_2_b_c_sum_part ARENA(float, 0)
-#define v_l2_2_b ARENA(float, 5218304)
-#define v_l2_2 ARENA(float, 0)
-#define v_g2_l1_sum_columns ARENA(float, 1605632)
-#define v_g2_l1_sum_part ARENA(float, 3211264)
-#define v_g2_l1 ARENA(float, 3935744)
-#define v_g2_r1_sum_part_filter CONST(float, 21342464)
-#define v_g2_r1_sum_part ARENA(float, 3211264)
-#define v_g2_r1 ARENA(float, 4001792)
-#define v_g2_r2_sum ARENA(float, 3211264)
-#define v_g2_s_const CONST(float, 21815552)
-#define v_g2_s ARENA(float, 4544256)
-#define v_g2_a ARENA(float, 4610304)
-#define v_g3_l1_sum_relaid CONST(float, 21815808)
-#define v_l3_l1_c_sum_relaid CONST(float, 22761984)
-#define v_l3_l1_c_sum_part ARENA(float, 3211264)
-#define v_l3_l1 ARENA(float, 2938624)
-#define v_l3_l2_c_sum_part_filter CONST(float, 23632384)
-#define v_l3_l2_c_sum_part ARENA(float, 1605632)
-#define v_l3_r1_c_sum_part_filter CONST(float, 23777024)
-#define v_l3_r1_c_sum_part ARENA(float, 2938624)
-#define v_l3_r1 ARENA(float, 4271616)
-#define v_l3_r2_c_sum_blocks CONST(float, 24647424)
-#define v_l3_r2_c_sum_part ARENA(float, 2938624)
-#define v_l3_r2_c_sum ARENA(float, 3767040)
-#define v_l3_m ARENA(float, 2938624)
-#define v_l3_d_sum_columns ARENA(float, 1605632)
-#define v_l3_d_sum ARENA(float, 0)
-#define v_l3_d_0_const CONST(float, 24820992)
-#define v_l3_d_0 ARENA(float, 802816)
-#define v_l3_c1_0_sum_relaid CONST(float, 24825088)
-#define v_l3_c1_0_sum_columns ARENA(float, 0)
-#define v_l3_c1_0_sum_part ARENA(float, 1605632)
-#define v_l3_t1_0 ARENA(float, 333312)
-#define v_l3_c2_0_sum_part_filter CONST(float, 26565888)
-#define v_l3_c2_0_sum_part ARENA(float, 0)
-#define v_l3_c3_0_sum_part_filter CONST(float, 26710528)
-#define v_l3_c3_0_sum_part ARENA(float, 333312)
-#define v_l3_t3_0 ARENA(float, 666624)
-#define v_l3_c4_0_sum_blocks CONST(float, 28451328)
-#define v_l3_c4_0_sum_part ARENA(float, 333312)
-#define v_l3_c4_0_sum ARENA(float, 547584)
-#define v_l3_u_0 ARENA(float, 1605632)
-#define v_l3_d_1 ARENA(float, 0)
-#define v_l3_c1_1_sum_columns ARENA(float, 802816)
-#define v_l3_c1_1_sum_part ARENA(float, 1605632)
-#define v_l3_t1_1 ARENA(float, 1136128)
-#define v_l3_c2_1_sum_part ARENA(float, 802816)
-#define v_l3_c3_1_sum_part ARENA(float, 1136128)
-#define v_l3_t3_1 ARENA(float, 1469440)
-#define v_l3_c4_1_sum_part ARENA(float, 1136128)
-#define v_l3_c4_1_sum ARENA(float, 1350400)
-#define v_l3_u_1 ARENA(float, 1605632)
-#define v_l3_d_2 ARENA(float, 802816)
-#define v_l3_c1_2_sum_columns ARENA(float, 0)
-#define v_l3_c1_2_sum_part ARENA(float, 1605632)
-#define v_l3_t1_2 ARENA(float, 333312)
-#define v_l3_c2_2_sum_part ARENA(float, 0)
-#define v_l3_c3_2_sum_part ARENA(float, 333312)
-#define v_l3_t3_2 ARENA(float, 666624)
-#define v_l3_c4_2_sum_part ARENA(float, 333312)
-#define v_l3_c4_2_sum ARENA(float, 547584)
-#define v_l3_u_2 ARENA(float, 1605632)
-#define v_l3_d_3 ARENA(float, 0)
-#define v_l3_c1_3_sum_columns ARENA(float, 802816)
-#define v_l3_c1_3_sum_part ARENA(float, 1605632)
-#define v_l3_t1_3 ARENA(float, 1136128)
-#define v_l3_c2_3_sum_part ARENA(float, 802816)
-#define v_l3_c3_3_sum_part ARENA(float, 1136128)
-#define v_l3_t3_3 ARENA(float, 1469440)
-#define v_l3_c4_3_sum_part ARENA(float, 1136128)
-#define v_l3_c4_3_sum ARENA(float, 1350400)
-#define v_l3_u_3 ARENA(float, 1605632)
-#define v_l3_d_4 ARENA(float, 802816)
-#define v_l3_c1_4_sum_columns ARENA(float, 0)
-#define v_l3_c1_4_sum_part ARENA(float, 1605632)
-#define v_l3_t1_4 ARENA(float, 333312)
-#define v_l3_c2_4_sum_part ARENA(float, 0)
-#define v_l3_c3_4_sum_part ARENA(float, 333312)
-#define v_l3_t3_4 ARENA(float, 666624)
-#define v_l3_c4_4_sum_part ARENA(float, 333312)
-#define v_l3_c4_4_sum ARENA(float, 547584)
-#define v_l3_u_4 ARENA(float, 1605632)
-#define v_l3 ARENA(float, 0)
-#define v_g3_l1_sum_columns ARENA(float, 802816)
-#define v_g3_l1_sum_part ARENA(float, 1605632)
-#define v_g3_l1 ARENA(float, 1786880)
-#define v_g3_r1_sum_part_filter CONST(float, 28624896)
-#define v_g3_r1_sum_part ARENA(float, 1605632)
-#define v_g3_r1 ARENA(float, 1803520)
-#define v_g3_r2_sum ARENA(float, 1605632)
-#define v_g3_s_const CONST(float, 29571072)
-#define v_g3_s ARENA(float, 2308096)
-#define v_g3_a ARENA(float, 2324736)
-#define v_g4_l1_sum_relaid CONST(float, 29571328)
-#define v_l4_l1_c_sum_relaid CONST(float, 31463680)
-#define v_l4_l1_c_sum_part ARENA(float, 1605632)
-#define v_l4_l1 ARENA(float, 1505280)
-#define v_l4_l2_c_sum_part_filter CONST(float, 35133696)
-#define v_l4_l2_c_sum_part ARENA(float, 802816)
-#define v_l4_r1_c_sum_part_filter CONST(float, 35592448)
-#define v_l4_r1_c_sum_part ARENA(float, 1505280)
-#define v_l4_r1 ARENA(float, 2207744)
-#define v_l4_r2_c_sum_blocks CONST(float, 39262464)
-#define v_l4_r2_c_sum_part ARENA(float, 1505280)
-#define v_l4_r2_c_sum ARENA(float, 1935360)
-#define v_l4_m ARENA(float, 1505280)
-#define v_l4_d_sum_columns ARENA(float, 802816)
-#define v_l4_d_sum ARENA(float, 0)
-#define v_l4_d_0_const CONST(float, 39786752)
-#define v_l4_d_0 ARENA(float, 401408)
-#define v_l4_c1_0_sum_relaid CONST(float, 39794944)
-#define v_l4_c1_0_sum_columns ARENA(float, 0)
-#define v_l4_c1_0_sum_part ARENA(float, 802816)
-#define v_l4_t1_0 ARENA(float, 175616)
-#define v_l4_c3_0_sum_part_filter CONST(float, 47134976)
-#define v_l4_c3_0_sum_part ARENA(float, 0)
-#define v_l4_t3_0 ARENA(float, 200704)
-#define v_l4_c4_0_sum ARENA(float, 0)
-#define v_l4_u_0 ARENA(float, 802816)
-#define v_l4_d_1 ARENA(float, 0)
-#define v_l4_c1_1_sum_columns ARENA(float, 401408)
-#define v_l4_c1_1_sum_part ARENA(float, 802816)
-#define v_l4_t1_1 ARENA(float, 577024)
-#define v_l4_c3_1_sum_part ARENA(float, 401408)
-#define v_l4_t3_1 ARENA(float, 602112)
-#define v_l4_c4_1_sum ARENA(float, 401408)
-#define v_l4_u_1 ARENA(float, 802816)
-#define v_l4_d_2 ARENA(float, 401408)
-#define v_l4_c1_2_sum_columns ARENA(float, 0)
-#define v_l4_c1_2_sum_part ARENA(float, 802816)
-#define v_l4_t1_2 ARENA(float, 175616)
-#define v_l4_c3_2_sum_part ARENA(float, 0)
-#define v_l4_t3_2 ARENA(float, 200704)
-#define v_l4_c4_2_sum ARENA(float, 0)
-#define v_l4_u_2 ARENA(float, 802816)
-#define v_l4_d_3 ARENA(float, 0)
-#define v_l4_c1_3_sum_columns ARENA(float, 401408)
-#define v_l4_c1_3_sum_part ARENA(float, 802816)
-#define v_l4_t1_3 ARENA(float, 577024)
-#define v_l4_c3_3_sum_part ARENA(float, 401408)
-#define v_l4_t3_3 ARENA(float, 602112)
-#define v_l4_c4_3_sum ARENA(float, 401408)
-#define v_l4_u_3 ARENA(float, 802816)
-#define v_l4_d_4 ARENA(float, 401408)
-#define v_l4_c1_4_sum_columns ARENA(float, 0)
-#define v_l4_c1_4_sum_part ARENA(float, 802816)
-#define v_l4_t1_4 ARENA(float, 175616)
-#define v_l4_c3_4_sum_part ARENA(float, 0)
-#define v_l4_t3_4 ARENA(float, 200704)
-#define v_l4_c4_4_sum ARENA(float, 0)
-#define v_l4_u_4 ARENA(float, 802816)
-#define v_l4 ARENA(float, 0)
-#define v_g4_l1_sum_columns ARENA(float, 401408)
-#define v_g4_l1_sum_part ARENA(float, 802816)
-#define v_g4_l1 ARENA(float, 446720)
-#define v_g4_r1_sum_part_filter CONST(float, 54475008)
-#define v_g4_r1_sum_part ARENA(float, 401408)
-#define v_g4_r1 ARENA(float, 0)
-#define v_g4_r2_sum ARENA(float, 4352)
-#define v_g4_s_const CONST(float, 56367360)
-#define v_g4_s ARENA(float, 0)
-#define v_g4_a ARENA(float, 4352)
-#define v_g4 ARENA(float, 16640)
-#define v_s3 ARENA(float, 0)
-#define v_f3_a ARENA(float, 16640)
-#define v_f3 ARENA(float, 66048)
-#define v_s2 ARENA(float, 0)
-#define v_f2_a ARENA(float, 66048)
-#define v_f2 ARENA(float, 263424)
-#define v_s1 ARENA(float, 0)
-#define v_f1_a ARENA(float, 263424)
-#define v_f1_b_sum ARENA(float, 526848)
-#define v_f1 ARENA(float, 263424)
-#define v_f0_a ARENA(float, 790272)
-#define v_f0_b_sum ARENA(float, 263424)
-#define v_u0_const CONST(float, 56367616)
-#define v_u0 ARENA(float, 12644352)
-#define v_e0_a_c_sum_part_filter CONST(float, 56367872)
-#define v_e0_a_c_sum_part ARENA(float, 0)
-#define v_e0_a ARENA(float, 16859136)
-#define v_e0_b_sum_part_filter CONST(float, 56384000)
-#define v_e0_b_sum_part ARENA(float, 0)
-#define v_e0 ARENA(float, 16859136)
-#define v_workspace ARENA(char, 21073920)
+#define v_stem_c_k CONST(0)
+#define v_stem_c_b CONST(37632)
+#define v_l1_d_k CONST(37888)
+#define v_l1_d_b INIT(0)
+#define v_l1_a_c_k CONST(103424)
+#define v_l1_a_c_b CONST(119808)
+#define v_l1_b_c_k INIT(1024)
+#define v_l1_b_c_b CONST(120064)
+#define v_l1_c_k CONST(120320)
+#define v_l1_c_b INIT(148480)
+#define v_l1_0_a_c_k CONST(185856)
+#define v_l1_0_a_c_b CONST(251392)
+#define v_l1_0_b_c_k INIT(149504)
+#define v_l1_0_b_c_b CONST(251648)
+#define v_l1_0_c_k CONST(251904)
+#define v_l1_0_c_b CONST(317440)
+#define v_l1_1_a_c_k CONST(318464)
+#define v_l1_1_a_c_b CONST(384000)
+#define v_l1_1_b_c_k INIT(296960)
+#define v_l1_1_b_c_b CONST(384256)
+#define v_l1_1_c_k CONST(384512)
+#define v_l1_1_c_b CONST(450048)
+#define v_l2_d_k CONST(451072)
+#define v_l2_d_b INIT(444416)
+#define v_l2_a_c_k INIT(446464)
+#define v_l2_a_c_b CONST(975360)
+#define v_l2_b_c_k INIT(577536)
+#define v_l2_b_c_b CONST(975872)
+#define v_l2_c_k CONST(976384)
+#define v_l2_c_b INIT(1167360)
+#define v_l2_0_a_c_k CONST(1238528)
+#define v_l2_0_a_c_b CONST(1500672)
+#define v_l2_0_b_c_k INIT(1169408)
+#define v_l2_0_b_c_b CONST(1501184)
+#define v_l2_0_c_k CONST(1501696)
+#define v_l2_0_c_b CONST(1763840)
+#define v_l2_1_a_c_k CONST(1765888)
+#define v_l2_1_a_c_b CONST(2028032)
+#define v_l2_1_b_c_k INIT(1759232)
+#define v_l2_1_b_c_b CONST(2028544)
+#define v_l2_1_c_k CONST(2029056)
+#define v_l2_1_c_b CONST(2291200)
+#define v_l2_2_a_c_k CONST(2293248)
+#define v_l2_2_a_c_b CONST(2555392)
+#define v_l2_2_b_c_k INIT(2349056)
+#define v_l2_2_b_c_b CONST(2555904)
+#define v_l2_2_c_k CONST(2556416)
+#define v_l2_2_c_b CONST(2818560)
+#define v_l3_l1_c_k INIT(2938880)
+#define v_l3_l1_c_b CONST(2820608)
+#define v_l3_l2_c_k INIT(3809280)
+#define v_l3_l2_c_b CONST(2821120)
+#define v_l3_r1_c_k INIT(3953920)
+#define v_l3_r1_c_b CONST(2821632)
+#define v_l3_r2_c_k INIT(4824320)
+#define v_l3_r2_c_b CONST(2822144)
+#define v_l3_f_k CONST(2822656)
+#define v_l3_f_b INIT(4968960)
+#define v_l3_d_k CONST(3170816)
+#define v_l3_d_b INIT(4973056)
+#define v_l3_k1 INIT(4977152)
+#define v_l3_k2 INIT(6717952)
+#define v_l3_k3 INIT(6862592)
+#define v_l3_k4 INIT(8603392)
+#define v_l3_k5 CONST(5267968)
+#define v_l3_b1 CONST(5616128)
+#define v_l3_b2 CONST(5616640)
+#define v_l3_b3 CONST(5617152)
+#define v_l3_b4 CONST(5617664)
+#define v_l3_b5 CONST(5618176)
+#define v_l4_l1_c_k INIT(8748032)
+#define v_l4_l1_c_b CONST(5622272)
+#define v_l4_l2_c_k INIT(12418048)
+#define v_l4_l2_c_b CONST(5622784)
+#define v_l4_r1_c_k INIT(12876800)
+#define v_l4_r1_c_b CONST(5623296)
+#define v_l4_r2_c_k INIT(16546816)
+#define v_l4_r2_c_b CONST(5623808)
+#define v_l4_f_k CONST(5624320)
+#define v_l4_f_b INIT(17005568)
+#define v_l4_d_k CONST(6672896)
+#define v_l4_d_b INIT(17013760)
+#define v_l4_k1 INIT(17021952)
+#define v_l4_k2 CONST(15061504)
+#define v_l4_k3 INIT(24361984)
+#define v_l4_k4 CONST(15520256)
+#define v_l4_k5 CONST(15979008)
+#define v_l4_b1 CONST(17027584)
+#define v_l4_b2 CONST(17028096)
+#define v_l4_b3 CONST(17028608)
+#define v_l4_b4 CONST(17029120)
+#define v_l4_b5 CONST(17029632)
+#define v_g1_l1_k INIT(31702016)
+#define v_g1_l1_b CONST(17037824)
+#define v_g1_l2_k INIT(31938560)
+#define v_g1_l2_b INIT(31958016)
+#define v_g1_r1_k INIT(31958272)
+#define v_g1_r1_b CONST(17038080)
+#define v_g1_r2_k INIT(32194816)
+#define v_g1_r2_b INIT(32214272)
+#define v_g1_a_c_k CONST(17038336)
+#define v_g1_a_c_b CONST(17054464)
+#define v_g1_b_k INIT(32214528)
+#define v_g1_b_b CONST(17054720)
+#define v_g2_l1_k INIT(32230656)
+#define v_g2_l1_b CONST(17054976)
+#define v_g2_l2_k INIT(32703744)
+#define v_g2_l2_b INIT(32723200)
+#define v_g2_r1_k INIT(32723456)
+#define v_g2_r1_b CONST(17055232)
+#define v_g2_r2_k INIT(33196544)
+#define v_g2_r2_b INIT(33216000)
+#define v_g2_a_c_k CONST(17055488)
+#define v_g2_a_c_b CONST(17071616)
+#define v_g2_b_k CONST(17071872)
+#define v_g2_b_b CONST(17088000)
+#define v_g3_l1_k INIT(33216256)
+#define v_g3_l1_b CONST(17088256)
+#define v_g3_l2_k CONST(17088512)
+#define v_g3_l2_b INIT(34162432)
+#define v_g3_r1_k INIT(34162688)
+#define v_g3_r1_b CONST(17107968)
+#define v_g3_r2_k CONST(17108224)
+#define v_g3_r2_b INIT(35108864)
+#define v_g3_a_c_k CONST(17127680)
+#define v_g3_a_c_b CONST(17143808)
+#define v_g3_b_k CONST(17144064)
+#define v_g3_b_b CONST(17160192)
+#define v_g4_l1_k INIT(35109120)
+#define v_g4_l1_b CONST(17160448)
+#define v_g4_l2_k CONST(17160704)
+#define v_g4_l2_b INIT(37001472)
+#define v_g4_r1_k INIT(37001728)
+#define v_g4_r1_b CONST(17180160)
+#define v_g4_r2_k CONST(17180416)
+#define v_g4_r2_b INIT(38894080)
+#define v_g4_a_c_k CONST(17199872)
+#define v_g4_a_c_b CONST(17216000)
+#define v_g4_b_k CONST(17216256)
+#define v_g4_b_b CONST(17232384)
+#define v_f3_a_c_k CONST(17232640)
+#define v_f3_a_c_b CONST(17248768)
+#define v_f3_b_k CONST(17249024)
+#define v_f3_b_b CONST(17265152)
+#define v_f2_a_c_k CONST(17265408)
+#define v_f2_a_c_b CONST(17281536)
+#define v_f2_b_k CONST(17281792)
+#define v_f2_b_b CONST(17297920)
+#define v_f1_a_c_k CONST(17298176)
+#define v_f1_a_c_b CONST(17314304)
+#define v_f1_b_k CONST(17314560)
+#define v_f1_b_b CONST(17330688)
+#define v_f0_a_c_k CONST(17330944)
+#define v_f0_a_c_b CONST(17347072)
+#define v_f0_b_k CONST(17347328)
+#define v_f0_b_b CONST(17363456)
+#define v_e0_a_c_k INIT(38894336)
+#define v_e0_a_c_b CONST(17363712)
+#define v_e0_b_k INIT(38910464)
+#define v_e0_b_b CONST(17363968)
+#define v_y_k CONST(17364224)
+#define v_y_b CONST(17366016)
+#define v_l4_l1_joined ARENA(1404928)
+#define v_l3_t1_4_joined ARENA(666624)
+#define v_l3_t1_3_joined ARENA(1469440)
+#define v_l3_t1_2_joined ARENA(666624)
+#define v_l3_t1_1_joined ARENA(1469440)
+#define v_l3_t1_0_joined ARENA(666624)
+#define v_g2_l1_joined ARENA(7169024)
+#define v_g1_l1_joined ARENA(16407552)
+#define v_stem_c_sum_columns ARENA(0)
+#define v_stem_c_sum ARENA(7375872)
+#define v_stem ARENA(0)
+#define v_p ARENA(6422528)
+#define v_l1_b_c_sum_filter CONST(17366272)
+#define v_l1_a ARENA(1806336)
+#define v_l1_b_c_sum_data ARENA(0)
+#define v_l1_b_c_sum_product ARENA(1806336)
+#define v_l1_b ARENA(3612672)
+#define v_l1_c_sum ARENA(0)
+#define v_l1_const CONST(17956096)
+#define v_l1 ARENA(3211264)
+#define v_l1_0_b_c_sum_filter CONST(17957120)
+#define v_l1_0_a ARENA(1806336)
+#define v_l1_0_b_c_sum_data ARENA(0)
+#define v_l1_0_b_c_sum_product ARENA(6422528)
+#define v_l1_0_b ARENA(8228864)
+#define v_l1_0 ARENA(0)
+#define v_l1_1_b_c_sum_filter CONST(18546944)
+#define v_l1_1_a ARENA(5017600)
+#define v_l1_1_b_c_sum_data ARENA(3211264)
+#define v_l1_1_b_c_sum_product ARENA(5017600)
+#define v_l1_1_b ARENA(3211264)
+#define v_l1_1 ARENA(13196288)
+#define v_l2_a_c_sum_weights CONST(19136768)
+#define v_l2_a_c_sum_merged ARENA(0)
+#define v_g1_l2_sum_weights CONST(19740928)
+#define v_g1_l2_sum_merged ARENA(7400960)
+#define v_g1_r2_sum ARENA(16407552)
+#define v_g1_s_const CONST(19779840)
+#define v_g1_s ARENA(16670976)
+#define v_g1_a ARENA(9771776)
+#define v_g1_b_sum_part_filter CONST(19780096)
+#define v_g1_b_sum_part ARENA(7400960)
+#define v_l2_b_c_sum_relaid CONST(19796224)
+#define v_l2_b_c_sum_part ARENA(0)
+#define v_l2_b ARENA(3612672)
+#define v_l2_c_sum ARENA(0)
+#define v_l2_const CONST(20386048)
+#define v_l2 ARENA(1605632)
+#define v_l2_0_b_c_sum_filter CONST(20388096)
+#define v_l2_0_a ARENA(3211264)
+#define v_l2_0_b_c_sum_data ARENA(0)
+#define v_l2_0_b_c_sum_product ARENA(3211264)
+#define v_l2_0_b ARENA(4816896)
+#define v_l2_0 ARENA(0)
+#define v_l2_1_b_c_sum_filter CONST(21436672)
+#define v_l2_1_a ARENA(3211264)
+#define v_l2_1_b_c_sum_data ARENA(1605632)
+#define v_l2_1_b_c_sum_product ARENA(3211264)
+#define v_l2_1_b ARENA(4816896)
+#define v_l2_1 ARENA(1605632)
+#define v_l2_2_b_c_sum_filter CONST(22485248)
+#define v_l2_2_a ARENA(3211264)
+#define v_l2_2_b_c_sum_data ARENA(0)
+#define v_l2_2_b_c_sum_product ARENA(3211264)
+#define v_l2_2_b ARENA(0)
+#define v_l2_2 ARENA(4114432)
+#define v_g2_l1_sum_weights CONST(23533824)
+#define v_g2_l1_sum_merged ARENA(0)
+#define v_g2_l2_sum_weights CONST(26220800)
+#define v_g2_l2_sum_merged ARENA(5720064)
+#define v_g2_r2_sum ARENA(7169024)
+#define v_g2_s_const CONST(26259712)
+#define v_g2_s ARENA(7319808)
+#define v_g2_a ARENA(9771776)
+#define v_l3_l1 ARENA(7053056)
+#define v_l3_l2_c_sum_part_filter CONST(26259968)
+#define v_l3_l2_c_sum_part ARENA(5720064)
+#define v_l3_r2_c_sum_relaid CONST(26404608)
+#define v_l3_r2_c_sum_part ARENA(0)
+#define v_l3_r2_c_sum ARENA(1332992)
+#define v_l3_m ARENA(1605632)
+#define v_l3_d_sum_columns ARENA(802816)
+#define v_l3_d_sum ARENA(0)
+#define v_l3_d_0_const CONST(26549248)
+#define v_l3_d_0 ARENA(802816)
+#define v_l3_c1_0_sum_weights CONST(26553344)
+#define v_l3_c1_0_sum_merged ARENA(0)
+#define v_l3_c2_0_sum_weights CONST(30034944)
+#define v_l3_c2_0_sum_merged ARENA(0)
+#define v_l3_c4_0_sum ARENA(666624)
+#define v_l3_u_0 ARENA(1605632)
+#define v_l3_d_1 ARENA(0)
+#define v_l3_c1_1_sum_merged ARENA(802816)
+#define v_l3_c2_1_sum_merged ARENA(802816)
+#define v_l3_c4_1_sum ARENA(1469440)
+#define v_l3_u_1 ARENA(1605632)
+#define v_l3_d_2 ARENA(802816)
+#define v_l3_c1_2_sum_merged ARENA(0)
+#define v_l3_c2_2_sum_merged ARENA(0)
+#define v_l3_c4_2_sum ARENA(666624)
+#define v_l3_u_2 ARENA(1605632)
+#define v_l3_d_3 ARENA(0)
+#define v_l3_c1_3_sum_merged ARENA(802816)
+#define v_l3_c2_3_sum_merged ARENA(802816)
+#define v_l3_c4_3_sum ARENA(1469440)
+#define v_l3_u_3 ARENA(1605632)
+#define v_l3_d_4 ARENA(802816)
+#define v_l3_c1_4_sum_merged ARENA(0)
+#define v_l3_c2_4_sum_merged ARENA(0)
+#define v_l3_c4_4_sum ARENA(666624)
+#define v_l3_u_4 ARENA(733440)
+#define v_l3 ARENA(1605632)
+#define v_g3_l1_sum_weights CONST(30323968)
+#define v_g3_l1_sum_merged ARENA(0)
+#define v_g3_l1 ARENA(362240)
+#define v_g3_r1 ARENA(378880)
+#define v_g3_r2_sum ARENA(0)
+#define v_g3_s_const CONST(32216320)
+#define v_g3_s ARENA(2408448)
+#define v_g3_a ARENA(2425088)
+#define v_l4_l1_c_sum_weights CONST(32216576)
+#define v_l4_l1_c_sum_merged ARENA(0)
+#define v_l4_l2_c_sum_weights CONST(39556608)
+#define v_l4_l2_c_sum_merged ARENA(0)
+#define v_l4_r2_c_sum ARENA(1404928)
+#define v_l4_m ARENA(1505280)
+#define v_l4_d_sum_columns ARENA(401408)
+#define v_l4_d_sum ARENA(0)
+#define v_l4_d_0_const CONST(40474112)
+#define v_l4_d_0 ARENA(401408)
+#define v_l4_c1_0_sum_weights CONST(40482304)
+#define v_l4_c1_0_sum_merged ARENA(0)
+#define v_l4_t1_0 ARENA(351232)
+#define v_l4_t3_0 ARENA(376320)
+#define v_l4_c4_0_sum ARENA(0)
+#define v_l4_u_0 ARENA(802816)
+#define v_l4_d_1 ARENA(0)
+#define v_l4_c1_1_sum_merged ARENA(401408)
+#define v_l4_t1_1 ARENA(752640)
+#define v_l4_t3_1 ARENA(777728)
+#define v_l4_c4_1_sum ARENA(401408)
+#define v_l4_u_1 ARENA(802816)
+#define v_l4_d_2 ARENA(401408)
+#define v_l4_c1_2_sum_merged ARENA(0)
+#define v_l4_t1_2 ARENA(351232)
+#define v_l4_t3_2 ARENA(376320)
+#define v_l4_c4_2_sum ARENA(0)
+#define v_l4_u_2 ARENA(802816)
+#define v_l4_d_3 ARENA(0)
+#define v_l4_c1_3_sum_merged ARENA(401408)
+#define v_l4_t1_3 ARENA(752640)
+#define v_l4_t3_3 ARENA(777728)
+#define v_l4_c4_3_sum ARENA(401408)
+#define v_l4_u_3 ARENA(802816)
+#define v_l4_d_4 ARENA(401408)
+#define v_l4_c1_4_sum_merged ARENA(0)
+#define v_l4_t1_4 ARENA(351232)
+#define v_l4_t3_4 ARENA(376320)
+#define v_l4_c4_4_sum ARENA(0)
+#define v_l4_u_4 ARENA(802816)
+#define v_l4 ARENA(0)
+#define v_g4_l1_sum_weights CONST(55162368)
+#define v_g4_l1_sum_merged ARENA(401408)
+#define v_g4_l1 ARENA(0)
+#define v_g4_r1 ARENA(4352)
+#define v_g4_r2_sum ARENA(8704)
+#define v_g4_s_const CONST(58947072)
+#define v_g4_s ARENA(4352)
+#define v_g4_a ARENA(0)
+#define v_g4 ARENA(16640)
+#define v_s3 ARENA(0)
+#define v_f3_a ARENA(16640)
+#define v_f3 ARENA(66048)
+#define v_s2 ARENA(0)
+#define v_f2_a ARENA(66048)
+#define v_f2 ARENA(263424)
+#define v_s1 ARENA(0)
+#define v_f1_a ARENA(263424)
+#define v_f1_b_sum ARENA(526848)
+#define v_f1 ARENA(263424)
+#define v_f0_a ARENA(790272)
+#define v_f0_b_sum ARENA(263424)
+#define v_u0_const CONST(58947328)
+#define v_u0 ARENA(18966528)
+#define v_e0_b_sum_filter CONST(58947584)
+#define v_e0_a_c_sum_filter CONST(59011328)
+#define v_e0_a_c_sum_data ARENA(0)
+#define v_e0_a_c_sum_product ARENA(9483264)
+#define v_e0_a ARENA(23181312)
+#define v_e0_b_sum_data ARENA(0)
+#define v_e0_b_sum_product ARENA(9483264)
+#define v_e0 ARENA(0)
+#define v_l2_a ARENA(9771776)
+#define v_l2_b_c_sum_columns ARENA(3612672)
+#define v_l3_r1 ARENA(7053056)
+#define v_workspace ARENA_OF(char, 27396096)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -704,144 +636,144 @@ static const upload_size uploads[] = {
     {894720, 450048, 1024, 1},  // l1.1.c.b
     {895744, 451072, 524288, 1},  // l2.d.k
     {1420032, 444416, 2048, 0},  // l2.d.b
-    {1422080, 975360, 131072, 1},  // l2.a.c.k
-    {1553152, 1106432, 512, 1},  // l2.a.c.b
-    {1553664, 446464, 589824, 0},  // l2.b.c.k
-    {2143488, 1106944, 512, 1},  // l2.b.c.b
-    {2144000, 1107456, 262144, 1},  // l2.c.k
-    {2406144, 1036288, 2048, 0},  // l2.c.b
-    {2408192, 1369600, 262144, 1},  // l2.0.a.c.k
-    {2670336, 1631744, 512, 1},  // l2.0.a.c.b
-    {2670848, 1038336, 589824, 0},  // l2.0.b.c.k
-    {3260672, 1632256, 512, 1},  // l2.0.b.c.b
-    {3261184, 1632768, 262144, 1},  // l2.0.c.k
-    {3523328, 1894912, 2048, 1},  // l2.0.c.b
-    {3525376, 1896960, 262144, 1},  // l2.1.a.c.k
-    {3787520, 2159104, 512, 1},  // l2.1.a.c.b
-    {3788032, 1628160, 589824, 0},  // l2.1.b.c.k
-    {4377856, 2159616, 512, 1},  // l2.1.b.c.b
-    {4378368, 2160128, 262144, 1},  // l2.1.c.k
-    {4640512, 2422272, 2048, 1},  // l2.1.c.b
-    {4642560, 2424320, 262144, 1},  // l2.2.a.c.k
-    {4904704, 2686464, 512, 1},  // l2.2.a.c.b
-    {4905216, 2217984, 589824, 0},  // l2.2.b.c.k
-    {5495040, 2686976, 512, 1},  // l2.2.b.c.b
-    {5495552, 2687488, 262144, 1},  // l2.2.c.k
-    {5757696, 2949632, 2048, 1},  // l2.2.c.b
-    {5759744, 2807808, 870400, 0},  // l3.l1.c.k
-    {6630144, 2951680, 340, 1},  // l3.l1.c.b
-    {6630656, 3678208, 144500, 0},  // l3.l2.c.k
-    {6775296, 2952192, 340, 1},  // l3.l2.c.b
-    {6775808, 3822848, 870400, 0},  // l3.r1.c.k
-    {7646208, 2952704, 340, 1},  // l3.r1.c.b
-    {7646720, 4693248, 144500, 0},  // l3.r2.c.k
-    {7791360, 2953216, 340, 1},  // l3.r2.c.b
-    {7791872, 2953728, 348160, 1},  // l3.f.k
-    {8140032, 4837888, 4096, 0},  // l3.f.b
-    {8144128, 3301888, 2097152, 1},  // l3.d.k
-    {10241280, 4841984, 4096, 0},  // l3.d.b
-    {10245376, 4846080, 1740800, 0},  // l3.k1
-    {11986176, 6586880, 144500, 0},  // l3.k2
-    {12130816, 6731520, 1740800, 0},  // l3.k3
-    {13871616, 8472320, 144500, 0},  // l3.k4
-    {14016256, 5399040, 348160, 1},  // l3.k5
-    {14364416, 5747200, 340, 1},  // l3.b1
-    {14364928, 5747712, 340, 1},  // l3.b2
-    {14365440, 5748224, 340, 1},  // l3.b3
-    {14365952, 5748736, 340, 1},  // l3.b4
-    {14366464, 5749248, 4096, 1},  // l3.b5
-    {14370560, 8616960, 3670016, 0},  // l4.l1.c.k
-    {18040576, 5753344, 512, 1},  // l4.l1.c.b
-    {18041088, 12286976, 458752, 0},  // l4.l2.c.k
-    {18499840, 5753856, 512, 1},  // l4.l2.c.b
-    {18500352, 12745728, 3670016, 0},  // l4.r1.c.k
-    {22170368, 5754368, 512, 1},  // l4.r1.c.b
-    {22170880, 16415744, 458752, 0},  // l4.r2.c.k
-    {22629632, 5754880, 512, 1},  // l4.r2.c.b
-    {22630144, 5755392, 1048576, 1},  // l4.f.k
-    {23678720, 16874496, 8192, 0},  // l4.f.b
-    {23686912, 6803968, 8388608, 1},  // l4.d.k
-    {32075520, 16882688, 8192, 0},  // l4.d.b
-    {32083712, 16890880, 7340032, 0},  // l4.k1
-    {39423744, 15192576, 458752, 1},  // l4.k2
-    {39882496, 24230912, 7340032, 0},  // l4.k3
-    {47222528, 15651328, 458752, 1},  // l4.k4
-    {47681280, 16110080, 1048576, 1},  // l4.k5
-    {48729856, 17158656, 512, 1},  // l4.b1
-    {48730368, 17159168, 512, 1},  // l4.b2
-    {48730880, 17159680, 512, 1},  // l4.b3
-    {48731392, 17160192, 512, 1},  // l4.b4
-    {48731904, 17160704, 8192, 1},  // l4.b5
-    {48740096, 31570944, 236544, 0},  // g1.l1.k
-    {48976640, 17168896, 84, 1},  // g1.l1.b
-    {48976896, 17169152, 19404, 1},  // g1.l2.k
-    {48996352, 31807488, 84, 0},  // g1.l2.b
-    {48996608, 31807744, 236544, 0},  // g1.r1.k
-    {49233152, 17188608, 84, 1},  // g1.r1.b
-    {49233408, 17188864, 19404, 1},  // g1.r2.k
-    {49252864, 32044288, 84, 0},  // g1.r2.b
-    {49253120, 17208320, 15876, 1},  // g1.a.c.k
-    {49269248, 17224448, 84, 1},  // g1.a.c.b
-    {49269504, 32044544, 15876, 0},  // g1.b.k
-    {49285632, 17224704, 84, 1},  // g1.b.b
-    {49285888, 32060672, 473088, 0},  // g2.l1.k
-    {49758976, 17224960, 84, 1},  // g2.l1.b
-    {49759232, 17225216, 19404, 1},  // g2.l2.k
-    {49778688, 32533760, 84, 0},  // g2.l2.b
-    {49778944, 32534016, 473088, 0},  // g2.r1.k
-    {50252032, 17244672, 84, 1},  // g2.r1.b
-    {50252288, 17244928, 19404, 1},  // g2.r2.k
-    {50271744, 33007104, 84, 0},  // g2.r2.b
-    {50272000, 17264384, 15876, 1},  // g2.a.c.k
-    {50288128, 17280512, 84, 1},  // g2.a.c.b
-    {50288384, 17280768, 15876, 1},  // g2.b.k
-    {50304512, 17296896, 84, 1},  // g2.b.b
-    {50304768, 33007360, 946176, 0},  // g3.l1.k
-    {51250944, 17297152, 84, 1},  // g3.l1.b
-    {51251200, 17297408, 19404, 1},  // g3.l2.k
-    {51270656, 33953536, 84, 0},  // g3.l2.b
-    {51270912, 33953792, 946176, 0},  // g3.r1.k
-    {52217088, 17316864, 84, 1},  // g3.r1.b
-    {52217344, 17317120, 19404, 1},  // g3.r2.k
-    {52236800, 34899968, 84, 0},  // g3.r2.b
-    {52237056, 17336576, 15876, 1},  // g3.a.c.k
-    {52253184, 17352704, 84, 1},  // g3.a.c.b
-    {52253440, 17352960, 15876, 1},  // g3.b.k
-    {52269568, 17369088, 84, 1},  // g3.b.b
-    {52269824, 34900224, 1892352, 0},  // g4.l1.k
-    {54162176, 17369344, 84, 1},  // g4.l1.b
-    {54162432, 17369600, 19404, 1},  // g4.l2.k
-    {54181888, 36792576, 84, 0},  // g4.l2.b
-    {54182144, 36792832, 1892352, 0},  // g4.r1.k
-    {56074496, 17389056, 84, 1},  // g4.r1.b
-    {56074752, 17389312, 19404, 1},  // g4.r2.k
-    {56094208, 38685184, 84, 0},  // g4.r2.b
-    {56094464, 17408768, 15876, 1},  // g4.a.c.k
-    {56110592, 17424896, 84, 1},  // g4.a.c.b
-    {56110848, 17425152, 15876, 1},  // g4.b.k
-    {56126976, 17441280, 84, 1},  // g4.b.b
-    {56127232, 17441536, 15876, 1},  // f3.a.c.k
-    {56143360, 17457664, 84, 1},  // f3.a.c.b
-    {56143616, 17457920, 15876, 1},  // f3.b.k
-    {56159744, 17474048, 84, 1},  // f3.b.b
-    {56160000, 17474304, 15876, 1},  // f2.a.c.k
-    {56176128, 17490432, 84, 1},  // f2.a.c.b
-    {56176384, 17490688, 15876, 1},  // f2.b.k
-    {56192512, 17506816, 84, 1},  // f2.b.b
-    {56192768, 17507072, 15876, 1},  // f1.a.c.k
-    {56208896, 17523200, 84, 1},  // f1.a.c.b
-    {56209152, 17523456, 15876, 1},  // f1.b.k
-    {56225280, 17539584, 84, 1},  // f1.b.b
-    {56225536, 17539840, 15876, 1},  // f0.a.c.k
-    {56241664, 17555968, 84, 1},  // f0.a.c.b
-    {56241920, 17556224, 15876, 1},  // f0.b.k
-    {56258048, 17572352, 84, 1},  // f0.b.b
-    {56258304, 38685440, 15876, 0},  // e0.a.c.k
-    {56274432, 17572608, 84, 1},  // e0.a.c.b
-    {56274688, 38701568, 15876, 0},  // e0.b.k
-    {56290816, 17572864, 84, 1},  // e0.b.b
-    {56291072, 17573120, 1764, 1},  // y.k
-    {56292864, 17574912, 84, 1},  // y.b
+    {1422080, 446464, 131072, 0},  // l2.a.c.k
+    {1553152, 975360, 512, 1},  // l2.a.c.b
+    {1553664, 577536, 589824, 0},  // l2.b.c.k
+    {2143488, 975872, 512, 1},  // l2.b.c.b
+    {2144000, 976384, 262144, 1},  // l2.c.k
+    {2406144, 1167360, 2048, 0},  // l2.c.b
+    {2408192, 1238528, 262144, 1},  // l2.0.a.c.k
+    {2670336, 1500672, 512, 1},  // l2.0.a.c.b
+    {2670848, 1169408, 589824, 0},  // l2.0.b.c.k
+    {3260672, 1501184, 512, 1},  // l2.0.b.c.b
+    {3261184, 1501696, 262144, 1},  // l2.0.c.k
+    {3523328, 1763840, 2048, 1},  // l2.0.c.b
+    {3525376, 1765888, 262144, 1},  // l2.1.a.c.k
+    {3787520, 2028032, 512, 1},  // l2.1.a.c.b
+    {3788032, 1759232, 589824, 0},  // l2.1.b.c.k
+    {4377856, 2028544, 512, 1},  // l2.1.b.c.b
+    {4378368, 2029056, 262144, 1},  // l2.1.c.k
+    {4640512, 2291200, 2048, 1},  // l2.1.c.b
+    {4642560, 2293248, 262144, 1},  // l2.2.a.c.k
+    {4904704, 2555392, 512, 1},  // l2.2.a.c.b
+    {4905216, 2349056, 589824, 0},  // l2.2.b.c.k
+    {5495040, 2555904, 512, 1},  // l2.2.b.c.b
+    {5495552, 2556416, 262144, 1},  // l2.2.c.k
+    {5757696, 2818560, 2048, 1},  // l2.2.c.b
+    {5759744, 2938880, 870400, 0},  // l3.l1.c.k
+    {6630144, 2820608, 340, 1},  // l3.l1.c.b
+    {6630656, 3809280, 144500, 0},  // l3.l2.c.k
+    {6775296, 2821120, 340, 1},  // l3.l2.c.b
+    {6775808, 3953920, 870400, 0},  // l3.r1.c.k
+    {7646208, 2821632, 340, 1},  // l3.r1.c.b
+    {7646720, 4824320, 144500, 0},  // l3.r2.c.k
+    {7791360, 2822144, 340, 1},  // l3.r2.c.b
+    {7791872, 2822656, 348160, 1},  // l3.f.k
+    {8140032, 4968960, 4096, 0},  // l3.f.b
+    {8144128, 3170816, 2097152, 1},  // l3.d.k
+    {10241280, 4973056, 4096, 0},  // l3.d.b
+    {10245376, 4977152, 1740800, 0},  // l3.k1
+    {11986176, 6717952, 144500, 0},  // l3.k2
+    {12130816, 6862592, 1740800, 0},  // l3.k3
+    {13871616, 8603392, 144500, 0},  // l3.k4
+    {14016256, 5267968, 348160, 1},  // l3.k5
+    {14364416, 5616128, 340, 1},  // l3.b1
+    {14364928, 5616640, 340, 1},  // l3.b2
+    {14365440, 5617152, 340, 1},  // l3.b3
+    {14365952, 5617664, 340, 1},  // l3.b4
+    {14366464, 5618176, 4096, 1},  // l3.b5
+    {14370560, 8748032, 3670016, 0},  // l4.l1.c.k
+    {18040576, 5622272, 512, 1},  // l4.l1.c.b
+    {18041088, 12418048, 458752, 0},  // l4.l2.c.k
+    {18499840, 5622784, 512, 1},  // l4.l2.c.b
+    {18500352, 12876800, 3670016, 0},  // l4.r1.c.k
+    {22170368, 5623296, 512, 1},  // l4.r1.c.b
+    {22170880, 16546816, 458752, 0},  // l4.r2.c.k
+    {22629632, 5623808, 512, 1},  // l4.r2.c.b
+    {22630144, 5624320, 1048576, 1},  // l4.f.k
+    {23678720, 17005568, 8192, 0},  // l4.f.b
+    {23686912, 6672896, 8388608, 1},  // l4.d.k
+    {32075520, 17013760, 8192, 0},  // l4.d.b
+    {32083712, 17021952, 7340032, 0},  // l4.k1
+    {39423744, 15061504, 458752, 1},  // l4.k2
+    {39882496, 24361984, 7340032, 0},  // l4.k3
+    {47222528, 15520256, 458752, 1},  // l4.k4
+    {47681280, 15979008, 1048576, 1},  // l4.k5
+    {48729856, 17027584, 512, 1},  // l4.b1
+    {48730368, 17028096, 512, 1},  // l4.b2
+    {48730880, 17028608, 512, 1},  // l4.b3
+    {48731392, 17029120, 512, 1},  // l4.b4
+    {48731904, 17029632, 8192, 1},  // l4.b5
+    {48740096, 31702016, 236544, 0},  // g1.l1.k
+    {48976640, 17037824, 84, 1},  // g1.l1.b
+    {48976896, 31938560, 19404, 0},  // g1.l2.k
+    {48996352, 31958016, 84, 0},  // g1.l2.b
+    {48996608, 31958272, 236544, 0},  // g1.r1.k
+    {49233152, 17038080, 84, 1},  // g1.r1.b
+    {49233408, 32194816, 19404, 0},  // g1.r2.k
+    {49252864, 32214272, 84, 0},  // g1.r2.b
+    {49253120, 17038336, 15876, 1},  // g1.a.c.k
+    {49269248, 17054464, 84, 1},  // g1.a.c.b
+    {49269504, 32214528, 15876, 0},  // g1.b.k
+    {49285632, 17054720, 84, 1},  // g1.b.b
+    {49285888, 32230656, 473088, 0},  // g2.l1.k
+    {49758976, 17054976, 84, 1},  // g2.l1.b
+    {49759232, 32703744, 19404, 0},  // g2.l2.k
+    {49778688, 32723200, 84, 0},  // g2.l2.b
+    {49778944, 32723456, 473088, 0},  // g2.r1.k
+    {50252032, 17055232, 84, 1},  // g2.r1.b
+    {50252288, 33196544, 19404, 0},  // g2.r2.k
+    {50271744, 33216000, 84, 0},  // g2.r2.b
+    {50272000, 17055488, 15876, 1},  // g2.a.c.k
+    {50288128, 17071616, 84, 1},  // g2.a.c.b
+    {50288384, 17071872, 15876, 1},  // g2.b.k
+    {50304512, 17088000, 84, 1},  // g2.b.b
+    {50304768, 33216256, 946176, 0},  // g3.l1.k
+    {51250944, 17088256, 84, 1},  // g3.l1.b
+    {51251200, 17088512, 19404, 1},  // g3.l2.k
+    {51270656, 34162432, 84, 0},  // g3.l2.b
+    {51270912, 34162688, 946176, 0},  // g3.r1.k
+    {52217088, 17107968, 84, 1},  // g3.r1.b
+    {52217344, 17108224, 19404, 1},  // g3.r2.k
+    {52236800, 35108864, 84, 0},  // g3.r2.b
+    {52237056, 17127680, 15876, 1},  // g3.a.c.k
+    {52253184, 17143808, 84, 1},  // g3.a.c.b
+    {52253440, 17144064, 15876, 1},  // g3.b.k
+    {52269568, 17160192, 84, 1},  // g3.b.b
+    {52269824, 35109120, 1892352, 0},  // g4.l1.k
+    {54162176, 17160448, 84, 1},  // g4.l1.b
+    {54162432, 17160704, 19404, 1},  // g4.l2.k
+    {54181888, 37001472, 84, 0},  // g4.l2.b
+    {54182144, 37001728, 1892352, 0},  // g4.r1.k
+    {56074496, 17180160, 84, 1},  // g4.r1.b
+    {56074752, 17180416, 19404, 1},  // g4.r2.k
+    {56094208, 38894080, 84, 0},  // g4.r2.b
+    {56094464, 17199872, 15876, 1},  // g4.a.c.k
+    {56110592, 17216000, 84, 1},  // g4.a.c.b
+    {56110848, 17216256, 15876, 1},  // g4.b.k
+    {56126976, 17232384, 84, 1},  // g4.b.b
+    {56127232, 17232640, 15876, 1},  // f3.a.c.k
+    {56143360, 17248768, 84, 1},  // f3.a.c.b
+    {56143616, 17249024, 15876, 1},  // f3.b.k
+    {56159744, 17265152, 84, 1},  // f3.b.b
+    {56160000, 17265408, 15876, 1},  // f2.a.c.k
+    {56176128, 17281536, 84, 1},  // f2.a.c.b
+    {56176384, 17281792, 15876, 1},  // f2.b.k
+    {56192512, 17297920, 84, 1},  // f2.b.b
+    {56192768, 17298176, 15876, 1},  // f1.a.c.k
+    {56208896, 17314304, 84, 1},  // f1.a.c.b
+    {56209152, 17314560, 15876, 1},  // f1.b.k
+    {56225280, 17330688, 84, 1},  // f1.b.b
+    {56225536, 17330944, 15876, 1},  // f0.a.c.k
+    {56241664, 17347072, 84, 1},  // f0.a.c.b
+    {56241920, 17347328, 15876, 1},  // f0.b.k
+    {56258048, 17363456, 84, 1},  // f0.b.b
+    {56258304, 38894336, 15876, 0},  // e0.a.c.k
+    {56274432, 17363712, 84, 1},  // e0.a.c.b
+    {56274688, 38910464, 15876, 0},  // e0.b.k
+    {56290816, 17363968, 84, 1},  // e0.b.b
+    {56291072, 17364224, 1764, 1},  // y.k
+    {56292864, 17366016, 84, 1},  // y.b
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -864,195 +796,78 @@ typedef struct conv_call {
 
 static const conv_size conv_sizes[] = {
     {"l1.a", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.b.c.sum.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l1.c.sum", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l1", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.0.a", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.0.b.c.sum.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l1.0", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.1.a", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.1.b.c.sum.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l1.1", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"g1.r1.sum.part", 0, 1, 256, 231, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"g1.r2.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {11, 1}, {5, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"g1.s", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {1, 11}, {0, 5}, {1, 1}, {1, 1}, 1, 0},
     {"g1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"g1.b.sum.part", 0, 1, 21, 189, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l2.a", 0, 1, 256, 128, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.c.sum", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l2", 0, 1, 256, 512, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l2.0.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.0.b.c.sum.part", 0, 1, 128, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l2.0", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.1.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.1.b.c.sum.part", 0, 1, 128, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l2.1", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.2.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.2.b.c.sum.part", 0, 1, 128, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l2.2", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"g2.r1.sum.part", 0, 1, 512, 231, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"g2.r2.sum", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {11, 1}, {5, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"g2.s", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {1, 11}, {0, 5}, {1, 1}, {1, 1}, 1, 0},
     {"g2.a", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.l2.c.sum.part", 0, 1, 85, 425, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.r1.c.sum.part", 0, 1, 512, 425, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.r2.c.sum.part", 0, 1, 85, 255, 1, {28, 28}, {29, 28}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l3.d.0", 0, 1, 85, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
-    {"l3.c2.0.sum.part", 0, 1, 85, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.c3.0.sum.part", 0, 1, 1024, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.c4.0.sum.part", 0, 1, 85, 255, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l3.d.1", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.c2.1.sum.part", 0, 1, 85, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.c3.1.sum.part", 0, 1, 1024, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.c4.1.sum.part", 0, 1, 85, 255, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l3.d.2", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.c2.2.sum.part", 0, 1, 85, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.c3.2.sum.part", 0, 1, 1024, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.c4.2.sum.part", 0, 1, 85, 255, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l3.d.3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.c2.3.sum.part", 0, 1, 85, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.c3.3.sum.part", 0, 1, 1024, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.c4.3.sum.part", 0, 1, 85, 255, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l3.d.4", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.c2.4.sum.part", 0, 1, 85, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.c3.4.sum.part", 0, 1, 1024, 425, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l3.c4.4.sum.part", 0, 1, 85, 255, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"g3.r1.sum.part", 0, 1, 1024, 231, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l4.l2.c.sum.part", 0, 1, 128, 896, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l4.r1.c.sum.part", 0, 1, 1024, 896, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"l4.r2.c.sum.part", 0, 1, 128, 512, 1, {14, 14}, {15, 14}, {2, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"l4.d.0", 0, 1, 128, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
-    {"l4.c3.0.sum.part", 0, 1, 2048, 896, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.d.1", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.c3.1.sum.part", 0, 1, 2048, 896, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.d.2", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.c3.2.sum.part", 0, 1, 2048, 896, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.d.3", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.c3.3.sum.part", 0, 1, 2048, 896, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.d.4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.c3.4.sum.part", 0, 1, 2048, 896, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"g4.r1.sum.part", 0, 1, 2048, 231, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"f2.a", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f2", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
     {"f1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f1.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
     {"f0.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f0.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
-    {"e0.a.c.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"e0.b.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
-        0},
     {"y", 0, 1, 21, 21, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
 };
 enum {
     CONV_l1_a,
-    CONV_l1_b_c_sum_part,
     CONV_l1_c_sum,
     CONV_l1,
     CONV_l1_0_a,
-    CONV_l1_0_b_c_sum_part,
     CONV_l1_0,
     CONV_l1_1_a,
-    CONV_l1_1_b_c_sum_part,
     CONV_l1_1,
-    CONV_g1_r1_sum_part,
-    CONV_g1_r2_sum,
-    CONV_g1_s,
     CONV_g1_a,
-    CONV_g1_b_sum_part,
-    CONV_l2_a,
     CONV_l2_c_sum,
     CONV_l2,
     CONV_l2_0_a,
-    CONV_l2_0_b_c_sum_part,
     CONV_l2_0,
     CONV_l2_1_a,
-    CONV_l2_1_b_c_sum_part,
     CONV_l2_1,
     CONV_l2_2_a,
-    CONV_l2_2_b_c_sum_part,
     CONV_l2_2,
-    CONV_g2_r1_sum_part,
-    CONV_g2_r2_sum,
-    CONV_g2_s,
     CONV_g2_a,
-    CONV_l3_l2_c_sum_part,
-    CONV_l3_r1_c_sum_part,
-    CONV_l3_r2_c_sum_part,
     CONV_l3_d_0,
-    CONV_l3_c2_0_sum_part,
-    CONV_l3_c3_0_sum_part,
-    CONV_l3_c4_0_sum_part,
     CONV_l3_d_1,
-    CONV_l3_c2_1_sum_part,
-    CONV_l3_c3_1_sum_part,
-    CONV_l3_c4_1_sum_part,
     CONV_l3_d_2,
-    CONV_l3_c2_2_sum_part,
-    CONV_l3_c3_2_sum_part,
-    CONV_l3_c4_2_sum_part,
     CONV_l3_d_3,
-    CONV_l3_c2_3_sum_part,
-    CONV_l3_c3_3_sum_part,
-    CONV_l3_c4_3_sum_part,
     CONV_l3_d_4,
-    CONV_l3_c2_4_sum_part,
-    CONV_l3_c3_4_sum_part,
-    CONV_l3_c4_4_sum_part,
     CONV_l3,
-    CONV_g3_r1_sum_part,
-    CONV_l4_l2_c_sum_part,
-    CONV_l4_r1_c_sum_part,
-    CONV_l4_r2_c_sum_part,
     CONV_l4_d_0,
-    CONV_l4_c3_0_sum_part,
     CONV_l4_d_1,
-    CONV_l4_c3_1_sum_part,
     CONV_l4_d_2,
-    CONV_l4_c3_2_sum_part,
     CONV_l4_d_3,
-    CONV_l4_c3_3_sum_part,
     CONV_l4_d_4,
-    CONV_l4_c3_4_sum_part,
     CONV_l4,
-    CONV_g4_r1_sum_part,
     CONV_f2_a,
     CONV_f2,
     CONV_f1_a,
     CONV_f1_b_sum,
     CONV_f0_a,
     CONV_f0_b_sum,
-    CONV_e0_a_c_sum_part,
-    CONV_e0_b_sum_part,
     CONV_y,
 };
 
@@ -1064,6 +879,115 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
         v += other;
     }
     return v;
+}
+
+// l1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// l1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.g[i0,r0] * l1.b.c.k[i2,i3,r0,r1] *
+//     l1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 4096u) return;
+    const int i3 = (int)(id % 64u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 24576 + o1 * 4096 + i2 * 64 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// l1.const[i0] = l1.c.b[i0] + l1.d.b[i0]
+static __global__ void __launch_bounds__(64) k_map_054029e8(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 64u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
+    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
+        v0.w + v1.w);
+}
+
+// by merging: laid side by side
+// l2.a.c.sum.weights[i0,i1] = l2.a.c.k[i0,i1,0,0] + g1.l1.k[(i0+4)/11-12,i1,(i0+4)%11,0] * [i0 <=
+//     358] * [i0 >= 128] + g1.r1.k[(i0+4)/11-33,i1,0,(i0+4)%11] * [i0 >= 359] where i0 in 0:590,
+//     pad g1.l1.k 0, pad g1.r1.k 0, pad l2.a.c.k 0
+static __global__ void __launch_bounds__(256) k_map_a03a4aa8(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 151040u) return;
+    const int i1 = (int)(id % 256u);
+    const int i0 = (int)(id / 256u);
+    const int t0 = i0 - 128;
+    const int t1 = (i0 + 4) / 11;
+    const int t2 = t1 - 12;
+    const int t3 = (i0 + 4) % 11;
+    const float v0 = (unsigned)t0 < 231u ? ((unsigned)t2 < 21u ? p1[t2 * 2816 + i1 * 11 + t3] : 0.f)
+        : 0.f;
+    const float v1 = i0 >= 359 ? (t1 >= 33 ? p2[t1 * 2816 + i1 * 11 + t3 - 92928] : 0.f) : 0.f;
+    y[i0 * 256 + i1] = (i0 < 128 ? p0[i0 * 256 + i1] : 0.f) + v0 + v1;
+}
+
+// by merging: laid side by side
+// g1.l2.sum.weights[i0,i1,i2,i3] = g1.l2.k[i1,i3,0,i2] * [i0 == 0] + g1.r2.k[i1,i3,i2,0] * [i0 ==
+//     1] where i0 in 0:2
+static __global__ void __launch_bounds__(64) k_map_b7c65f71(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 9702u) return;
+    const int i3 = (int)(id % 21u);
+    const int i2 = (int)(id / 21u % 11u);
+    const int i1 = (int)(id / 231u % 21u);
+    const int i0 = (int)(id / 4851u);
+    const float v0 = (i0 < 1 ? p0[i1 * 231 + i3 * 11 + i2] : 0.f) + (i0 >= 1 ? p1[i1 * 231 + i3 * 11
+        + i2] : 0.f);
+    y[i0 * 4851 + i1 * 231 + i2 * 21 + i3] = v0;
+}
+
+// g1.s.const[i0] = g1.l2.b[i0] + g1.r2.b[i0]
+static __global__ void __launch_bounds__(64) k_map_44230c15(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 21u) return;
+    const int i0 = (int)id;
+    y[i0] = p0[i0] + p1[i0];
 }
 
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
@@ -1084,27 +1008,6 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
     if (id == 0) y[to] = p0[from];
 }
 
-// l1.const[i0] = l1.c.b[i0] + l1.d.b[i0]
-static __global__ void __launch_bounds__(64) k_map_054029e8(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 64u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
-        v0.w + v1.w);
-}
-
-// g1.s.const[i0] = g1.l2.b[i0] + g1.r2.b[i0]
-static __global__ void __launch_bounds__(64) k_map_44230c15(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 21u) return;
-    const int i0 = (int)id;
-    y[i0] = p0[i0] + p1[i0];
-}
-
 // l2.const[i0] = l2.c.b[i0] + l2.d.b[i0]
 static __global__ void __launch_bounds__(64) k_map_b3322e92(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
@@ -1117,17 +1020,80 @@ static __global__ void __launch_bounds__(64) k_map_b3322e92(const float *__restr
         v0.w + v1.w);
 }
 
-// by summation splitting (blocks of 2x1 taps inside), variable substitution
-// l3.r2.c.sum.blocks[i0,i1,i2,i3] = l3.r2.c.k[i1,i2,2*i0+i3,0] where i0 in 0:3, i3 in 0:2, pad
-//     l3.r2.c.k 0
-static __global__ void __launch_bounds__(128) k_map_fe7fb156(const float *__restrict__ p0,
+// l2.0.b.c.sum.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+// by basis change F(2x2,3x3)
+// l2.0.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.g[i0,r0] * l2.0.b.c.k[i2,i3,r0,r1] *
+//     l2.0.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_1bedec60(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 43350u) return;
-    const int i3 = (int)(id % 2u);
-    const int i2 = (int)(id / 2u % 7225u);
-    const int i0 = (int)(id / 14450u);
-    y[i0 * 14450 + i2 * 2 + i3] = i0 * 2 + i3 < 5 ? p0[i2 * 5 + i0 * 2 + i3] : 0.f;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16384u) return;
+    const int i3 = (int)(id % 128u);
+    const int i2 = (int)(id / 128u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 1152 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = s0;
+        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[3][r1] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = s0;
+        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[o0][3] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 65536 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// by merging: laid side by side
+// g2.l1.sum.weights[i0,i1] = g2.r1.k[i0/11-21,i1,0,i0%11] * [i0 <= 461] * [i0 >= 231] +
+//     g2.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l3.l1.c.k[(i0+3)/5-93,i1,(i0+3)%5,0] * [i0 <= 886]
+//     * [i0 >= 462] + l3.r1.c.k[(i0+3)/5-178,i1,0,(i0+3)%5] * [i0 >= 887] where i0 in 0:1312, pad
+//     g2.l1.k 0, pad g2.r1.k 0, pad l3.l1.c.k 0, pad l3.r1.c.k 0
+static __global__ void __launch_bounds__(256) k_map_a2685540(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 671744u) return;
+    const int i1 = (int)(id % 512u);
+    const int i0 = (int)(id / 512u);
+    const int t0 = i0 - 462;
+    const int t1 = (i0 + 3) / 5;
+    const int t2 = t1 - 93;
+    const int t3 = (i0 + 3) % 5;
+    const float v0 = (unsigned)t0 < 425u ? ((unsigned)t2 < 85u ? p0[t2 * 2560 + i1 * 5 + t3] : 0.f)
+        : 0.f;
+    const int t4 = i0 - 231;
+    const int t5 = i0 / 11;
+    const int t6 = t5 - 21;
+    const int t7 = i0 % 11;
+    const float v1 = (unsigned)t4 < 231u ? ((unsigned)t6 < 21u ? p1[t6 * 5632 + i1 * 11 + t7] : 0.f)
+        : 0.f;
+    const float v2 = i0 < 231 ? (t5 < 21 ? p2[t5 * 5632 + i1 * 11 + t7] : 0.f) : 0.f;
+    const float v3 = i0 >= 887 ? (t1 >= 178 ? p3[t1 * 2560 + i1 * 5 + t3 - 455680] : 0.f) : 0.f;
+    y[i0 * 512 + i1] = v0 + (v1 + v2) + v3;
 }
 
 // l3.d.0.const[i0] = l3.f.b[i0] + l3.d.b[i0]
@@ -1142,17 +1108,84 @@ static __global__ void __launch_bounds__(64) k_map_3f197c5b(const float *__restr
         v0.w + v1.w);
 }
 
-// by summation splitting (blocks of 2x1 taps inside), variable substitution
-// l4.r2.c.sum.blocks[i0,i1,i2,i3] = l4.r2.c.k[i1,i2,2*i0+i3,0] where i0 in 0:4, i3 in 0:2, pad
-//     l4.r2.c.k 0
-static __global__ void __launch_bounds__(256) k_map_07e30746(const float *__restrict__ p0,
-    float *__restrict__ y) {
+// by merging: laid side by side
+// l3.c1.0.sum.weights[i0,i1] = l3.k3[i0/5-85,i1,0,i0%5] * [i0 >= 425] + l3.k1[i0/5,i1,i0%5,0] *
+//     [i0 <= 424] where i0 in 0:850, pad l3.k1 0, pad l3.k3 0
+static __global__ void __launch_bounds__(256) k_map_fb9c2cd6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 131072u) return;
-    const int i3 = (int)(id % 2u);
-    const int i2 = (int)(id / 2u % 16384u);
-    const int i0 = (int)(id / 32768u);
-    y[i0 * 32768 + i2 * 2 + i3] = i0 * 2 + i3 < 7 ? p0[i2 * 7 + i0 * 2 + i3] : 0.f;
+    if (id >= 870400u) return;
+    const int i1 = (int)(id % 1024u);
+    const int i0 = (int)(id / 1024u);
+    const int t0 = i0 / 5;
+    const int t1 = i0 % 5;
+    const float v0 = i0 >= 425 ? (t0 >= 85 ? p0[t0 * 5120 + i1 * 5 + t1 - 435200] : 0.f) : 0.f;
+    const float v1 = i0 < 425 ? (t0 < 85 ? p1[t0 * 5120 + i1 * 5 + t1] : 0.f) : 0.f;
+    y[i0 * 1024 + i1] = v0 + v1;
+}
+
+// by merging: laid side by side
+// l3.c2.0.sum.weights[i0,i1,i2,i3] = l3.k2[i1,i3,0,i2] * [i0 == 0] + l3.k4[i1,i3,i2,0] * [i0 == 1]
+//     where i0 in 0:2
+static __global__ void __launch_bounds__(256) k_map_30000c0f(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 72250u) return;
+    const int i3 = (int)(id % 85u);
+    const int i2 = (int)(id / 85u % 5u);
+    const int i1 = (int)(id / 425u % 85u);
+    const int i0 = (int)(id / 36125u);
+    const float v0 = (i0 >= 1 ? p0[i1 * 425 + i3 * 5 + i2] : 0.f) + (i0 < 1 ? p1[i1 * 425 + i3 * 5
+        + i2] : 0.f);
+    y[i0 * 36125 + i1 * 425 + i2 * 85 + i3] = v0;
+}
+
+// by merging: laid side by side
+// g3.l1.sum.weights[i0,i1,i2,i3] = g3.r1.k[i1,i3,0,i2] * [i0 == 1] + g3.l1.k[i1,i3,i2,0] * [i0 ==
+//     0] where i0 in 0:2
+static __global__ void __launch_bounds__(256) k_map_ab9cb58c(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 473088u) return;
+    const int i3 = (int)(id % 1024u);
+    const int i2 = (int)(id / 1024u % 11u);
+    const int i1 = (int)(id / 11264u % 21u);
+    const int i0 = (int)(id / 236544u);
+    const float v0 = (i0 < 1 ? p0[i1 * 11264 + i3 * 11 + i2] : 0.f) + (i0 >= 1 ? p1[i1 * 11264
+        + i3 * 11 + i2] : 0.f);
+    y[i0 * 236544 + i1 * 11264 + i2 * 1024 + i3] = v0;
+}
+
+// by merging: laid side by side
+// l4.l1.c.sum.weights[i0,i1,i2,i3] = l4.r1.c.k[i1,i3,0,i2] * [i0 == 1] + l4.l1.c.k[i1,i3,i2,0] *
+//     [i0 == 0] where i0 in 0:2
+static __global__ void __launch_bounds__(256) k_map_e4ca26d4(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 1835008u) return;
+    const int i3 = (int)(id % 1024u);
+    const int i2 = (int)(id / 1024u % 7u);
+    const int i1 = (int)(id / 7168u % 128u);
+    const int i0 = (int)(id / 917504u);
+    const float v0 = (i0 >= 1 ? p0[i1 * 7168 + i3 * 7 + i2] : 0.f) + (i0 < 1 ? p1[i1 * 7168 + i3 * 7
+        + i2] : 0.f);
+    y[i0 * 917504 + i1 * 7168 + i2 * 1024 + i3] = v0;
+}
+
+// by merging: laid side by side
+// l4.l2.c.sum.weights[i0,i1,i2,i3] = l4.l2.c.k[i1,i3,0,i2] * [i0 == 0] + l4.r2.c.k[i1,i3,i2,0] *
+//     [i0 == 1] where i0 in 0:2
+static __global__ void __launch_bounds__(256) k_map_d1e9dbe1(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 229376u) return;
+    const int i3 = (int)(id % 128u);
+    const int i2 = (int)(id / 128u % 7u);
+    const int i1 = (int)(id / 896u % 128u);
+    const int i0 = (int)(id / 114688u);
+    const float v0 = (i0 >= 1 ? p0[i1 * 896 + i3 * 7 + i2] : 0.f) + (i0 < 1 ? p1[i1 * 896 + i3 * 7
+        + i2] : 0.f);
+    y[i0 * 114688 + i1 * 896 + i2 * 128 + i3] = v0;
 }
 
 // l4.d.0.const[i0] = l4.f.b[i0] + l4.d.b[i0]
@@ -1165,6 +1198,90 @@ static __global__ void __launch_bounds__(64) k_map_42fa7b90(const float *__restr
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
         v0.w + v1.w);
+}
+
+// by merging: laid side by side
+// l4.c1.0.sum.weights[i0,i1] = l4.k3[i0/7-128,i1,0,i0%7] * [i0 >= 896] + l4.k1[i0/7,i1,i0%7,0] *
+//     [i0 <= 895] where i0 in 0:1792, pad l4.k1 0, pad l4.k3 0
+static __global__ void __launch_bounds__(256) k_map_76ec302d(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 3670016u) return;
+    const int i1 = (int)(id % 2048u);
+    const int i0 = (int)(id / 2048u);
+    const int t0 = i0 / 7;
+    const int t1 = i0 % 7;
+    const float v0 = i0 < 896 ? (t0 < 128 ? p0[t0 * 14336 + i1 * 7 + t1] : 0.f) : 0.f;
+    const float v1 = i0 >= 896 ? (t0 >= 128 ? p1[t0 * 14336 + i1 * 7 + t1 - 1835008] : 0.f) : 0.f;
+    y[i0 * 2048 + i1] = v0 + v1;
+}
+
+// by merging: laid side by side
+// g4.l1.sum.weights[i0,i1] = g4.r1.k[i0/11-21,i1,0,i0%11] * [i0 >= 231] +
+//     g4.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] where i0 in 0:462, pad g4.l1.k 0, pad g4.r1.k 0
+static __global__ void __launch_bounds__(256) k_map_0b17ef1b(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 946176u) return;
+    const int i1 = (int)(id % 2048u);
+    const int i0 = (int)(id / 2048u);
+    const int t0 = i0 / 11;
+    const int t1 = i0 % 11;
+    const float v0 = i0 < 231 ? (t0 < 21 ? p0[t0 * 22528 + i1 * 11 + t1] : 0.f) : 0.f;
+    const float v1 = i0 >= 231 ? (t0 >= 21 ? p1[t0 * 22528 + i1 * 11 + t1 - 473088] : 0.f) : 0.f;
+    y[i0 * 2048 + i1] = v0 + v1;
+}
+
+// l1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// e0.b.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.g[i0,r0] * e0.b.k[i2,i3,r0,r1] *
+//     l1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_6da379aa(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 441u) return;
+    const int i3 = (int)(id % 21u);
+    const int i2 = (int)(id / 21u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 189 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 2646 + o1 * 441 + i2 * 21 + i3] = d[o0][o1];
+        }
+    }
 }
 
 // by operand re-laid
@@ -1186,7 +1303,7 @@ static __global__ void __launch_bounds__(256) k_map_697d3373(const float *__rest
     y[i0 * 16464 + i1 * 147 + i2 * 49 + i3 * 7 + i4] = v0;
 }
 
-// stem[i0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1]) where i0 in 0:1
+// stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 static __global__ void __launch_bounds__(256) k_map_d0b17f86(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1203,8 +1320,8 @@ static __global__ void __launch_bounds__(256) k_map_d0b17f86(const float *__rest
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// p[i0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i0 in 0:1, i2 in 0:56, i3 in
-//     0:56, r0 in 0:3, r1 in 0:3, pad stem -inf
+// p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
+//     0:3, r1 in 0:3, pad stem -inf
 static __global__ void __launch_bounds__(128) k_reduce_5d76f196(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -1237,81 +1354,131 @@ static __global__ void __launch_bounds__(128) k_reduce_5d76f196(const float *__r
     *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// by summation splitting
-// l1.b.c.sum[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1,
-//     i2 in 0:56, i3 in 0:56, pad l1.b.c.sum.part 0
-// l1.b[i0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(128) k_reduce_51892896(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 50176u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i1 * 28224 + r0 * 9408
-                + r1 * 3136 + t0 * 56 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
-        }
-    }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
-}
-
-// by summation splitting (r0 inside), variable substitution; operand re-laid
-// g1.l1.sum.columns[i0,i1,i2] = l1.1[0,i2,i1,i0]
-static __global__ void __launch_bounds__(256) k_transpose_7a6d40ad(const float *__restrict__ p0,
+// l1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// l1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.a 0
+static __global__ void __launch_bounds__(64) k_basis_be69baeb(const float *__restrict__ p0,
     float *__restrict__ y) {
-    __shared__ float tile[32][33];
-    const unsigned id = blockIdx.x;
-    const int fa = (int)(id % 2u) * 32;
-    const int fb = (int)(id / 2u % 8u) * 32;
-    const int i1 = (int)(id / 16u % 56u);
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[6][6];
 #pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i2 = fb + j + (int)threadIdx.y, i0 = fa + (int)threadIdx.x;
-        if (i2 < 256 && i0 < 56) {
-            tile[j + threadIdx.y][threadIdx.x] = p0[i2 * 3136 + i1 * 56 + i0];
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
         }
     }
-    __syncthreads();
 #pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i0 = fa + j + (int)threadIdx.y, i2 = fb + (int)threadIdx.x;
-        if (i0 < 56 && i2 < 256) {
-            y[i0 * 14336 + i1 * 256 + i2] = tile[threadIdx.x][j + threadIdx.y];
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
         }
     }
 }
 
-// by summation splitting
-// g1.l1.sum[i0,i1,i2,i3] = sum(r0) g1.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i2 in 0:56,
-//     pad g1.l1.sum.part 0
-// g1.l1[i0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1] where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_8909d5a6(const float *__restrict__ p0,
+// l1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// l1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// l1.b[0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1])
+static __global__ void __launch_bounds__(64) k_basis_412b7d7d(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
+}
+
+// by merging: shared input
+// g1.l1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+128,i2+r0-5,i3] where i1 in 0:21, i2
+//     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
+// g1.l1[0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1]
+static __global__ void __launch_bounds__(64) k_reduce_b11fd8d3(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16464u) return;
@@ -1325,10 +1492,44 @@ static __global__ void __launch_bounds__(64) k_reduce_8909d5a6(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i2 + r0 - 5;
-        const float v0 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i3 * 56 + t0] : 0.f;
-        const float v1 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i3 * 56 + t0 + 56] : 0.f;
-        const float v2 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i3 * 56 + t0 + 112] : 0.f;
-        const float v3 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i3 * 56 + t0 + 168] : 0.f;
+        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(p0 + i1 * 34496
+            + r0 * 3136 + t0 * 56 + i3 + 401408) : make_float4(0.f, 0.f, 0.f, 0.f);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v1, acc1 + v1,
+        acc2 + v1, acc3 + v1);
+}
+
+// by merging: shared input
+// g1.r1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+359,i2,i3+r0-5] where i1 in 0:21, i3
+//     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
+// g1.r1[0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1]
+static __global__ void __launch_bounds__(64) k_reduce_a381097f(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float acc0 = 0.f;
+    float acc1 = 0.f;
+    float acc2 = 0.f;
+    float acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const float v0 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0 + 1125824]
+            : 0.f;
+        const float v1 = (unsigned)(t0 + 1) < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0
+            + 1125825] : 0.f;
+        const float v2 = (unsigned)(t0 + 2) < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0
+            + 1125826] : 0.f;
+        const float v3 = (unsigned)(t0 + 3) < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0
+            + 1125827] : 0.f;
         acc0 += v0;
         acc1 += v1;
         acc2 += v2;
@@ -1339,12 +1540,39 @@ static __global__ void __launch_bounds__(64) k_reduce_8909d5a6(const float *__re
         acc2 + v4, acc3 + v4);
 }
 
-// by summation splitting
-// g1.r1.sum[i0,i1,i2,i3] = sum(r0) g1.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i3 in 0:56,
-//     pad g1.r1.sum.part 0
-// g1.r1[i0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1] where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_8ecd0f4c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+// by merging: batched
+// g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
+//     g1.l2.sum.merged 0
+static __global__ void __launch_bounds__(64) k_reduce_238c07f0(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float acc0 = 0.f;
+    float acc1 = 0.f;
+    float acc2 = 0.f;
+    float acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i2 + r0 - 5;
+        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(p0 + i1 * 34496
+            + r0 * 3136 + t0 * 56 + i3 + 724416) : make_float4(0.f, 0.f, 0.f, 0.f);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// by merging: batched
+// g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
+//     g1.l2.sum.merged 0
+// g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
+static __global__ void __launch_bounds__(64) k_reduce_2ce844ed(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
@@ -1369,31 +1597,45 @@ static __global__ void __launch_bounds__(64) k_reduce_8ecd0f4c(const float *__re
         acc2 += v2;
         acc3 += v3;
     }
-    const float v4 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v4, acc1 + v4,
-        acc2 + v4, acc3 + v4);
+    const float4 v4 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 56 + i3);
+    const float v5 = p2[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v4.x + v5,
+        acc1 + v4.y + v5, acc2 + v4.z + v5, acc3 + v4.w + v5);
+}
+
+// l2.a[0,i1,i2,i3] = relu(l2.a.c.sum.merged[i1,i2,i3] + l2.a.c.b[i1]) where i1 in 0:128
+static __global__ void __launch_bounds__(256) k_map_d77cc5cd(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 401408u) return;
+    const int i1 = (int)(id % 128u);
+    const int i3 = (int)(id / 128u);
+    const float v0 = p0[i1 * 3136 + i3] + p1[i1];
+    y[i3 * 128 + i1] = v0 < 0.f ? 0.f : v0;
 }
 
 // by summation splitting (r0 inside), variable substitution; operand re-laid
 // l2.b.c.sum.columns[i0,i1,i2,i3,i4] = l2.a[0,i4,i0+2*i2-1,i1+2*i3-1] where i0 in 0:3, i1 in 0:3,
 //     i2 in 0:28, i3 in 0:28, pad l2.a 0
-static __global__ void __launch_bounds__(256) k_map_78683e85(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_c50bf668(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 903168u) return;
-    const int i4 = (int)(id % 128u);
-    const int i3 = (int)(id / 128u % 28u);
-    const int i2 = (int)(id / 3584u % 28u);
-    const int i1 = (int)(id / 100352u % 3u);
-    const int i0 = (int)(id / 301056u);
-    const float v0 = i2 * 2 + i0 >= 1 && i3 * 2 + i1 >= 1 ? p0[i4 * 3136 + i2 * 112 + i0 * 56
-        + i3 * 2 + i1 - 57] : 0.f;
-    y[i0 * 301056 + i1 * 100352 + i2 * 3584 + i3 * 128 + i4] = v0;
+    if (id >= 225792u) return;
+    const int i4 = (int)(id % 32u) * 4;
+    const int i3 = (int)(id / 32u % 28u);
+    const int i2 = (int)(id / 896u % 28u);
+    const int i1 = (int)(id / 25088u % 3u);
+    const int i0 = (int)(id / 75264u);
+    const float4 v0 = i2 * 2 + i0 >= 1 && i3 * 2 + i1 >= 1 ? *reinterpret_cast<const float4 *>(p0
+        + i2 * 14336 + i0 * 7168 + i3 * 256 + i1 * 128 + i4 - 7296) : make_float4(0.f, 0.f, 0.f,
+        0.f);
+    *reinterpret_cast<float4 *>(y + i0 * 301056 + i1 * 100352 + i2 * 3584 + i3 * 128
+        + i4) = make_float4(v0.x, v0.y, v0.z, v0.w);
 }
 
 // by summation splitting
-// l2.b.c.sum[i0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3] where i0 in 0:1
-// l2.b[i0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1]) where i0 in 0:1
+// l2.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3]
+// l2.b[0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1])
 static __global__ void __launch_bounds__(64) k_reduce_f3d89027(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1421,81 +1663,113 @@ static __global__ void __launch_bounds__(64) k_reduce_f3d89027(const float *__re
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// by summation splitting
-// l2.0.b.c.sum[i0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in
-//     0:1, i2 in 0:28, i3 in 0:28, pad l2.0.b.c.sum.part 0
-// l2.0.b[i0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_571a1706(const float *__restrict__ p0,
+// l2.0.b.c.sum.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+// by basis change F(2x2,3x3)
+// l2.0.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.0.a[0,i2,2*i3+r0-1,2*i4+r1-1] *
+//     l2.0.b.c.sum.bt[i0,r0] * l2.0.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.0.a 0
+static __global__ void __launch_bounds__(64) k_basis_a345d6c4(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i3 * 2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i4 * 2 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 - s2;
+        d[1][r1] = s1 + s2;
+        d[2][r1] = -s1 + s2;
+        d[3][r1] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 - s2;
+        d[o0][1] = s1 + s2;
+        d[o0][2] = -s1 + s2;
+        d[o0][3] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 100352 + o1 * 25088 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// l2.0.b.c.sum.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+// by basis change F(2x2,3x3)
+// l2.0.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.product[r0,r1,i1,i2/2,i3/2] *
+//     l2.0.b.c.sum.at[i2%2,r0] * l2.0.b.c.sum.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
+// l2.0.b[0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1])
+static __global__ void __launch_bounds__(64) k_basis_34da2bcf(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float d[4][4];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 4; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i1 * 7056 + r0 * 2352
-                + r1 * 784 + t0 * 28 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 28u && (unsigned)(t1 + 1) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 28u && (unsigned)(t1 + 2) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 28u && (unsigned)(t1 + 3) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 4; r1++) {
+            d[r0][r1] = p0[r0 * 100352 + r1 * 25088 + i1 * 196 + i2 * 14 + i3];
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
-}
-
-// by summation splitting (r0 inside), variable substitution; operand re-laid
-// g2.l1.sum.columns[i0,i1,i2] = l2.2[0,i2,i1,i0]
-static __global__ void __launch_bounds__(256) k_transpose_fc4f6ae6(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    __shared__ float tile[32][33];
-    const unsigned id = blockIdx.x;
-    const int fa = 0;
-    const int fb = (int)(id % 16u) * 32;
-    const int i1 = (int)(id / 16u % 28u);
 #pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i2 = fb + j + (int)threadIdx.y, i0 = fa + (int)threadIdx.x;
-        if (i2 < 512 && i0 < 28) {
-            tile[j + threadIdx.y][threadIdx.x] = p0[i2 * 784 + i1 * 28 + i0];
-        }
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 + s1 + s2;
+        d[1][r1] = s1 - s2 + s3;
     }
-    __syncthreads();
 #pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i0 = fa + j + (int)threadIdx.y, i2 = fb + (int)threadIdx.x;
-        if (i0 < 28 && i2 < 512) {
-            y[i0 * 14336 + i1 * 512 + i2] = tile[threadIdx.x][j + threadIdx.y];
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 + s1 + s2;
+        d[o0][1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
         }
     }
 }
 
-// by summation splitting
-// g2.l1.sum[i0,i1,i2,i3] = sum(r0) g2.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i2 in 0:28,
-//     pad g2.l1.sum.part 0
-// g2.l1[i0,i1,i2,i3] = g2.l1.sum[0,i1,i2,i3] + g2.l1.b[i1] where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_80872b55(const float *__restrict__ p0,
+// by merging: shared input
+// g2.l1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
+//     0:28, r0 in 0:11, pad g2.l1.sum.merged 0
+// g2.l1[0,i1,i2,i3] = g2.l1.sum[0,i1,i2,i3] + g2.l1.b[i1]
+static __global__ void __launch_bounds__(64) k_reduce_7559c915(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16464u) return;
@@ -1506,18 +1780,61 @@ static __global__ void __launch_bounds__(64) k_reduce_80872b55(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i2 + r0 - 5;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i3 * 28 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + t0 * 28 + i3] : 0.f;
         acc += v0;
     }
     y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
 }
 
-// by summation splitting
-// g2.r1.sum[i0,i1,i2,i3] = sum(r0) g2.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i3 in 0:28,
-//     pad g2.r1.sum.part 0
-// g2.r1[i0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1] where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_07055b66(const float *__restrict__ p0,
+// by merging: shared input
+// g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
+//     in 0:28, r0 in 0:11, pad g2.l1.sum.merged 0
+// g2.r1[0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1]
+static __global__ void __launch_bounds__(64) k_reduce_71ecf26f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0 + 181104]
+            : 0.f;
+        acc += v0;
+    }
+    y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
+}
+
+// by merging: batched
+// g2.r2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:28, pad
+//     g2.l2.sum.merged 0
+static __global__ void __launch_bounds__(64) k_reduce_3ce2f10a(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i2 + r0 - 5;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + t0 * 28 + i3 + 181104]
+            : 0.f;
+        acc += v0;
+    }
+    y[i1 * 784 + i2 * 28 + i3] = acc;
+}
+
+// by merging: batched
+// g2.l2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
+//     g2.l2.sum.merged 0
+// g2.s[0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1]
+static __global__ void __launch_bounds__(64) k_reduce_9571e9e7(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
@@ -1530,15 +1847,88 @@ static __global__ void __launch_bounds__(64) k_reduce_07055b66(const float *__re
         const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0] : 0.f;
         acc += v0;
     }
-    y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
+    y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1 * 784 + i2 * 28 + i3] + p2[i1];
+}
+
+// by merging: shared input
+// l3.l1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2+r0-2,i3] where i1 in 0:85, i2
+//     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
+// l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
+static __global__ void __launch_bounds__(64) k_reduce_3f49d8c4(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16660u) return;
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u);
+    float acc0 = 0.f;
+    float acc1 = 0.f;
+    float acc2 = 0.f;
+    float acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i2 + r0 - 2;
+        const float4 v0 = (unsigned)t0 < 28u ? *reinterpret_cast<const float4 *>(p0 + i1 * 3920
+            + r0 * 784 + t0 * 28 + i3 + 362208) : make_float4(0.f, 0.f, 0.f, 0.f);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    const float v2 = acc0 + v1;
+    const float v3 = acc1 + v1;
+    const float v4 = acc2 + v1;
+    const float v5 = acc3 + v1;
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
+        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+}
+
+// by merging: shared input
+// l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+887,i2,i3+r0-2] where i1 in 0:85, i3
+//     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
+// l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
+static __global__ void __launch_bounds__(64) k_reduce_b7b1f1a7(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16660u) return;
+    const int i2 = (int)(id % 7u) * 4;
+    const int i3 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u);
+    float acc0 = 0.f;
+    float acc1 = 0.f;
+    float acc2 = 0.f;
+    float acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 695408]
+            : 0.f;
+        const float v1 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 695436]
+            : 0.f;
+        const float v2 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 695464]
+            : 0.f;
+        const float v3 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 695492]
+            : 0.f;
+        acc0 += v0;
+        acc1 += v1;
+        acc2 += v2;
+        acc3 += v3;
+    }
+    const float v4 = p1[i1];
+    const float v5 = acc0 + v4;
+    const float v6 = acc1 + v4;
+    const float v7 = acc2 + v4;
+    const float v8 = acc3 + v4;
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i3 * 28 + i2) = make_float4(v5 < 0.f ? 0.f : v5,
+        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
 // by summation splitting
-// l3.l1.c.sum[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.part[i1,r0,i3,i2+r0-2] where i0 in 0:1, i2 in
-//     0:28, pad l3.l1.c.sum.part 0
-// l3.l1[i0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_b7dd05c9(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+// l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.r2.c.sum.part[i1,r0,i3,i2+r0-2] where i2 in 0:28, pad
+//     l3.r2.c.sum.part 0
+static __global__ void __launch_bounds__(64) k_reduce_c9c7b411(const float *__restrict__ p0,
+    float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16660u) return;
     const int i3 = (int)(id % 7u) * 4;
@@ -1560,86 +1950,14 @@ static __global__ void __launch_bounds__(64) k_reduce_b7dd05c9(const float *__re
         acc2 += v2;
         acc3 += v3;
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
-}
-
-// by summation splitting
-// l3.r1.c.sum[i0,i1,i2,i3] = sum(r0) l3.r1.c.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i3 in
-//     0:28, pad l3.r1.c.sum.part 0
-// l3.r1[i0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_8f706fb9(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 16660u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0] : 0.f;
-        const float v1 = (unsigned)(t0 + 1) < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 1]
-            : 0.f;
-        const float v2 = (unsigned)(t0 + 2) < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 2]
-            : 0.f;
-        const float v3 = (unsigned)(t0 + 3) < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 3]
-            : 0.f;
-        acc0 += v0;
-        acc1 += v1;
-        acc2 += v2;
-        acc3 += v3;
-    }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
-}
-
-// by summation splitting
-// l3.r2.c.sum[i0,i1,i2,i3] = sum(r0) l3.r2.c.sum.part[r0,i1,i2+2*r0-1,i3] where i0 in 0:1, i2 in
-//     0:28, pad l3.r2.c.sum.part 0
-static __global__ void __launch_bounds__(64) k_reduce_66367551(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 16660u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = r0 * 2 + i2 - 1;
-        const float4 v0 = (unsigned)t0 < 29u ? *reinterpret_cast<const float4 *>(p0 + r0 * 69020
-            + i1 * 812 + t0 * 28 + i3) : make_float4(0.f, 0.f, 0.f, 0.f);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
     *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by summation splitting
-// l3.l2.c.sum[i0,i1,i2,i3] = sum(r0) l3.l2.c.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i3 in
-//     0:28, pad l3.l2.c.sum.part 0
-// l3.m[i0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
-//     + l3.r2.c.b[i1]) where i0 in 0:1
+// l3.l2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.part[i1,r0,i2,i3+r0-2] where i3 in 0:28, pad
+//     l3.l2.c.sum.part 0
+// l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
+//     + l3.r2.c.b[i1])
 static __global__ void __launch_bounds__(64) k_reduce_e687f20c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -1696,37 +2014,11 @@ static __global__ void __launch_bounds__(256) k_map_c6a5e18b(const float *__rest
     y[i0 * 7168 + i1 * 512 + i2] = p0[i2 * 784 + i0 * 56 + i1 * 2];
 }
 
-// by summation splitting (r0 inside), variable substitution; operand re-laid
-// l3.c1.0.sum.columns[i0,i1,i2] = l3.d.0[0,i2,i1,i0]
-static __global__ void __launch_bounds__(256) k_transpose_d42c540e(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    __shared__ float tile[32][33];
-    const unsigned id = blockIdx.x;
-    const int fa = 0;
-    const int fb = (int)(id % 32u) * 32;
-    const int i1 = (int)(id / 32u % 14u);
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i2 = fb + j + (int)threadIdx.y, i0 = fa + (int)threadIdx.x;
-        if (i2 < 1024 && i0 < 14) {
-            tile[j + threadIdx.y][threadIdx.x] = p0[i2 * 196 + i1 * 14 + i0];
-        }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < 32; j += 8) {
-        const int i0 = fa + j + (int)threadIdx.y, i2 = fb + (int)threadIdx.x;
-        if (i0 < 14 && i2 < 1024) {
-            y[i0 * 14336 + i1 * 1024 + i2] = tile[threadIdx.x][j + threadIdx.y];
-        }
-    }
-}
-
-// by summation splitting
-// l3.c1.0.sum[i0,i1,i2,i3] = sum(r0) l3.c1.0.sum.part[i1,r0,i3,i2+r0-2] where i0 in 0:1, i2 in
-//     0:14, pad l3.c1.0.sum.part 0
-// l3.t1.0[i0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_1801fd6b(const float *__restrict__ p0,
+// by merging: shared input
+// l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
+//     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
+// l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
+static __global__ void __launch_bounds__(64) k_reduce_f8610d5d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16660u) return;
@@ -1737,18 +2029,18 @@ static __global__ void __launch_bounds__(64) k_reduce_1801fd6b(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i2 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i3 * 14 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
         acc += v0;
     }
     const float v1 = acc + p1[i1];
     y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
-// by summation splitting
-// l3.c3.0.sum[i0,i1,i2,i3] = sum(r0) l3.c3.0.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i3 in
-//     0:14, pad l3.c3.0.sum.part 0
-// l3.t3.0[i0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_32f6c025(const float *__restrict__ p0,
+// by merging: shared input
+// l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
+//     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
+// l3.t3.0[0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1])
+static __global__ void __launch_bounds__(64) k_reduce_abaea0a0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16660u) return;
@@ -1759,17 +2051,17 @@ static __global__ void __launch_bounds__(64) k_reduce_32f6c025(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
         acc += v0;
     }
     const float v1 = acc + p1[i1];
     y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
-// by summation splitting
-// l3.c4.0.sum[i0,i1,i2,i3] = sum(r0) l3.c4.0.sum.part[r0,i1,i2+2*r0-1,i3] where i0 in 0:1, i2 in
-//     0:14, pad l3.c4.0.sum.part 0
-static __global__ void __launch_bounds__(64) k_reduce_3fff925e(const float *__restrict__ p0,
+// by merging: batched
+// l3.c4.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
+//     l3.c2.0.sum.merged 0
+static __global__ void __launch_bounds__(64) k_reduce_d45e78ad(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16660u) return;
@@ -1778,19 +2070,19 @@ static __global__ void __launch_bounds__(64) k_reduce_3fff925e(const float *__re
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = r0 * 2 + i2 - 1;
-        const float v0 = (unsigned)t0 < 15u ? p0[r0 * 17850 + i1 * 210 + t0 * 14 + i3] : 0.f;
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i2 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3 + 83300] : 0.f;
         acc += v0;
     }
     y[i1 * 196 + i2 * 14 + i3] = acc;
 }
 
-// by summation splitting
-// l3.c2.0.sum[i0,i1,i2,i3] = sum(r0) l3.c2.0.sum.part[i1,r0,i2,i3+r0-2] where i0 in 0:1, i3 in
-//     0:14, pad l3.c2.0.sum.part 0
-// l3.u.0[i0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
-//     l3.b4[i1]) where i0 in 0:1
+// by merging: batched
+// l3.c2.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
+//     l3.c2.0.sum.merged 0
+// l3.u.0[0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
+//     l3.b4[i1])
 static __global__ void __launch_bounds__(64) k_reduce_1326730d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -1811,11 +2103,11 @@ static __global__ void __launch_bounds__(64) k_reduce_1326730d(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
 }
 
-// by summation splitting
-// g3.l1.sum[i0,i1,i2,i3] = sum(r0) g3.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i2 in 0:14,
-//     pad g3.l1.sum.part 0
-// g3.l1[i0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1] where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_09a47f61(const float *__restrict__ p0,
+// by merging: batched
+// g3.l1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[0,i1,r0,i2+r0-5,i3] where i2 in 0:14, pad
+//     g3.l1.sum.merged 0
+// g3.l1[0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1]
+static __global__ void __launch_bounds__(64) k_reduce_7840c512(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 4116u) return;
@@ -1826,17 +2118,17 @@ static __global__ void __launch_bounds__(64) k_reduce_09a47f61(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i2 + r0 - 5;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i3 * 14 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + t0 * 14 + i3] : 0.f;
         acc += v0;
     }
     y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
 }
 
-// by summation splitting
-// g3.r1.sum[i0,i1,i2,i3] = sum(r0) g3.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i3 in 0:14,
-//     pad g3.r1.sum.part 0
-// g3.r1[i0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1] where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_6be87911(const float *__restrict__ p0,
+// by merging: batched
+// g3.r1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[1,i1,r0,i2,i3+r0-5] where i3 in 0:14, pad
+//     g3.l1.sum.merged 0
+// g3.r1[0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1]
+static __global__ void __launch_bounds__(64) k_reduce_766ef22e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 4116u) return;
@@ -1847,14 +2139,14 @@ static __global__ void __launch_bounds__(64) k_reduce_6be87911(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0 + 45276] : 0.f;
         acc += v0;
     }
     y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
 }
 
-// g3.r2.sum[i0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where i0 in
-//     0:1, i2 in 0:14, pad g3.r1 0
+// g3.r2.sum[0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where i2 in
+//     0:14, pad g3.r1 0
 static __global__ void __launch_bounds__(256) k_reduce_14f74583(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ float part[8][32];
@@ -1884,10 +2176,9 @@ static __global__ void __launch_bounds__(256) k_reduce_14f74583(const float *__r
     }
 }
 
-// g3.l2.sum[i0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where i0 in
-//     0:1, i3 in 0:14, pad g3.l1 0
-// g3.s[i0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1] where i0 in
-//     0:1
+// g3.l2.sum[0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where i3 in
+//     0:14, pad g3.l1 0
+// g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
 static __global__ void __launch_bounds__(256) k_reduce_bbf1bf57(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -1918,9 +2209,9 @@ static __global__ void __launch_bounds__(256) k_reduce_bbf1bf57(const float *__r
     }
 }
 
-// g3.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
-//     i0 in 0:1, i2 in 0:14, i3 in 0:14, pad g3.s 0
-// g3.a[i0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1]) where i0 in 0:1
+// g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
+//     i2 in 0:14, i3 in 0:14, pad g3.s 0
+// g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
 static __global__ void __launch_bounds__(256) k_reduce_7b177cc8(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][32];
@@ -1953,11 +2244,11 @@ static __global__ void __launch_bounds__(256) k_reduce_7b177cc8(const float *__r
     }
 }
 
-// by summation splitting
-// l4.l1.c.sum[i0,i1,i2,i3] = sum(r0) l4.l1.c.sum.part[i1,r0,i3,i2+r0-3] where i0 in 0:1, i2 in
-//     0:14, pad l4.l1.c.sum.part 0
-// l4.l1[i0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_d8ef6f01(const float *__restrict__ p0,
+// by merging: batched
+// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) l4.l1.c.sum.merged[0,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
+//     l4.l1.c.sum.merged 0
+// l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
+static __global__ void __launch_bounds__(64) k_reduce_c61d4abe(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -1968,18 +2259,18 @@ static __global__ void __launch_bounds__(64) k_reduce_d8ef6f01(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i3 * 14 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3] : 0.f;
         acc += v0;
     }
     const float v1 = acc + p1[i1];
     y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
-// by summation splitting
-// l4.r1.c.sum[i0,i1,i2,i3] = sum(r0) l4.r1.c.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i3 in
-//     0:14, pad l4.r1.c.sum.part 0
-// l4.r1[i0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_ede1f978(const float *__restrict__ p0,
+// by merging: batched
+// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) l4.l1.c.sum.merged[1,i1,r0,i2,i3+r0-3] where i3 in 0:14, pad
+//     l4.l1.c.sum.merged 0
+// l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
+static __global__ void __launch_bounds__(64) k_reduce_91addcc5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -1990,17 +2281,18 @@ static __global__ void __launch_bounds__(64) k_reduce_ede1f978(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 175616]
+            : 0.f;
         acc += v0;
     }
     const float v1 = acc + p1[i1];
     y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
-// by summation splitting
-// l4.r2.c.sum[i0,i1,i2,i3] = sum(r0) l4.r2.c.sum.part[r0,i1,i2+2*r0-2,i3] where i0 in 0:1, i2 in
-//     0:14, pad l4.r2.c.sum.part 0
-static __global__ void __launch_bounds__(64) k_reduce_81386da5(const float *__restrict__ p0,
+// by merging: batched
+// l4.r2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
+//     l4.l2.c.sum.merged 0
+static __global__ void __launch_bounds__(64) k_reduce_38815aa7(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -2009,19 +2301,20 @@ static __global__ void __launch_bounds__(64) k_reduce_81386da5(const float *__re
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = r0 * 2 + i2 - 2;
-        const float v0 = (unsigned)t0 < 15u ? p0[r0 * 26880 + i1 * 210 + t0 * 14 + i3] : 0.f;
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 175616]
+            : 0.f;
         acc += v0;
     }
     y[i1 * 196 + i2 * 14 + i3] = acc;
 }
 
-// by summation splitting
-// l4.l2.c.sum[i0,i1,i2,i3] = sum(r0) l4.l2.c.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i3 in
-//     0:14, pad l4.l2.c.sum.part 0
-// l4.m[i0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
-//     + l4.r2.c.b[i1]) where i0 in 0:1
+// by merging: batched
+// l4.l2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:14, pad
+//     l4.l2.c.sum.merged 0
+// l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
+//     + l4.r2.c.b[i1])
 static __global__ void __launch_bounds__(64) k_reduce_581578e1(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -2054,23 +2347,11 @@ static __global__ void __launch_bounds__(128) k_map_f3693714(const float *__rest
     y[i0 * 7168 + i1 * 1024 + i2] = p0[i2 * 196 + i0 * 28 + i1 * 2];
 }
 
-// by summation splitting (r0 inside), variable substitution; operand re-laid
-// l4.c1.0.sum.columns[i0,i1,i2] = l4.d.0[0,i2,i1,i0]
-static __global__ void __launch_bounds__(256) k_map_9f0b61af(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 100352u) return;
-    const int i2 = (int)(id % 2048u);
-    const int i1 = (int)(id / 2048u % 7u);
-    const int i0 = (int)(id / 14336u);
-    y[i0 * 14336 + i1 * 2048 + i2] = p0[i2 * 49 + i1 * 7 + i0];
-}
-
-// by summation splitting
-// l4.c1.0.sum[i0,i1,i2,i3] = sum(r0) l4.c1.0.sum.part[i1,r0,i3,i2+r0-3] where i0 in 0:1, i2 in
-//     0:7, pad l4.c1.0.sum.part 0
-// l4.t1.0[i0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_0df60038(const float *__restrict__ p0,
+// by merging: shared input
+// l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
+//     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+// l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
+static __global__ void __launch_bounds__(64) k_reduce_7d240fe6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 6272u) return;
@@ -2081,18 +2362,18 @@ static __global__ void __launch_bounds__(64) k_reduce_0df60038(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i3 * 7 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
         acc += v0;
     }
     const float v1 = acc + p1[i1];
     y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
-// by summation splitting
-// l4.c3.0.sum[i0,i1,i2,i3] = sum(r0) l4.c3.0.sum.part[i1,r0,i2,i3+r0-3] where i0 in 0:1, i3 in
-//     0:7, pad l4.c3.0.sum.part 0
-// l4.t3.0[i0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_e321fbac(const float *__restrict__ p0,
+// by merging: shared input
+// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
+//     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+// l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
+static __global__ void __launch_bounds__(64) k_reduce_29e28095(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 6272u) return;
@@ -2103,15 +2384,15 @@ static __global__ void __launch_bounds__(64) k_reduce_e321fbac(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
         acc += v0;
     }
     const float v1 = acc + p1[i1];
     y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
-// l4.c4.0.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t3.0[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i0 in
-//     0:1, i2 in 0:7, pad l4.t3.0 0
+// l4.c4.0.sum[0,i1,i2,i3] = sum(r0,r1) l4.t3.0[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i2 in
+//     0:7, pad l4.t3.0 0
 static __global__ void __launch_bounds__(128) k_reduce_65abac18(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -2136,10 +2417,10 @@ static __global__ void __launch_bounds__(128) k_reduce_65abac18(const float *__r
     }
 }
 
-// l4.c2.0.sum[i0,i1,i2,i3] = sum(r0,r1) l4.t1.0[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i0 in
-//     0:1, i3 in 0:7, pad l4.t1.0 0
-// l4.u.0[i0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
-//     l4.b4[i1]) where i0 in 0:1
+// l4.c2.0.sum[0,i1,i2,i3] = sum(r0,r1) l4.t1.0[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i3 in
+//     0:7, pad l4.t1.0 0
+// l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
+//     l4.b4[i1])
 static __global__ void __launch_bounds__(128) k_reduce_b9f64069(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, float *__restrict__ y) {
@@ -2167,11 +2448,11 @@ static __global__ void __launch_bounds__(128) k_reduce_b9f64069(const float *__r
     }
 }
 
-// by summation splitting
-// g4.l1.sum[i0,i1,i2,i3] = sum(r0) g4.l1.sum.part[i1,r0,i3,i2+r0-5] where i0 in 0:1, i2 in 0:7,
-//     pad g4.l1.sum.part 0
-// g4.l1[i0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1] where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_613b82ce(const float *__restrict__ p0,
+// by merging: shared input
+// g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
+//     0:7, r0 in 0:11, pad g4.l1.sum.merged 0
+// g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
+static __global__ void __launch_bounds__(64) k_reduce_753e5faf(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 1029u) return;
@@ -2182,17 +2463,17 @@ static __global__ void __launch_bounds__(64) k_reduce_613b82ce(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i2 + r0 - 5;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + i3 * 7 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + t0 * 7 + i3] : 0.f;
         acc += v0;
     }
     y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
 }
 
-// by summation splitting
-// g4.r1.sum[i0,i1,i2,i3] = sum(r0) g4.r1.sum.part[i1,r0,i2,i3+r0-5] where i0 in 0:1, i3 in 0:7,
-//     pad g4.r1.sum.part 0
-// g4.r1[i0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1] where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_57cadc7b(const float *__restrict__ p0,
+// by merging: shared input
+// g4.r1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
+//     in 0:7, r0 in 0:11, pad g4.l1.sum.merged 0
+// g4.r1[0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1]
+static __global__ void __launch_bounds__(64) k_reduce_c4be4d11(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 1029u) return;
@@ -2203,14 +2484,14 @@ static __global__ void __launch_bounds__(64) k_reduce_57cadc7b(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + i2 * 7 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + i2 * 7 + t0 + 11319] : 0.f;
         acc += v0;
     }
     y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
 }
 
-// g4.r2.sum[i0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i0 in
-//     0:1, i2 in 0:7, pad g4.r1 0
+// g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
+//     pad g4.r1 0
 static __global__ void __launch_bounds__(32) k_reduce_e2f6d663(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -2235,10 +2516,9 @@ static __global__ void __launch_bounds__(32) k_reduce_e2f6d663(const float *__re
     }
 }
 
-// g4.l2.sum[i0,i1,i2,i3] = sum(r0,r1) g4.l1[0,r0,i2,i3+r1-5] * g4.l2.k[i1,r0,0,r1] where i0 in
-//     0:1, i3 in 0:7, pad g4.l1 0
-// g4.s[i0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1] where i0 in
-//     0:1
+// g4.l2.sum[0,i1,i2,i3] = sum(r0,r1) g4.l1[0,r0,i2,i3+r1-5] * g4.l2.k[i1,r0,0,r1] where i3 in 0:7,
+//     pad g4.l1 0
+// g4.s[0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1]
 static __global__ void __launch_bounds__(32) k_reduce_17712fe1(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -2264,9 +2544,9 @@ static __global__ void __launch_bounds__(32) k_reduce_17712fe1(const float *__re
     }
 }
 
-// g4.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g4.s[0,r0,i2+r1-1,i3+r2-1] * g4.a.c.k[i1,r0,r1,r2] where
-//     i0 in 0:1, i2 in 0:7, i3 in 0:7, pad g4.s 0
-// g4.a[i0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1]) where i0 in 0:1
+// g4.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.s[0,r0,i2+r1-1,i3+r2-1] * g4.a.c.k[i1,r0,r1,r2] where
+//     i2 in 0:7, i3 in 0:7, pad g4.s 0
+// g4.a[0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1])
 static __global__ void __launch_bounds__(32) k_reduce_e79137f4(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -2293,9 +2573,9 @@ static __global__ void __launch_bounds__(32) k_reduce_e79137f4(const float *__re
     }
 }
 
-// g4.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g4.a[0,r0,i2+r1-1,i3+r2-1] * g4.b.k[i1,r0,r1,r2] where i0
-//     in 0:1, i2 in 0:7, i3 in 0:7, pad g4.a 0
-// g4[i0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1] where i0 in 0:1
+// g4.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.a[0,r0,i2+r1-1,i3+r2-1] * g4.b.k[i1,r0,r1,r2] where i2
+//     in 0:7, i3 in 0:7, pad g4.a 0
+// g4[0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1]
 static __global__ void __launch_bounds__(32) k_reduce_646eb2d4(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -2322,14 +2602,14 @@ static __global__ void __launch_bounds__(32) k_reduce_646eb2d4(const float *__re
     }
 }
 
-// g3.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g3.a[0,r0,i2+r1-1,i3+r2-1] * g3.b.k[i1,r0,r1,r2] where i0
-//     in 0:1, i2 in 0:14, i3 in 0:14, pad g3.a 0
-// s3[i0,i1,i2,i3] = g3.s[0,i1,i2,i3] + g3.b.sum[0,i1,i2,i3] + ((g4[0,i1,(6*i2)/13,(6*i3)/13] * (1
-//     - idx((6*i3)%13) / 13) + idx((6*i3)%13) * g4[0,i1,(6*i2)/13,(6*i3)/13-(6*i3+13)/91+1] / 13)
-//     * (1 - idx((6*i2)%13) / 13) + idx((6*i2)%13) * (g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13]
-//     * (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) *
-//     g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1] / 13) / 13) + g3.b.b[i1] where i0
-//     in 0:1, pad g4 0
+// g3.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.a[0,r0,i2+r1-1,i3+r2-1] * g3.b.k[i1,r0,r1,r2] where i2
+//     in 0:14, i3 in 0:14, pad g3.a 0
+// s3[0,i1,i2,i3] = g3.s[0,i1,i2,i3] + g3.b.sum[0,i1,i2,i3] + ((g4[0,i1,(6*i2)/13,(6*i3)/13] * (1 -
+//     idx((6*i3)%13) / 13) + idx((6*i3)%13) * g4[0,i1,(6*i2)/13,(6*i3)/13-(6*i3+13)/91+1] / 13) *
+//     (1 - idx((6*i2)%13) / 13) + idx((6*i2)%13) * (g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13] *
+//     (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) *
+//     g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1] / 13) / 13) + g3.b.b[i1] where
+//     pad g4 0
 static __global__ void __launch_bounds__(256) k_reduce_287043b6(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, float *__restrict__ y) {
@@ -2378,9 +2658,9 @@ static __global__ void __launch_bounds__(256) k_reduce_287043b6(const float *__r
     }
 }
 
-// f3.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f3.a[0,r0,i2+r1-1,i3+r2-1] * f3.b.k[i1,r0,r1,r2] where i0
-//     in 0:1, i2 in 0:14, i3 in 0:14, pad f3.a 0
-// f3[i0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1] where i0 in 0:1
+// f3.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f3.a[0,r0,i2+r1-1,i3+r2-1] * f3.b.k[i1,r0,r1,r2] where i2
+//     in 0:14, i3 in 0:14, pad f3.a 0
+// f3[0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1]
 static __global__ void __launch_bounds__(256) k_reduce_26a1b37a(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -2413,14 +2693,14 @@ static __global__ void __launch_bounds__(256) k_reduce_26a1b37a(const float *__r
     }
 }
 
-// g2.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g2.a[0,r0,i2+r1-1,i3+r2-1] * g2.b.k[i1,r0,r1,r2] where i0
-//     in 0:1, i2 in 0:28, i3 in 0:28, pad g2.a 0
-// s2[i0,i1,i2,i3] = g2.s[0,i1,i2,i3] + g2.b.sum[0,i1,i2,i3] + ((f3[0,i1,(13*i2)/27,(13*i3)/27] *
-//     (1 - idx((13*i3)%27) / 27) + idx((13*i3)%27) *
-//     f3[0,i1,(13*i2)/27,(13*i3)/27-(13*i3+27)/378+1] / 27) * (1 - idx((13*i2)%27) / 27) +
-//     idx((13*i2)%27) * (f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27] * (1 - idx((13*i3)%27) /
-//     27) + idx((13*i3)%27) * f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27-(13*i3+27)/378+1] /
-//     27) / 27) + g2.b.b[i1] where i0 in 0:1, pad f3 0
+// g2.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g2.a[0,r0,i2+r1-1,i3+r2-1] * g2.b.k[i1,r0,r1,r2] where i2
+//     in 0:28, i3 in 0:28, pad g2.a 0
+// s2[0,i1,i2,i3] = g2.s[0,i1,i2,i3] + g2.b.sum[0,i1,i2,i3] + ((f3[0,i1,(13*i2)/27,(13*i3)/27] * (1
+//     - idx((13*i3)%27) / 27) + idx((13*i3)%27) * f3[0,i1,(13*i2)/27,(13*i3)/27-(13*i3+27)/378+1]
+//     / 27) * (1 - idx((13*i2)%27) / 27) + idx((13*i2)%27) *
+//     (f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27] * (1 - idx((13*i3)%27) / 27) +
+//     idx((13*i3)%27) * f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27-(13*i3+27)/378+1] / 27) /
+//     27) + g2.b.b[i1] where pad f3 0
 static __global__ void __launch_bounds__(64) k_reduce_86b6ab27(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, float *__restrict__ y) {
@@ -2463,14 +2743,14 @@ static __global__ void __launch_bounds__(64) k_reduce_86b6ab27(const float *__re
 }
 
 // by summation splitting
-// g1.b.sum[i0,i1,i2,i3] = sum(r0,r1) g1.b.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2
-//     in 0:56, i3 in 0:56, pad g1.b.sum.part 0
-// s1[i0,i1,i2,i3] = g1.s[0,i1,i2,i3] + g1.b.sum[0,i1,i2,i3] + ((f2[0,i1,(27*i2)/55,(27*i3)/55] *
-//     (1 - idx((27*i3)%55) / 55) + idx((27*i3)%55) *
-//     f2[0,i1,(27*i2)/55,(27*i3)/55-(27*i3+55)/1540+1] / 55) * (1 - idx((27*i2)%55) / 55) +
-//     idx((27*i2)%55) * (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 - idx((27*i3)%55) /
-//     55) + idx((27*i3)%55) * f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1] /
-//     55) / 55) + g1.b.b[i1] where i0 in 0:1, pad f2 0
+// g1.b.sum[0,i1,i2,i3] = sum(r0,r1) g1.b.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:56, i3
+//     in 0:56, pad g1.b.sum.part 0
+// s1[0,i1,i2,i3] = g1.s[0,i1,i2,i3] + g1.b.sum[0,i1,i2,i3] + ((f2[0,i1,(27*i2)/55,(27*i3)/55] * (1
+//     - idx((27*i3)%55) / 55) + idx((27*i3)%55) * f2[0,i1,(27*i2)/55,(27*i3)/55-(27*i3+55)/1540+1]
+//     / 55) * (1 - idx((27*i2)%55) / 55) + idx((27*i2)%55) *
+//     (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 - idx((27*i3)%55) / 55) +
+//     idx((27*i3)%55) * f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1] / 55) /
+//     55) + g1.b.b[i1] where pad f2 0
 static __global__ void __launch_bounds__(64) k_reduce_c6faa19d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -2559,7 +2839,7 @@ static __global__ void __launch_bounds__(64) k_reduce_c6faa19d(const float *__re
         acc1 + v4.y + v20 + v14, v27 + v14, v34 + v14);
 }
 
-// f1[i0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1] where i0 in 0:1
+// f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
 static __global__ void __launch_bounds__(64) k_map_40bd48c8(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2573,7 +2853,7 @@ static __global__ void __launch_bounds__(64) k_map_40bd48c8(const float *__restr
         v0.y + v1.y + v2, v0.z + v1.z + v2, v0.w + v1.w + v2);
 }
 
-// u0[i0,i1,i2,i3] = ((s1[0,i1,(55*i2)/223,(55*i3)/223] + f1.b.sum[0,i1,(55*i2)/223,(55*i3)/223] +
+// u0[0,i1,i2,i3] = ((s1[0,i1,(55*i2)/223,(55*i3)/223] + f1.b.sum[0,i1,(55*i2)/223,(55*i3)/223] +
 //     f0.b.sum[0,i1,(55*i2)/223,(55*i3)/223] + u0.const[i1]) * (1 - idx((55*i3)%223) / 223) +
 //     idx((55*i3)%223) * (f0.b.sum[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] +
 //     (s1[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] +
@@ -2590,8 +2870,7 @@ static __global__ void __launch_bounds__(64) k_map_40bd48c8(const float *__restr
 //     f1.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1] + f1.b.b[i1])
 //     * [(55*i2+223)/12488+54 >= (55*i2)/223] * [(55*i3+223)/12488+54 >= (55*i3)/223] +
 //     f0.b.b[i1]) / 223 * [(55*i2+223)/12488+54 >= (55*i2)/223] * [(55*i3+223)/12488+54 >=
-//     (55*i3)/223]) / 223 where i0 in 0:1, i2 in 0:224, i3 in 0:224, pad f0.b.sum 0, pad f1.b.sum
-//     0, pad s1 0
+//     (55*i3)/223]) / 223 where i2 in 0:224, i3 in 0:224, pad f0.b.sum 0, pad f1.b.sum 0, pad s1 0
 static __global__ void __launch_bounds__(256) k_map_a966681a(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
@@ -2633,79 +2912,181 @@ static __global__ void __launch_bounds__(256) k_map_a966681a(const float *__rest
     y[i1 * 50176 + i2 * 224 + i3] = (v5 * v7 + v12) * v13 / 223.f + v17 * (1.f - v13 / 223.f);
 }
 
-// by summation splitting
-// e0.a.c.sum[i0,i1,i2,i3] = sum(r0) e0.a.c.sum.part[i1,r0,i2,i3+r0-1] where i0 in 0:1, i3 in
-//     0:224, pad e0.a.c.sum.part 0
-// e0.a[i0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(256) k_reduce_af5da329(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 263424u) return;
-    const int i3 = (int)(id % 56u) * 4;
-    const int i2 = (int)(id / 56u % 224u);
-    const int i1 = (int)(id / 12544u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+// l1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// e0.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) u0[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.b.c.sum.bt[i0,r0]
+//     * l1.b.c.sum.bt[i1,r1] where i3 in 0:56, i4 in 0:56, pad u0 0
+static __global__ void __launch_bounds__(128) k_basis_4bf48624(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 65856u) return;
+    const int i4 = (int)(id % 56u);
+    const int i3 = (int)(id / 56u % 56u);
+    const int i2 = (int)(id / 3136u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i3 + r0 - 1;
-        const float v0 = (unsigned)t0 < 224u ? p0[i1 * 150528 + r0 * 50176 + i2 * 224 + t0] : 0.f;
-        const float v1 = (unsigned)(t0 + 1) < 224u ? p0[i1 * 150528 + r0 * 50176 + i2 * 224 + t0
-            + 1] : 0.f;
-        const float v2 = (unsigned)(t0 + 2) < 224u ? p0[i1 * 150528 + r0 * 50176 + i2 * 224 + t0
-            + 2] : 0.f;
-        const float v3 = (unsigned)(t0 + 3) < 224u ? p0[i1 * 150528 + r0 * 50176 + i2 * 224 + t0
-            + 3] : 0.f;
-        acc0 += v0;
-        acc1 += v1;
-        acc2 += v2;
-        acc3 += v3;
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224
+                + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 395136 + o1 * 65856 + i2 * 3136 + i3 * 56 + i4] = d[o0][o1];
+        }
+    }
 }
 
-// by summation splitting
-// e0.b.sum[i0,i1,i2,i3] = sum(r0) e0.b.sum.part[i1,r0,i2,i3+r0-1] where i0 in 0:1, i3 in 0:224,
-//     pad e0.b.sum.part 0
-// e0[i0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1] where i0 in 0:1
-static __global__ void __launch_bounds__(256) k_reduce_7c1d1986(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 263424u) return;
-    const int i3 = (int)(id % 56u) * 4;
-    const int i2 = (int)(id / 56u % 224u);
-    const int i1 = (int)(id / 12544u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+// l1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// e0.a.c.sum[0,i1,i2,i3] = sum(r0,r1) e0.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
+// e0.a[0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1])
+static __global__ void __launch_bounds__(128) k_basis_88ad4482(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 65856u) return;
+    const int i3 = (int)(id % 56u);
+    const int i2 = (int)(id / 56u % 56u);
+    const int i1 = (int)(id / 3136u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i3 + r0 - 1;
-        const float v0 = (unsigned)t0 < 224u ? p0[i1 * 150528 + r0 * 50176 + i2 * 224 + t0] : 0.f;
-        const float v1 = (unsigned)(t0 + 1) < 224u ? p0[i1 * 150528 + r0 * 50176 + i2 * 224 + t0
-            + 1] : 0.f;
-        const float v2 = (unsigned)(t0 + 2) < 224u ? p0[i1 * 150528 + r0 * 50176 + i2 * 224 + t0
-            + 2] : 0.f;
-        const float v3 = (unsigned)(t0 + 3) < 224u ? p0[i1 * 150528 + r0 * 50176 + i2 * 224 + t0
-            + 3] : 0.f;
-        acc0 += v0;
-        acc1 += v1;
-        acc2 += v2;
-        acc3 += v3;
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 395136 + r1 * 65856 + i1 * 3136 + i2 * 56 + i3];
+        }
     }
-    const float4 v4 = *reinterpret_cast<const float4 *>(p1 + i1 * 50176 + i2 * 224 + i3);
-    const float v5 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(acc0 + v4.x + v5,
-        acc1 + v4.y + v5, acc2 + v4.z + v5, acc3 + v4.w + v5);
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 50176 + i2 * 896 + o0 * 224 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
+}
+
+// l1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// e0.b.sum[0,i1,i2,i3] = sum(r0,r1) e0.b.sum.product[r0,r1,i1,i2/4,i3/4] * l1.b.c.sum.at[i2%4,r0]
+//     * l1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
+// e0[0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1]
+static __global__ void __launch_bounds__(128) k_basis_bbf37ac2(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 65856u) return;
+    const int i3 = (int)(id % 56u);
+    const int i2 = (int)(id / 56u % 56u);
+    const int i1 = (int)(id / 3136u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 395136 + r1 * 65856 + i1 * 3136 + i2 * 56 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1 * 50176 + i2 * 896 + o0 * 224 + i3 * 4 + o1];
+            y[i1 * 50176 + i2 * 896 + o0 * 224 + i3 * 4 + o1] = v0 + p2[i1];
+        }
+    }
 }
 
 
@@ -2721,7 +3102,7 @@ struct gcn {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[80];
+    conv_call conv[36];
     cublasHandle_t cublas;
 };
 
@@ -2912,180 +3293,155 @@ static int gemm_run(gcn *h, const gemm_size *g, const float *a, const float *b, 
 }
 static const gemm_size gemm_stem_c_sum = {"stem.c.sum", 0, 1, 1, 64, 12544, 147, 147, 147, 12544, 0,
     0, 0, 1.f};
-static const gemm_size gemm_g1_l1_sum_part = {"g1.l1.sum.part", 0, 1, 1, 231, 3136, 256, 256, 256,
+static const gemm_size gemm_l1_b_c_sum_product = {"l1.b.c.sum.product", 0, 0, 36, 64, 196, 64, 64,
+    196, 196, 4096, 12544, 12544, 1.f};
+static const gemm_size gemm_l1_0_b_c_sum_product = {"l1.0.b.c.sum.product", 0, 0, 36, 64, 196, 64,
+    64, 196, 196, 4096, 12544, 12544, 1.f};
+static const gemm_size gemm_l1_1_b_c_sum_product = {"l1.1.b.c.sum.product", 0, 0, 36, 64, 196, 64,
+    64, 196, 196, 4096, 12544, 12544, 1.f};
+static const gemm_size gemm_l2_a_c_sum_merged = {"l2.a.c.sum.merged", 0, 0, 1, 590, 3136, 256, 256,
+    3136, 3136, 0, 0, 0, 1.f};
+static const gemm_size gemm_g1_l2_sum_merged = {"g1.l2.sum.merged", 0, 0, 2, 231, 3136, 21, 21,
+    3136, 3136, 4851, 65856, 724416, 1.f};
+static const gemm_size gemm_g1_b_sum_part = {"g1.b.sum.part", 0, 0, 1, 189, 3136, 21, 21, 3136,
     3136, 0, 0, 0, 1.f};
 static const gemm_size gemm_l2_b_c_sum_part = {"l2.b.c.sum.part", 0, 1, 9, 128, 784, 128, 128, 128,
     784, 16384, 100352, 100352, 1.f};
-static const gemm_size gemm_g2_l1_sum_part = {"g2.l1.sum.part", 0, 1, 1, 231, 784, 512, 512, 512,
+static const gemm_size gemm_l2_0_b_c_sum_product = {"l2.0.b.c.sum.product", 0, 0, 16, 128, 196, 128,
+    128, 196, 196, 16384, 25088, 25088, 1.f};
+static const gemm_size gemm_l2_1_b_c_sum_product = {"l2.1.b.c.sum.product", 0, 0, 16, 128, 196, 128,
+    128, 196, 196, 16384, 25088, 25088, 1.f};
+static const gemm_size gemm_l2_2_b_c_sum_product = {"l2.2.b.c.sum.product", 0, 0, 16, 128, 196, 128,
+    128, 196, 196, 16384, 25088, 25088, 1.f};
+static const gemm_size gemm_g2_l1_sum_merged = {"g2.l1.sum.merged", 0, 0, 1, 1312, 784, 512, 512,
+    784, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_g2_l2_sum_merged = {"g2.l2.sum.merged", 0, 0, 2, 231, 784, 21, 21, 784,
+    784, 4851, 16464, 181104, 1.f};
+static const gemm_size gemm_l3_l2_c_sum_part = {"l3.l2.c.sum.part", 0, 0, 1, 425, 784, 85, 85, 784,
     784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_l1_c_sum_part = {"l3.l1.c.sum.part", 0, 1, 1, 425, 784, 512, 512,
-    512, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_r2_c_sum_part = {"l3.r2.c.sum.part", 0, 0, 1, 425, 784, 85, 85, 784,
+    784, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_d_sum = {"l3.d.sum", 0, 1, 1, 1024, 196, 512, 512, 512, 196, 0, 0, 0,
     1.f};
-static const gemm_size gemm_l3_c1_0_sum_part = {"l3.c1.0.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
-    1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c1_1_sum_part = {"l3.c1.1.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
-    1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c1_2_sum_part = {"l3.c1.2.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
-    1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c1_3_sum_part = {"l3.c1.3.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
-    1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_c1_4_sum_part = {"l3.c1.4.sum.part", 0, 1, 1, 425, 196, 1024, 1024,
-    1024, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_g3_l1_sum_part = {"g3.l1.sum.part", 0, 1, 1, 231, 196, 1024, 1024, 1024,
-    196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_l1_c_sum_part = {"l4.l1.c.sum.part", 0, 1, 1, 896, 196, 1024, 1024,
-    1024, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c1_0_sum_merged = {"l3.c1.0.sum.merged", 0, 0, 1, 850, 196, 1024,
+    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c2_0_sum_merged = {"l3.c2.0.sum.merged", 0, 0, 2, 425, 196, 85, 85,
+    196, 196, 36125, 16660, 83300, 1.f};
+static const gemm_size gemm_l3_c1_1_sum_merged = {"l3.c1.1.sum.merged", 0, 0, 1, 850, 196, 1024,
+    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c2_1_sum_merged = {"l3.c2.1.sum.merged", 0, 0, 2, 425, 196, 85, 85,
+    196, 196, 36125, 16660, 83300, 1.f};
+static const gemm_size gemm_l3_c1_2_sum_merged = {"l3.c1.2.sum.merged", 0, 0, 1, 850, 196, 1024,
+    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c2_2_sum_merged = {"l3.c2.2.sum.merged", 0, 0, 2, 425, 196, 85, 85,
+    196, 196, 36125, 16660, 83300, 1.f};
+static const gemm_size gemm_l3_c1_3_sum_merged = {"l3.c1.3.sum.merged", 0, 0, 1, 850, 196, 1024,
+    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c2_3_sum_merged = {"l3.c2.3.sum.merged", 0, 0, 2, 425, 196, 85, 85,
+    196, 196, 36125, 16660, 83300, 1.f};
+static const gemm_size gemm_l3_c1_4_sum_merged = {"l3.c1.4.sum.merged", 0, 0, 1, 850, 196, 1024,
+    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c2_4_sum_merged = {"l3.c2.4.sum.merged", 0, 0, 2, 425, 196, 85, 85,
+    196, 196, 36125, 16660, 83300, 1.f};
+static const gemm_size gemm_g3_l1_sum_merged = {"g3.l1.sum.merged", 0, 0, 1, 462, 196, 1024, 1024,
+    196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_l1_c_sum_merged = {"l4.l1.c.sum.merged", 0, 0, 1, 1792, 196, 1024,
+    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_l2_c_sum_merged = {"l4.l2.c.sum.merged", 0, 0, 2, 896, 196, 128, 128,
+    196, 196, 114688, 25088, 175616, 1.f};
 static const gemm_size gemm_l4_d_sum = {"l4.d.sum", 0, 1, 1, 2048, 49, 1024, 1024, 1024, 49, 0, 0,
     0, 1.f};
-static const gemm_size gemm_l4_c1_0_sum_part = {"l4.c1.0.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
-    2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c1_1_sum_part = {"l4.c1.1.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
-    2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c1_2_sum_part = {"l4.c1.2.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
-    2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c1_3_sum_part = {"l4.c1.3.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
-    2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c1_4_sum_part = {"l4.c1.4.sum.part", 0, 1, 1, 896, 49, 2048, 2048,
-    2048, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_g4_l1_sum_part = {"g4.l1.sum.part", 0, 1, 1, 231, 49, 2048, 2048, 2048,
-    49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_0_sum_merged = {"l4.c1.0.sum.merged", 0, 0, 1, 1792, 49, 2048,
+    2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_1_sum_merged = {"l4.c1.1.sum.merged", 0, 0, 1, 1792, 49, 2048,
+    2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_2_sum_merged = {"l4.c1.2.sum.merged", 0, 0, 1, 1792, 49, 2048,
+    2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_3_sum_merged = {"l4.c1.3.sum.merged", 0, 0, 1, 1792, 49, 2048,
+    2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_4_sum_merged = {"l4.c1.4.sum.merged", 0, 0, 1, 1792, 49, 2048,
+    2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_g4_l1_sum_merged = {"g4.l1.sum.merged", 0, 0, 1, 462, 49, 2048, 2048,
+    49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_e0_a_c_sum_product = {"e0.a.c.sum.product", 0, 0, 36, 21, 3136, 21, 21,
+    3136, 3136, 441, 65856, 65856, 1.f};
+static const gemm_size gemm_e0_b_sum_product = {"e0.b.sum.product", 0, 0, 36, 21, 3136, 21, 21,
+    3136, 3136, 441, 65856, 65856, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights_1(gcn *m, cudaStream_t stream) {
+static int prepare_weights(gcn *m, cudaStream_t stream) {
     (void)stream;
-    // by operand re-laid
-    // g1.l1.sum.relaid[i0,i1,i2] = g1.l1.k[i0,i2,i1,0]
-    k_relay_09f53f99<<<dim3(231), dim3(256), 0, stream>>>(v_g1_l1_k, v_g1_l1_sum_relaid, relay{3, 0, {21, 11, 256}, {2816, 1, 11}, {2816, 256, 1}});
-    LAUNCHED(m, "g1.l1.sum.relaid");
-    // l1.b.c.sum.part.filter[i0,i1,i2,i3] = l1.b.c.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(144), dim3(256), 0, stream>>>(v_l1_b_c_k, v_l1_b_c_sum_part_filter, relay{3, 0, {64, 64, 9}, {576, 9, 1}, {576, 1, 64}});
-    LAUNCHED(m, "l1.b.c.sum.part.filter");
+    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_c_k, v_l1_b_c_sum_filter);
+    LAUNCHED(m, "l1.b.c.sum.filter");
     k_map_054029e8<<<dim3(1), dim3(64), 0, stream>>>(v_l1_c_b, v_l1_d_b, v_l1_const);
     LAUNCHED(m, "l1.const");
-    // l1.0.b.c.sum.part.filter[i0,i1,i2,i3] = l1.0.b.c.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(144), dim3(256), 0, stream>>>(v_l1_0_b_c_k, v_l1_0_b_c_sum_part_filter, relay{3, 0, {64, 64, 9}, {576, 9, 1}, {576, 1, 64}});
-    LAUNCHED(m, "l1.0.b.c.sum.part.filter");
-    // l1.1.b.c.sum.part.filter[i0,i1,i2,i3] = l1.1.b.c.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(144), dim3(256), 0, stream>>>(v_l1_1_b_c_k, v_l1_1_b_c_sum_part_filter, relay{3, 0, {64, 64, 9}, {576, 9, 1}, {576, 1, 64}});
-    LAUNCHED(m, "l1.1.b.c.sum.part.filter");
-    // g1.r1.sum.part.filter[i0,i1,i2] = g1.r1.k[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(231), dim3(256), 0, stream>>>(v_g1_r1_k, v_g1_r1_sum_part_filter, relay{3, 0, {21, 11, 256}, {2816, 1, 11}, {2816, 256, 1}});
-    LAUNCHED(m, "g1.r1.sum.part.filter");
+    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_0_b_c_k, v_l1_0_b_c_sum_filter);
+    LAUNCHED(m, "l1.0.b.c.sum.filter");
+    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_1_b_c_k, v_l1_1_b_c_sum_filter);
+    LAUNCHED(m, "l1.1.b.c.sum.filter");
+    k_map_a03a4aa8<<<dim3(590), dim3(256), 0, stream>>>(v_l2_a_c_k, v_g1_l1_k, v_g1_r1_k, v_l2_a_c_sum_weights);
+    LAUNCHED(m, "l2.a.c.sum.weights");
+    k_map_b7c65f71<<<dim3(152), dim3(64), 0, stream>>>(v_g1_l2_k, v_g1_r2_k, v_g1_l2_sum_weights);
+    LAUNCHED(m, "g1.l2.sum.weights");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g1_l2_b, v_g1_r2_b, v_g1_s_const);
     LAUNCHED(m, "g1.s.const");
     // g1.b.sum.part.filter[i0,i1,i2,i3] = g1.b.k[i0,i3,i1,i2]
     k_relay_09f53f99<<<dim3(16), dim3(256), 0, stream>>>(v_g1_b_k, v_g1_b_sum_part_filter, relay{3, 0, {21, 21, 9}, {189, 9, 1}, {189, 1, 21}});
     LAUNCHED(m, "g1.b.sum.part.filter");
     // by operand re-laid
-    // g2.l1.sum.relaid[i0,i1,i2] = g2.l1.k[i0,i2,i1,0]
-    k_relay_09f53f99<<<dim3(462), dim3(256), 0, stream>>>(v_g2_l1_k, v_g2_l1_sum_relaid, relay{3, 0, {21, 11, 512}, {5632, 1, 11}, {5632, 512, 1}});
-    LAUNCHED(m, "g2.l1.sum.relaid");
-    // by operand re-laid
     // l2.b.c.sum.relaid[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
     k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_b_c_k, v_l2_b_c_sum_relaid, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}});
     LAUNCHED(m, "l2.b.c.sum.relaid");
     k_map_b3322e92<<<dim3(2), dim3(64), 0, stream>>>(v_l2_c_b, v_l2_d_b, v_l2_const);
     LAUNCHED(m, "l2.const");
-    // l2.0.b.c.sum.part.filter[i0,i1,i2,i3] = l2.0.b.c.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_0_b_c_k, v_l2_0_b_c_sum_part_filter, relay{3, 0, {128, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
-    LAUNCHED(m, "l2.0.b.c.sum.part.filter");
-    // l2.1.b.c.sum.part.filter[i0,i1,i2,i3] = l2.1.b.c.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_1_b_c_k, v_l2_1_b_c_sum_part_filter, relay{3, 0, {128, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
-    LAUNCHED(m, "l2.1.b.c.sum.part.filter");
-    // l2.2.b.c.sum.part.filter[i0,i1,i2,i3] = l2.2.b.c.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_2_b_c_k, v_l2_2_b_c_sum_part_filter, relay{3, 0, {128, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
-    LAUNCHED(m, "l2.2.b.c.sum.part.filter");
-    // g2.r1.sum.part.filter[i0,i1,i2] = g2.r1.k[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(462), dim3(256), 0, stream>>>(v_g2_r1_k, v_g2_r1_sum_part_filter, relay{3, 0, {21, 11, 512}, {5632, 1, 11}, {5632, 512, 1}});
-    LAUNCHED(m, "g2.r1.sum.part.filter");
+    k_basis_1bedec60<<<dim3(256), dim3(64), 0, stream>>>(v_l2_0_b_c_k, v_l2_0_b_c_sum_filter);
+    LAUNCHED(m, "l2.0.b.c.sum.filter");
+    k_basis_1bedec60<<<dim3(256), dim3(64), 0, stream>>>(v_l2_1_b_c_k, v_l2_1_b_c_sum_filter);
+    LAUNCHED(m, "l2.1.b.c.sum.filter");
+    k_basis_1bedec60<<<dim3(256), dim3(64), 0, stream>>>(v_l2_2_b_c_k, v_l2_2_b_c_sum_filter);
+    LAUNCHED(m, "l2.2.b.c.sum.filter");
+    k_map_a2685540<<<dim3(2624), dim3(256), 0, stream>>>(v_l3_l1_c_k, v_g2_r1_k, v_g2_l1_k, v_l3_r1_c_k, v_g2_l1_sum_weights);
+    LAUNCHED(m, "g2.l1.sum.weights");
+    k_map_b7c65f71<<<dim3(152), dim3(64), 0, stream>>>(v_g2_l2_k, v_g2_r2_k, v_g2_l2_sum_weights);
+    LAUNCHED(m, "g2.l2.sum.weights");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g2_l2_b, v_g2_r2_b, v_g2_s_const);
     LAUNCHED(m, "g2.s.const");
-    // by operand re-laid
-    // g3.l1.sum.relaid[i0,i1,i2] = g3.l1.k[i0,i2,i1,0]
-    k_relay_09f53f99<<<dim3(924), dim3(256), 0, stream>>>(v_g3_l1_k, v_g3_l1_sum_relaid, relay{3, 0, {21, 11, 1024}, {11264, 1, 11}, {11264, 1024, 1}});
-    LAUNCHED(m, "g3.l1.sum.relaid");
-    // by operand re-laid
-    // l3.l1.c.sum.relaid[i0,i1,i2] = l3.l1.c.k[i0,i2,i1,0]
-    k_relay_09f53f99<<<dim3(850), dim3(256), 0, stream>>>(v_l3_l1_c_k, v_l3_l1_c_sum_relaid, relay{3, 0, {85, 5, 512}, {2560, 1, 5}, {2560, 512, 1}});
-    LAUNCHED(m, "l3.l1.c.sum.relaid");
     // l3.l2.c.sum.part.filter[i0,i1,i2] = l3.l2.c.k[i0,i2,0,i1]
     k_relay_09f53f99<<<dim3(142), dim3(256), 0, stream>>>(v_l3_l2_c_k, v_l3_l2_c_sum_part_filter, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}});
     LAUNCHED(m, "l3.l2.c.sum.part.filter");
-    // l3.r1.c.sum.part.filter[i0,i1,i2] = l3.r1.c.k[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(850), dim3(256), 0, stream>>>(v_l3_r1_c_k, v_l3_r1_c_sum_part_filter, relay{3, 0, {85, 5, 512}, {2560, 1, 5}, {2560, 512, 1}});
-    LAUNCHED(m, "l3.r1.c.sum.part.filter");
-    k_map_fe7fb156<<<dim3(339), dim3(128), 0, stream>>>(v_l3_r2_c_k, v_l3_r2_c_sum_blocks);
-    LAUNCHED(m, "l3.r2.c.sum.blocks");
+    // by operand re-laid
+    // l3.r2.c.sum.relaid[i0,i1,i2] = l3.r2.c.k[i0,i2,i1,0]
+    k_relay_09f53f99<<<dim3(142), dim3(256), 0, stream>>>(v_l3_r2_c_k, v_l3_r2_c_sum_relaid, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}});
+    LAUNCHED(m, "l3.r2.c.sum.relaid");
     k_map_3f197c5b<<<dim3(4), dim3(64), 0, stream>>>(v_l3_f_b, v_l3_d_b, v_l3_d_0_const);
     LAUNCHED(m, "l3.d.0.const");
-    // by operand re-laid
-    // l3.c1.0.sum.relaid[i0,i1,i2] = l3.k1[i0,i2,i1,0]
-    k_relay_09f53f99<<<dim3(1700), dim3(256), 0, stream>>>(v_l3_k1, v_l3_c1_0_sum_relaid, relay{3, 0, {85, 5, 1024}, {5120, 1, 5}, {5120, 1024, 1}});
-    LAUNCHED(m, "l3.c1.0.sum.relaid");
-    // l3.c2.0.sum.part.filter[i0,i1,i2] = l3.k2[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(142), dim3(256), 0, stream>>>(v_l3_k2, v_l3_c2_0_sum_part_filter, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}});
-    LAUNCHED(m, "l3.c2.0.sum.part.filter");
-    // l3.c3.0.sum.part.filter[i0,i1,i2] = l3.k3[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(1700), dim3(256), 0, stream>>>(v_l3_k3, v_l3_c3_0_sum_part_filter, relay{3, 0, {85, 5, 1024}, {5120, 1, 5}, {5120, 1024, 1}});
-    LAUNCHED(m, "l3.c3.0.sum.part.filter");
-    k_map_fe7fb156<<<dim3(339), dim3(128), 0, stream>>>(v_l3_k4, v_l3_c4_0_sum_blocks);
-    LAUNCHED(m, "l3.c4.0.sum.blocks");
-    // g3.r1.sum.part.filter[i0,i1,i2] = g3.r1.k[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(924), dim3(256), 0, stream>>>(v_g3_r1_k, v_g3_r1_sum_part_filter, relay{3, 0, {21, 11, 1024}, {11264, 1, 11}, {11264, 1024, 1}});
-    LAUNCHED(m, "g3.r1.sum.part.filter");
+    k_map_fb9c2cd6<<<dim3(3400), dim3(256), 0, stream>>>(v_l3_k3, v_l3_k1, v_l3_c1_0_sum_weights);
+    LAUNCHED(m, "l3.c1.0.sum.weights");
+    k_map_30000c0f<<<dim3(283), dim3(256), 0, stream>>>(v_l3_k4, v_l3_k2, v_l3_c2_0_sum_weights);
+    LAUNCHED(m, "l3.c2.0.sum.weights");
+    k_map_ab9cb58c<<<dim3(1848), dim3(256), 0, stream>>>(v_g3_l1_k, v_g3_r1_k, v_g3_l1_sum_weights);
+    LAUNCHED(m, "g3.l1.sum.weights");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g3_l2_b, v_g3_r2_b, v_g3_s_const);
     LAUNCHED(m, "g3.s.const");
-    // by operand re-laid
-    // g4.l1.sum.relaid[i0,i1,i2] = g4.l1.k[i0,i2,i1,0]
-    k_relay_09f53f99<<<dim3(1848), dim3(256), 0, stream>>>(v_g4_l1_k, v_g4_l1_sum_relaid, relay{3, 0, {21, 11, 2048}, {22528, 1, 11}, {22528, 2048, 1}});
-    LAUNCHED(m, "g4.l1.sum.relaid");
-    // by operand re-laid
-    // l4.l1.c.sum.relaid[i0,i1,i2] = l4.l1.c.k[i0,i2,i1,0]
-    k_relay_09f53f99<<<dim3(3584), dim3(256), 0, stream>>>(v_l4_l1_c_k, v_l4_l1_c_sum_relaid, relay{3, 0, {128, 7, 1024}, {7168, 1, 7}, {7168, 1024, 1}});
-    LAUNCHED(m, "l4.l1.c.sum.relaid");
-    // l4.l2.c.sum.part.filter[i0,i1,i2] = l4.l2.c.k[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(448), dim3(256), 0, stream>>>(v_l4_l2_c_k, v_l4_l2_c_sum_part_filter, relay{3, 0, {128, 7, 128}, {896, 1, 7}, {896, 128, 1}});
-    LAUNCHED(m, "l4.l2.c.sum.part.filter");
-    // l4.r1.c.sum.part.filter[i0,i1,i2] = l4.r1.c.k[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(3584), dim3(256), 0, stream>>>(v_l4_r1_c_k, v_l4_r1_c_sum_part_filter, relay{3, 0, {128, 7, 1024}, {7168, 1, 7}, {7168, 1024, 1}});
-    LAUNCHED(m, "l4.r1.c.sum.part.filter");
-    k_map_07e30746<<<dim3(512), dim3(256), 0, stream>>>(v_l4_r2_c_k, v_l4_r2_c_sum_blocks);
-    LAUNCHED(m, "l4.r2.c.sum.blocks");
+    k_map_e4ca26d4<<<dim3(7168), dim3(256), 0, stream>>>(v_l4_r1_c_k, v_l4_l1_c_k, v_l4_l1_c_sum_weights);
+    LAUNCHED(m, "l4.l1.c.sum.weights");
+    k_map_d1e9dbe1<<<dim3(896), dim3(256), 0, stream>>>(v_l4_r2_c_k, v_l4_l2_c_k, v_l4_l2_c_sum_weights);
+    LAUNCHED(m, "l4.l2.c.sum.weights");
     k_map_42fa7b90<<<dim3(8), dim3(64), 0, stream>>>(v_l4_f_b, v_l4_d_b, v_l4_d_0_const);
     LAUNCHED(m, "l4.d.0.const");
-    // by operand re-laid
-    // l4.c1.0.sum.relaid[i0,i1,i2] = l4.k1[i0,i2,i1,0]
-    k_relay_09f53f99<<<dim3(7168), dim3(256), 0, stream>>>(v_l4_k1, v_l4_c1_0_sum_relaid, relay{3, 0, {128, 7, 2048}, {14336, 1, 7}, {14336, 2048, 1}});
-    LAUNCHED(m, "l4.c1.0.sum.relaid");
-    // l4.c3.0.sum.part.filter[i0,i1,i2] = l4.k3[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(7168), dim3(256), 0, stream>>>(v_l4_k3, v_l4_c3_0_sum_part_filter, relay{3, 0, {128, 7, 2048}, {14336, 1, 7}, {14336, 2048, 1}});
-    LAUNCHED(m, "l4.c3.0.sum.part.filter");
-    // g4.r1.sum.part.filter[i0,i1,i2] = g4.r1.k[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(1848), dim3(256), 0, stream>>>(v_g4_r1_k, v_g4_r1_sum_part_filter, relay{3, 0, {21, 11, 2048}, {22528, 1, 11}, {22528, 2048, 1}});
-    LAUNCHED(m, "g4.r1.sum.part.filter");
+    k_map_76ec302d<<<dim3(14336), dim3(256), 0, stream>>>(v_l4_k1, v_l4_k3, v_l4_c1_0_sum_weights);
+    LAUNCHED(m, "l4.c1.0.sum.weights");
+    k_map_0b17ef1b<<<dim3(3696), dim3(256), 0, stream>>>(v_g4_l1_k, v_g4_r1_k, v_g4_l1_sum_weights);
+    LAUNCHED(m, "g4.l1.sum.weights");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g4_l2_b, v_g4_r2_b, v_g4_s_const);
     LAUNCHED(m, "g4.s.const");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_f0_b_b, v_f1_b_b, v_u0_const);
     LAUNCHED(m, "u0.const");
-    // e0.a.c.sum.part.filter[i0,i1,i2,i3] = e0.a.c.k[i0,i2,i3,i1]
-    k_relay_09f53f99<<<dim3(16), dim3(256), 0, stream>>>(v_e0_a_c_k, v_e0_a_c_sum_part_filter, relay{3, 0, {21, 3, 63}, {189, 1, 3}, {189, 63, 1}});
-    LAUNCHED(m, "e0.a.c.sum.part.filter");
+    k_basis_6da379aa<<<dim3(7), dim3(64), 0, stream>>>(v_e0_b_k, v_e0_b_sum_filter);
+    LAUNCHED(m, "e0.b.sum.filter");
+    k_basis_6da379aa<<<dim3(7), dim3(64), 0, stream>>>(v_e0_a_c_k, v_e0_a_c_sum_filter);
+    LAUNCHED(m, "e0.a.c.sum.filter");
     return 0;
-}
-
-static int prepare_weights_2(gcn *m, cudaStream_t stream) {
-    (void)stream;
-    // e0.b.sum.part.filter[i0,i1,i2,i3] = e0.b.k[i0,i2,i3,i1]
-    k_relay_09f53f99<<<dim3(16), dim3(256), 0, stream>>>(v_e0_b_k, v_e0_b_sum_part_filter, relay{3, 0, {21, 3, 63}, {189, 1, 3}, {189, 63, 1}});
-    LAUNCHED(m, "e0.b.sum.part.filter");
-    return 0;
-}
-
-static int prepare_weights(gcn *m, cudaStream_t stream) {
-    int r = prepare_weights_1(m, stream);
-    if (!r) r = prepare_weights_2(m, stream);
-    return r;
 }
 
 static int check_weights(gcn *m, const void *weights, size_t bytes) {
@@ -3111,7 +3467,7 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_921113bf);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3125,8 +3481,8 @@ static int check_device(gcn *m) {
 }
 
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 56400128ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 38717696ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 59075072ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 38926592ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -3141,7 +3497,7 @@ static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 80; i++) {
+    for (int i = 0; i < 36; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -3197,93 +3553,87 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     k_map_697d3373<<<dim3(7203), dim3(256), 0, stream>>>(v_x, v_stem_c_sum_columns);
     LAUNCHED(m, "stem.c.sum.columns");
     // by operand re-laid for matching
-    // stem.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) stem.c.sum.columns[i2,i3,r0,r1,r2] *
-    //     stem.c.k[i1,r0,r1,r2] where i0 in 0:1
+    // stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) stem.c.sum.columns[i2,i3,r0,r1,r2] *
+    //     stem.c.k[i1,r0,r1,r2]
     CALL(gemm_run(m, &gemm_stem_c_sum, v_stem_c_k, v_stem_c_sum_columns, v_stem_c_sum));
     k_map_d0b17f86<<<dim3(784), dim3(256), 0, stream>>>(v_stem_c_sum, v_stem_c_b, v_stem);
     LAUNCHED(m, "stem");
     k_reduce_5d76f196<<<dim3(392), dim3(128), 0, stream>>>(v_stem, v_p);
     LAUNCHED(m, "p");
-    // l1.a.c.sum[i0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0] where i0 in 0:1
-    // l1.a[i0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1]) where i0 in 0:1
+    // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
+    // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_a, v_p, v_l1_a_c_k, v_l1_a_c_b, NULL, v_l1_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l1.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l1.a[0,r0,i3,i4] *
-    //     l1.b.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l1_b_c_sum_part, v_l1_a, v_l1_b_c_sum_part_filter, NULL, NULL,
-        v_l1_b_c_sum_part, v_workspace));
-    k_reduce_51892896<<<dim3(392), dim3(128), 0, stream>>>(v_l1_b_c_sum_part, v_l1_b_c_b, v_l1_b);
+    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a, v_l1_b_c_sum_data);
+    LAUNCHED(m, "l1.b.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // l1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     l1.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l1_b_c_sum_product, v_l1_b_c_sum_filter, v_l1_b_c_sum_data,
+        v_l1_b_c_sum_product));
+    k_basis_412b7d7d<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_c_sum_product, v_l1_b_c_b, v_l1_b);
     LAUNCHED(m, "l1.b");
-    // l1.c.sum[i0,i1,i2,i3] = sum(r0) l1.b[0,r0,i2,i3] * l1.c.k[i1,r0,0,0] where i0 in 0:1
+    // l1.c.sum[0,i1,i2,i3] = sum(r0) l1.b[0,r0,i2,i3] * l1.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l1_c_sum, v_l1_b, v_l1_c_k, NULL, NULL, v_l1_c_sum, v_workspace));
-    // l1.d.sum[i0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.d.k[i1,r0,0,0] where i0 in 0:1
-    // l1[i0,i1,i2,i3] = relu(l1.c.sum[0,i1,i2,i3] + l1.d.sum[0,i1,i2,i3] + l1.const[i1]) where i0
-    //     in 0:1
+    // l1.d.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.d.k[i1,r0,0,0]
+    // l1[0,i1,i2,i3] = relu(l1.c.sum[0,i1,i2,i3] + l1.d.sum[0,i1,i2,i3] + l1.const[i1])
     CALL(conv_run(m, CONV_l1, v_p, v_l1_d_k, v_l1_const, v_l1_c_sum, v_l1, v_workspace));
-    // l1.0.a.c.sum[i0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0] where i0 in 0:1
-    // l1.0.a[i0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1]) where i0 in 0:1
+    // l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
+    // l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_0_a, v_l1, v_l1_0_a_c_k, v_l1_0_a_c_b, NULL, v_l1_0_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l1.0.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l1.0.a[0,r0,i3,i4] *
-    //     l1.0.b.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l1_0_b_c_sum_part, v_l1_0_a, v_l1_0_b_c_sum_part_filter, NULL, NULL,
-        v_l1_0_b_c_sum_part, v_workspace));
-    k_reduce_51892896<<<dim3(392), dim3(128), 0, stream>>>(v_l1_0_b_c_sum_part, v_l1_0_b_c_b, v_l1_0_b);
+    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_l1_0_a, v_l1_0_b_c_sum_data);
+    LAUNCHED(m, "l1.0.b.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // l1.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.0.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     l1.0.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l1_0_b_c_sum_product, v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data,
+        v_l1_0_b_c_sum_product));
+    k_basis_412b7d7d<<<dim3(196), dim3(64), 0, stream>>>(v_l1_0_b_c_sum_product, v_l1_0_b_c_b, v_l1_0_b);
     LAUNCHED(m, "l1.0.b");
-    // l1.0.c.sum[i0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0] where i0 in 0:1
-    // l1.0[i0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1]) where i0 in
-    //     0:1
+    // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
+    // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
     CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
-    // l1.1.a.c.sum[i0,i1,i2,i3] = sum(r0) l1.0[0,r0,i2,i3] * l1.1.a.c.k[i1,r0,0,0] where i0 in 0:1
-    // l1.1.a[i0,i1,i2,i3] = relu(l1.1.a.c.sum[0,i1,i2,i3] + l1.1.a.c.b[i1]) where i0 in 0:1
+    // l1.1.a.c.sum[0,i1,i2,i3] = sum(r0) l1.0[0,r0,i2,i3] * l1.1.a.c.k[i1,r0,0,0]
+    // l1.1.a[0,i1,i2,i3] = relu(l1.1.a.c.sum[0,i1,i2,i3] + l1.1.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_1_a, v_l1_0, v_l1_1_a_c_k, v_l1_1_a_c_b, NULL, v_l1_1_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l1.1.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l1.1.a[0,r0,i3,i4] *
-    //     l1.1.b.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l1_1_b_c_sum_part, v_l1_1_a, v_l1_1_b_c_sum_part_filter, NULL, NULL,
-        v_l1_1_b_c_sum_part, v_workspace));
-    k_reduce_51892896<<<dim3(392), dim3(128), 0, stream>>>(v_l1_1_b_c_sum_part, v_l1_1_b_c_b, v_l1_1_b);
+    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_l1_1_a, v_l1_1_b_c_sum_data);
+    LAUNCHED(m, "l1.1.b.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // l1.1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.1.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     l1.1.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l1_1_b_c_sum_product, v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data,
+        v_l1_1_b_c_sum_product));
+    k_basis_412b7d7d<<<dim3(196), dim3(64), 0, stream>>>(v_l1_1_b_c_sum_product, v_l1_1_b_c_b, v_l1_1_b);
     LAUNCHED(m, "l1.1.b");
-    // l1.1.c.sum[i0,i1,i2,i3] = sum(r0) l1.1.b[0,r0,i2,i3] * l1.1.c.k[i1,r0,0,0] where i0 in 0:1
-    // l1.1[i0,i1,i2,i3] = relu(l1.0[0,i1,i2,i3] + l1.1.c.sum[0,i1,i2,i3] + l1.1.c.b[i1]) where i0
-    //     in 0:1
+    // l1.1.c.sum[0,i1,i2,i3] = sum(r0) l1.1.b[0,r0,i2,i3] * l1.1.c.k[i1,r0,0,0]
+    // l1.1[0,i1,i2,i3] = relu(l1.0[0,i1,i2,i3] + l1.1.c.sum[0,i1,i2,i3] + l1.1.c.b[i1])
     CALL(conv_run(m, CONV_l1_1, v_l1_1_b, v_l1_1_c_k, v_l1_1_c_b, v_l1_0, v_l1_1, v_workspace));
-    k_transpose_7a6d40ad<<<dim3(896), dim3(32, 8), 0, stream>>>(v_l1_1, v_g1_l1_sum_columns);
-    LAUNCHED(m, "g1.l1.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // g1.l1.sum.part[i0,i1,i2,i3] = sum(r0) g1.l1.sum.columns[i2,i3,r0] *
-    //     g1.l1.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_g1_l1_sum_part, v_g1_l1_sum_relaid, v_g1_l1_sum_columns,
-        v_g1_l1_sum_part));
-    k_reduce_8909d5a6<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l1_sum_part, v_g1_l1_b, v_g1_l1);
+    // by merging: shared input
+    // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
+    k_reduce_b11fd8d3<<<dim3(258), dim3(64), 0, stream>>>(v_l2_a_c_sum_merged, v_g1_l1_b, v_g1_l1_joined);
     LAUNCHED(m, "g1.l1");
-    // by summation splitting (r0 inside), variable substitution
-    // g1.r1.sum.part[i0,i1,i2,i3] = sum(r0) l1.1[0,r0,i2,i3] * g1.r1.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_g1_r1_sum_part, v_l1_1, v_g1_r1_sum_part_filter, NULL, NULL,
-        v_g1_r1_sum_part, v_workspace));
-    k_reduce_8ecd0f4c<<<dim3(258), dim3(64), 0, stream>>>(v_g1_r1_sum_part, v_g1_r1_b, v_g1_r1);
+    k_reduce_a381097f<<<dim3(258), dim3(64), 0, stream>>>(v_l2_a_c_sum_merged, v_g1_r1_b, v_g1_l1_joined + 65856);
     LAUNCHED(m, "g1.r1");
-    // g1.r2.sum[i0,i1,i2,i3] = sum(r0,r1) g1.r1[0,r0,i2+r1-5,i3] * g1.r2.k[i1,r0,r1,0] where i0 in
-    //     0:1, i2 in 0:56, pad g1.r1 0
-    CALL(conv_run(m, CONV_g1_r2_sum, v_g1_r1, v_g1_r2_k, NULL, NULL, v_g1_r2_sum, v_workspace));
-    // g1.l2.sum[i0,i1,i2,i3] = sum(r0,r1) g1.l1[0,r0,i2,i3+r1-5] * g1.l2.k[i1,r0,0,r1] where i0 in
-    //     0:1, i3 in 0:56, pad g1.l1 0
-    // g1.s[i0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1] where i0
-    //     in 0:1
-    CALL(conv_run(m, CONV_g1_s, v_g1_l1, v_g1_l2_k, v_g1_s_const, v_g1_r2_sum, v_g1_s,
-        v_workspace));
-    // g1.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i2 in 0:56, i3 in 0:56, pad g1.s 0
-    // g1.a[i0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1]) where i0 in 0:1
+    // by merging: batched
+    // g1.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g1.l1.joined[i0,r0,i3,i4] *
+    //     g1.l2.sum.weights[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
+        v_g1_l2_sum_merged));
+    k_reduce_238c07f0<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l2_sum_merged, v_g1_r2_sum);
+    LAUNCHED(m, "g1.r2.sum");
+    k_reduce_2ce844ed<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l2_sum_merged, v_g1_r2_sum, v_g1_s_const, v_g1_s);
+    LAUNCHED(m, "g1.s");
+    // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
+    //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
+    // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
     // by summation splitting (r0 inside), variable substitution
     // g1.b.sum.part[i0,i1,i2,i3,i4] = sum(r0) g1.a[0,r0,i3,i4] * g1.b.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_g1_b_sum_part, v_g1_a, v_g1_b_sum_part_filter, NULL, NULL,
-        v_g1_b_sum_part, v_workspace));
-    // l2.a.c.sum[i0,i1,i2,i3] = sum(r0) l1.1[0,r0,i2,i3] * l2.a.c.k[i1,r0,0,0] where i0 in 0:1
-    // l2.a[i0,i1,i2,i3] = relu(l2.a.c.sum[0,i1,i2,i3] + l2.a.c.b[i1]) where i0 in 0:1
-    CALL(conv_run(m, CONV_l2_a, v_l1_1, v_l2_a_c_k, v_l2_a_c_b, NULL, v_l2_a, v_workspace));
-    k_map_78683e85<<<dim3(3528), dim3(256), 0, stream>>>(v_l2_a, v_l2_b_c_sum_columns);
+    CALL(gemm_run(m, &gemm_g1_b_sum_part, v_g1_b_sum_part_filter, v_g1_a, v_g1_b_sum_part));
+    // l2.a stored as [i0,i2,i3,i1]
+    k_map_d77cc5cd<<<dim3(1568), dim3(256), 0, stream>>>(v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_a);
+    LAUNCHED(m, "l2.a");
+    k_map_c50bf668<<<dim3(882), dim3(256), 0, stream>>>(v_l2_a, v_l2_b_c_sum_columns);
     LAUNCHED(m, "l2.b.c.sum.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
     // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.sum.columns[i0,i1,i3,i4,r0] *
@@ -3292,41 +3642,30 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
         v_l2_b_c_sum_part));
     k_reduce_f3d89027<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_sum_part, v_l2_b_c_b, v_l2_b);
     LAUNCHED(m, "l2.b");
-    // l2.c.sum[i0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0] where i0 in 0:1
+    // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
-    // l2.d.sum[i0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i0 in 0:1, i2
-    //     in 0:28, i3 in 0:28
-    // l2[i0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1]) where i0
-    //     in 0:1
+    // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3
+    //     in 0:28
+    // l2[0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1])
     CALL(conv_run(m, CONV_l2, v_l1_1, v_l2_d_k, v_l2_const, v_l2_c_sum, v_l2, v_workspace));
-    // l2.0.a.c.sum[i0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0] where i0 in 0:1
-    // l2.0.a[i0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1]) where i0 in 0:1
+    // l2.0.a.c.sum[0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0]
+    // l2.0.a[0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1])
     CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l2.0.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.0.a[0,r0,i3,i4] *
-    //     l2.0.b.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l2_0_b_c_sum_part, v_l2_0_a, v_l2_0_b_c_sum_part_filter, NULL, NULL,
-        v_l2_0_b_c_sum_part, v_workspace));
-    k_reduce_571a1706<<<dim3(392), dim3(64), 0, stream>>>(v_l2_0_b_c_sum_part, v_l2_0_b_c_b, v_l2_0_b);
+    k_basis_a345d6c4<<<dim3(392), dim3(64), 0, stream>>>(v_l2_0_a, v_l2_0_b_c_sum_data);
+    LAUNCHED(m, "l2.0.b.c.sum.data");
+    // by basis change F(2x2,3x3)
+    // l2.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.0.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     l2.0.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
+        v_l2_0_b_c_sum_product));
+    k_basis_34da2bcf<<<dim3(392), dim3(64), 0, stream>>>(v_l2_0_b_c_sum_product, v_l2_0_b_c_b, v_l2_0_b);
     LAUNCHED(m, "l2.0.b");
-    // l2.0.c.sum[i0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0] where i0 in 0:1
-    // l2.0[i0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1]) where i0 in
-    //     0:1
+    // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
+    // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
     CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
-    // l2.1.a.c.sum[i0,i1,i2,i3] = sum(r0) l2.0[0,r0,i2,i3] * l2.1.a.c.k[i1,r0,0,0] where i0 in 0:1
-    // l2.1.a[i0,i1,i2,i3] = relu(l2.1.a.c.sum[0,i1,i2,i3] + l2.1.a.c.b[i1]) where i0 in 0:1
+    // l2.1.a.c.sum[0,i1,i2,i3] = sum(r0) l2.0[0,r0,i2,i3] * l2.1.a.c.k[i1,r0,0,0]
+    // l2.1.a[0,i1,i2,i3] = relu(l2.1.a.c.sum[0,i1,i2,i3] + l2.1.a.c.b[i1])
     CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l2.1.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.1.a[0,r0,i3,i4] *
-    //     l2.1.b.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l2_1_b_c_sum_part, v_l2_1_a, v_l2_1_b_c_sum_part_filter, NULL, NULL,
-        v_l2_1_b_c_sum_part, v_workspace));
-    k_reduce_571a1706<<<dim3(392), dim3(64), 0, stream>>>(v_l2_1_b_c_sum_part, v_l2_1_b_c_b, v_l2_1_b);
-    LAUNCHED(m, "l2.1.b");
-    // l2.1.c.sum[i0,i1,i2,i3] = sum(r0) l2.1.b[0,r0,i2,i3] * l2.1.c.k[i1,r0,0,0] where i0 in 0:1
-    // l2.1[i0,i1,i2,i3] = relu(l2.0[0,i1,i2,i3] + l2.1.c.sum[0,i1,i2,i3] + l2.1.c.b[i1]) where i0
-    //     in 0:1
-    CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
     return 0;
 }
 
@@ -3335,147 +3674,124 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // l2.2.a.c.sum[i0,i1,i2,i3] = sum(r0) l2.1[0,r0,i2,i3] * l2.2.a.c.k[i1,r0,0,0] where i0 in 0:1
-    // l2.2.a[i0,i1,i2,i3] = relu(l2.2.a.c.sum[0,i1,i2,i3] + l2.2.a.c.b[i1]) where i0 in 0:1
+    k_basis_a345d6c4<<<dim3(392), dim3(64), 0, stream>>>(v_l2_1_a, v_l2_1_b_c_sum_data);
+    LAUNCHED(m, "l2.1.b.c.sum.data");
+    // by basis change F(2x2,3x3)
+    // l2.1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.1.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     l2.1.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
+        v_l2_1_b_c_sum_product));
+    k_basis_34da2bcf<<<dim3(392), dim3(64), 0, stream>>>(v_l2_1_b_c_sum_product, v_l2_1_b_c_b, v_l2_1_b);
+    LAUNCHED(m, "l2.1.b");
+    // l2.1.c.sum[0,i1,i2,i3] = sum(r0) l2.1.b[0,r0,i2,i3] * l2.1.c.k[i1,r0,0,0]
+    // l2.1[0,i1,i2,i3] = relu(l2.0[0,i1,i2,i3] + l2.1.c.sum[0,i1,i2,i3] + l2.1.c.b[i1])
+    CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
+    // l2.2.a.c.sum[0,i1,i2,i3] = sum(r0) l2.1[0,r0,i2,i3] * l2.2.a.c.k[i1,r0,0,0]
+    // l2.2.a[0,i1,i2,i3] = relu(l2.2.a.c.sum[0,i1,i2,i3] + l2.2.a.c.b[i1])
     CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l2.2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.2.a[0,r0,i3,i4] *
-    //     l2.2.b.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l2_2_b_c_sum_part, v_l2_2_a, v_l2_2_b_c_sum_part_filter, NULL, NULL,
-        v_l2_2_b_c_sum_part, v_workspace));
-    k_reduce_571a1706<<<dim3(392), dim3(64), 0, stream>>>(v_l2_2_b_c_sum_part, v_l2_2_b_c_b, v_l2_2_b);
+    k_basis_a345d6c4<<<dim3(392), dim3(64), 0, stream>>>(v_l2_2_a, v_l2_2_b_c_sum_data);
+    LAUNCHED(m, "l2.2.b.c.sum.data");
+    // by basis change F(2x2,3x3)
+    // l2.2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.2.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     l2.2.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
+        v_l2_2_b_c_sum_product));
+    k_basis_34da2bcf<<<dim3(392), dim3(64), 0, stream>>>(v_l2_2_b_c_sum_product, v_l2_2_b_c_b, v_l2_2_b);
     LAUNCHED(m, "l2.2.b");
-    // l2.2.c.sum[i0,i1,i2,i3] = sum(r0) l2.2.b[0,r0,i2,i3] * l2.2.c.k[i1,r0,0,0] where i0 in 0:1
-    // l2.2[i0,i1,i2,i3] = relu(l2.1[0,i1,i2,i3] + l2.2.c.sum[0,i1,i2,i3] + l2.2.c.b[i1]) where i0
-    //     in 0:1
+    // l2.2.c.sum[0,i1,i2,i3] = sum(r0) l2.2.b[0,r0,i2,i3] * l2.2.c.k[i1,r0,0,0]
+    // l2.2[0,i1,i2,i3] = relu(l2.1[0,i1,i2,i3] + l2.2.c.sum[0,i1,i2,i3] + l2.2.c.b[i1])
     CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l2_2, v_workspace));
-    k_transpose_fc4f6ae6<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l2_2, v_g2_l1_sum_columns);
-    LAUNCHED(m, "g2.l1.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // g2.l1.sum.part[i0,i1,i2,i3] = sum(r0) g2.l1.sum.columns[i2,i3,r0] *
-    //     g2.l1.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_g2_l1_sum_part, v_g2_l1_sum_relaid, v_g2_l1_sum_columns,
-        v_g2_l1_sum_part));
-    k_reduce_80872b55<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l1_sum_part, v_g2_l1_b, v_g2_l1);
+    // by merging: shared input
+    // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_g2_l1_sum_merged, v_g2_l1_sum_weights, v_l2_2, v_g2_l1_sum_merged));
+    k_reduce_7559c915<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_g2_l1_b, v_g2_l1_joined);
     LAUNCHED(m, "g2.l1");
-    // by summation splitting (r0 inside), variable substitution
-    // g2.r1.sum.part[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,i2,i3] * g2.r1.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_g2_r1_sum_part, v_l2_2, v_g2_r1_sum_part_filter, NULL, NULL,
-        v_g2_r1_sum_part, v_workspace));
-    k_reduce_07055b66<<<dim3(258), dim3(64), 0, stream>>>(v_g2_r1_sum_part, v_g2_r1_b, v_g2_r1);
+    k_reduce_71ecf26f<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_g2_r1_b, v_g2_l1_joined + 16464);
     LAUNCHED(m, "g2.r1");
-    // g2.r2.sum[i0,i1,i2,i3] = sum(r0,r1) g2.r1[0,r0,i2+r1-5,i3] * g2.r2.k[i1,r0,r1,0] where i0 in
-    //     0:1, i2 in 0:28, pad g2.r1 0
-    CALL(conv_run(m, CONV_g2_r2_sum, v_g2_r1, v_g2_r2_k, NULL, NULL, v_g2_r2_sum, v_workspace));
-    // g2.l2.sum[i0,i1,i2,i3] = sum(r0,r1) g2.l1[0,r0,i2,i3+r1-5] * g2.l2.k[i1,r0,0,r1] where i0 in
-    //     0:1, i3 in 0:28, pad g2.l1 0
-    // g2.s[i0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1] where i0
-    //     in 0:1
-    CALL(conv_run(m, CONV_g2_s, v_g2_l1, v_g2_l2_k, v_g2_s_const, v_g2_r2_sum, v_g2_s,
-        v_workspace));
-    // g2.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) g2.s[0,r0,i2+r1-1,i3+r2-1] * g2.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i2 in 0:28, i3 in 0:28, pad g2.s 0
-    // g2.a[i0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1]) where i0 in 0:1
+    // by merging: batched
+    // g2.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g2.l1.joined[i0,r0,i3,i4] *
+    //     g2.l2.sum.weights[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
+        v_g2_l2_sum_merged));
+    k_reduce_3ce2f10a<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l2_sum_merged, v_g2_r2_sum);
+    LAUNCHED(m, "g2.r2.sum");
+    k_reduce_9571e9e7<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l2_sum_merged, v_g2_r2_sum, v_g2_s_const, v_g2_s);
+    LAUNCHED(m, "g2.s");
+    // g2.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g2.s[0,r0,i2+r1-1,i3+r2-1] * g2.a.c.k[i1,r0,r1,r2]
+    //     where i2 in 0:28, i3 in 0:28, pad g2.s 0
+    // g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
     CALL(conv_run(m, CONV_g2_a, v_g2_s, v_g2_a_c_k, v_g2_a_c_b, NULL, v_g2_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.l1.c.sum.part[i0,i1,i2,i3] = sum(r0) g2.l1.sum.columns[i2,i3,r0] *
-    //     l3.l1.c.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l3_l1_c_sum_part, v_l3_l1_c_sum_relaid, v_g2_l1_sum_columns,
-        v_l3_l1_c_sum_part));
-    k_reduce_b7dd05c9<<<dim3(261), dim3(64), 0, stream>>>(v_l3_l1_c_sum_part, v_l3_l1_c_b, v_l3_l1);
+    k_reduce_3f49d8c4<<<dim3(261), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_l3_l1_c_b, v_l3_l1);
     LAUNCHED(m, "l3.l1");
     // by summation splitting (r0 inside), variable substitution
     // l3.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.l1[0,r0,i2,i3] *
     //     l3.l2.c.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_l2_c_sum_part, v_l3_l1, v_l3_l2_c_sum_part_filter, NULL, NULL,
-        v_l3_l2_c_sum_part, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l3.r1.c.sum.part[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,i2,i3] * l3.r1.c.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_r1_c_sum_part, v_l2_2, v_l3_r1_c_sum_part_filter, NULL, NULL,
-        v_l3_r1_c_sum_part, v_workspace));
-    k_reduce_8f706fb9<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r1_c_sum_part, v_l3_r1_c_b, v_l3_r1);
+    CALL(gemm_run(m, &gemm_l3_l2_c_sum_part, v_l3_l2_c_sum_part_filter, v_l3_l1,
+        v_l3_l2_c_sum_part));
+    // l3.r1 stored as [i0,i1,i3,i2]
+    k_reduce_b7b1f1a7<<<dim3(261), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_l3_r1_c_b, v_l3_r1);
     LAUNCHED(m, "l3.r1");
-    // by summation splitting (blocks of 2x1 taps inside), variable substitution
-    // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.r1[0,r0,i2+r1-1,i3] *
-    //     l3.r2.c.sum.blocks[i0,i1,r0,r1] where i2 in 0:29, pad l3.r1 0
-    CALL(conv_run(m, CONV_l3_r2_c_sum_part, v_l3_r1, v_l3_r2_c_sum_blocks, NULL, NULL,
-        v_l3_r2_c_sum_part, v_workspace));
-    k_reduce_66367551<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r2_c_sum_part, v_l3_r2_c_sum);
+    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
+    // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.r1[0,r0,i3,i2] * l3.r2.c.sum.relaid[i0,i1,r0]
+    CALL(gemm_run(m, &gemm_l3_r2_c_sum_part, v_l3_r2_c_sum_relaid, v_l3_r1, v_l3_r2_c_sum_part));
+    k_reduce_c9c7b411<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r2_c_sum_part, v_l3_r2_c_sum);
     LAUNCHED(m, "l3.r2.c.sum");
     k_reduce_e687f20c<<<dim3(261), dim3(64), 0, stream>>>(v_l3_l2_c_sum_part, v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m);
     LAUNCHED(m, "l3.m");
     k_map_c6a5e18b<<<dim3(392), dim3(256), 0, stream>>>(v_l2_2, v_l3_d_sum_columns);
     LAUNCHED(m, "l3.d.sum.columns");
     // by operand re-laid for matching
-    // l3.d.sum[i0,i1,i2,i3] = sum(r0) l3.d.sum.columns[i2,i3,r0] * l3.d.k[i1,r0,0,0] where i0 in
-    //     0:1
+    // l3.d.sum[0,i1,i2,i3] = sum(r0) l3.d.sum.columns[i2,i3,r0] * l3.d.k[i1,r0,0,0]
     CALL(gemm_run(m, &gemm_l3_d_sum, v_l3_d_k, v_l3_d_sum_columns, v_l3_d_sum));
-    // l3.f.sum[i0,i1,i2,i3] = sum(r0) l3.m[0,r0,2*i2,2*i3] * l3.f.k[i1,r0,0,0] where i0 in 0:1, i2
-    //     in 0:14, i3 in 0:14
-    // l3.d.0[i0,i1,i2,i3] = l3.f.sum[0,i1,i2,i3] + l3.d.sum[0,i1,i2,i3] + l3.d.0.const[i1] where
-    //     i0 in 0:1
+    // l3.f.sum[0,i1,i2,i3] = sum(r0) l3.m[0,r0,2*i2,2*i3] * l3.f.k[i1,r0,0,0] where i2 in 0:14, i3
+    //     in 0:14
+    // l3.d.0[0,i1,i2,i3] = l3.f.sum[0,i1,i2,i3] + l3.d.sum[0,i1,i2,i3] + l3.d.0.const[i1]
     CALL(conv_run(m, CONV_l3_d_0, v_l3_m, v_l3_f_k, v_l3_d_0_const, v_l3_d_sum, v_l3_d_0,
         v_workspace));
-    k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_0, v_l3_c1_0_sum_columns);
-    LAUNCHED(m, "l3.c1.0.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c1.0.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.0.sum.columns[i2,i3,r0] *
-    //     l3.c1.0.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l3_c1_0_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_0_sum_columns,
-        v_l3_c1_0_sum_part));
-    k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_0_sum_part, v_l3_b1, v_l3_t1_0);
+    // by merging: shared input
+    // l3.c1.0.sum.merged[i0,i1,i2] = sum(r0) l3.d.0[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
+        v_l3_c1_0_sum_merged));
+    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_0_sum_merged, v_l3_b1, v_l3_t1_0_joined);
     LAUNCHED(m, "l3.t1.0");
-    // by summation splitting (r0 inside), variable substitution
-    // l3.c2.0.sum.part[i0,i1,i2,i3] = sum(r0) l3.t1.0[0,r0,i2,i3] *
-    //     l3.c2.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_c2_0_sum_part, v_l3_t1_0, v_l3_c2_0_sum_part_filter, NULL, NULL,
-        v_l3_c2_0_sum_part, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l3.c3.0.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.0[0,r0,i2,i3] *
-    //     l3.c3.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_c3_0_sum_part, v_l3_d_0, v_l3_c3_0_sum_part_filter, NULL, NULL,
-        v_l3_c3_0_sum_part, v_workspace));
-    k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_0_sum_part, v_l3_b3, v_l3_t3_0);
+    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_0_sum_merged, v_l3_b3, v_l3_t1_0_joined + 16660);
     LAUNCHED(m, "l3.t3.0");
-    // by summation splitting (blocks of 2x1 taps inside), variable substitution
-    // l3.c4.0.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.t3.0[0,r0,i2+r1-1,i3] *
-    //     l3.c4.0.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l3.t3.0 0
-    CALL(conv_run(m, CONV_l3_c4_0_sum_part, v_l3_t3_0, v_l3_c4_0_sum_blocks, NULL, NULL,
-        v_l3_c4_0_sum_part, v_workspace));
-    k_reduce_3fff925e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c4_0_sum_part, v_l3_c4_0_sum);
+    // by merging: batched
+    // l3.c2.0.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.0.joined[i0,r0,i3,i4] *
+    //     l3.c2.0.sum.weights[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
+        v_l3_c2_0_sum_merged));
+    k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_0_sum_merged, v_l3_c4_0_sum);
     LAUNCHED(m, "l3.c4.0.sum");
-    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_0_sum_part, v_l3_c4_0_sum, v_l3_b4, v_l3_b2, v_l3_u_0);
+    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_0_sum_merged, v_l3_c4_0_sum, v_l3_b4, v_l3_b2, v_l3_u_0);
     LAUNCHED(m, "l3.u.0");
-    // l3.f.0.sum[i0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1
-    // l3.d.1[i0,i1,i2,i3] = l3.d.0[0,i1,i2,i3] + l3.f.0.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in
-    //     0:1
+    // l3.f.0.sum[0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
+    // l3.d.1[0,i1,i2,i3] = l3.d.0[0,i1,i2,i3] + l3.f.0.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_1, v_l3_u_0, v_l3_k5, v_l3_b5, v_l3_d_0, v_l3_d_1, v_workspace));
-    k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_1, v_l3_c1_1_sum_columns);
-    LAUNCHED(m, "l3.c1.1.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c1.1.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.1.sum.columns[i2,i3,r0] *
-    //     l3.c1.0.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l3_c1_1_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_1_sum_columns,
-        v_l3_c1_1_sum_part));
-    k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_1_sum_part, v_l3_b1, v_l3_t1_1);
+    // by merging: shared input
+    // l3.c1.1.sum.merged[i0,i1,i2] = sum(r0) l3.d.1[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l3_c1_1_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_1,
+        v_l3_c1_1_sum_merged));
+    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_1_sum_merged, v_l3_b1, v_l3_t1_1_joined);
     LAUNCHED(m, "l3.t1.1");
-    // by summation splitting (r0 inside), variable substitution
-    // l3.c2.1.sum.part[i0,i1,i2,i3] = sum(r0) l3.t1.1[0,r0,i2,i3] *
-    //     l3.c2.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_c2_1_sum_part, v_l3_t1_1, v_l3_c2_0_sum_part_filter, NULL, NULL,
-        v_l3_c2_1_sum_part, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l3.c3.1.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.1[0,r0,i2,i3] *
-    //     l3.c3.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_c3_1_sum_part, v_l3_d_1, v_l3_c3_0_sum_part_filter, NULL, NULL,
-        v_l3_c3_1_sum_part, v_workspace));
-    k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_1_sum_part, v_l3_b3, v_l3_t3_1);
+    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_1_sum_merged, v_l3_b3, v_l3_t1_1_joined + 16660);
     LAUNCHED(m, "l3.t3.1");
-    // by summation splitting (blocks of 2x1 taps inside), variable substitution
-    // l3.c4.1.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.t3.1[0,r0,i2+r1-1,i3] *
-    //     l3.c4.0.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l3.t3.1 0
-    CALL(conv_run(m, CONV_l3_c4_1_sum_part, v_l3_t3_1, v_l3_c4_0_sum_blocks, NULL, NULL,
-        v_l3_c4_1_sum_part, v_workspace));
+    // by merging: batched
+    // l3.c2.1.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.1.joined[i0,r0,i3,i4] *
+    //     l3.c2.0.sum.weights[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
+        v_l3_c2_1_sum_merged));
+    k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_1_sum_merged, v_l3_c4_1_sum);
+    LAUNCHED(m, "l3.c4.1.sum");
+    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_1_sum_merged, v_l3_c4_1_sum, v_l3_b4, v_l3_b2, v_l3_u_1);
+    LAUNCHED(m, "l3.u.1");
+    // l3.f.1.sum[0,i1,i2,i3] = sum(r0) l3.u.1[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
+    // l3.d.2[0,i1,i2,i3] = l3.d.1[0,i1,i2,i3] + l3.f.1.sum[0,i1,i2,i3] + l3.b5[i1]
+    CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
+    // by merging: shared input
+    // l3.c1.2.sum.merged[i0,i1,i2] = sum(r0) l3.d.2[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l3_c1_2_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_2,
+        v_l3_c1_2_sum_merged));
     return 0;
 }
 
@@ -3484,134 +3800,114 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_3fff925e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c4_1_sum_part, v_l3_c4_1_sum);
-    LAUNCHED(m, "l3.c4.1.sum");
-    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_1_sum_part, v_l3_c4_1_sum, v_l3_b4, v_l3_b2, v_l3_u_1);
-    LAUNCHED(m, "l3.u.1");
-    // l3.f.1.sum[i0,i1,i2,i3] = sum(r0) l3.u.1[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1
-    // l3.d.2[i0,i1,i2,i3] = l3.d.1[0,i1,i2,i3] + l3.f.1.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in
-    //     0:1
-    CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
-    k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_2, v_l3_c1_2_sum_columns);
-    LAUNCHED(m, "l3.c1.2.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c1.2.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.2.sum.columns[i2,i3,r0] *
-    //     l3.c1.0.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l3_c1_2_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_2_sum_columns,
-        v_l3_c1_2_sum_part));
-    k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_2_sum_part, v_l3_b1, v_l3_t1_2);
+    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_2_sum_merged, v_l3_b1, v_l3_t1_2_joined);
     LAUNCHED(m, "l3.t1.2");
-    // by summation splitting (r0 inside), variable substitution
-    // l3.c2.2.sum.part[i0,i1,i2,i3] = sum(r0) l3.t1.2[0,r0,i2,i3] *
-    //     l3.c2.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_c2_2_sum_part, v_l3_t1_2, v_l3_c2_0_sum_part_filter, NULL, NULL,
-        v_l3_c2_2_sum_part, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l3.c3.2.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.2[0,r0,i2,i3] *
-    //     l3.c3.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_c3_2_sum_part, v_l3_d_2, v_l3_c3_0_sum_part_filter, NULL, NULL,
-        v_l3_c3_2_sum_part, v_workspace));
-    k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_2_sum_part, v_l3_b3, v_l3_t3_2);
+    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_2_sum_merged, v_l3_b3, v_l3_t1_2_joined + 16660);
     LAUNCHED(m, "l3.t3.2");
-    // by summation splitting (blocks of 2x1 taps inside), variable substitution
-    // l3.c4.2.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.t3.2[0,r0,i2+r1-1,i3] *
-    //     l3.c4.0.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l3.t3.2 0
-    CALL(conv_run(m, CONV_l3_c4_2_sum_part, v_l3_t3_2, v_l3_c4_0_sum_blocks, NULL, NULL,
-        v_l3_c4_2_sum_part, v_workspace));
-    k_reduce_3fff925e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c4_2_sum_part, v_l3_c4_2_sum);
+    // by merging: batched
+    // l3.c2.2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.2.joined[i0,r0,i3,i4] *
+    //     l3.c2.0.sum.weights[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
+        v_l3_c2_2_sum_merged));
+    k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_2_sum_merged, v_l3_c4_2_sum);
     LAUNCHED(m, "l3.c4.2.sum");
-    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_2_sum_part, v_l3_c4_2_sum, v_l3_b4, v_l3_b2, v_l3_u_2);
+    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_2_sum_merged, v_l3_c4_2_sum, v_l3_b4, v_l3_b2, v_l3_u_2);
     LAUNCHED(m, "l3.u.2");
-    // l3.f.2.sum[i0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1
-    // l3.d.3[i0,i1,i2,i3] = l3.d.2[0,i1,i2,i3] + l3.f.2.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in
-    //     0:1
+    // l3.f.2.sum[0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
+    // l3.d.3[0,i1,i2,i3] = l3.d.2[0,i1,i2,i3] + l3.f.2.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
-    k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_3, v_l3_c1_3_sum_columns);
-    LAUNCHED(m, "l3.c1.3.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c1.3.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.3.sum.columns[i2,i3,r0] *
-    //     l3.c1.0.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l3_c1_3_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_3_sum_columns,
-        v_l3_c1_3_sum_part));
-    k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_3_sum_part, v_l3_b1, v_l3_t1_3);
+    // by merging: shared input
+    // l3.c1.3.sum.merged[i0,i1,i2] = sum(r0) l3.d.3[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l3_c1_3_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_3,
+        v_l3_c1_3_sum_merged));
+    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_3_sum_merged, v_l3_b1, v_l3_t1_3_joined);
     LAUNCHED(m, "l3.t1.3");
-    // by summation splitting (r0 inside), variable substitution
-    // l3.c2.3.sum.part[i0,i1,i2,i3] = sum(r0) l3.t1.3[0,r0,i2,i3] *
-    //     l3.c2.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_c2_3_sum_part, v_l3_t1_3, v_l3_c2_0_sum_part_filter, NULL, NULL,
-        v_l3_c2_3_sum_part, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l3.c3.3.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.3[0,r0,i2,i3] *
-    //     l3.c3.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_c3_3_sum_part, v_l3_d_3, v_l3_c3_0_sum_part_filter, NULL, NULL,
-        v_l3_c3_3_sum_part, v_workspace));
-    k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_3_sum_part, v_l3_b3, v_l3_t3_3);
+    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_3_sum_merged, v_l3_b3, v_l3_t1_3_joined + 16660);
     LAUNCHED(m, "l3.t3.3");
-    // by summation splitting (blocks of 2x1 taps inside), variable substitution
-    // l3.c4.3.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.t3.3[0,r0,i2+r1-1,i3] *
-    //     l3.c4.0.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l3.t3.3 0
-    CALL(conv_run(m, CONV_l3_c4_3_sum_part, v_l3_t3_3, v_l3_c4_0_sum_blocks, NULL, NULL,
-        v_l3_c4_3_sum_part, v_workspace));
-    k_reduce_3fff925e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c4_3_sum_part, v_l3_c4_3_sum);
+    // by merging: batched
+    // l3.c2.3.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.3.joined[i0,r0,i3,i4] *
+    //     l3.c2.0.sum.weights[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
+        v_l3_c2_3_sum_merged));
+    k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_3_sum_merged, v_l3_c4_3_sum);
     LAUNCHED(m, "l3.c4.3.sum");
-    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_3_sum_part, v_l3_c4_3_sum, v_l3_b4, v_l3_b2, v_l3_u_3);
+    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_3_sum_merged, v_l3_c4_3_sum, v_l3_b4, v_l3_b2, v_l3_u_3);
     LAUNCHED(m, "l3.u.3");
-    // l3.f.3.sum[i0,i1,i2,i3] = sum(r0) l3.u.3[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1
-    // l3.d.4[i0,i1,i2,i3] = l3.d.3[0,i1,i2,i3] + l3.f.3.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in
-    //     0:1
+    // l3.f.3.sum[0,i1,i2,i3] = sum(r0) l3.u.3[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
+    // l3.d.4[0,i1,i2,i3] = l3.d.3[0,i1,i2,i3] + l3.f.3.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
-    k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3_d_4, v_l3_c1_4_sum_columns);
-    LAUNCHED(m, "l3.c1.4.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l3.c1.4.sum.part[i0,i1,i2,i3] = sum(r0) l3.c1.4.sum.columns[i2,i3,r0] *
-    //     l3.c1.0.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l3_c1_4_sum_part, v_l3_c1_0_sum_relaid, v_l3_c1_4_sum_columns,
-        v_l3_c1_4_sum_part));
-    k_reduce_1801fd6b<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_4_sum_part, v_l3_b1, v_l3_t1_4);
+    // by merging: shared input
+    // l3.c1.4.sum.merged[i0,i1,i2] = sum(r0) l3.d.4[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l3_c1_4_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_4,
+        v_l3_c1_4_sum_merged));
+    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_4_sum_merged, v_l3_b1, v_l3_t1_4_joined);
     LAUNCHED(m, "l3.t1.4");
-    // by summation splitting (r0 inside), variable substitution
-    // l3.c2.4.sum.part[i0,i1,i2,i3] = sum(r0) l3.t1.4[0,r0,i2,i3] *
-    //     l3.c2.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_c2_4_sum_part, v_l3_t1_4, v_l3_c2_0_sum_part_filter, NULL, NULL,
-        v_l3_c2_4_sum_part, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l3.c3.4.sum.part[i0,i1,i2,i3] = sum(r0) l3.d.4[0,r0,i2,i3] *
-    //     l3.c3.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l3_c3_4_sum_part, v_l3_d_4, v_l3_c3_0_sum_part_filter, NULL, NULL,
-        v_l3_c3_4_sum_part, v_workspace));
-    k_reduce_32f6c025<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c3_4_sum_part, v_l3_b3, v_l3_t3_4);
+    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_4_sum_merged, v_l3_b3, v_l3_t1_4_joined + 16660);
     LAUNCHED(m, "l3.t3.4");
-    // by summation splitting (blocks of 2x1 taps inside), variable substitution
-    // l3.c4.4.sum.part[i0,i1,i2,i3] = sum(r0,r1) l3.t3.4[0,r0,i2+r1-1,i3] *
-    //     l3.c4.0.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l3.t3.4 0
-    CALL(conv_run(m, CONV_l3_c4_4_sum_part, v_l3_t3_4, v_l3_c4_0_sum_blocks, NULL, NULL,
-        v_l3_c4_4_sum_part, v_workspace));
-    k_reduce_3fff925e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c4_4_sum_part, v_l3_c4_4_sum);
+    // by merging: batched
+    // l3.c2.4.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.4.joined[i0,r0,i3,i4] *
+    //     l3.c2.0.sum.weights[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
+        v_l3_c2_4_sum_merged));
+    k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_4_sum_merged, v_l3_c4_4_sum);
     LAUNCHED(m, "l3.c4.4.sum");
-    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_4_sum_part, v_l3_c4_4_sum, v_l3_b4, v_l3_b2, v_l3_u_4);
+    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_4_sum_merged, v_l3_c4_4_sum, v_l3_b4, v_l3_b2, v_l3_u_4);
     LAUNCHED(m, "l3.u.4");
-    // l3.f.4.sum[i0,i1,i2,i3] = sum(r0) l3.u.4[0,r0,i2,i3] * l3.k5[i1,r0,0,0] where i0 in 0:1
-    // l3[i0,i1,i2,i3] = l3.d.4[0,i1,i2,i3] + l3.f.4.sum[0,i1,i2,i3] + l3.b5[i1] where i0 in 0:1
+    // l3.f.4.sum[0,i1,i2,i3] = sum(r0) l3.u.4[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
+    // l3[0,i1,i2,i3] = l3.d.4[0,i1,i2,i3] + l3.f.4.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l3, v_workspace));
-    k_transpose_d42c540e<<<dim3(448), dim3(32, 8), 0, stream>>>(v_l3, v_g3_l1_sum_columns);
-    LAUNCHED(m, "g3.l1.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // g3.l1.sum.part[i0,i1,i2,i3] = sum(r0) g3.l1.sum.columns[i2,i3,r0] *
-    //     g3.l1.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_g3_l1_sum_part, v_g3_l1_sum_relaid, v_g3_l1_sum_columns,
-        v_g3_l1_sum_part));
-    k_reduce_09a47f61<<<dim3(65), dim3(64), 0, stream>>>(v_g3_l1_sum_part, v_g3_l1_b, v_g3_l1);
+    // by merging: batched
+    // g3.l1.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3[0,r0,i3,i4] * g3.l1.sum.weights[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l3, v_g3_l1_sum_merged));
+    k_reduce_7840c512<<<dim3(65), dim3(64), 0, stream>>>(v_g3_l1_sum_merged, v_g3_l1_b, v_g3_l1);
     LAUNCHED(m, "g3.l1");
-    // by summation splitting (r0 inside), variable substitution
-    // g3.r1.sum.part[i0,i1,i2,i3] = sum(r0) l3[0,r0,i2,i3] * g3.r1.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_g3_r1_sum_part, v_l3, v_g3_r1_sum_part_filter, NULL, NULL,
-        v_g3_r1_sum_part, v_workspace));
-    k_reduce_6be87911<<<dim3(65), dim3(64), 0, stream>>>(v_g3_r1_sum_part, v_g3_r1_b, v_g3_r1);
+    k_reduce_766ef22e<<<dim3(65), dim3(64), 0, stream>>>(v_g3_l1_sum_merged, v_g3_r1_b, v_g3_r1);
     LAUNCHED(m, "g3.r1");
     k_reduce_14f74583<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_r1, v_g3_r2_k, v_g3_r2_sum);
     LAUNCHED(m, "g3.r2.sum");
     k_reduce_bbf1bf57<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_l1, v_g3_l2_k, v_g3_r2_sum, v_g3_s_const, v_g3_s);
     LAUNCHED(m, "g3.s");
+    k_reduce_7b177cc8<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_s, v_g3_a_c_k, v_g3_a_c_b, v_g3_a);
+    LAUNCHED(m, "g3.a");
+    // by merging: batched
+    // l4.l1.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3[0,r0,i3,i4] *
+    //     l4.l1.c.sum.weights[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_l1_c_sum_merged, v_l4_l1_c_sum_weights, v_l3, v_l4_l1_c_sum_merged));
+    k_reduce_c61d4abe<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l1_c_sum_merged, v_l4_l1_c_b, v_l4_l1_joined);
+    LAUNCHED(m, "l4.l1");
+    k_reduce_91addcc5<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l1_c_sum_merged, v_l4_r1_c_b, v_l4_l1_joined + 25088);
+    LAUNCHED(m, "l4.r1");
+    // by merging: batched
+    // l4.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l4.l1.joined[i0,r0,i3,i4] *
+    //     l4.l2.c.sum.weights[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
+        v_l4_l2_c_sum_merged));
+    k_reduce_38815aa7<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l2_c_sum_merged, v_l4_r2_c_sum);
+    LAUNCHED(m, "l4.r2.c.sum");
+    k_reduce_581578e1<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l2_c_sum_merged, v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m);
+    LAUNCHED(m, "l4.m");
+    k_map_f3693714<<<dim3(392), dim3(128), 0, stream>>>(v_l3, v_l4_d_sum_columns);
+    LAUNCHED(m, "l4.d.sum.columns");
+    // by operand re-laid for matching
+    // l4.d.sum[0,i1,i2,i3] = sum(r0) l4.d.sum.columns[i2,i3,r0] * l4.d.k[i1,r0,0,0]
+    CALL(gemm_run(m, &gemm_l4_d_sum, v_l4_d_k, v_l4_d_sum_columns, v_l4_d_sum));
+    // l4.f.sum[0,i1,i2,i3] = sum(r0) l4.m[0,r0,2*i2,2*i3] * l4.f.k[i1,r0,0,0] where i2 in 0:7, i3
+    //     in 0:7
+    // l4.d.0[0,i1,i2,i3] = l4.f.sum[0,i1,i2,i3] + l4.d.sum[0,i1,i2,i3] + l4.d.0.const[i1]
+    CALL(conv_run(m, CONV_l4_d_0, v_l4_m, v_l4_f_k, v_l4_d_0_const, v_l4_d_sum, v_l4_d_0,
+        v_workspace));
+    // by merging: shared input
+    // l4.c1.0.sum.merged[i0,i1,i2] = sum(r0) l4.d.0[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
+        v_l4_c1_0_sum_merged));
+    k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_0_sum_merged, v_l4_b1, v_l4_t1_0);
+    LAUNCHED(m, "l4.t1.0");
+    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_0_sum_merged, v_l4_b3, v_l4_t3_0);
+    LAUNCHED(m, "l4.t3.0");
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_0, v_l4_k4, v_l4_c4_0_sum);
+    LAUNCHED(m, "l4.c4.0.sum");
+    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_0, v_l4_k2, v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0);
+    LAUNCHED(m, "l4.u.0");
     return 0;
 }
 
@@ -3620,188 +3916,75 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_7b177cc8<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_s, v_g3_a_c_k, v_g3_a_c_b, v_g3_a);
-    LAUNCHED(m, "g3.a");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.l1.c.sum.part[i0,i1,i2,i3] = sum(r0) g3.l1.sum.columns[i2,i3,r0] *
-    //     l4.l1.c.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l4_l1_c_sum_part, v_l4_l1_c_sum_relaid, v_g3_l1_sum_columns,
-        v_l4_l1_c_sum_part));
-    k_reduce_d8ef6f01<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l1_c_sum_part, v_l4_l1_c_b, v_l4_l1);
-    LAUNCHED(m, "l4.l1");
-    // by summation splitting (r0 inside), variable substitution
-    // l4.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l4.l1[0,r0,i2,i3] *
-    //     l4.l2.c.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l4_l2_c_sum_part, v_l4_l1, v_l4_l2_c_sum_part_filter, NULL, NULL,
-        v_l4_l2_c_sum_part, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l4.r1.c.sum.part[i0,i1,i2,i3] = sum(r0) l3[0,r0,i2,i3] * l4.r1.c.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l4_r1_c_sum_part, v_l3, v_l4_r1_c_sum_part_filter, NULL, NULL,
-        v_l4_r1_c_sum_part, v_workspace));
-    k_reduce_ede1f978<<<dim3(392), dim3(64), 0, stream>>>(v_l4_r1_c_sum_part, v_l4_r1_c_b, v_l4_r1);
-    LAUNCHED(m, "l4.r1");
-    // by summation splitting (blocks of 2x1 taps inside), variable substitution
-    // l4.r2.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) l4.r1[0,r0,i2+r1-1,i3] *
-    //     l4.r2.c.sum.blocks[i0,i1,r0,r1] where i2 in 0:15, pad l4.r1 0
-    CALL(conv_run(m, CONV_l4_r2_c_sum_part, v_l4_r1, v_l4_r2_c_sum_blocks, NULL, NULL,
-        v_l4_r2_c_sum_part, v_workspace));
-    k_reduce_81386da5<<<dim3(392), dim3(64), 0, stream>>>(v_l4_r2_c_sum_part, v_l4_r2_c_sum);
-    LAUNCHED(m, "l4.r2.c.sum");
-    k_reduce_581578e1<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l2_c_sum_part, v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m);
-    LAUNCHED(m, "l4.m");
-    k_map_f3693714<<<dim3(392), dim3(128), 0, stream>>>(v_l3, v_l4_d_sum_columns);
-    LAUNCHED(m, "l4.d.sum.columns");
-    // by operand re-laid for matching
-    // l4.d.sum[i0,i1,i2,i3] = sum(r0) l4.d.sum.columns[i2,i3,r0] * l4.d.k[i1,r0,0,0] where i0 in
-    //     0:1
-    CALL(gemm_run(m, &gemm_l4_d_sum, v_l4_d_k, v_l4_d_sum_columns, v_l4_d_sum));
-    // l4.f.sum[i0,i1,i2,i3] = sum(r0) l4.m[0,r0,2*i2,2*i3] * l4.f.k[i1,r0,0,0] where i0 in 0:1, i2
-    //     in 0:7, i3 in 0:7
-    // l4.d.0[i0,i1,i2,i3] = l4.f.sum[0,i1,i2,i3] + l4.d.sum[0,i1,i2,i3] + l4.d.0.const[i1] where
-    //     i0 in 0:1
-    CALL(conv_run(m, CONV_l4_d_0, v_l4_m, v_l4_f_k, v_l4_d_0_const, v_l4_d_sum, v_l4_d_0,
-        v_workspace));
-    k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_0, v_l4_c1_0_sum_columns);
-    LAUNCHED(m, "l4.c1.0.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c1.0.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.0.sum.columns[i2,i3,r0] *
-    //     l4.c1.0.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l4_c1_0_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_0_sum_columns,
-        v_l4_c1_0_sum_part));
-    k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_0_sum_part, v_l4_b1, v_l4_t1_0);
-    LAUNCHED(m, "l4.t1.0");
-    // by summation splitting (r0 inside), variable substitution
-    // l4.c3.0.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.0[0,r0,i2,i3] *
-    //     l4.c3.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l4_c3_0_sum_part, v_l4_d_0, v_l4_c3_0_sum_part_filter, NULL, NULL,
-        v_l4_c3_0_sum_part, v_workspace));
-    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_0_sum_part, v_l4_b3, v_l4_t3_0);
-    LAUNCHED(m, "l4.t3.0");
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_0, v_l4_k4, v_l4_c4_0_sum);
-    LAUNCHED(m, "l4.c4.0.sum");
-    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_0, v_l4_k2, v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0);
-    LAUNCHED(m, "l4.u.0");
-    // l4.f.0.sum[i0,i1,i2,i3] = sum(r0) l4.u.0[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1
-    // l4.d.1[i0,i1,i2,i3] = l4.d.0[0,i1,i2,i3] + l4.f.0.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in
-    //     0:1
+    // l4.f.0.sum[0,i1,i2,i3] = sum(r0) l4.u.0[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
+    // l4.d.1[0,i1,i2,i3] = l4.d.0[0,i1,i2,i3] + l4.f.0.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_1, v_l4_u_0, v_l4_k5, v_l4_b5, v_l4_d_0, v_l4_d_1, v_workspace));
-    k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_1, v_l4_c1_1_sum_columns);
-    LAUNCHED(m, "l4.c1.1.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c1.1.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.1.sum.columns[i2,i3,r0] *
-    //     l4.c1.0.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l4_c1_1_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_1_sum_columns,
-        v_l4_c1_1_sum_part));
-    k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_1_sum_part, v_l4_b1, v_l4_t1_1);
+    // by merging: shared input
+    // l4.c1.1.sum.merged[i0,i1,i2] = sum(r0) l4.d.1[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l4_c1_1_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_1,
+        v_l4_c1_1_sum_merged));
+    k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_1_sum_merged, v_l4_b1, v_l4_t1_1);
     LAUNCHED(m, "l4.t1.1");
-    // by summation splitting (r0 inside), variable substitution
-    // l4.c3.1.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.1[0,r0,i2,i3] *
-    //     l4.c3.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l4_c3_1_sum_part, v_l4_d_1, v_l4_c3_0_sum_part_filter, NULL, NULL,
-        v_l4_c3_1_sum_part, v_workspace));
-    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_1_sum_part, v_l4_b3, v_l4_t3_1);
+    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_1_sum_merged, v_l4_b3, v_l4_t3_1);
     LAUNCHED(m, "l4.t3.1");
     k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_1, v_l4_k4, v_l4_c4_1_sum);
     LAUNCHED(m, "l4.c4.1.sum");
     k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_1, v_l4_k2, v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1);
     LAUNCHED(m, "l4.u.1");
-    // l4.f.1.sum[i0,i1,i2,i3] = sum(r0) l4.u.1[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1
-    // l4.d.2[i0,i1,i2,i3] = l4.d.1[0,i1,i2,i3] + l4.f.1.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in
-    //     0:1
+    // l4.f.1.sum[0,i1,i2,i3] = sum(r0) l4.u.1[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
+    // l4.d.2[0,i1,i2,i3] = l4.d.1[0,i1,i2,i3] + l4.f.1.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_2, v_l4_u_1, v_l4_k5, v_l4_b5, v_l4_d_1, v_l4_d_2, v_workspace));
-    k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_2, v_l4_c1_2_sum_columns);
-    LAUNCHED(m, "l4.c1.2.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c1.2.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.2.sum.columns[i2,i3,r0] *
-    //     l4.c1.0.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l4_c1_2_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_2_sum_columns,
-        v_l4_c1_2_sum_part));
-    k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_2_sum_part, v_l4_b1, v_l4_t1_2);
+    // by merging: shared input
+    // l4.c1.2.sum.merged[i0,i1,i2] = sum(r0) l4.d.2[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
+        v_l4_c1_2_sum_merged));
+    k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_2_sum_merged, v_l4_b1, v_l4_t1_2);
     LAUNCHED(m, "l4.t1.2");
-    // by summation splitting (r0 inside), variable substitution
-    // l4.c3.2.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.2[0,r0,i2,i3] *
-    //     l4.c3.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l4_c3_2_sum_part, v_l4_d_2, v_l4_c3_0_sum_part_filter, NULL, NULL,
-        v_l4_c3_2_sum_part, v_workspace));
-    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_2_sum_part, v_l4_b3, v_l4_t3_2);
+    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_2_sum_merged, v_l4_b3, v_l4_t3_2);
     LAUNCHED(m, "l4.t3.2");
     k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_2, v_l4_k4, v_l4_c4_2_sum);
     LAUNCHED(m, "l4.c4.2.sum");
     k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_2, v_l4_k2, v_l4_b2, v_l4_c4_2_sum, v_l4_b4, v_l4_u_2);
     LAUNCHED(m, "l4.u.2");
-    // l4.f.2.sum[i0,i1,i2,i3] = sum(r0) l4.u.2[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1
-    // l4.d.3[i0,i1,i2,i3] = l4.d.2[0,i1,i2,i3] + l4.f.2.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in
-    //     0:1
+    // l4.f.2.sum[0,i1,i2,i3] = sum(r0) l4.u.2[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
+    // l4.d.3[0,i1,i2,i3] = l4.d.2[0,i1,i2,i3] + l4.f.2.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_3, v_l4_u_2, v_l4_k5, v_l4_b5, v_l4_d_2, v_l4_d_3, v_workspace));
-    k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_3, v_l4_c1_3_sum_columns);
-    LAUNCHED(m, "l4.c1.3.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c1.3.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.3.sum.columns[i2,i3,r0] *
-    //     l4.c1.0.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l4_c1_3_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_3_sum_columns,
-        v_l4_c1_3_sum_part));
-    k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_3_sum_part, v_l4_b1, v_l4_t1_3);
+    // by merging: shared input
+    // l4.c1.3.sum.merged[i0,i1,i2] = sum(r0) l4.d.3[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l4_c1_3_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_3,
+        v_l4_c1_3_sum_merged));
+    k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_3_sum_merged, v_l4_b1, v_l4_t1_3);
     LAUNCHED(m, "l4.t1.3");
-    // by summation splitting (r0 inside), variable substitution
-    // l4.c3.3.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.3[0,r0,i2,i3] *
-    //     l4.c3.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l4_c3_3_sum_part, v_l4_d_3, v_l4_c3_0_sum_part_filter, NULL, NULL,
-        v_l4_c3_3_sum_part, v_workspace));
-    return 0;
-}
-
-static int steps_5(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_3_sum_part, v_l4_b3, v_l4_t3_3);
+    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_3_sum_merged, v_l4_b3, v_l4_t3_3);
     LAUNCHED(m, "l4.t3.3");
     k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_3, v_l4_k4, v_l4_c4_3_sum);
     LAUNCHED(m, "l4.c4.3.sum");
     k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_3, v_l4_k2, v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3);
     LAUNCHED(m, "l4.u.3");
-    // l4.f.3.sum[i0,i1,i2,i3] = sum(r0) l4.u.3[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1
-    // l4.d.4[i0,i1,i2,i3] = l4.d.3[0,i1,i2,i3] + l4.f.3.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in
-    //     0:1
+    // l4.f.3.sum[0,i1,i2,i3] = sum(r0) l4.u.3[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
+    // l4.d.4[0,i1,i2,i3] = l4.d.3[0,i1,i2,i3] + l4.f.3.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
-    k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4_d_4, v_l4_c1_4_sum_columns);
-    LAUNCHED(m, "l4.c1.4.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // l4.c1.4.sum.part[i0,i1,i2,i3] = sum(r0) l4.c1.4.sum.columns[i2,i3,r0] *
-    //     l4.c1.0.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l4_c1_4_sum_part, v_l4_c1_0_sum_relaid, v_l4_c1_4_sum_columns,
-        v_l4_c1_4_sum_part));
-    k_reduce_0df60038<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_part, v_l4_b1, v_l4_t1_4);
+    // by merging: shared input
+    // l4.c1.4.sum.merged[i0,i1,i2] = sum(r0) l4.d.4[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l4_c1_4_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_4,
+        v_l4_c1_4_sum_merged));
+    k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_merged, v_l4_b1, v_l4_t1_4);
     LAUNCHED(m, "l4.t1.4");
-    // by summation splitting (r0 inside), variable substitution
-    // l4.c3.4.sum.part[i0,i1,i2,i3] = sum(r0) l4.d.4[0,r0,i2,i3] *
-    //     l4.c3.0.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_l4_c3_4_sum_part, v_l4_d_4, v_l4_c3_0_sum_part_filter, NULL, NULL,
-        v_l4_c3_4_sum_part, v_workspace));
-    k_reduce_e321fbac<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c3_4_sum_part, v_l4_b3, v_l4_t3_4);
+    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_merged, v_l4_b3, v_l4_t3_4);
     LAUNCHED(m, "l4.t3.4");
     k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_4, v_l4_k4, v_l4_c4_4_sum);
     LAUNCHED(m, "l4.c4.4.sum");
     k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_4, v_l4_k2, v_l4_b2, v_l4_c4_4_sum, v_l4_b4, v_l4_u_4);
     LAUNCHED(m, "l4.u.4");
-    // l4.f.4.sum[i0,i1,i2,i3] = sum(r0) l4.u.4[0,r0,i2,i3] * l4.k5[i1,r0,0,0] where i0 in 0:1
-    // l4[i0,i1,i2,i3] = l4.d.4[0,i1,i2,i3] + l4.f.4.sum[0,i1,i2,i3] + l4.b5[i1] where i0 in 0:1
+    // l4.f.4.sum[0,i1,i2,i3] = sum(r0) l4.u.4[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
+    // l4[0,i1,i2,i3] = l4.d.4[0,i1,i2,i3] + l4.f.4.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
-    k_map_9f0b61af<<<dim3(392), dim3(256), 0, stream>>>(v_l4, v_g4_l1_sum_columns);
-    LAUNCHED(m, "g4.l1.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid for matching
-    // g4.l1.sum.part[i0,i1,i2,i3] = sum(r0) g4.l1.sum.columns[i2,i3,r0] *
-    //     g4.l1.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_g4_l1_sum_part, v_g4_l1_sum_relaid, v_g4_l1_sum_columns,
-        v_g4_l1_sum_part));
-    k_reduce_613b82ce<<<dim3(17), dim3(64), 0, stream>>>(v_g4_l1_sum_part, v_g4_l1_b, v_g4_l1);
+    // by merging: shared input
+    // g4.l1.sum.merged[i0,i1,i2] = sum(r0) l4[0,r0,i1,i2] * g4.l1.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
+    k_reduce_753e5faf<<<dim3(17), dim3(64), 0, stream>>>(v_g4_l1_sum_merged, v_g4_l1_b, v_g4_l1);
     LAUNCHED(m, "g4.l1");
-    // by summation splitting (r0 inside), variable substitution
-    // g4.r1.sum.part[i0,i1,i2,i3] = sum(r0) l4[0,r0,i2,i3] * g4.r1.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_g4_r1_sum_part, v_l4, v_g4_r1_sum_part_filter, NULL, NULL,
-        v_g4_r1_sum_part, v_workspace));
-    k_reduce_57cadc7b<<<dim3(17), dim3(64), 0, stream>>>(v_g4_r1_sum_part, v_g4_r1_b, v_g4_r1);
+    k_reduce_c4be4d11<<<dim3(17), dim3(64), 0, stream>>>(v_g4_l1_sum_merged, v_g4_r1_b, v_g4_r1);
     LAUNCHED(m, "g4.r1");
     k_reduce_e2f6d663<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_r1, v_g4_r2_k, v_g4_r2_sum);
     LAUNCHED(m, "g4.r2.sum");
@@ -3819,50 +4002,62 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
     LAUNCHED(m, "f3");
     k_reduce_86b6ab27<<<dim3(258), dim3(64), 0, stream>>>(v_g2_a, v_g2_b_k, v_g2_s, v_f3, v_g2_b_b, v_s2);
     LAUNCHED(m, "s2");
-    // f2.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) s2[0,r0,i2+r1-1,i3+r2-1] * f2.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i2 in 0:28, i3 in 0:28, pad s2 0
-    // f2.a[i0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1]) where i0 in 0:1
+    // f2.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) s2[0,r0,i2+r1-1,i3+r2-1] * f2.a.c.k[i1,r0,r1,r2]
+    //     where i2 in 0:28, i3 in 0:28, pad s2 0
+    // f2.a[0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1])
     CALL(conv_run(m, CONV_f2_a, v_s2, v_f2_a_c_k, v_f2_a_c_b, NULL, v_f2_a, v_workspace));
-    // f2.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f2.a[0,r0,i2+r1-1,i3+r2-1] * f2.b.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i2 in 0:28, i3 in 0:28, pad f2.a 0
-    // f2[i0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1] where i0 in 0:1
+    // f2.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f2.a[0,r0,i2+r1-1,i3+r2-1] * f2.b.k[i1,r0,r1,r2] where
+    //     i2 in 0:28, i3 in 0:28, pad f2.a 0
+    // f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
     CALL(conv_run(m, CONV_f2, v_f2_a, v_f2_b_k, v_f2_b_b, v_s2, v_f2, v_workspace));
     k_reduce_c6faa19d<<<dim3(258), dim3(64), 0, stream>>>(v_g1_b_sum_part, v_g1_s, v_f2, v_g1_b_b, v_s1);
     LAUNCHED(m, "s1");
-    // f1.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) s1[0,r0,i2+r1-1,i3+r2-1] * f1.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i2 in 0:56, i3 in 0:56, pad s1 0
-    // f1.a[i0,i1,i2,i3] = relu(f1.a.c.sum[0,i1,i2,i3] + f1.a.c.b[i1]) where i0 in 0:1
+    // f1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) s1[0,r0,i2+r1-1,i3+r2-1] * f1.a.c.k[i1,r0,r1,r2]
+    //     where i2 in 0:56, i3 in 0:56, pad s1 0
+    // f1.a[0,i1,i2,i3] = relu(f1.a.c.sum[0,i1,i2,i3] + f1.a.c.b[i1])
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
-    // f1.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i2 in 0:56, i3 in 0:56, pad f1.a 0
+    return 0;
+}
+
+static int steps_5(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
+    // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
+    //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
     k_map_40bd48c8<<<dim3(258), dim3(64), 0, stream>>>(v_s1, v_f1_b_sum, v_f1_b_b, v_f1);
     LAUNCHED(m, "f1");
-    // f0.a.c.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2]
-    //     where i0 in 0:1, i2 in 0:56, i3 in 0:56, pad f1 0
-    // f0.a[i0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1]) where i0 in 0:1
+    // f0.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2]
+    //     where i2 in 0:56, i3 in 0:56, pad f1 0
+    // f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
     CALL(conv_run(m, CONV_f0_a, v_f1, v_f0_a_c_k, v_f0_a_c_b, NULL, v_f0_a, v_workspace));
-    // f0.b.sum[i0,i1,i2,i3] = sum(r0,r1,r2) f0.a[0,r0,i2+r1-1,i3+r2-1] * f0.b.k[i1,r0,r1,r2] where
-    //     i0 in 0:1, i2 in 0:56, i3 in 0:56, pad f0.a 0
+    // f0.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f0.a[0,r0,i2+r1-1,i3+r2-1] * f0.b.k[i1,r0,r1,r2] where
+    //     i2 in 0:56, i3 in 0:56, pad f0.a 0
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
     k_map_a966681a<<<dim3(4116), dim3(256), 0, stream>>>(v_f0_b_sum, v_s1, v_f1_b_sum, v_f1_b_b, v_f0_b_b, v_u0_const, v_u0);
     LAUNCHED(m, "u0");
-    // by summation splitting (r0,r1 inside), variable substitution
-    // e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] *
-    //     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad u0 0
-    CALL(conv_run(m, CONV_e0_a_c_sum_part, v_u0, v_e0_a_c_sum_part_filter, NULL, NULL,
-        v_e0_a_c_sum_part, v_workspace));
-    k_reduce_af5da329<<<dim3(1029), dim3(256), 0, stream>>>(v_e0_a_c_sum_part, v_e0_a_c_b, v_e0_a);
+    k_basis_4bf48624<<<dim3(515), dim3(128), 0, stream>>>(v_u0, v_e0_a_c_sum_data);
+    LAUNCHED(m, "e0.a.c.sum.data");
+    // by basis change F(4x4,3x3)
+    // e0.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.a.c.sum.data[i0,i1,r0,i3,i4] *
+    //     e0.a.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_e0_a_c_sum_product, v_e0_a_c_sum_filter, v_e0_a_c_sum_data,
+        v_e0_a_c_sum_product));
+    k_basis_88ad4482<<<dim3(515), dim3(128), 0, stream>>>(v_e0_a_c_sum_product, v_e0_a_c_b, v_e0_a);
     LAUNCHED(m, "e0.a");
-    // by summation splitting (r0,r1 inside), variable substitution
-    // e0.b.sum.part[i0,i1,i2,i3] = sum(r0,r1) e0.a[0,r0,i2+r1-1,i3] *
-    //     e0.b.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad e0.a 0
-    CALL(conv_run(m, CONV_e0_b_sum_part, v_e0_a, v_e0_b_sum_part_filter, NULL, NULL,
-        v_e0_b_sum_part, v_workspace));
-    k_reduce_7c1d1986<<<dim3(1029), dim3(256), 0, stream>>>(v_e0_b_sum_part, v_u0, v_e0_b_b, v_e0);
+    k_basis_4bf48624<<<dim3(515), dim3(128), 0, stream>>>(v_e0_a, v_e0_b_sum_data);
+    LAUNCHED(m, "e0.b.sum.data");
+    // by basis change F(4x4,3x3)
+    // e0.b.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.b.sum.data[i0,i1,r0,i3,i4] *
+    //     e0.b.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_e0_b_sum_product, v_e0_b_sum_filter, v_e0_b_sum_data,
+        v_e0_b_sum_product));
+    k_basis_bbf37ac2<<<dim3(515), dim3(128), 0, stream>>>(v_e0_b_sum_product, v_u0, v_e0_b_b, v_e0);
     LAUNCHED(m, "e0");
-    // y.sum[i0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0] where i0 in 0:1
-    // y[i0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1] where i0 in 0:1
+    // y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
+    // y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
     CALL(conv_run(m, CONV_y, v_e0, v_y_k, v_y_b, NULL, v_y, v_workspace));
     return 0;
 }
@@ -3898,7 +4093,7 @@ static int run_on(gcn *m, const void *const *in, void *const *out, cudaStream_t 
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 21073920, 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + 27396096, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -3971,7 +4166,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 80; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 36; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -4158,6 +4353,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    56400128ull, 149746176ull, 0xe4a54419c106ca07ull};
+    59075072ull, 158952192ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

@@ -7,14 +7,12 @@
 // inputs    x: f32[1,10000,512]
 // outputs   y: f32[1,10000,512]
 // weights   7 tensors, blob of 5124 kB
-// memory    arena 1273 MB (workspace 32 MB of it), constants 5124 kB, peak in create 1278 MB
-// plan      10 steps, 2957.6 us estimated
-//   138.9 us est. v                cuBLAS sgemm 10000 x 64 x 512, batch 8
-//   138.9 us est. q                cuBLAS sgemm 10000 x 64 x 512, batch 8
-//   138.9 us est. k                cuBLAS sgemm 10000 x 64 x 512, batch 8
-//   762.1 us est. s                k_band_5727a081
-//   743.3 us est. a                k_row_4411ece0
-//   763.2 us est. o                k_band_78578a11
+// memory    arena 1312 MB (workspace 32 MB of it), constants 5124 kB, peak in create 1320 MB
+// plan      8 steps, 2453.3 us estimated; 2472.9 us without derivation
+//   352.6 us est. v.merged         cuBLAS sgemm 10000 x 1536 x 512
+//   762.1 us est. s                k_band_530c4a35
+//   303.2 us est. a                k_row_4411ece0
+//   763.2 us est. o                k_band_fcc0dacf
 //   124.0 us est. f.sum            cuBLAS sgemm 10000 x 512 x 512
 //     9.7 us est. f                k_map_598f82a0
 //   124.0 us est. g.sum            cuBLAS sgemm 10000 x 512 x 512
@@ -29,7 +27,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define LONGFORMER_ARENA_BYTES 1334674432ull
+#define LONGFORMER_ARENA_BYTES 1375634432ull
 #define LONGFORMER_WEIGHT_BYTES 5247232ull
 
 #ifdef __cplusplus
@@ -80,38 +78,40 @@ const longformer_info *longformer_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_wq CONST(float, 0)
-#define v_wk CONST(float, 1048576)
-#define v_wv CONST(float, 2097152)
-#define v_w1 CONST(float, 3145728)
-#define v_b1 CONST(float, 4194304)
-#define v_w2 CONST(float, 4196352)
-#define v_b2 CONST(float, 5244928)
-#define v_t ARENA(float, 0)
-#define v_v ARENA(float, 1280640000)
-#define v_q ARENA(float, 640320000)
-#define v_k ARENA(float, 660800000)
-#define v_s ARENA(float, 0)
-#define v_a ARENA(float, 640320000)
-#define v_f_sum ARENA(float, 20480000)
-#define v_f ARENA(float, 0)
-#define v_g_sum ARENA(float, 20480000)
+#define v_wq INIT(0)
+#define v_wk INIT(1048576)
+#define v_wv INIT(2097152)
+#define v_w1 CONST(0)
+#define v_b1 CONST(1048576)
+#define v_w2 CONST(1050624)
+#define v_b2 CONST(2099200)
+#define v_t ARENA(0)
+#define v_v_weights CONST(2101248)
+#define v_v_merged ARENA(1280640000)
+#define v_s ARENA(0)
+#define v_a ARENA(640320000)
+#define v_f_sum ARENA(20480000)
+#define v_f ARENA(0)
+#define v_g_sum ARENA(20480000)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 1048576, 1},  // wq
-    {1048832, 1048576, 1048576, 1},  // wk
-    {2097408, 2097152, 1048576, 1},  // wv
-    {3145984, 3145728, 1048576, 1},  // w1
-    {4194560, 4194304, 2048, 1},  // b1
-    {4196608, 4196352, 1048576, 1},  // w2
-    {5245184, 5244928, 2048, 1},  // b2
+    {256, 0, 1048576, 0},  // wq
+    {1048832, 1048576, 1048576, 0},  // wk
+    {2097408, 2097152, 1048576, 0},  // wv
+    {3145984, 0, 1048576, 1},  // w1
+    {4194560, 1048576, 2048, 1},  // b1
+    {4196608, 1050624, 1048576, 1},  // w2
+    {5245184, 2099200, 2048, 1},  // b2
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -159,10 +159,29 @@ static __device__ __forceinline__ float block_max(float v, float *part) {  // 25
     return v;
 }
 
-// s.sum[i0,i1,i2,i3] = sum(r0) q[0,i1,i2,r0] * k[0,i1,i2+4*i3-4000,r0] where i0 in 0:1, i3 in
-//     0:2001, pad k 0
-// s[i0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3] where i0 in 0:1
-static __global__ void __launch_bounds__(256) k_band_5727a081(const float *__restrict__ p0,
+// by merging: laid side by side
+// v.weights[i0,i1] = wq[i0-512,i1] + wv[i0,i1] + wk[i0-1024,i1] where i0 in 0:1536, pad wk 0, pad
+//     wq 0, pad wv 0
+static __global__ void __launch_bounds__(256) k_map_2089f286(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 196608u) return;
+    const int i1 = (int)(id % 128u) * 4;
+    const int i0 = (int)(id / 128u);
+    const float4 v0 = i0 < 512 ? *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    const int t0 = i0 - 512;
+    const float4 v1 = (unsigned)t0 < 512u ? *reinterpret_cast<const float4 *>(p1 + t0 * 512 + i1)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    const float4 v2 = i0 >= 1024 ? *reinterpret_cast<const float4 *>(p2 + i0 * 512 + i1 - 524288)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x + v1.x + v2.x,
+        v0.y + v1.y + v2.y, v0.z + v1.z + v2.z, v0.w + v1.w + v2.w);
+}
+
+// s.sum[0,i1,i2,i3] = sum(r0) q[0,i1,i2,r0] * k[0,i1,i2+4*i3-4000,r0] where i3 in 0:2001, pad k 0
+// s[0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3]
+static __global__ void __launch_bounds__(256) k_band_530c4a35(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const int RM = 8, RN = 8, KC = 8;
     __shared__ __align__(16) float as[KC][16 * RM + 4];
@@ -186,14 +205,14 @@ static __global__ void __launch_bounds__(256) k_band_5727a081(const float *__res
             const int m = 4 * (m0 + row) + rho;
             const int p = k0 + k;
             const bool in = m < 10000 && p < 64;
-            as[k][row] = in ? p0[i1 * 640000 + m * 64 + p] : 0.f;
+            as[k][row] = in ? p0[m * 1536 + i1 * 64 + p] : 0.f;
         }
 #pragma unroll
         for (int e = (int)threadIdx.x; e < 16 * RN * KC; e += 256) {
             const int col = e / 8, k = e % 8;
             const int at = 4 * (m0 + c0 + col) + rho - 4000, p = k0 + k;
             const bool in = (unsigned)at < 10000u && p < 64;
-            bs[k][col] = in ? p1[i1 * 640000 + at * 64 + p] : 0.f;
+            bs[k][col] = in ? p1[at * 1536 + i1 * 64 + p] : 0.f;
         }
         __syncthreads();
 #pragma unroll
@@ -225,9 +244,9 @@ static __global__ void __launch_bounds__(256) k_band_5727a081(const float *__res
     }
 }
 
-// a.m[i0,i1,i2] = max(r0) s[0,i1,i2,r0] where i0 in 0:1
-// a.s[i0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2]) where i0 in 0:1
-// a[i0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2] where i0 in 0:1
+// a.m[0,i1,i2] = max(r0) s[0,i1,i2,r0]
+// a.s[0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2])
+// a[0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2]
 static __global__ void __launch_bounds__(256) k_row_4411ece0(const float *__restrict__ p0,
     float *__restrict__ y) {  // 80000 blocks
     __shared__ float part[2][8];
@@ -265,8 +284,8 @@ static __global__ void __launch_bounds__(256) k_row_4411ece0(const float *__rest
     }
 }
 
-// o[i0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-4000,i3] where i0 in 0:1, pad v 0
-static __global__ void __launch_bounds__(256) k_band_78578a11(const float *__restrict__ p0,
+// o[0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-4000,i3] where pad v 0
+static __global__ void __launch_bounds__(256) k_band_fcc0dacf(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const int RM = 8, RN = 4, KC = 8;
     __shared__ __align__(16) float as[KC][16 * RM + 4];
@@ -297,7 +316,7 @@ static __global__ void __launch_bounds__(256) k_band_78578a11(const float *__res
             const int col = e % 64, k = e / 64;
             const int at = 4 * (m0 + k0 + k) + rho - 4000, p = c0 + col;
             const bool in = (unsigned)at < 10000u && p < 64;
-            bs[k][col] = in ? p1[i1 * 640000 + at * 64 + p] : 0.f;
+            bs[k][col] = in ? p1[at * 1536 + i1 * 64 + p] : 0.f;
         }
         __syncthreads();
 #pragma unroll
@@ -329,7 +348,7 @@ static __global__ void __launch_bounds__(256) k_band_78578a11(const float *__res
     }
 }
 
-// f[i0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2]) where i0 in 0:1
+// f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
 static __global__ void __launch_bounds__(256) k_map_598f82a0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -346,7 +365,7 @@ static __global__ void __launch_bounds__(256) k_map_598f82a0(const float *__rest
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// y[i0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2]) where i0 in 0:1
+// y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 static __global__ void __launch_bounds__(256) k_map_f7c740c8(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -441,9 +460,8 @@ static int gemm_run(longformer *h, const gemm_size *g, const float *a, const flo
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_v = {"v", 0, 1, 8, 10000, 64, 512, 512, 512, 64, 0, 32768, 640000, 1.f};
-static const gemm_size gemm_q = {"q", 0, 1, 8, 10000, 64, 512, 512, 512, 64, 0, 32768, 640000, 1.f};
-static const gemm_size gemm_k = {"k", 0, 1, 8, 10000, 64, 512, 512, 512, 64, 0, 32768, 640000, 1.f};
+static const gemm_size gemm_v_merged = {"v.merged", 0, 1, 1, 10000, 1536, 512, 512, 512, 1536, 0, 0,
+    0, 1.f};
 static const gemm_size gemm_f_sum = {"f.sum", 0, 0, 1, 10000, 512, 512, 512, 512, 512, 0, 0, 0,
     1.f};
 static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 10000, 512, 512, 512, 512, 512, 0, 0, 0,
@@ -452,7 +470,8 @@ static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 10000, 512, 512, 512, 512
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer *m, cudaStream_t stream) {
     (void)stream;
-    (void)m;
+    k_map_2089f286<<<dim3(768), dim3(256), 0, stream>>>(v_wv, v_wq, v_wk, v_v_weights);
+    LAUNCHED(m, "v.weights");
     return 0;
 }
 
@@ -479,7 +498,7 @@ static int check_device(longformer *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_band_5727a081);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_2089f286);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -490,6 +509,7 @@ static int check_device(longformer *m) {
 
 static int upload(longformer *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 5246976ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 3145728ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -553,23 +573,21 @@ static int steps(longformer *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // v[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
-    CALL(gemm_run(m, &gemm_v, v_x, v_wv, v_v));
-    // q[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wq[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
-    CALL(gemm_run(m, &gemm_q, v_x, v_wq, v_q));
-    // k[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wk[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
-    CALL(gemm_run(m, &gemm_k, v_x, v_wk, v_k));
-    k_band_5727a081<<<dim3(10880), dim3(256), 0, stream>>>(v_q, v_k, v_s);
+    // by merging: shared input
+    // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
+    CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
+    k_band_530c4a35<<<dim3(10880), dim3(256), 0, stream>>>(v_v_merged + 512, v_v_merged + 1024, v_s);
     LAUNCHED(m, "s");
     k_row_4411ece0<<<dim3(80000), dim3(256), 0, stream>>>(v_s, v_a);
     LAUNCHED(m, "a");
-    k_band_78578a11<<<dim3(640), dim3(256), 0, stream>>>(v_a, v_v, v_t);
+    // o stored as [i0,i2,i1,i3]
+    k_band_fcc0dacf<<<dim3(640), dim3(256), 0, stream>>>(v_a, v_v_merged, v_t);
     LAUNCHED(m, "o");
-    // f.sum[i0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2] where i0 in 0:1
+    // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     CALL(gemm_run(m, &gemm_f_sum, v_t, v_w1, v_f_sum));
     k_map_598f82a0<<<dim3(5000), dim3(256), 0, stream>>>(v_f_sum, v_b1, v_f);
     LAUNCHED(m, "f");
-    // g.sum[i0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2] where i0 in 0:1
+    // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
     CALL(gemm_run(m, &gemm_g_sum, v_f, v_w2, v_g_sum));
     k_map_f7c740c8<<<dim3(5000), dim3(256), 0, stream>>>(v_g_sum, v_b2, v_x, v_y);
     LAUNCHED(m, "y");
@@ -596,7 +614,7 @@ static int run_on(longformer *m, const void *const *in, void *const *out, cudaSt
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 1301120000, 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + 1342080000, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -699,6 +717,6 @@ static const longformer_tensor info_weights[] = {
 static const longformer_info info = {
     "longformer", 1, 1, 7, info_inputs, info_outputs, info_weights,
     LONGFORMER_ARENA_BYTES, LONGFORMER_WEIGHT_BYTES,
-    5246976ull, 1339921408ull, 0x6ef52548fc95cc4dull};
+    5246976ull, 1384027136ull, 0x6ef52548fc95cc4dull};
 
 const longformer_info *longformer_describe(void) { return &info; }

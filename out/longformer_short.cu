@@ -8,13 +8,13 @@
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 42 MB (workspace 32 MB of it), constants 5124 kB, peak in create 47 MB
-// plan      10 steps, 88.9 us estimated
-//    13.9 us est. v                cuBLAS sgemm 1024 x 64 x 512, batch 8
-//    13.9 us est. q                cuBLAS sgemm 1024 x 64 x 512, batch 8
-//    13.9 us est. k                cuBLAS sgemm 1024 x 64 x 512, batch 8
-//     6.9 us est. s                k_band_8e373fc0
-//     4.9 us est. a                k_row_708fbfe0
-//     6.9 us est. o                k_band_72d5641d
+// plan      10 steps, 83.0 us estimated
+//    13.0 us est. v                cuBLAS sgemm 1024 x 512 x 512
+//    13.0 us est. q                cuBLAS sgemm 1024 x 512 x 512
+//    13.0 us est. k                cuBLAS sgemm 1024 x 512 x 512
+//     6.9 us est. s                k_band_30ac34ac
+//     1.8 us est. a                k_row_708fbfe0
+//     6.9 us est. o                k_band_2ea23add
 //    13.0 us est. f.sum            cuBLAS sgemm 1024 x 512 x 512
 //     1.3 us est. f                k_map_26f46075
 //    13.0 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
@@ -81,27 +81,30 @@ const longformer_short_info *longformer_short_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_wq CONST(float, 0)
-#define v_wk CONST(float, 1048576)
-#define v_wv CONST(float, 2097152)
-#define v_w1 CONST(float, 3145728)
-#define v_b1 CONST(float, 4194304)
-#define v_w2 CONST(float, 4196352)
-#define v_b2 CONST(float, 5244928)
-#define v_t ARENA(float, 0)
-#define v_v ARENA(float, 8454144)
-#define v_q ARENA(float, 4227072)
-#define v_k ARENA(float, 6324224)
-#define v_s ARENA(float, 0)
-#define v_a ARENA(float, 4227072)
-#define v_f_sum ARENA(float, 2097152)
-#define v_f ARENA(float, 0)
-#define v_g_sum ARENA(float, 2097152)
+#define v_wq CONST(0)
+#define v_wk CONST(1048576)
+#define v_wv CONST(2097152)
+#define v_w1 CONST(3145728)
+#define v_b1 CONST(4194304)
+#define v_w2 CONST(4196352)
+#define v_b2 CONST(5244928)
+#define v_t ARENA(0)
+#define v_s ARENA(0)
+#define v_a ARENA(4227072)
+#define v_f_sum ARENA(2097152)
+#define v_f ARENA(0)
+#define v_g_sum ARENA(2097152)
+#define v_v ARENA(8454144)
+#define v_q ARENA(4227072)
+#define v_k ARENA(6324224)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -134,10 +137,9 @@ static __device__ __forceinline__ float warp_max(float v) {  // every lane gets 
     return v;
 }
 
-// s.sum[i0,i1,i2,i3] = sum(r0) q[0,i1,i2,r0] * k[0,i1,i2+4*i3-256,r0] where i0 in 0:1, i3 in
-//     0:129, pad k 0
-// s[i0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3] where i0 in 0:1
-static __global__ void __launch_bounds__(256) k_band_8e373fc0(const float *__restrict__ p0,
+// s.sum[0,i1,i2,i3] = sum(r0) q[0,i1,i2,r0] * k[0,i1,i2+4*i3-256,r0] where i3 in 0:129, pad k 0
+// s[0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3]
+static __global__ void __launch_bounds__(256) k_band_30ac34ac(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const int RM = 4, RN = 4, KC = 16;
     __shared__ __align__(16) float as[KC][16 * RM + 4];
@@ -161,14 +163,14 @@ static __global__ void __launch_bounds__(256) k_band_8e373fc0(const float *__res
             const int m = 4 * (m0 + row) + rho;
             const int p = k0 + k;
             const bool in = m < 1024 && p < 64;
-            as[k][row] = in ? p0[i1 * 65536 + m * 64 + p] : 0.f;
+            as[k][row] = in ? p0[m * 512 + i1 * 64 + p] : 0.f;
         }
 #pragma unroll
         for (int e = (int)threadIdx.x; e < 16 * RN * KC; e += 256) {
             const int col = e / 16, k = e % 16;
             const int at = 4 * (m0 + c0 + col) + rho - 256, p = k0 + k;
             const bool in = (unsigned)at < 1024u && p < 64;
-            bs[k][col] = in ? p1[i1 * 65536 + at * 64 + p] : 0.f;
+            bs[k][col] = in ? p1[at * 512 + i1 * 64 + p] : 0.f;
         }
         __syncthreads();
 #pragma unroll
@@ -200,9 +202,9 @@ static __global__ void __launch_bounds__(256) k_band_8e373fc0(const float *__res
     }
 }
 
-// a.m[i0,i1,i2] = max(r0) s[0,i1,i2,r0] where i0 in 0:1
-// a.s[i0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2]) where i0 in 0:1
-// a[i0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2] where i0 in 0:1
+// a.m[0,i1,i2] = max(r0) s[0,i1,i2,r0]
+// a.s[0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2])
+// a[0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2]
 static __global__ void __launch_bounds__(256) k_row_708fbfe0(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -240,8 +242,8 @@ static __global__ void __launch_bounds__(256) k_row_708fbfe0(const float *__rest
     }
 }
 
-// o[i0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-256,i3] where i0 in 0:1, pad v 0
-static __global__ void __launch_bounds__(256) k_band_72d5641d(const float *__restrict__ p0,
+// o[0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-256,i3] where pad v 0
+static __global__ void __launch_bounds__(256) k_band_2ea23add(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const int RM = 4, RN = 4, KC = 16;
     __shared__ __align__(16) float as[KC][16 * RM + 4];
@@ -272,7 +274,7 @@ static __global__ void __launch_bounds__(256) k_band_72d5641d(const float *__res
             const int col = e % 64, k = e / 64;
             const int at = 4 * (m0 + k0 + k) + rho - 256, p = c0 + col;
             const bool in = (unsigned)at < 1024u && p < 64;
-            bs[k][col] = in ? p1[i1 * 65536 + at * 64 + p] : 0.f;
+            bs[k][col] = in ? p1[at * 512 + i1 * 64 + p] : 0.f;
         }
         __syncthreads();
 #pragma unroll
@@ -304,7 +306,7 @@ static __global__ void __launch_bounds__(256) k_band_72d5641d(const float *__res
     }
 }
 
-// f[i0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2]) where i0 in 0:1
+// f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
 static __global__ void __launch_bounds__(256) k_map_26f46075(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -321,7 +323,7 @@ static __global__ void __launch_bounds__(256) k_map_26f46075(const float *__rest
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// y[i0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2]) where i0 in 0:1
+// y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 static __global__ void __launch_bounds__(256) k_map_da472e8e(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -417,9 +419,9 @@ static int gemm_run(longformer_short *h, const gemm_size *g, const float *a, con
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_v = {"v", 0, 1, 8, 1024, 64, 512, 512, 512, 64, 0, 32768, 65536, 1.f};
-static const gemm_size gemm_q = {"q", 0, 1, 8, 1024, 64, 512, 512, 512, 64, 0, 32768, 65536, 1.f};
-static const gemm_size gemm_k = {"k", 0, 1, 8, 1024, 64, 512, 512, 512, 64, 0, 32768, 65536, 1.f};
+static const gemm_size gemm_v = {"v", 0, 1, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
+static const gemm_size gemm_q = {"q", 0, 1, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
+static const gemm_size gemm_k = {"k", 0, 1, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_sum = {"f.sum", 0, 0, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
 static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
 
@@ -453,7 +455,7 @@ static int check_device(longformer_short *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_band_8e373fc0);
+    e = cudaFuncGetAttributes(&a, (const void *)k_band_30ac34ac);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -527,23 +529,27 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // v[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
+    // v[0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i1 in 0:8, i3 in 0:64
+    // v stored as [i0,i2,i1,i3]
     CALL(gemm_run(m, &gemm_v, v_x, v_wv, v_v));
-    // q[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wq[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
+    // q[0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wq[64*i1+i3,r0] where i1 in 0:8, i3 in 0:64
+    // q stored as [i0,i2,i1,i3]
     CALL(gemm_run(m, &gemm_q, v_x, v_wq, v_q));
-    // k[i0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wk[64*i1+i3,r0] where i0 in 0:1, i1 in 0:8, i3 in 0:64
+    // k[0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wk[64*i1+i3,r0] where i1 in 0:8, i3 in 0:64
+    // k stored as [i0,i2,i1,i3]
     CALL(gemm_run(m, &gemm_k, v_x, v_wk, v_k));
-    k_band_8e373fc0<<<dim3(384), dim3(256), 0, stream>>>(v_q, v_k, v_s);
+    k_band_30ac34ac<<<dim3(384), dim3(256), 0, stream>>>(v_q, v_k, v_s);
     LAUNCHED(m, "s");
     k_row_708fbfe0<<<dim3(1024), dim3(256), 0, stream>>>(v_s, v_a);
     LAUNCHED(m, "a");
-    k_band_72d5641d<<<dim3(128), dim3(256), 0, stream>>>(v_a, v_v, v_t);
+    // o stored as [i0,i2,i1,i3]
+    k_band_2ea23add<<<dim3(128), dim3(256), 0, stream>>>(v_a, v_v, v_t);
     LAUNCHED(m, "o");
-    // f.sum[i0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2] where i0 in 0:1
+    // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     CALL(gemm_run(m, &gemm_f_sum, v_t, v_w1, v_f_sum));
     k_map_26f46075<<<dim3(512), dim3(256), 0, stream>>>(v_f_sum, v_b1, v_f);
     LAUNCHED(m, "f");
-    // g.sum[i0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2] where i0 in 0:1
+    // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
     CALL(gemm_run(m, &gemm_g_sum, v_f, v_w2, v_g_sum));
     k_map_da472e8e<<<dim3(512), dim3(256), 0, stream>>>(v_g_sum, v_b2, v_x, v_y);
     LAUNCHED(m, "y");

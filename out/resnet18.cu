@@ -7,48 +7,61 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 42 MB (workspace 32 MB of it), constants 45 MB, peak in create 129 MB
-// plan      42 steps, 153.4 us estimated; 345.6 us without derivation
+// memory    arena 42 MB (workspace 32 MB of it), constants 134 MB, peak in create 255 MB
+// plan      55 steps, 132.6 us estimated; 345.6 us without derivation
 //     1.4 us est. stem.c.columns   k_map_697d3373
 //     7.4 us est. stem.c           cuBLAS sgemm 64 x 12544 x 147
 //     1.3 us est. r0               k_map_d0b17f86
 //     1.3 us est. p0               k_reduce_5d76f196
-//     5.5 us est. l1.a.a.c.part    cuDNN conv 1x1, 64 to 576
-//     1.4 us est. l1.a.r           k_reduce_51892896
-//     5.5 us est. l1.a.b.c.part    cuDNN conv 1x1, 64 to 576
-//     1.5 us est. l1.a             k_reduce_5837e034
-//     5.5 us est. l1.b.a.c.part    cuDNN conv 1x1, 64 to 576
-//     1.4 us est. l1.b.r           k_reduce_51892896
-//     5.5 us est. l1.b.b.c.part    cuDNN conv 1x1, 64 to 576
-//     1.5 us est. l1.b             k_reduce_5837e034
+//     1.3 us est. l1.a.a.c.data    k_basis_be69baeb
+//     2.5 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.3 us est. l1.a.r           k_basis_412b7d7d
+//     1.3 us est. l1.a.b.c.data    k_basis_be69baeb
+//     2.5 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.3 us est. l1.a             k_basis_a010406c
+//     1.3 us est. l1.b.a.c.data    k_basis_be69baeb
+//     2.5 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.3 us est. l1.b.r           k_basis_412b7d7d
+//     1.3 us est. l1.b.b.c.data    k_basis_be69baeb
+//     2.5 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.3 us est. l1.b             k_basis_a010406c
 //     5.5 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
-//     6.5 us est. l2.h.b.c.part    cuDNN conv 1x1, 128 to 1152
-//     1.3 us est. l2.h.b.c         k_reduce_60122c12
+//     1.3 us est. l2.h.b.c.data    k_basis_a345d6c4
+//     3.5 us est. l2.h.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
+//     1.3 us est. l2.h.b.c         k_basis_9eadc456
 //     1.3 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     6.5 us est. l2.a.c.part      cuDNN conv 1x1, 128 to 1152
-//     1.3 us est. l2.r             k_reduce_571a1706
-//     6.5 us est. l2.b.c.part      cuDNN conv 1x1, 128 to 1152
-//     1.3 us est. l2               k_reduce_05b7d993
+//     1.3 us est. l2.a.c.data      k_basis_a345d6c4
+//     3.5 us est. l2.a.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
+//     1.3 us est. l2.r             k_basis_34da2bcf
+//     1.3 us est. l2.b.c.data      k_basis_a345d6c4
+//     3.5 us est. l2.b.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
+//     1.3 us est. l2               k_basis_0c0d44b2
 //     1.3 us est. l3.h.a.c.columns k_map_924c6463
 //     4.2 us est. l3.h.a.c         cuBLAS sgemm 256 x 196 x 1152
-//     1.3 us est. l3.h.b.c.columns k_map_99b7b50b
-//     7.8 us est. l3.h.b.c         cuBLAS sgemm 256 x 196 x 2304
+//     1.3 us est. l3.h.r           k_map_da8c3773
+//     1.3 us est. l3.h.b.c.data    k_basis_39b89159
+//     4.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     1.3 us est. l3.h.b.c         k_basis_4cb77d65
 //     1.3 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
-//     1.3 us est. l3.a.c.columns   k_map_7001a745
-//     7.8 us est. l3.a.c           cuBLAS sgemm 256 x 196 x 2304
-//     1.3 us est. l3.b.c.columns   k_map_99b7b50b
-//     7.8 us est. l3.b.c           cuBLAS sgemm 256 x 196 x 2304
-//     1.3 us est. l3               k_map_064a7930
+//     1.3 us est. l3.a.c.data      k_basis_39b89159
+//     4.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
+//     1.3 us est. l3.r             k_basis_b8763431
+//     1.3 us est. l3.b.c.data      k_basis_39b89159
+//     4.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
+//     1.3 us est. l3               k_basis_f86c763d
 //     1.3 us est. l4.h.a.c.columns k_map_c3e5f2fb
 //     5.3 us est. l4.h.a.c         cuBLAS sgemm 512 x 49 x 2304
 //     1.3 us est. l4.h.r           k_map_9ca4df47
-//    10.6 us est. l4.h.b.c.part    cuDNN conv 1x1, 512 to 4608
-//     1.3 us est. l4.h.b.c         k_reduce_5c75a2df
+//     1.3 us est. l4.h.b.c.data    k_basis_e87a5d15
+//     9.1 us est. l4.h.b.c.product cuBLAS sgemm 512 x 4 x 512, batch 36
+//     1.3 us est. l4.h.b.c         k_basis_1d781137
 //     2.5 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//    10.6 us est. l4.a.c.part      cuDNN conv 1x1, 512 to 4608
-//     1.3 us est. l4.r             k_reduce_d2a0ebbd
-//    10.6 us est. l4.b.c.part      cuDNN conv 1x1, 512 to 4608
-//     1.3 us est. l4               k_reduce_7a2090ba
+//     1.3 us est. l4.a.c.data      k_basis_e87a5d15
+//     9.1 us est. l4.a.c.product   cuBLAS sgemm 512 x 4 x 512, batch 36
+//     1.3 us est. l4.r             k_basis_cef8e6ee
+//     1.3 us est. l4.b.c.data      k_basis_e87a5d15
+//     9.1 us est. l4.b.c.product   cuBLAS sgemm 512 x 4 x 512, batch 36
+//     1.3 us est. l4               k_basis_820d10ca
 //     1.3 us est. f                k_reduce_7cd15fb8
 //     1.3 us est. y                k_reduce_2df504c7
 
@@ -112,212 +125,241 @@ const resnet18_info *resnet18_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_fc CONST(float, 0)
-#define v_bias CONST(float, 2048000)
-#define v_stem_k INIT(float, 0)
-#define v_stem_scale INIT(float, 37632)
-#define v_stem_bias INIT(float, 37888)
-#define v_stem_mean INIT(float, 38144)
-#define v_stem_var INIT(float, 38400)
-#define v_l1_a_a_k INIT(float, 38656)
-#define v_l1_a_a_scale INIT(float, 186112)
-#define v_l1_a_a_bias INIT(float, 186368)
-#define v_l1_a_a_mean INIT(float, 186624)
-#define v_l1_a_a_var INIT(float, 186880)
-#define v_l1_a_b_k INIT(float, 187136)
-#define v_l1_a_b_scale INIT(float, 334592)
-#define v_l1_a_b_bias INIT(float, 334848)
-#define v_l1_a_b_mean INIT(float, 335104)
-#define v_l1_a_b_var INIT(float, 335360)
-#define v_l1_b_a_k INIT(float, 335616)
-#define v_l1_b_a_scale INIT(float, 483072)
-#define v_l1_b_a_bias INIT(float, 483328)
-#define v_l1_b_a_mean INIT(float, 483584)
-#define v_l1_b_a_var INIT(float, 483840)
-#define v_l1_b_b_k INIT(float, 484096)
-#define v_l1_b_b_scale INIT(float, 631552)
-#define v_l1_b_b_bias INIT(float, 631808)
-#define v_l1_b_b_mean INIT(float, 632064)
-#define v_l1_b_b_var INIT(float, 632320)
-#define v_l2_d_k INIT(float, 632576)
-#define v_l2_d_scale INIT(float, 665344)
-#define v_l2_d_bias INIT(float, 665856)
-#define v_l2_d_mean INIT(float, 666368)
-#define v_l2_d_var INIT(float, 666880)
-#define v_l2_h_a_k INIT(float, 667392)
-#define v_l2_h_a_scale INIT(float, 962304)
-#define v_l2_h_a_bias INIT(float, 962816)
-#define v_l2_h_a_mean INIT(float, 963328)
-#define v_l2_h_a_var INIT(float, 963840)
-#define v_l2_h_b_k INIT(float, 964352)
-#define v_l2_h_b_scale INIT(float, 1554176)
-#define v_l2_h_b_bias INIT(float, 1554688)
-#define v_l2_h_b_mean INIT(float, 1555200)
-#define v_l2_h_b_var INIT(float, 1555712)
-#define v_l2_a_k INIT(float, 1556224)
-#define v_l2_a_scale INIT(float, 2146048)
-#define v_l2_a_bias INIT(float, 2146560)
-#define v_l2_a_mean INIT(float, 2147072)
-#define v_l2_a_var INIT(float, 2147584)
-#define v_l2_b_k INIT(float, 2148096)
-#define v_l2_b_scale INIT(float, 2737920)
-#define v_l2_b_bias INIT(float, 2738432)
-#define v_l2_b_mean INIT(float, 2738944)
-#define v_l2_b_var INIT(float, 2739456)
-#define v_l3_d_k INIT(float, 2739968)
-#define v_l3_d_scale INIT(float, 2871040)
-#define v_l3_d_bias INIT(float, 2872064)
-#define v_l3_d_mean INIT(float, 2873088)
-#define v_l3_d_var INIT(float, 2874112)
-#define v_l3_h_a_k INIT(float, 2875136)
-#define v_l3_h_a_scale INIT(float, 4054784)
-#define v_l3_h_a_bias INIT(float, 4055808)
-#define v_l3_h_a_mean INIT(float, 4056832)
-#define v_l3_h_a_var INIT(float, 4057856)
-#define v_l3_h_b_k INIT(float, 4058880)
-#define v_l3_h_b_scale INIT(float, 6418176)
-#define v_l3_h_b_bias INIT(float, 6419200)
-#define v_l3_h_b_mean INIT(float, 6420224)
-#define v_l3_h_b_var INIT(float, 6421248)
-#define v_l3_a_k INIT(float, 6422272)
-#define v_l3_a_scale INIT(float, 8781568)
-#define v_l3_a_bias INIT(float, 8782592)
-#define v_l3_a_mean INIT(float, 8783616)
-#define v_l3_a_var INIT(float, 8784640)
-#define v_l3_b_k INIT(float, 8785664)
-#define v_l3_b_scale INIT(float, 11144960)
-#define v_l3_b_bias INIT(float, 11145984)
-#define v_l3_b_mean INIT(float, 11147008)
-#define v_l3_b_var INIT(float, 11148032)
-#define v_l4_d_k INIT(float, 11149056)
-#define v_l4_d_scale INIT(float, 11673344)
-#define v_l4_d_bias INIT(float, 11675392)
-#define v_l4_d_mean INIT(float, 11677440)
-#define v_l4_d_var INIT(float, 11679488)
-#define v_l4_h_a_k INIT(float, 11681536)
-#define v_l4_h_a_scale INIT(float, 16400128)
-#define v_l4_h_a_bias INIT(float, 16402176)
-#define v_l4_h_a_mean INIT(float, 16404224)
-#define v_l4_h_a_var INIT(float, 16406272)
-#define v_l4_h_b_k INIT(float, 16408320)
-#define v_l4_h_b_scale INIT(float, 25845504)
-#define v_l4_h_b_bias INIT(float, 25847552)
-#define v_l4_h_b_mean INIT(float, 25849600)
-#define v_l4_h_b_var INIT(float, 25851648)
-#define v_l4_a_k INIT(float, 25853696)
-#define v_l4_a_scale INIT(float, 35290880)
-#define v_l4_a_bias INIT(float, 35292928)
-#define v_l4_a_mean INIT(float, 35294976)
-#define v_l4_a_var INIT(float, 35297024)
-#define v_l4_b_k INIT(float, 35299072)
-#define v_l4_b_scale INIT(float, 44736256)
-#define v_l4_b_bias INIT(float, 44738304)
-#define v_l4_b_mean INIT(float, 44740352)
-#define v_l4_b_var INIT(float, 44742400)
-#define v_stem_s INIT(float, 44744448)
-#define v_stem_c_scaled CONST(float, 2052096)
-#define v_stem_c_columns ARENA(float, 0)
-#define v_stem_c ARENA(float, 7375872)
-#define v_r0_const CONST(float, 2089728)
-#define v_r0 ARENA(float, 0)
-#define v_p0 ARENA(float, 7225344)
-#define v_l1_a_a_s INIT(float, 44744704)
-#define v_l1_a_a_c_part_filter CONST(float, 2089984)
-#define v_l1_a_a_c_part ARENA(float, 0)
-#define v_l1_a_r_const CONST(float, 2237440)
-#define v_l1_a_r ARENA(float, 8028160)
-#define v_l1_a_b_s INIT(float, 44744960)
-#define v_l1_a_b_c_part_filter CONST(float, 2237696)
-#define v_l1_a_b_c_part ARENA(float, 0)
-#define v_l1_a_const CONST(float, 2385152)
-#define v_l1_a ARENA(float, 8028160)
-#define v_l1_b_a_s INIT(float, 44745216)
-#define v_l1_b_a_c_part_filter CONST(float, 2385408)
-#define v_l1_b_a_c_part ARENA(float, 0)
-#define v_l1_b_r_const CONST(float, 2532864)
-#define v_l1_b_r ARENA(float, 7225344)
-#define v_l1_b_b_s INIT(float, 44745472)
-#define v_l1_b_b_c_part_filter CONST(float, 2533120)
-#define v_l1_b_b_c_part ARENA(float, 0)
-#define v_l1_b_const CONST(float, 2680576)
-#define v_l1_b ARENA(float, 7225344)
-#define v_l2_d_s INIT(float, 44745728)
-#define v_l2_d_c_scaled CONST(float, 2680832)
-#define v_l2_h_a_s INIT(float, 44746240)
-#define v_l2_h_a_c_scaled CONST(float, 2713600)
-#define v_l2_h_r_const CONST(float, 3008512)
-#define v_l2_h_r ARENA(float, 3612672)
-#define v_l2_h_b_s INIT(float, 44746752)
-#define v_l2_h_b_c_part_filter CONST(float, 3009024)
-#define v_l2_h_b_c_part ARENA(float, 0)
-#define v_l2_h_b_c ARENA(float, 3612672)
-#define v_l2_h_const CONST(float, 3598848)
-#define v_l2_h ARENA(float, 4014080)
-#define v_l2_a_s INIT(float, 44747264)
-#define v_l2_a_c_part_filter CONST(float, 3599360)
-#define v_l2_a_c_part ARENA(float, 0)
-#define v_l2_r_const CONST(float, 4189184)
-#define v_l2_r ARENA(float, 3612672)
-#define v_l2_b_s INIT(float, 44747776)
-#define v_l2_b_c_part_filter CONST(float, 4189696)
-#define v_l2_b_c_part ARENA(float, 0)
-#define v_l2_const CONST(float, 4779520)
-#define v_l2 ARENA(float, 3612672)
-#define v_l3_d_s INIT(float, 44748288)
-#define v_l3_d_c_scaled CONST(float, 4780032)
-#define v_l3_h_b_s INIT(float, 44749312)
-#define v_l3_h_b_c_scaled CONST(float, 4911104)
-#define v_l3_h_a_s INIT(float, 44750336)
-#define v_l3_h_a_c_scaled CONST(float, 7270400)
-#define v_l3_h_a_c_columns ARENA(float, 0)
-#define v_l3_h_a_c ARENA(float, 1806336)
-#define v_l3_h_r_const CONST(float, 8450048)
-#define v_l3_h_b_c_columns ARENA(float, 0)
-#define v_l3_h_b_c ARENA(float, 1806336)
-#define v_l3_h_const CONST(float, 8451072)
-#define v_l3_h ARENA(float, 2007040)
-#define v_l3_b_s INIT(float, 44751360)
-#define v_l3_b_c_scaled CONST(float, 8452096)
-#define v_l3_a_s INIT(float, 44752384)
-#define v_l3_a_c_scaled CONST(float, 10811392)
-#define v_l3_a_c_columns ARENA(float, 0)
-#define v_l3_a_c ARENA(float, 1806336)
-#define v_l3_r_const CONST(float, 13170688)
-#define v_l3_b_c_columns ARENA(float, 0)
-#define v_l3_b_c ARENA(float, 1806336)
-#define v_l3_const CONST(float, 13171712)
-#define v_l3 ARENA(float, 903168)
-#define v_l4_d_s INIT(float, 44753408)
-#define v_l4_d_c_scaled CONST(float, 13172736)
-#define v_l4_h_a_s INIT(float, 44755456)
-#define v_l4_h_a_c_scaled CONST(float, 13697024)
-#define v_l4_h_a_c_columns ARENA(float, 0)
-#define v_l4_h_a_c ARENA(float, 451584)
-#define v_l4_h_r_const CONST(float, 18415616)
-#define v_l4_h_r ARENA(float, 1103872)
-#define v_l4_h_b_s INIT(float, 44757504)
-#define v_l4_h_b_c_part_filter CONST(float, 18417664)
-#define v_l4_h_b_c_part ARENA(float, 0)
-#define v_l4_h_b_c ARENA(float, 1103872)
-#define v_l4_h_const CONST(float, 27854848)
-#define v_l4_h ARENA(float, 1204224)
-#define v_l4_a_s INIT(float, 44759552)
-#define v_l4_a_c_part_filter CONST(float, 27856896)
-#define v_l4_a_c_part ARENA(float, 0)
-#define v_l4_r_const CONST(float, 37294080)
-#define v_l4_r ARENA(float, 903168)
-#define v_l4_b_s INIT(float, 44761600)
-#define v_l4_b_c_part_filter CONST(float, 37296128)
-#define v_l4_b_c_part ARENA(float, 0)
-#define v_l4_const CONST(float, 46733312)
-#define v_l4 ARENA(float, 903168)
-#define v_f ARENA(float, 0)
-#define v_workspace ARENA(char, 10587136)
+#define v_fc CONST(0)
+#define v_bias CONST(2048000)
+#define v_stem_k INIT(0)
+#define v_stem_scale INIT(37632)
+#define v_stem_bias INIT(37888)
+#define v_stem_mean INIT(38144)
+#define v_stem_var INIT(38400)
+#define v_l1_a_a_k INIT(38656)
+#define v_l1_a_a_scale INIT(186112)
+#define v_l1_a_a_bias INIT(186368)
+#define v_l1_a_a_mean INIT(186624)
+#define v_l1_a_a_var INIT(186880)
+#define v_l1_a_b_k INIT(187136)
+#define v_l1_a_b_scale INIT(334592)
+#define v_l1_a_b_bias INIT(334848)
+#define v_l1_a_b_mean INIT(335104)
+#define v_l1_a_b_var INIT(335360)
+#define v_l1_b_a_k INIT(335616)
+#define v_l1_b_a_scale INIT(483072)
+#define v_l1_b_a_bias INIT(483328)
+#define v_l1_b_a_mean INIT(483584)
+#define v_l1_b_a_var INIT(483840)
+#define v_l1_b_b_k INIT(484096)
+#define v_l1_b_b_scale INIT(631552)
+#define v_l1_b_b_bias INIT(631808)
+#define v_l1_b_b_mean INIT(632064)
+#define v_l1_b_b_var INIT(632320)
+#define v_l2_d_k INIT(632576)
+#define v_l2_d_scale INIT(665344)
+#define v_l2_d_bias INIT(665856)
+#define v_l2_d_mean INIT(666368)
+#define v_l2_d_var INIT(666880)
+#define v_l2_h_a_k INIT(667392)
+#define v_l2_h_a_scale INIT(962304)
+#define v_l2_h_a_bias INIT(962816)
+#define v_l2_h_a_mean INIT(963328)
+#define v_l2_h_a_var INIT(963840)
+#define v_l2_h_b_k INIT(964352)
+#define v_l2_h_b_scale INIT(1554176)
+#define v_l2_h_b_bias INIT(1554688)
+#define v_l2_h_b_mean INIT(1555200)
+#define v_l2_h_b_var INIT(1555712)
+#define v_l2_a_k INIT(1556224)
+#define v_l2_a_scale INIT(2146048)
+#define v_l2_a_bias INIT(2146560)
+#define v_l2_a_mean INIT(2147072)
+#define v_l2_a_var INIT(2147584)
+#define v_l2_b_k INIT(2148096)
+#define v_l2_b_scale INIT(2737920)
+#define v_l2_b_bias INIT(2738432)
+#define v_l2_b_mean INIT(2738944)
+#define v_l2_b_var INIT(2739456)
+#define v_l3_d_k INIT(2739968)
+#define v_l3_d_scale INIT(2871040)
+#define v_l3_d_bias INIT(2872064)
+#define v_l3_d_mean INIT(2873088)
+#define v_l3_d_var INIT(2874112)
+#define v_l3_h_a_k INIT(2875136)
+#define v_l3_h_a_scale INIT(4054784)
+#define v_l3_h_a_bias INIT(4055808)
+#define v_l3_h_a_mean INIT(4056832)
+#define v_l3_h_a_var INIT(4057856)
+#define v_l3_h_b_k INIT(4058880)
+#define v_l3_h_b_scale INIT(6418176)
+#define v_l3_h_b_bias INIT(6419200)
+#define v_l3_h_b_mean INIT(6420224)
+#define v_l3_h_b_var INIT(6421248)
+#define v_l3_a_k INIT(6422272)
+#define v_l3_a_scale INIT(8781568)
+#define v_l3_a_bias INIT(8782592)
+#define v_l3_a_mean INIT(8783616)
+#define v_l3_a_var INIT(8784640)
+#define v_l3_b_k INIT(8785664)
+#define v_l3_b_scale INIT(11144960)
+#define v_l3_b_bias INIT(11145984)
+#define v_l3_b_mean INIT(11147008)
+#define v_l3_b_var INIT(11148032)
+#define v_l4_d_k INIT(11149056)
+#define v_l4_d_scale INIT(11673344)
+#define v_l4_d_bias INIT(11675392)
+#define v_l4_d_mean INIT(11677440)
+#define v_l4_d_var INIT(11679488)
+#define v_l4_h_a_k INIT(11681536)
+#define v_l4_h_a_scale INIT(16400128)
+#define v_l4_h_a_bias INIT(16402176)
+#define v_l4_h_a_mean INIT(16404224)
+#define v_l4_h_a_var INIT(16406272)
+#define v_l4_h_b_k INIT(16408320)
+#define v_l4_h_b_scale INIT(25845504)
+#define v_l4_h_b_bias INIT(25847552)
+#define v_l4_h_b_mean INIT(25849600)
+#define v_l4_h_b_var INIT(25851648)
+#define v_l4_a_k INIT(25853696)
+#define v_l4_a_scale INIT(35290880)
+#define v_l4_a_bias INIT(35292928)
+#define v_l4_a_mean INIT(35294976)
+#define v_l4_a_var INIT(35297024)
+#define v_l4_b_k INIT(35299072)
+#define v_l4_b_scale INIT(44736256)
+#define v_l4_b_bias INIT(44738304)
+#define v_l4_b_mean INIT(44740352)
+#define v_l4_b_var INIT(44742400)
+#define v_stem_s INIT(44744448)
+#define v_stem_c_scaled CONST(2052096)
+#define v_stem_c_columns ARENA(0)
+#define v_stem_c ARENA(7375872)
+#define v_r0_const CONST(2089728)
+#define v_r0 ARENA(0)
+#define v_p0 ARENA(3612672)
+#define v_l1_a_b_s INIT(44744704)
+#define v_l1_a_b_c_scaled INIT(44744960)
+#define v_l1_a_b_c_filter CONST(2089984)
+#define v_l1_a_a_s INIT(44892416)
+#define v_l1_a_a_c_scaled INIT(44892672)
+#define v_l1_a_a_c_filter CONST(2679808)
+#define v_l1_a_a_c_data ARENA(0)
+#define v_l1_a_a_c_product ARENA(1806336)
+#define v_l1_a_r_const CONST(3269632)
+#define v_l1_a_r ARENA(4415488)
+#define v_l1_a_b_c_data ARENA(0)
+#define v_l1_a_b_c_product ARENA(1806336)
+#define v_l1_a_const CONST(3269888)
+#define v_l1_a ARENA(4415488)
+#define v_l1_b_b_s INIT(45040128)
+#define v_l1_b_b_c_scaled INIT(45040384)
+#define v_l1_b_b_c_filter CONST(3270144)
+#define v_l1_b_a_s INIT(45187840)
+#define v_l1_b_a_c_scaled INIT(45188096)
+#define v_l1_b_a_c_filter CONST(3859968)
+#define v_l1_b_a_c_data ARENA(0)
+#define v_l1_b_a_c_product ARENA(1806336)
+#define v_l1_b_r_const CONST(4449792)
+#define v_l1_b_r ARENA(3612672)
+#define v_l1_b_b_c_data ARENA(0)
+#define v_l1_b_b_c_product ARENA(1806336)
+#define v_l1_b_const CONST(4450048)
+#define v_l1_b ARENA(3612672)
+#define v_l2_d_s INIT(45335552)
+#define v_l2_d_c_scaled CONST(4450304)
+#define v_l2_h_b_s INIT(45336064)
+#define v_l2_h_b_c_scaled INIT(45336576)
+#define v_l2_h_b_c_filter CONST(4483072)
+#define v_l2_h_a_s INIT(45926400)
+#define v_l2_h_a_c_scaled CONST(5531648)
+#define v_l2_h_r_const CONST(5826560)
+#define v_l2_h_r ARENA(1605632)
+#define v_l2_h_b_c_data ARENA(0)
+#define v_l2_h_b_c_product ARENA(1605632)
+#define v_l2_h_b_c ARENA(0)
+#define v_l2_h_const CONST(5827072)
+#define v_l2_h ARENA(3211264)
+#define v_l2_b_s INIT(45926912)
+#define v_l2_b_c_scaled INIT(45927424)
+#define v_l2_b_c_filter CONST(5827584)
+#define v_l2_a_s INIT(46517248)
+#define v_l2_a_c_scaled INIT(46517760)
+#define v_l2_a_c_filter CONST(6876160)
+#define v_l2_a_c_data ARENA(0)
+#define v_l2_a_c_product ARENA(1605632)
+#define v_l2_r_const CONST(7924736)
+#define v_l2_r ARENA(3612672)
+#define v_l2_b_c_data ARENA(0)
+#define v_l2_b_c_product ARENA(1605632)
+#define v_l2_const CONST(7925248)
+#define v_l2 ARENA(3612672)
+#define v_l3_d_s INIT(47107584)
+#define v_l3_d_c_scaled CONST(7925760)
+#define v_l3_h_b_s INIT(47108608)
+#define v_l3_h_b_c_scaled INIT(47109632)
+#define v_l3_h_b_c_filter CONST(8056832)
+#define v_l3_h_a_s INIT(49468928)
+#define v_l3_h_a_c_scaled CONST(12251136)
+#define v_l3_h_a_c_columns ARENA(0)
+#define v_l3_h_a_c ARENA(903168)
+#define v_l3_h_r_const CONST(13430784)
+#define v_l3_h_r ARENA(1103872)
+#define v_l3_h_b_c_data ARENA(0)
+#define v_l3_h_b_c_product ARENA(802816)
+#define v_l3_h_b_c ARENA(0)
+#define v_l3_h_const CONST(13431808)
+#define v_l3_h ARENA(1605632)
+#define v_l3_b_s INIT(49469952)
+#define v_l3_b_c_scaled INIT(49470976)
+#define v_l3_b_c_filter CONST(13432832)
+#define v_l3_a_s INIT(51830272)
+#define v_l3_a_c_scaled INIT(51831296)
+#define v_l3_a_c_filter CONST(17627136)
+#define v_l3_a_c_data ARENA(0)
+#define v_l3_a_c_product ARENA(802816)
+#define v_l3_r_const CONST(21821440)
+#define v_l3_r ARENA(1806336)
+#define v_l3_b_c_data ARENA(0)
+#define v_l3_b_c_product ARENA(802816)
+#define v_l3_const CONST(21822464)
+#define v_l3 ARENA(589824)
+#define v_l4_d_s INIT(54190592)
+#define v_l4_d_c_scaled CONST(21823488)
+#define v_l4_h_b_s INIT(54192640)
+#define v_l4_h_b_c_scaled INIT(54194688)
+#define v_l4_h_b_c_filter CONST(22347776)
+#define v_l4_h_a_s INIT(63631872)
+#define v_l4_h_a_c_scaled CONST(60096512)
+#define v_l4_h_a_c_columns ARENA(0)
+#define v_l4_h_a_c ARENA(451584)
+#define v_l4_h_r_const CONST(64815104)
+#define v_l4_h_r ARENA(294912)
+#define v_l4_h_b_c_data ARENA(0)
+#define v_l4_h_b_c_product ARENA(294912)
+#define v_l4_h_b_c ARENA(0)
+#define v_l4_h_const CONST(64817152)
+#define v_l4_h ARENA(790528)
+#define v_l4_b_s INIT(63633920)
+#define v_l4_b_c_scaled INIT(63635968)
+#define v_l4_b_c_filter CONST(64819200)
+#define v_l4_a_s INIT(73073152)
+#define v_l4_a_c_scaled INIT(73075200)
+#define v_l4_a_c_filter CONST(102567936)
+#define v_l4_a_c_data ARENA(0)
+#define v_l4_a_c_product ARENA(294912)
+#define v_l4_r_const CONST(140316672)
+#define v_l4_r ARENA(589824)
+#define v_l4_b_c_data ARENA(0)
+#define v_l4_b_c_product ARENA(294912)
+#define v_l4_const CONST(140318720)
+#define v_l4 ARENA(0)
+#define v_f ARENA(100352)
+#define v_workspace ARENA_OF(char, 10587136)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -445,36 +487,16 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"l1.a.a.c.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l1.a.b.c.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l1.b.a.c.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l1.b.b.c.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l2.h.r", 0, 1, 64, 128, 1, {56, 56}, {28, 28}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
-    {"l2.h.b.c.part", 0, 1, 128, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l2.h", 0, 1, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
-    {"l2.a.c.part", 0, 1, 128, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l2.b.c.part", 0, 1, 128, 1152, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l3.h", 0, 1, 128, 256, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
-    {"l4.h.b.c.part", 0, 1, 512, 4608, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.h", 0, 1, 256, 512, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
-    {"l4.a.c.part", 0, 1, 512, 4608, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l4.b.c.part", 0, 1, 512, 4608, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
 };
 enum {
-    CONV_l1_a_a_c_part,
-    CONV_l1_a_b_c_part,
-    CONV_l1_b_a_c_part,
-    CONV_l1_b_b_c_part,
     CONV_l2_h_r,
-    CONV_l2_h_b_c_part,
     CONV_l2_h,
-    CONV_l2_a_c_part,
-    CONV_l2_b_c_part,
     CONV_l3_h,
-    CONV_l4_h_b_c_part,
     CONV_l4_h,
-    CONV_l4_a_c_part,
-    CONV_l4_b_c_part,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -524,15 +546,69 @@ static __global__ void __launch_bounds__(64) k_map_d9e244e2(const float *__restr
         v0.w * 0.f + (v1.w - v2.w * v0.w));
 }
 
-// l1.a.a.c.part.filter[i0,i1,i2,i3] = l1.a.a.s[i0] * l1.a.a.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(128) k_map_c1b3aa42(const float *__restrict__ p0,
+// l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
+static __global__ void __launch_bounds__(64) k_map_7965321a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 36864u) return;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 9216u) return;
+    const int i3 = (int)(id % 144u) * 4;
+    const int i0 = (int)(id / 144u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 576 + i3);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 576 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// l1.a.a.c.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
+//     -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// l1.a.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l1.a.b.c.scaled[i2,i3,r0,r1] *
+//     l1.a.a.c.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
-    const int i2 = (int)(id / 64u % 9u);
-    const int i0 = (int)(id / 576u);
-    y[i0 * 576 + i2 * 64 + i3] = p0[i0 * 576 + i3 * 9 + i2] * p1[i0];
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 24576 + o1 * 4096 + i2 * 64 + i3] = d[o0][o1];
+        }
+    }
 }
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
@@ -561,6 +637,66 @@ static __global__ void __launch_bounds__(64) k_map_54773ce1(const float *__restr
         v0.w * v1);
 }
 
+// l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
+static __global__ void __launch_bounds__(128) k_map_60a2cb73(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 36864u) return;
+    const int i3 = (int)(id % 288u) * 4;
+    const int i0 = (int)(id / 288u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1152 + i3);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 1152 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// l2.h.b.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+// by basis change F(2x2,3x3)
+// l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
+//     l2.h.b.c.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_1bedec60(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16384u) return;
+    const int i3 = (int)(id % 128u);
+    const int i2 = (int)(id / 128u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 1152 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = s0;
+        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[3][r1] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = s0;
+        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[o0][3] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 65536 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
+        }
+    }
+}
+
 // l2.h.a.c.scaled[i0,i1,i2,i3] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,i2,i3]
 static __global__ void __launch_bounds__(64) k_map_6a769d4c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
@@ -586,17 +722,6 @@ static __global__ void __launch_bounds__(64) k_map_8072b398(const float *__restr
     *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
         v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
         v0.w * 0.f + (v1.w - v2.w * v0.w));
-}
-
-// l2.h.b.c.part.filter[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_8e5a613e(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 147456u) return;
-    const int i3 = (int)(id % 128u);
-    const int i2 = (int)(id / 128u % 9u);
-    const int i0 = (int)(id / 1152u);
-    y[i0 * 1152 + i2 * 128 + i3] = p0[i0 * 1152 + i3 * 9 + i2] * p1[i0];
 }
 
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + 0 * l2.d.s[i0] + (l2.h.b.bias[i0]
@@ -657,6 +782,53 @@ static __global__ void __launch_bounds__(256) k_map_bdaa44ec(const float *__rest
     const float v1 = p1[i0];
     *reinterpret_cast<float4 *>(y + i0 * 2304 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
+}
+
+// l2.h.b.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+// by basis change F(2x2,3x3)
+// l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
+//     l2.h.b.c.g[i1,r1]
+static __global__ void __launch_bounds__(128) k_basis_092e9fd3(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 65536u) return;
+    const int i3 = (int)(id % 256u);
+    const int i2 = (int)(id / 256u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = s0;
+        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[3][r1] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = s0;
+        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[o0][3] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 262144 + o1 * 65536 + i2 * 256 + i3] = d[o0][o1];
+        }
+    }
 }
 
 // l3.h.a.c.scaled[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,i2,i3]
@@ -733,6 +905,71 @@ static __global__ void __launch_bounds__(64) k_map_1a65cb22(const float *__restr
         v0.w * v1);
 }
 
+// l4.h.b.c.scaled[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i1,i2,i3]
+static __global__ void __launch_bounds__(256) k_map_67e8dfe4(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 589824u) return;
+    const int i3 = (int)(id % 1152u) * 4;
+    const int i0 = (int)(id / 1152u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 4608 + i3);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 4608 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// l1.a.a.c.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
+//     -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// l4.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l4.h.b.c.scaled[i2,i3,r0,r1] *
+//     l1.a.a.c.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 262144u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 1572864 + o1 * 262144 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
 // l4.h.a.c.scaled[i0,i1,i2,i3] = l4.h.a.s[i0] * l4.h.a.k[i0,i1,i2,i3]
 static __global__ void __launch_bounds__(256) k_map_f391928a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
@@ -758,17 +995,6 @@ static __global__ void __launch_bounds__(64) k_map_ff6a0855(const float *__restr
     *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
         v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
         v0.w * 0.f + (v1.w - v2.w * v0.w));
-}
-
-// l4.h.b.c.part.filter[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_92498800(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 2359296u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u % 9u);
-    const int i0 = (int)(id / 4608u);
-    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
 }
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + 0 * l4.d.s[i0] + (l4.h.b.bias[i0]
@@ -811,7 +1037,7 @@ static __global__ void __launch_bounds__(256) k_map_697d3373(const float *__rest
     y[i0 * 16464 + i1 * 147 + i2 * 49 + i3 * 7 + i4] = v0;
 }
 
-// r0[i0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + r0.const[i1]) where i0 in 0:1
+// r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + r0.const[i1])
 static __global__ void __launch_bounds__(256) k_map_d0b17f86(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -828,8 +1054,8 @@ static __global__ void __launch_bounds__(256) k_map_d0b17f86(const float *__rest
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// p0[i0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i0 in 0:1, i2 in 0:56, i3 in
-//     0:56, r0_ in 0:3, r1 in 0:3, pad r0 -inf
+// p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
+//     0:3, r1 in 0:3, pad r0 -inf
 static __global__ void __launch_bounds__(128) k_reduce_5d76f196(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -862,219 +1088,377 @@ static __global__ void __launch_bounds__(128) k_reduce_5d76f196(const float *__r
     *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// by summation splitting
-// l1.a.a.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2
-//     in 0:56, i3 in 0:56, pad l1.a.a.c.part 0
-// l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.r.const[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(128) k_reduce_51892896(const float *__restrict__ p0,
+// l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// l1.a.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) p0[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0] *
+//     l1.a.a.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad p0 0
+static __global__ void __launch_bounds__(64) k_basis_be69baeb(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// l1.a.a.c[0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
+//     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.r.const[i1])
+static __global__ void __launch_bounds__(64) k_basis_412b7d7d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 50176u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i1 * 28224 + r0 * 9408
-                + r1 * 3136 + t0 * 56 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
 }
 
-// by summation splitting
-// l1.a.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2
-//     in 0:56, i3 in 0:56, pad l1.a.b.c.part 0
-// l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.const[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(128) k_reduce_5837e034(const float *__restrict__ p0,
+// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// l1.a.b.c[0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
+//     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.const[i1])
+static __global__ void __launch_bounds__(64) k_basis_a010406c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 50176u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i1 * 28224 + r0 * 9408
-                + r1 * 3136 + t0 * 56 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
         }
     }
-    const float4 v4 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 56 + i3);
-    const float v5 = p2[i1];
-    const float v6 = acc0 + v4.x + v5;
-    const float v7 = acc1 + v4.y + v5;
-    const float v8 = acc2 + v4.z + v5;
-    const float v9 = acc3 + v4.w + v5;
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(v6 < 0.f ? 0.f : v6,
-        v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8, v9 < 0.f ? 0.f : v9);
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] + p2[i1];
+            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
 }
 
-// by summation splitting
-// l2.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2
-//     in 0:28, i3 in 0:28, pad l2.h.b.c.part 0
-static __global__ void __launch_bounds__(64) k_reduce_60122c12(const float *__restrict__ p0,
+// l2.h.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+// by basis change F(2x2,3x3)
+// l2.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0]
+//     * l2.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.h.r 0
+static __global__ void __launch_bounds__(64) k_basis_a345d6c4(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[4][4];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i3 * 2 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i1 * 7056 + r0 * 2352
-                + r1 * 784 + t0 * 28 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 28u && (unsigned)(t1 + 1) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 28u && (unsigned)(t1 + 2) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 28u && (unsigned)(t1 + 3) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i4 * 2 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
         }
     }
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 - s2;
+        d[1][r1] = s1 + s2;
+        d[2][r1] = -s1 + s2;
+        d[3][r1] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 - s2;
+        d[o0][1] = s1 + s2;
+        d[o0][2] = -s1 + s2;
+        d[o0][3] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 100352 + o1 * 25088 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
 }
 
-// by summation splitting
-// l2.a.c[i0,i1,i2,i3] = sum(r0,r1) l2.a.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2 in
-//     0:28, i3 in 0:28, pad l2.a.c.part 0
-// l2.r[i0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.r.const[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_571a1706(const float *__restrict__ p0,
+// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+// by basis change F(2x2,3x3)
+// l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
+//     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
+static __global__ void __launch_bounds__(64) k_basis_9eadc456(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            d[r0][r1] = p0[r0 * 100352 + r1 * 25088 + i1 * 196 + i2 * 14 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 + s1 + s2;
+        d[1][r1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 + s1 + s2;
+        d[o0][1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            y[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] = d[o0][o1];
+        }
+    }
+}
+
+// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+// by basis change F(2x2,3x3)
+// l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
+//     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
+// l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.r.const[i1])
+static __global__ void __launch_bounds__(64) k_basis_34da2bcf(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float d[4][4];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 4; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i1 * 7056 + r0 * 2352
-                + r1 * 784 + t0 * 28 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 28u && (unsigned)(t1 + 1) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 28u && (unsigned)(t1 + 2) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 28u && (unsigned)(t1 + 3) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 4; r1++) {
+            d[r0][r1] = p0[r0 * 100352 + r1 * 25088 + i1 * 196 + i2 * 14 + i3];
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 + s1 + s2;
+        d[1][r1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 + s1 + s2;
+        d[o0][1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
 }
 
-// by summation splitting
-// l2.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2 in
-//     0:28, i3 in 0:28, pad l2.b.c.part 0
-// l2[i0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.const[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_05b7d993(const float *__restrict__ p0,
+// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+// by basis change F(2x2,3x3)
+// l2.b.c[0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
+//     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
+// l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.const[i1])
+static __global__ void __launch_bounds__(64) k_basis_0c0d44b2(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float d[4][4];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 4; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i1 * 7056 + r0 * 2352
-                + r1 * 784 + t0 * 28 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 28u && (unsigned)(t1 + 1) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 28u && (unsigned)(t1 + 2) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 28u && (unsigned)(t1 + 3) < 28u ? p0[i1 * 7056
-                + r0 * 2352 + r1 * 784 + t0 * 28 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 4; r1++) {
+            d[r0][r1] = p0[r0 * 100352 + r1 * 25088 + i1 * 196 + i2 * 14 + i3];
         }
     }
-    const float4 v4 = *reinterpret_cast<const float4 *>(p1 + i1 * 784 + i2 * 28 + i3);
-    const float v5 = p2[i1];
-    const float v6 = acc0 + v4.x + v5;
-    const float v7 = acc1 + v4.y + v5;
-    const float v8 = acc2 + v4.z + v5;
-    const float v9 = acc3 + v4.w + v5;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v6 < 0.f ? 0.f : v6,
-        v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8, v9 < 0.f ? 0.f : v9);
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 + s1 + s2;
+        d[1][r1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 + s1 + s2;
+        d[o0][1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            const float v0 = d[o0][o1] + p1[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] + p2[i1];
+            y[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
 }
 
 // by operand re-laid
@@ -1094,61 +1478,217 @@ static __global__ void __launch_bounds__(256) k_map_924c6463(const float *__rest
     y[i0 * 16128 + i1 * 1152 + i2 * 9 + i3 * 3 + i4] = v0;
 }
 
-// by operand re-laid
-// l3.h.b.c.columns[i0,i1,i2,i3,i4] = relu(l3.h.a.c[0,i2,i0+i3-1,i1+i4-1] + l3.h.r.const[i2]) *
-//     [i0+i3 <= 14] * [i0+i3 >= 1] * [i1+i4 <= 14] * [i1+i4 >= 1] where i0 in 0:14, i1 in 0:14, i3
-//     in 0:3, i4 in 0:3, pad l3.h.a.c 0
-static __global__ void __launch_bounds__(256) k_map_99b7b50b(const float *__restrict__ p0,
+// l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.r.const[i1])
+static __global__ void __launch_bounds__(64) k_map_da8c3773(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 451584u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 3u);
-    const int i2 = (int)(id / 9u % 256u);
-    const int i1 = (int)(id / 2304u % 14u);
-    const int i0 = (int)(id / 32256u);
-    const int t0 = i1 + i4 - 1;
-    const int t1 = i0 + i3 - 1;
-    const float v0 = (unsigned)t1 < 14u && (unsigned)t0 < 14u ? p0[i2 * 196 + t1 * 14 + t0] : 0.f;
-    const float v1 = v0 + p1[i2];
-    const float v2 = (unsigned)t0 < 14u ? ((unsigned)t1 < 14u ? (v1 < 0.f ? 0.f : v1) : 0.f) : 0.f;
-    y[i0 * 32256 + i1 * 2304 + i2 * 9 + i3 * 3 + i4] = v2;
-}
-
-// by operand re-laid
-// l3.a.c.columns[i0,i1,i2,i3,i4] = l3.h[0,i2,i0+i3-1,i1+i4-1] where i0 in 0:14, i1 in 0:14, i3 in
-//     0:3, i4 in 0:3, pad l3.h 0
-static __global__ void __launch_bounds__(256) k_map_7001a745(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 451584u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 3u);
-    const int i2 = (int)(id / 9u % 256u);
-    const int i1 = (int)(id / 2304u % 14u);
-    const int i0 = (int)(id / 32256u);
-    const int t0 = i0 + i3 - 1;
-    const int t1 = i1 + i4 - 1;
-    const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i2 * 196 + t0 * 14 + t1] : 0.f;
-    y[i0 * 32256 + i1 * 2304 + i2 * 9 + i3 * 3 + i4] = v0;
-}
-
-// l3[i0,i1,i2,i3] = relu(l3.b.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.const[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_map_064a7930(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
     const int i3 = (int)(id % 49u) * 4;
     const int i1 = (int)(id / 49u);
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 196 + i3);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i1 * 196 + i3);
-    const float v2 = p2[i1];
-    const float v3 = v0.x + v1.x + v2;
-    const float v4 = v0.y + v1.y + v2;
-    const float v5 = v0.z + v1.z + v2;
-    const float v6 = v0.w + v1.w + v2;
-    *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(v3 < 0.f ? 0.f : v3,
-        v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5, v6 < 0.f ? 0.f : v6);
+    const float v1 = p1[i1];
+    const float v2 = v0.x + v1;
+    const float v3 = v0.y + v1;
+    const float v4 = v0.z + v1;
+    const float v5 = v0.w + v1;
+    *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
+        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+}
+
+// l2.h.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+// by basis change F(2x2,3x3)
+// l3.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0]
+//     * l2.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.r 0
+static __global__ void __launch_bounds__(64) k_basis_39b89159(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i3 * 2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i4 * 2 + r1 - 1;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i2 * 196 + t0 * 14 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 - s2;
+        d[1][r1] = s1 + s2;
+        d[2][r1] = -s1 + s2;
+        d[3][r1] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 - s2;
+        d[o0][1] = s1 + s2;
+        d[o0][2] = -s1 + s2;
+        d[o0][3] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 50176 + o1 * 12544 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+// by basis change F(2x2,3x3)
+// l3.h.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
+//     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
+static __global__ void __launch_bounds__(64) k_basis_4cb77d65(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            d[r0][r1] = p0[r0 * 50176 + r1 * 12544 + i1 * 49 + i2 * 7 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 + s1 + s2;
+        d[1][r1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 + s1 + s2;
+        d[o0][1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            y[i1 * 196 + i2 * 28 + o0 * 14 + i3 * 2 + o1] = d[o0][o1];
+        }
+    }
+}
+
+// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+// by basis change F(2x2,3x3)
+// l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
+//     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
+// l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.r.const[i1])
+static __global__ void __launch_bounds__(64) k_basis_b8763431(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            d[r0][r1] = p0[r0 * 50176 + r1 * 12544 + i1 * 49 + i2 * 7 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 + s1 + s2;
+        d[1][r1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 + s1 + s2;
+        d[o0][1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 196 + i2 * 28 + o0 * 14 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
+}
+
+// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+// by basis change F(2x2,3x3)
+// l3.b.c[0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
+//     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
+// l3[0,i1,i2,i3] = relu(l3.b.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.const[i1])
+static __global__ void __launch_bounds__(64) k_basis_f86c763d(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            d[r0][r1] = p0[r0 * 50176 + r1 * 12544 + i1 * 49 + i2 * 7 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 + s1 + s2;
+        d[1][r1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 + s1 + s2;
+        d[o0][1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            const float v0 = d[o0][o1] + p1[i1 * 196 + i2 * 28 + o0 * 14 + i3 * 2 + o1] + p2[i1];
+            y[i1 * 196 + i2 * 28 + o0 * 14 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
 }
 
 // by operand re-laid
@@ -1168,7 +1708,7 @@ static __global__ void __launch_bounds__(256) k_map_c3e5f2fb(const float *__rest
     y[i0 * 16128 + i1 * 2304 + i2 * 9 + i3 * 3 + i4] = v0;
 }
 
-// l4.h.r[i0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.r.const[i1]) where i0 in 0:1
+// l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.r.const[i1])
 static __global__ void __launch_bounds__(64) k_map_9ca4df47(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1179,87 +1719,248 @@ static __global__ void __launch_bounds__(64) k_map_9ca4df47(const float *__restr
     y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
-// by summation splitting
-// l4.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2
-//     in 0:7, i3 in 0:7, pad l4.h.b.c.part 0
-static __global__ void __launch_bounds__(64) k_reduce_5c75a2df(const float *__restrict__ p0,
+// l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// l4.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l4.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0]
+//     * l1.a.a.c.bt[i1,r1] where i3 in 0:2, i4 in 0:2, pad l4.h.r 0
+static __global__ void __launch_bounds__(64) k_basis_e87a5d15(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+    if (id >= 2048u) return;
+    const int i4 = (int)(id % 2u);
+    const int i3 = (int)(id / 2u % 2u);
+    const int i2 = (int)(id / 4u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i2 * 49 + t0 * 7 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
         }
     }
-    y[i1 * 49 + i2 * 7 + i3] = acc;
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 12288 + o1 * 2048 + i2 * 4 + i3 * 2 + i4] = d[o0][o1];
+        }
+    }
 }
 
-// by summation splitting
-// l4.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.a.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2 in
-//     0:7, i3 in 0:7, pad l4.a.c.part 0
-// l4.r[i0,i1,i2,i3] = relu(l4.a.c[0,i1,i2,i3] + l4.r.const[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_d2a0ebbd(const float *__restrict__ p0,
+// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// l4.h.b.c[0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
+//     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
+static __global__ void __launch_bounds__(64) k_basis_1d781137(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 2048u) return;
+    const int i3 = (int)(id % 2u);
+    const int i2 = (int)(id / 2u % 2u);
+    const int i1 = (int)(id / 4u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 12288 + r1 * 2048 + i1 * 4 + i2 * 2 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
+                y[i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = d[o0][o1];
+            }
+        }
+    }
+}
+
+// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// l4.a.c[0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
+//     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
+// l4.r[0,i1,i2,i3] = relu(l4.a.c[0,i1,i2,i3] + l4.r.const[i1])
+static __global__ void __launch_bounds__(64) k_basis_cef8e6ee(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+    if (id >= 2048u) return;
+    const int i3 = (int)(id % 2u);
+    const int i2 = (int)(id / 2u % 2u);
+    const int i1 = (int)(id / 4u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 12288 + r1 * 2048 + i1 * 4 + i2 * 2 + i3];
         }
     }
-    const float v1 = acc + p1[i1];
-    y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
+                const float v0 = d[o0][o1] + p1[i1];
+                y[i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+            }
+        }
+    }
 }
 
-// by summation splitting
-// l4.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2 in
-//     0:7, i3 in 0:7, pad l4.b.c.part 0
-// l4[i0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.const[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(64) k_reduce_7a2090ba(const float *__restrict__ p0,
+// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+// by basis change F(4x4,3x3)
+// l4.b.c[0,i1,i2,i3] = sum(r0,r1) l4.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
+//     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
+// l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.const[i1])
+static __global__ void __launch_bounds__(64) k_basis_820d10ca(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+    if (id >= 2048u) return;
+    const int i3 = (int)(id % 2u);
+    const int i2 = (int)(id / 2u % 2u);
+    const int i1 = (int)(id / 4u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 12288 + r1 * 2048 + i1 * 4 + i2 * 2 + i3];
         }
     }
-    const float v1 = acc + p1[i1 * 49 + i2 * 7 + i3] + p2[i1];
-    y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
+                const float v0 = i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7 ? p1[i1 * 49 + i2 * 28 + o0 * 7
+                    + i3 * 4 + o1] : 0.f;
+                const float v1 = d[o0][o1] + v0 + p2[i1];
+                y[i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = v1 < 0.f ? 0.f : v1;
+            }
+        }
+    }
 }
 
-// f.sum[i0,i1] = sum(r0,r1) l4[0,i1,r0,r1] where i0 in 0:1
-// f[i0,i1] = f.sum[0,i1] / 49 where i0 in 0:1
+// f.sum[0,i1] = sum(r0,r1) l4[0,i1,r0,r1]
+// f[0,i1] = f.sum[0,i1] / 49
 static __global__ void __launch_bounds__(32) k_reduce_7cd15fb8(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -1278,8 +1979,8 @@ static __global__ void __launch_bounds__(32) k_reduce_7cd15fb8(const float *__re
     }
 }
 
-// y.sum[i0,i1] = sum(r0) f[0,r0] * fc[i1,r0] where i0 in 0:1
-// y[i0,i1] = y.sum[0,i1] + bias[i1] where i0 in 0:1
+// y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
+// y[0,i1] = y.sum[0,i1] + bias[i1]
 static __global__ void __launch_bounds__(32) k_reduce_2df504c7(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -1311,7 +2012,7 @@ struct resnet18 {
     const void *graph_in[1];
     void *graph_out[1];
     cudnnHandle_t cudnn;
-    conv_call conv[14];
+    conv_call conv[4];
     cublasHandle_t cublas;
 };
 
@@ -1502,16 +2203,36 @@ static int gemm_run(resnet18 *h, const gemm_size *g, const float *a, const float
 }
 static const gemm_size gemm_stem_c = {"stem.c", 0, 1, 1, 64, 12544, 147, 147, 147, 12544, 0, 0, 0,
     1.f};
+static const gemm_size gemm_l1_a_a_c_product = {"l1.a.a.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
+    196, 4096, 12544, 12544, 1.f};
+static const gemm_size gemm_l1_a_b_c_product = {"l1.a.b.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
+    196, 4096, 12544, 12544, 1.f};
+static const gemm_size gemm_l1_b_a_c_product = {"l1.b.a.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
+    196, 4096, 12544, 12544, 1.f};
+static const gemm_size gemm_l1_b_b_c_product = {"l1.b.b.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
+    196, 4096, 12544, 12544, 1.f};
+static const gemm_size gemm_l2_h_b_c_product = {"l2.h.b.c.product", 0, 0, 16, 128, 196, 128, 128,
+    196, 196, 16384, 25088, 25088, 1.f};
+static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 16, 128, 196, 128, 128, 196,
+    196, 16384, 25088, 25088, 1.f};
+static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 16, 128, 196, 128, 128, 196,
+    196, 16384, 25088, 25088, 1.f};
 static const gemm_size gemm_l3_h_a_c = {"l3.h.a.c", 0, 1, 1, 256, 196, 1152, 1152, 1152, 196, 0, 0,
     0, 1.f};
-static const gemm_size gemm_l3_h_b_c = {"l3.h.b.c", 0, 1, 1, 256, 196, 2304, 2304, 2304, 196, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_l3_a_c = {"l3.a.c", 0, 1, 1, 256, 196, 2304, 2304, 2304, 196, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_l3_b_c = {"l3.b.c", 0, 1, 1, 256, 196, 2304, 2304, 2304, 196, 0, 0, 0,
-    1.f};
+static const gemm_size gemm_l3_h_b_c_product = {"l3.h.b.c.product", 0, 0, 16, 256, 49, 256, 256, 49,
+    49, 65536, 12544, 12544, 1.f};
+static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 16, 256, 49, 256, 256, 49, 49,
+    65536, 12544, 12544, 1.f};
+static const gemm_size gemm_l3_b_c_product = {"l3.b.c.product", 0, 0, 16, 256, 49, 256, 256, 49, 49,
+    65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l4_h_a_c = {"l4.h.a.c", 0, 1, 1, 512, 49, 2304, 2304, 2304, 49, 0, 0, 0,
     1.f};
+static const gemm_size gemm_l4_h_b_c_product = {"l4.h.b.c.product", 0, 0, 36, 512, 4, 512, 512, 4,
+    4, 262144, 2048, 2048, 1.f};
+static const gemm_size gemm_l4_a_c_product = {"l4.a.c.product", 0, 0, 36, 512, 4, 512, 512, 4, 4,
+    262144, 2048, 2048, 1.f};
+static const gemm_size gemm_l4_b_c_product = {"l4.b.c.product", 0, 0, 36, 512, 4, 512, 512, 4, 4,
+    262144, 2048, 2048, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
@@ -1522,56 +2243,70 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "stem.c.scaled");
     k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_stem_s, v_stem_bias, v_stem_mean, v_r0_const);
     LAUNCHED(m, "r0.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_var, v_l1_a_a_scale, v_l1_a_a_s);
-    LAUNCHED(m, "l1.a.a.s");
-    k_map_c1b3aa42<<<dim3(288), dim3(128), 0, stream>>>(v_l1_a_a_k, v_l1_a_a_s, v_l1_a_a_c_part_filter);
-    LAUNCHED(m, "l1.a.a.c.part.filter");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_s, v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const);
-    LAUNCHED(m, "l1.a.r.const");
     k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_b_var, v_l1_a_b_scale, v_l1_a_b_s);
     LAUNCHED(m, "l1.a.b.s");
-    k_map_c1b3aa42<<<dim3(288), dim3(128), 0, stream>>>(v_l1_a_b_k, v_l1_a_b_s, v_l1_a_b_c_part_filter);
-    LAUNCHED(m, "l1.a.b.c.part.filter");
+    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_a_b_k, v_l1_a_b_s, v_l1_a_b_c_scaled);
+    LAUNCHED(m, "l1.a.b.c.scaled");
+    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_b_c_scaled, v_l1_a_b_c_filter);
+    LAUNCHED(m, "l1.a.b.c.filter");
+    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_var, v_l1_a_a_scale, v_l1_a_a_s);
+    LAUNCHED(m, "l1.a.a.s");
+    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_a_a_k, v_l1_a_a_s, v_l1_a_a_c_scaled);
+    LAUNCHED(m, "l1.a.a.c.scaled");
+    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_a_c_scaled, v_l1_a_a_c_filter);
+    LAUNCHED(m, "l1.a.a.c.filter");
+    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_s, v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const);
+    LAUNCHED(m, "l1.a.r.const");
     k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_b_s, v_l1_a_b_bias, v_l1_a_b_mean, v_l1_a_const);
     LAUNCHED(m, "l1.a.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_var, v_l1_b_a_scale, v_l1_b_a_s);
-    LAUNCHED(m, "l1.b.a.s");
-    k_map_c1b3aa42<<<dim3(288), dim3(128), 0, stream>>>(v_l1_b_a_k, v_l1_b_a_s, v_l1_b_a_c_part_filter);
-    LAUNCHED(m, "l1.b.a.c.part.filter");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_s, v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const);
-    LAUNCHED(m, "l1.b.r.const");
     k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_b_var, v_l1_b_b_scale, v_l1_b_b_s);
     LAUNCHED(m, "l1.b.b.s");
-    k_map_c1b3aa42<<<dim3(288), dim3(128), 0, stream>>>(v_l1_b_b_k, v_l1_b_b_s, v_l1_b_b_c_part_filter);
-    LAUNCHED(m, "l1.b.b.c.part.filter");
+    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_b_b_k, v_l1_b_b_s, v_l1_b_b_c_scaled);
+    LAUNCHED(m, "l1.b.b.c.scaled");
+    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_b_c_scaled, v_l1_b_b_c_filter);
+    LAUNCHED(m, "l1.b.b.c.filter");
+    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_var, v_l1_b_a_scale, v_l1_b_a_s);
+    LAUNCHED(m, "l1.b.a.s");
+    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_b_a_k, v_l1_b_a_s, v_l1_b_a_c_scaled);
+    LAUNCHED(m, "l1.b.a.c.scaled");
+    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_a_c_scaled, v_l1_b_a_c_filter);
+    LAUNCHED(m, "l1.b.a.c.filter");
+    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_s, v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const);
+    LAUNCHED(m, "l1.b.r.const");
     k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_b_s, v_l1_b_b_bias, v_l1_b_b_mean, v_l1_b_const);
     LAUNCHED(m, "l1.b.const");
     k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_d_scale, v_l2_d_var, v_l2_d_s);
     LAUNCHED(m, "l2.d.s");
     k_map_54773ce1<<<dim3(32), dim3(64), 0, stream>>>(v_l2_d_k, v_l2_d_s, v_l2_d_c_scaled);
     LAUNCHED(m, "l2.d.c.scaled");
+    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s);
+    LAUNCHED(m, "l2.h.b.s");
+    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_scaled);
+    LAUNCHED(m, "l2.h.b.c.scaled");
+    k_basis_1bedec60<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_b_c_scaled, v_l2_h_b_c_filter);
+    LAUNCHED(m, "l2.h.b.c.filter");
     k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s);
     LAUNCHED(m, "l2.h.a.s");
     k_map_6a769d4c<<<dim3(288), dim3(64), 0, stream>>>(v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_scaled);
     LAUNCHED(m, "l2.h.a.c.scaled");
     k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const);
     LAUNCHED(m, "l2.h.r.const");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s);
-    LAUNCHED(m, "l2.h.b.s");
-    k_map_8e5a613e<<<dim3(576), dim3(256), 0, stream>>>(v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_part_filter);
-    LAUNCHED(m, "l2.h.b.c.part.filter");
     k_map_1ef5ef46<<<dim3(1), dim3(64), 0, stream>>>(v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const);
     LAUNCHED(m, "l2.h.const");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_scale, v_l2_a_var, v_l2_a_s);
-    LAUNCHED(m, "l2.a.s");
-    k_map_8e5a613e<<<dim3(576), dim3(256), 0, stream>>>(v_l2_a_k, v_l2_a_s, v_l2_a_c_part_filter);
-    LAUNCHED(m, "l2.a.c.part.filter");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_s, v_l2_a_bias, v_l2_a_mean, v_l2_r_const);
-    LAUNCHED(m, "l2.r.const");
     k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_b_scale, v_l2_b_var, v_l2_b_s);
     LAUNCHED(m, "l2.b.s");
-    k_map_8e5a613e<<<dim3(576), dim3(256), 0, stream>>>(v_l2_b_k, v_l2_b_s, v_l2_b_c_part_filter);
-    LAUNCHED(m, "l2.b.c.part.filter");
+    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_b_k, v_l2_b_s, v_l2_b_c_scaled);
+    LAUNCHED(m, "l2.b.c.scaled");
+    k_basis_1bedec60<<<dim3(256), dim3(64), 0, stream>>>(v_l2_b_c_scaled, v_l2_b_c_filter);
+    LAUNCHED(m, "l2.b.c.filter");
+    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_scale, v_l2_a_var, v_l2_a_s);
+    LAUNCHED(m, "l2.a.s");
+    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_a_k, v_l2_a_s, v_l2_a_c_scaled);
+    LAUNCHED(m, "l2.a.c.scaled");
+    k_basis_1bedec60<<<dim3(256), dim3(64), 0, stream>>>(v_l2_a_c_scaled, v_l2_a_c_filter);
+    LAUNCHED(m, "l2.a.c.filter");
+    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_s, v_l2_a_bias, v_l2_a_mean, v_l2_r_const);
+    LAUNCHED(m, "l2.r.const");
     k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_b_s, v_l2_b_bias, v_l2_b_mean, v_l2_const);
     LAUNCHED(m, "l2.const");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_d_scale, v_l3_d_var, v_l3_d_s);
@@ -1582,6 +2317,13 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l3.h.b.s");
     k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_scaled);
     LAUNCHED(m, "l3.h.b.c.scaled");
+    return 0;
+}
+
+static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
+    (void)stream;
+    k_basis_092e9fd3<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_b_c_scaled, v_l3_h_b_c_filter);
+    LAUNCHED(m, "l3.h.b.c.filter");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s);
     LAUNCHED(m, "l3.h.a.s");
     k_map_33f49fec<<<dim3(288), dim3(256), 0, stream>>>(v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_scaled);
@@ -1594,15 +2336,14 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l3.b.s");
     k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_b_k, v_l3_b_s, v_l3_b_c_scaled);
     LAUNCHED(m, "l3.b.c.scaled");
+    k_basis_092e9fd3<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_scaled, v_l3_b_c_filter);
+    LAUNCHED(m, "l3.b.c.filter");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_scale, v_l3_a_var, v_l3_a_s);
     LAUNCHED(m, "l3.a.s");
-    return 0;
-}
-
-static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
-    (void)stream;
     k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_a_k, v_l3_a_s, v_l3_a_c_scaled);
     LAUNCHED(m, "l3.a.c.scaled");
+    k_basis_092e9fd3<<<dim3(512), dim3(128), 0, stream>>>(v_l3_a_c_scaled, v_l3_a_c_filter);
+    LAUNCHED(m, "l3.a.c.filter");
     k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_bias, v_l3_a_mean, v_l3_a_s, v_l3_r_const);
     LAUNCHED(m, "l3.r.const");
     k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_b_bias, v_l3_b_mean, v_l3_b_s, v_l3_const);
@@ -1611,28 +2352,34 @@ static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l4.d.s");
     k_map_1a65cb22<<<dim3(512), dim3(64), 0, stream>>>(v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled);
     LAUNCHED(m, "l4.d.c.scaled");
+    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s);
+    LAUNCHED(m, "l4.h.b.s");
+    k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_scaled);
+    LAUNCHED(m, "l4.h.b.c.scaled");
+    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_b_c_scaled, v_l4_h_b_c_filter);
+    LAUNCHED(m, "l4.h.b.c.filter");
     k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s);
     LAUNCHED(m, "l4.h.a.s");
     k_map_f391928a<<<dim3(1152), dim3(256), 0, stream>>>(v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_scaled);
     LAUNCHED(m, "l4.h.a.c.scaled");
     k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const);
     LAUNCHED(m, "l4.h.r.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s);
-    LAUNCHED(m, "l4.h.b.s");
-    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_part_filter);
-    LAUNCHED(m, "l4.h.b.c.part.filter");
     k_map_2432bf89<<<dim3(2), dim3(64), 0, stream>>>(v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const);
     LAUNCHED(m, "l4.h.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_var, v_l4_a_scale, v_l4_a_s);
-    LAUNCHED(m, "l4.a.s");
-    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_a_k, v_l4_a_s, v_l4_a_c_part_filter);
-    LAUNCHED(m, "l4.a.c.part.filter");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const);
-    LAUNCHED(m, "l4.r.const");
     k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_b_var, v_l4_b_scale, v_l4_b_s);
     LAUNCHED(m, "l4.b.s");
-    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_b_k, v_l4_b_s, v_l4_b_c_part_filter);
-    LAUNCHED(m, "l4.b.c.part.filter");
+    k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_b_k, v_l4_b_s, v_l4_b_c_scaled);
+    LAUNCHED(m, "l4.b.c.scaled");
+    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_b_c_scaled, v_l4_b_c_filter);
+    LAUNCHED(m, "l4.b.c.filter");
+    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_var, v_l4_a_scale, v_l4_a_s);
+    LAUNCHED(m, "l4.a.s");
+    k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_a_k, v_l4_a_s, v_l4_a_c_scaled);
+    LAUNCHED(m, "l4.a.c.scaled");
+    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_a_c_scaled, v_l4_a_c_filter);
+    LAUNCHED(m, "l4.a.c.filter");
+    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const);
+    LAUNCHED(m, "l4.r.const");
     k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_b_s, v_l4_b_bias, v_l4_b_mean, v_l4_const);
     LAUNCHED(m, "l4.const");
     return 0;
@@ -1681,8 +2428,8 @@ static int check_device(resnet18 *m) {
 }
 
 static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 46735360ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 44763648ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 140320768ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 82512384ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -1697,7 +2444,7 @@ static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(resnet18 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 14; i++) {
+    for (int i = 0; i < 4; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -1753,134 +2500,122 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     k_map_697d3373<<<dim3(7203), dim3(256), 0, stream>>>(v_x, v_stem_c_columns);
     LAUNCHED(m, "stem.c.columns");
     // by operand re-laid for matching
-    // stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) stem.c.columns[i2,i3,r0,r1,r2] *
-    //     stem.c.scaled[i1,r0,r1,r2] where i0 in 0:1
+    // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) stem.c.columns[i2,i3,r0,r1,r2] *
+    //     stem.c.scaled[i1,r0,r1,r2]
     CALL(gemm_run(m, &gemm_stem_c, v_stem_c_scaled, v_stem_c_columns, v_stem_c));
     k_map_d0b17f86<<<dim3(784), dim3(256), 0, stream>>>(v_stem_c, v_r0_const, v_r0);
     LAUNCHED(m, "r0");
     k_reduce_5d76f196<<<dim3(392), dim3(128), 0, stream>>>(v_r0, v_p0);
     LAUNCHED(m, "p0");
-    // by summation splitting (r0 inside), variable substitution
-    // l1.a.a.c.part[i0,i1,i2,i3,i4] = sum(r0) p0[0,r0,i3,i4] * l1.a.a.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l1_a_a_c_part, v_p0, v_l1_a_a_c_part_filter, NULL, NULL, v_l1_a_a_c_part,
-        v_workspace));
-    k_reduce_51892896<<<dim3(392), dim3(128), 0, stream>>>(v_l1_a_a_c_part, v_l1_a_r_const, v_l1_a_r);
+    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_p0, v_l1_a_a_c_data);
+    LAUNCHED(m, "l1.a.a.c.data");
+    // by basis change F(4x4,3x3)
+    // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
+    //     l1.a.a.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
+        v_l1_a_a_c_product));
+    k_basis_412b7d7d<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r);
     LAUNCHED(m, "l1.a.r");
-    // by summation splitting (r0 inside), variable substitution
-    // l1.a.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l1.a.r[0,r0,i3,i4] *
-    //     l1.a.b.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l1_a_b_c_part, v_l1_a_r, v_l1_a_b_c_part_filter, NULL, NULL,
-        v_l1_a_b_c_part, v_workspace));
-    k_reduce_5837e034<<<dim3(392), dim3(128), 0, stream>>>(v_l1_a_b_c_part, v_p0, v_l1_a_const, v_l1_a);
+    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_r, v_l1_a_b_c_data);
+    LAUNCHED(m, "l1.a.b.c.data");
+    // by basis change F(4x4,3x3)
+    // l1.a.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4] *
+    //     l1.a.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
+        v_l1_a_b_c_product));
+    k_basis_a010406c<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a);
     LAUNCHED(m, "l1.a");
-    // by summation splitting (r0 inside), variable substitution
-    // l1.b.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l1.a[0,r0,i3,i4] * l1.b.a.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l1_b_a_c_part, v_l1_a, v_l1_b_a_c_part_filter, NULL, NULL,
-        v_l1_b_a_c_part, v_workspace));
-    k_reduce_51892896<<<dim3(392), dim3(128), 0, stream>>>(v_l1_b_a_c_part, v_l1_b_r_const, v_l1_b_r);
+    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a, v_l1_b_a_c_data);
+    LAUNCHED(m, "l1.b.a.c.data");
+    // by basis change F(4x4,3x3)
+    // l1.b.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4] *
+    //     l1.b.a.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
+        v_l1_b_a_c_product));
+    k_basis_412b7d7d<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r);
     LAUNCHED(m, "l1.b.r");
-    // by summation splitting (r0 inside), variable substitution
-    // l1.b.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l1.b.r[0,r0,i3,i4] *
-    //     l1.b.b.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l1_b_b_c_part, v_l1_b_r, v_l1_b_b_c_part_filter, NULL, NULL,
-        v_l1_b_b_c_part, v_workspace));
-    k_reduce_5837e034<<<dim3(392), dim3(128), 0, stream>>>(v_l1_b_b_c_part, v_l1_a, v_l1_b_const, v_l1_b);
+    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_r, v_l1_b_b_c_data);
+    LAUNCHED(m, "l1.b.b.c.data");
+    // by basis change F(4x4,3x3)
+    // l1.b.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4] *
+    //     l1.b.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
+        v_l1_b_b_c_product));
+    k_basis_a010406c<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b);
     LAUNCHED(m, "l1.b");
-    // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[0,r0,2*i2+r1-1,2*i3+r2-1] *
-    //     l2.h.a.c.scaled[i1,r0,r1,r2] where i0 in 0:1, i2 in 0:28, i3 in 0:28, pad l1.b 0
-    // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1]) where i0 in 0:1
+    // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l1.b[0,r0,2*i2+r1-1,2*i3+r2-1] *
+    //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
+    // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_r_const, NULL, v_l2_h_r,
         v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i3,i4] *
-    //     l2.h.b.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l2_h_b_c_part, v_l2_h_r, v_l2_h_b_c_part_filter, NULL, NULL,
-        v_l2_h_b_c_part, v_workspace));
-    k_reduce_60122c12<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_b_c_part, v_l2_h_b_c);
+    k_basis_a345d6c4<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_r, v_l2_h_b_c_data);
+    LAUNCHED(m, "l2.h.b.c.data");
+    // by basis change F(2x2,3x3)
+    // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
+    //     l2.h.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
+        v_l2_h_b_c_product));
+    k_basis_9eadc456<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_b_c_product, v_l2_h_b_c);
     LAUNCHED(m, "l2.h.b.c");
-    // l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i0 in 0:1,
-    //     i2 in 0:28, i3 in 0:28
-    // l2.h[i0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1]) where
-    //     i0 in 0:1
+    // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
+    //     i3 in 0:28
+    // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l2.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h[0,r0,i3,i4] * l2.a.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l2_a_c_part, v_l2_h, v_l2_a_c_part_filter, NULL, NULL, v_l2_a_c_part,
-        v_workspace));
-    k_reduce_571a1706<<<dim3(392), dim3(64), 0, stream>>>(v_l2_a_c_part, v_l2_r_const, v_l2_r);
+    k_basis_a345d6c4<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h, v_l2_a_c_data);
+    LAUNCHED(m, "l2.a.c.data");
+    // by basis change F(2x2,3x3)
+    // l2.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4] *
+    //     l2.a.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
+    k_basis_34da2bcf<<<dim3(392), dim3(64), 0, stream>>>(v_l2_a_c_product, v_l2_r_const, v_l2_r);
     LAUNCHED(m, "l2.r");
-    // by summation splitting (r0 inside), variable substitution
-    // l2.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.r[0,r0,i3,i4] * l2.b.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l2_b_c_part, v_l2_r, v_l2_b_c_part_filter, NULL, NULL, v_l2_b_c_part,
-        v_workspace));
-    k_reduce_05b7d993<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_part, v_l2_h, v_l2_const, v_l2);
+    k_basis_a345d6c4<<<dim3(392), dim3(64), 0, stream>>>(v_l2_r, v_l2_b_c_data);
+    LAUNCHED(m, "l2.b.c.data");
+    // by basis change F(2x2,3x3)
+    // l2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4] *
+    //     l2.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
+    k_basis_0c0d44b2<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_product, v_l2_h, v_l2_const, v_l2);
     LAUNCHED(m, "l2");
     k_map_924c6463<<<dim3(882), dim3(256), 0, stream>>>(v_l2, v_l3_h_a_c_columns);
     LAUNCHED(m, "l3.h.a.c.columns");
     // by operand re-laid for matching
-    // l3.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l3.h.a.c.columns[i2,i3,r0,r1,r2] *
-    //     l3.h.a.c.scaled[i1,r0,r1,r2] where i0 in 0:1
+    // l3.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l3.h.a.c.columns[i2,i3,r0,r1,r2] *
+    //     l3.h.a.c.scaled[i1,r0,r1,r2]
     CALL(gemm_run(m, &gemm_l3_h_a_c, v_l3_h_a_c_scaled, v_l3_h_a_c_columns, v_l3_h_a_c));
-    k_map_99b7b50b<<<dim3(1764), dim3(256), 0, stream>>>(v_l3_h_a_c, v_l3_h_r_const, v_l3_h_b_c_columns);
-    LAUNCHED(m, "l3.h.b.c.columns");
-    // by operand re-laid for matching
-    // l3.h.b.c[i0,i1,i2,i3] = sum(r0,r1,r2) l3.h.b.c.columns[i2,i3,r0,r1,r2] *
-    //     l3.h.b.c.scaled[i1,r0,r1,r2] where i0 in 0:1
-    CALL(gemm_run(m, &gemm_l3_h_b_c, v_l3_h_b_c_scaled, v_l3_h_b_c_columns, v_l3_h_b_c));
-    // l3.d.c[i0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i0 in 0:1, i2
-    //     in 0:14, i3 in 0:14
-    // l3.h[i0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1]) where
-    //     i0 in 0:1
+    k_map_da8c3773<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_a_c, v_l3_h_r_const, v_l3_h_r);
+    LAUNCHED(m, "l3.h.r");
+    k_basis_39b89159<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_r, v_l3_h_b_c_data);
+    LAUNCHED(m, "l3.h.b.c.data");
+    // by basis change F(2x2,3x3)
+    // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
+    //     l3.h.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
+        v_l3_h_b_c_product));
+    k_basis_4cb77d65<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_b_c_product, v_l3_h_b_c);
+    LAUNCHED(m, "l3.h.b.c");
+    // l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3
+    //     in 0:14
+    // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
         v_workspace));
-    k_map_7001a745<<<dim3(1764), dim3(256), 0, stream>>>(v_l3_h, v_l3_a_c_columns);
-    LAUNCHED(m, "l3.a.c.columns");
-    // by operand re-laid for matching
-    // l3.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l3.a.c.columns[i2,i3,r0,r1,r2] *
-    //     l3.a.c.scaled[i1,r0,r1,r2] where i0 in 0:1
-    CALL(gemm_run(m, &gemm_l3_a_c, v_l3_a_c_scaled, v_l3_a_c_columns, v_l3_a_c));
-    k_map_99b7b50b<<<dim3(1764), dim3(256), 0, stream>>>(v_l3_a_c, v_l3_r_const, v_l3_b_c_columns);
-    LAUNCHED(m, "l3.b.c.columns");
-    // by operand re-laid for matching
-    // l3.b.c[i0,i1,i2,i3] = sum(r0,r1,r2) l3.b.c.columns[i2,i3,r0,r1,r2] *
-    //     l3.b.c.scaled[i1,r0,r1,r2] where i0 in 0:1
-    CALL(gemm_run(m, &gemm_l3_b_c, v_l3_b_c_scaled, v_l3_b_c_columns, v_l3_b_c));
-    k_map_064a7930<<<dim3(196), dim3(64), 0, stream>>>(v_l3_b_c, v_l3_h, v_l3_const, v_l3);
+    k_basis_39b89159<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h, v_l3_a_c_data);
+    LAUNCHED(m, "l3.a.c.data");
+    // by basis change F(2x2,3x3)
+    // l3.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4] *
+    //     l3.a.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
+    k_basis_b8763431<<<dim3(196), dim3(64), 0, stream>>>(v_l3_a_c_product, v_l3_r_const, v_l3_r);
+    LAUNCHED(m, "l3.r");
+    k_basis_39b89159<<<dim3(196), dim3(64), 0, stream>>>(v_l3_r, v_l3_b_c_data);
+    LAUNCHED(m, "l3.b.c.data");
+    // by basis change F(2x2,3x3)
+    // l3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4] *
+    //     l3.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
+    k_basis_f86c763d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_b_c_product, v_l3_h, v_l3_const, v_l3);
     LAUNCHED(m, "l3");
-    k_map_c3e5f2fb<<<dim3(441), dim3(256), 0, stream>>>(v_l3, v_l4_h_a_c_columns);
-    LAUNCHED(m, "l4.h.a.c.columns");
-    // by operand re-laid for matching
-    // l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l4.h.a.c.columns[i2,i3,r0,r1,r2] *
-    //     l4.h.a.c.scaled[i1,r0,r1,r2] where i0 in 0:1
-    CALL(gemm_run(m, &gemm_l4_h_a_c, v_l4_h_a_c_scaled, v_l4_h_a_c_columns, v_l4_h_a_c));
-    k_map_9ca4df47<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_a_c, v_l4_h_r_const, v_l4_h_r);
-    LAUNCHED(m, "l4.h.r");
-    // by summation splitting (r0 inside), variable substitution
-    // l4.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.r[0,r0,i3,i4] *
-    //     l4.h.b.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l4_h_b_c_part, v_l4_h_r, v_l4_h_b_c_part_filter, NULL, NULL,
-        v_l4_h_b_c_part, v_workspace));
-    k_reduce_5c75a2df<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_b_c_part, v_l4_h_b_c);
-    LAUNCHED(m, "l4.h.b.c");
-    // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i0 in 0:1, i2
-    //     in 0:7, i3 in 0:7
-    // l4.h[i0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1]) where
-    //     i0 in 0:1
-    CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
-        v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l4.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h[0,r0,i3,i4] * l4.a.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l4_a_c_part, v_l4_h, v_l4_a_c_part_filter, NULL, NULL, v_l4_a_c_part,
-        v_workspace));
-    k_reduce_d2a0ebbd<<<dim3(392), dim3(64), 0, stream>>>(v_l4_a_c_part, v_l4_r_const, v_l4_r);
-    LAUNCHED(m, "l4.r");
-    // by summation splitting (r0 inside), variable substitution
-    // l4.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.r[0,r0,i3,i4] * l4.b.c.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_l4_b_c_part, v_l4_r, v_l4_b_c_part_filter, NULL, NULL, v_l4_b_c_part,
-        v_workspace));
-    k_reduce_7a2090ba<<<dim3(392), dim3(64), 0, stream>>>(v_l4_b_c_part, v_l4_h, v_l4_const, v_l4);
-    LAUNCHED(m, "l4");
     return 0;
 }
 
@@ -1889,6 +2624,44 @@ static int steps_2(resnet18 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
+    k_map_c3e5f2fb<<<dim3(441), dim3(256), 0, stream>>>(v_l3, v_l4_h_a_c_columns);
+    LAUNCHED(m, "l4.h.a.c.columns");
+    // by operand re-laid for matching
+    // l4.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l4.h.a.c.columns[i2,i3,r0,r1,r2] *
+    //     l4.h.a.c.scaled[i1,r0,r1,r2]
+    CALL(gemm_run(m, &gemm_l4_h_a_c, v_l4_h_a_c_scaled, v_l4_h_a_c_columns, v_l4_h_a_c));
+    k_map_9ca4df47<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_a_c, v_l4_h_r_const, v_l4_h_r);
+    LAUNCHED(m, "l4.h.r");
+    k_basis_e87a5d15<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h_r, v_l4_h_b_c_data);
+    LAUNCHED(m, "l4.h.b.c.data");
+    // by basis change F(4x4,3x3)
+    // l4.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4] *
+    //     l4.h.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
+        v_l4_h_b_c_product));
+    k_basis_1d781137<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h_b_c_product, v_l4_h_b_c);
+    LAUNCHED(m, "l4.h.b.c");
+    // l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
+    //     in 0:7
+    // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
+    CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
+        v_workspace));
+    k_basis_e87a5d15<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h, v_l4_a_c_data);
+    LAUNCHED(m, "l4.a.c.data");
+    // by basis change F(4x4,3x3)
+    // l4.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l4.a.c.data[i0,i1,r0,i3,i4] *
+    //     l4.a.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
+    k_basis_cef8e6ee<<<dim3(32), dim3(64), 0, stream>>>(v_l4_a_c_product, v_l4_r_const, v_l4_r);
+    LAUNCHED(m, "l4.r");
+    k_basis_e87a5d15<<<dim3(32), dim3(64), 0, stream>>>(v_l4_r, v_l4_b_c_data);
+    LAUNCHED(m, "l4.b.c.data");
+    // by basis change F(4x4,3x3)
+    // l4.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l4.b.c.data[i0,i1,r0,i3,i4] *
+    //     l4.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
+    k_basis_820d10ca<<<dim3(32), dim3(64), 0, stream>>>(v_l4_b_c_product, v_l4_h, v_l4_const, v_l4);
+    LAUNCHED(m, "l4");
     k_reduce_7cd15fb8<<<dim3(512), dim3(32), 0, stream>>>(v_l4, v_f);
     LAUNCHED(m, "f");
     k_reduce_2df504c7<<<dim3(1000), dim3(32), 0, stream>>>(v_fc, v_f, v_bias, v_y);
@@ -1997,7 +2770,7 @@ int resnet18_capture(resnet18 *m, const void *const *in, void *const *out) {
 void resnet18_destroy(resnet18 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 14; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -2124,6 +2897,6 @@ static const resnet18_tensor info_weights[] = {
 static const resnet18_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_ARENA_BYTES, RESNET18_WEIGHT_BYTES,
-    46735360ull, 135640576ull, 0x0349b93ac5df4a66ull};
+    140320768ull, 266974720ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_info *resnet18_describe(void) { return &info; }

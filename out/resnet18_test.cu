@@ -659,8 +659,8 @@ static int reference_open(reference *r) {
     return 0;
 }
 
-// stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.k[i1,r0,r1,r2] where i0
-//     in 0:1, i2 in 0:112, i3 in 0:112, pad x 0
+// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.k[i1,r0,r1,r2] where i2 in
+//     0:112, i3 in 0:112, pad x 0
 static __global__ void __launch_bounds__(256) k_conv_40fb8999(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -702,7 +702,7 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_ea34f79e(cons
     y[i0] = (float)((double)p0[i0] - (double)p1[i0] * (double)p2[i0]);
 }
 
-// stem[i0,i1,i2,i3] = stem.c[0,i1,i2,i3] * stem.s[i1] + stem.t[i1] where i0 in 0:1
+// stem[0,i1,i2,i3] = stem.c[0,i1,i2,i3] * stem.s[i1] + stem.t[i1]
 static __global__ void __launch_bounds__(256) k_batchnormalization_1e13e40a(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
@@ -715,7 +715,7 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_1e13e40a(cons
     y[i1 * 12544 + i2 * 112 + i3] = (float)v0;
 }
 
-// r0[i0,i1,i2,i3] = relu(stem[0,i1,i2,i3]) where i0 in 0:1
+// r0[0,i1,i2,i3] = relu(stem[0,i1,i2,i3])
 static __global__ void __launch_bounds__(256) k_relu_dd94380c(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -727,8 +727,8 @@ static __global__ void __launch_bounds__(256) k_relu_dd94380c(const float *__res
     y[i1 * 12544 + i2 * 112 + i3] = (float)(v0 < 0.0 ? 0.0 : v0);
 }
 
-// p0[i0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i0 in 0:1, i2 in 0:56, i3 in
-//     0:56, r0_ in 0:3, r1 in 0:3, pad r0 -inf
+// p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
+//     0:3, r1 in 0:3, pad r0 -inf
 static __global__ void __launch_bounds__(256) k_maxpool_ff2c4570(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -747,8 +747,8 @@ static __global__ void __launch_bounds__(256) k_maxpool_ff2c4570(const float *__
     y[i1 * 3136 + i2 * 56 + i3] = (float)acc;
 }
 
-// l1.a.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) p0[0,r0,i2+r1-1,i3+r2-1] * l1.a.a.k[i1,r0,r1,r2] where i0
-//     in 0:1, i2 in 0:56, i3 in 0:56, pad p0 0
+// l1.a.a.c[0,i1,i2,i3] = sum(r0,r1,r2) p0[0,r0,i2+r1-1,i3+r2-1] * l1.a.a.k[i1,r0,r1,r2] where i2
+//     in 0:56, i3 in 0:56, pad p0 0
 static __global__ void __launch_bounds__(256) k_conv_2aaf7935(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -771,7 +771,7 @@ static __global__ void __launch_bounds__(256) k_conv_2aaf7935(const float *__res
     y[i1 * 3136 + i2 * 56 + i3] = (float)acc;
 }
 
-// l1.a.a[i0,i1,i2,i3] = l1.a.a.c[0,i1,i2,i3] * l1.a.a.s[i1] + l1.a.a.t[i1] where i0 in 0:1
+// l1.a.a[0,i1,i2,i3] = l1.a.a.c[0,i1,i2,i3] * l1.a.a.s[i1] + l1.a.a.t[i1]
 static __global__ void __launch_bounds__(256) k_batchnormalization_3a1ac466(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
@@ -784,7 +784,7 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_3a1ac466(cons
     y[i1 * 3136 + i2 * 56 + i3] = (float)v0;
 }
 
-// l1.a.r[i0,i1,i2,i3] = relu(l1.a.a[0,i1,i2,i3]) where i0 in 0:1
+// l1.a.r[0,i1,i2,i3] = relu(l1.a.a[0,i1,i2,i3])
 static __global__ void __launch_bounds__(256) k_relu_3baec645(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -796,7 +796,7 @@ static __global__ void __launch_bounds__(256) k_relu_3baec645(const float *__res
     y[i1 * 3136 + i2 * 56 + i3] = (float)(v0 < 0.0 ? 0.0 : v0);
 }
 
-// l1.a.s[i0,i1,i2,i3] = l1.a.b[0,i1,i2,i3] + p0[0,i1,i2,i3] where i0 in 0:1
+// l1.a.s[0,i1,i2,i3] = l1.a.b[0,i1,i2,i3] + p0[0,i1,i2,i3]
 static __global__ void __launch_bounds__(256) k_add_6ef59c74(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -808,8 +808,8 @@ static __global__ void __launch_bounds__(256) k_add_6ef59c74(const float *__rest
     y[i1 * 3136 + i2 * 56 + i3] = (float)v0;
 }
 
-// l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i0 in 0:1, i2 in
-//     0:28, i3 in 0:28
+// l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3 in
+//     0:28
 static __global__ void __launch_bounds__(256) k_conv_6fba364d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -844,7 +844,7 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_6b99f43d(cons
     y[i0] = (float)((double)p0[i0] - (double)p1[i0] * (double)p2[i0]);
 }
 
-// l2.d[i0,i1,i2,i3] = l2.d.c[0,i1,i2,i3] * l2.d.s[i1] + l2.d.t[i1] where i0 in 0:1
+// l2.d[0,i1,i2,i3] = l2.d.c[0,i1,i2,i3] * l2.d.s[i1] + l2.d.t[i1]
 static __global__ void __launch_bounds__(256) k_batchnormalization_8e01c5ff(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
@@ -857,8 +857,8 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_8e01c5ff(cons
     y[i1 * 784 + i2 * 28 + i3] = (float)v0;
 }
 
-// l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[0,r0,2*i2+r1-1,2*i3+r2-1] * l2.h.a.k[i1,r0,r1,r2]
-//     where i0 in 0:1, i2 in 0:28, i3 in 0:28, pad l1.b 0
+// l2.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l1.b[0,r0,2*i2+r1-1,2*i3+r2-1] * l2.h.a.k[i1,r0,r1,r2]
+//     where i2 in 0:28, i3 in 0:28, pad l1.b 0
 static __global__ void __launch_bounds__(256) k_conv_ce925632(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -879,7 +879,7 @@ static __global__ void __launch_bounds__(256) k_conv_ce925632(const float *__res
     y[i1 * 784 + i2 * 28 + i3] = (float)acc;
 }
 
-// l2.h.r[i0,i1,i2,i3] = relu(l2.h.a[0,i1,i2,i3]) where i0 in 0:1
+// l2.h.r[0,i1,i2,i3] = relu(l2.h.a[0,i1,i2,i3])
 static __global__ void __launch_bounds__(256) k_relu_d6cbc6a5(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -891,8 +891,8 @@ static __global__ void __launch_bounds__(256) k_relu_d6cbc6a5(const float *__res
     y[i1 * 784 + i2 * 28 + i3] = (float)(v0 < 0.0 ? 0.0 : v0);
 }
 
-// l2.h.b.c[i0,i1,i2,i3] = sum(r0,r1,r2) l2.h.r[0,r0,i2+r1-1,i3+r2-1] * l2.h.b.k[i1,r0,r1,r2] where
-//     i0 in 0:1, i2 in 0:28, i3 in 0:28, pad l2.h.r 0
+// l2.h.b.c[0,i1,i2,i3] = sum(r0,r1,r2) l2.h.r[0,r0,i2+r1-1,i3+r2-1] * l2.h.b.k[i1,r0,r1,r2] where
+//     i2 in 0:28, i3 in 0:28, pad l2.h.r 0
 static __global__ void __launch_bounds__(256) k_conv_302461c7(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -915,7 +915,7 @@ static __global__ void __launch_bounds__(256) k_conv_302461c7(const float *__res
     y[i1 * 784 + i2 * 28 + i3] = (float)acc;
 }
 
-// l2.h.s[i0,i1,i2,i3] = l2.h.b[0,i1,i2,i3] + l2.d[0,i1,i2,i3] where i0 in 0:1
+// l2.h.s[0,i1,i2,i3] = l2.h.b[0,i1,i2,i3] + l2.d[0,i1,i2,i3]
 static __global__ void __launch_bounds__(256) k_add_d766d2d4(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -927,8 +927,7 @@ static __global__ void __launch_bounds__(256) k_add_d766d2d4(const float *__rest
     y[i1 * 784 + i2 * 28 + i3] = (float)v0;
 }
 
-// l3.d.c[i0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.k[i1,r0,0,0] where i0 in 0:1, i2 in
-//     0:14, i3 in 0:14
+// l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.k[i1,r0,0,0] where i2 in 0:14, i3 in 0:14
 static __global__ void __launch_bounds__(256) k_conv_5e68b188(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -963,7 +962,7 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_653faba1(cons
     y[i0] = (float)((double)p0[i0] - (double)p1[i0] * (double)p2[i0]);
 }
 
-// l3.d[i0,i1,i2,i3] = l3.d.c[0,i1,i2,i3] * l3.d.s[i1] + l3.d.t[i1] where i0 in 0:1
+// l3.d[0,i1,i2,i3] = l3.d.c[0,i1,i2,i3] * l3.d.s[i1] + l3.d.t[i1]
 static __global__ void __launch_bounds__(256) k_batchnormalization_2c5a5424(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
@@ -976,8 +975,8 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_2c5a5424(cons
     y[i1 * 196 + i2 * 14 + i3] = (float)v0;
 }
 
-// l3.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l2[0,r0,2*i2+r1-1,2*i3+r2-1] * l3.h.a.k[i1,r0,r1,r2] where
-//     i0 in 0:1, i2 in 0:14, i3 in 0:14, pad l2 0
+// l3.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l2[0,r0,2*i2+r1-1,2*i3+r2-1] * l3.h.a.k[i1,r0,r1,r2] where
+//     i2 in 0:14, i3 in 0:14, pad l2 0
 static __global__ void __launch_bounds__(256) k_conv_a4de0c4c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -998,7 +997,7 @@ static __global__ void __launch_bounds__(256) k_conv_a4de0c4c(const float *__res
     y[i1 * 196 + i2 * 14 + i3] = (float)acc;
 }
 
-// l3.h.r[i0,i1,i2,i3] = relu(l3.h.a[0,i1,i2,i3]) where i0 in 0:1
+// l3.h.r[0,i1,i2,i3] = relu(l3.h.a[0,i1,i2,i3])
 static __global__ void __launch_bounds__(256) k_relu_1c0f44f9(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1010,8 +1009,8 @@ static __global__ void __launch_bounds__(256) k_relu_1c0f44f9(const float *__res
     y[i1 * 196 + i2 * 14 + i3] = (float)(v0 < 0.0 ? 0.0 : v0);
 }
 
-// l3.h.b.c[i0,i1,i2,i3] = sum(r0,r1,r2) l3.h.r[0,r0,i2+r1-1,i3+r2-1] * l3.h.b.k[i1,r0,r1,r2] where
-//     i0 in 0:1, i2 in 0:14, i3 in 0:14, pad l3.h.r 0
+// l3.h.b.c[0,i1,i2,i3] = sum(r0,r1,r2) l3.h.r[0,r0,i2+r1-1,i3+r2-1] * l3.h.b.k[i1,r0,r1,r2] where
+//     i2 in 0:14, i3 in 0:14, pad l3.h.r 0
 static __global__ void __launch_bounds__(256) k_conv_629183bd(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1034,7 +1033,7 @@ static __global__ void __launch_bounds__(256) k_conv_629183bd(const float *__res
     y[i1 * 196 + i2 * 14 + i3] = (float)acc;
 }
 
-// l3.h.s[i0,i1,i2,i3] = l3.h.b[0,i1,i2,i3] + l3.d[0,i1,i2,i3] where i0 in 0:1
+// l3.h.s[0,i1,i2,i3] = l3.h.b[0,i1,i2,i3] + l3.d[0,i1,i2,i3]
 static __global__ void __launch_bounds__(256) k_add_46589771(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1046,8 +1045,7 @@ static __global__ void __launch_bounds__(256) k_add_46589771(const float *__rest
     y[i1 * 196 + i2 * 14 + i3] = (float)v0;
 }
 
-// l4.d.c[i0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.k[i1,r0,0,0] where i0 in 0:1, i2 in 0:7,
-//     i3 in 0:7
+// l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.k[i1,r0,0,0] where i2 in 0:7, i3 in 0:7
 static __global__ void __launch_bounds__(256) k_conv_a579e968(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1082,7 +1080,7 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_c796d9ae(cons
     y[i0] = (float)((double)p0[i0] - (double)p1[i0] * (double)p2[i0]);
 }
 
-// l4.d[i0,i1,i2,i3] = l4.d.c[0,i1,i2,i3] * l4.d.s[i1] + l4.d.t[i1] where i0 in 0:1
+// l4.d[0,i1,i2,i3] = l4.d.c[0,i1,i2,i3] * l4.d.s[i1] + l4.d.t[i1]
 static __global__ void __launch_bounds__(256) k_batchnormalization_19f4a06e(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
@@ -1095,8 +1093,8 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_19f4a06e(cons
     y[i1 * 49 + i2 * 7 + i3] = (float)v0;
 }
 
-// l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l3[0,r0,2*i2+r1-1,2*i3+r2-1] * l4.h.a.k[i1,r0,r1,r2] where
-//     i0 in 0:1, i2 in 0:7, i3 in 0:7, pad l3 0
+// l4.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l3[0,r0,2*i2+r1-1,2*i3+r2-1] * l4.h.a.k[i1,r0,r1,r2] where
+//     i2 in 0:7, i3 in 0:7, pad l3 0
 static __global__ void __launch_bounds__(256) k_conv_2abe53fc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1117,7 +1115,7 @@ static __global__ void __launch_bounds__(256) k_conv_2abe53fc(const float *__res
     y[i1 * 49 + i2 * 7 + i3] = (float)acc;
 }
 
-// l4.h.r[i0,i1,i2,i3] = relu(l4.h.a[0,i1,i2,i3]) where i0 in 0:1
+// l4.h.r[0,i1,i2,i3] = relu(l4.h.a[0,i1,i2,i3])
 static __global__ void __launch_bounds__(256) k_relu_ba106e40(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1129,8 +1127,8 @@ static __global__ void __launch_bounds__(256) k_relu_ba106e40(const float *__res
     y[i1 * 49 + i2 * 7 + i3] = (float)(v0 < 0.0 ? 0.0 : v0);
 }
 
-// l4.h.b.c[i0,i1,i2,i3] = sum(r0,r1,r2) l4.h.r[0,r0,i2+r1-1,i3+r2-1] * l4.h.b.k[i1,r0,r1,r2] where
-//     i0 in 0:1, i2 in 0:7, i3 in 0:7, pad l4.h.r 0
+// l4.h.b.c[0,i1,i2,i3] = sum(r0,r1,r2) l4.h.r[0,r0,i2+r1-1,i3+r2-1] * l4.h.b.k[i1,r0,r1,r2] where
+//     i2 in 0:7, i3 in 0:7, pad l4.h.r 0
 static __global__ void __launch_bounds__(256) k_conv_3840e8a0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1153,7 +1151,7 @@ static __global__ void __launch_bounds__(256) k_conv_3840e8a0(const float *__res
     y[i1 * 49 + i2 * 7 + i3] = (float)acc;
 }
 
-// l4.h.s[i0,i1,i2,i3] = l4.h.b[0,i1,i2,i3] + l4.d[0,i1,i2,i3] where i0 in 0:1
+// l4.h.s[0,i1,i2,i3] = l4.h.b[0,i1,i2,i3] + l4.d[0,i1,i2,i3]
 static __global__ void __launch_bounds__(256) k_add_fb40f911(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1165,7 +1163,7 @@ static __global__ void __launch_bounds__(256) k_add_fb40f911(const float *__rest
     y[i1 * 49 + i2 * 7 + i3] = (float)v0;
 }
 
-// f.sum[i0,i1] = sum(r0,r1) l4[0,i1,r0,r1] where i0 in 0:1
+// f.sum[0,i1] = sum(r0,r1) l4[0,i1,r0,r1]
 static __global__ void __launch_bounds__(256) k_reducemean_bb770462(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1180,7 +1178,7 @@ static __global__ void __launch_bounds__(256) k_reducemean_bb770462(const float 
     y[i1] = (float)acc;
 }
 
-// f[i0,i1] = f.sum[0,i1] / 49 where i0 in 0:1
+// f[0,i1] = f.sum[0,i1] / 49
 static __global__ void __launch_bounds__(256) k_reducemean_1743e1c0(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1189,7 +1187,7 @@ static __global__ void __launch_bounds__(256) k_reducemean_1743e1c0(const float 
     y[i1] = (float)((double)p0[i1] / 49.0);
 }
 
-// y.sum[i0,i1] = sum(r0) f[0,r0] * fc[i1,r0] where i0 in 0:1
+// y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 static __global__ void __launch_bounds__(256) k_gemm_8ca23742(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1202,7 +1200,7 @@ static __global__ void __launch_bounds__(256) k_gemm_8ca23742(const float *__res
     y[i1] = (float)acc;
 }
 
-// y[i0,i1] = y.sum[0,i1] + bias[i1] where i0 in 0:1
+// y[0,i1] = y.sum[0,i1] + bias[i1]
 static __global__ void __launch_bounds__(256) k_gemm_f23e6431(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;

@@ -7,27 +7,28 @@
 // inputs    x: f32[1,1,224,224]
 // outputs   y: f32[1,1,224,224]
 // weights   6 tensors, blob of 225 kB
-// memory    arena 332 MB (workspace 167 MB of it), constants 227 kB, peak in create 332 MB
-// plan      7 steps, 202.0 us estimated; 285.1 us without derivation
+// memory    arena 130 MB (workspace 32 MB of it), constants 1179 kB, peak in create 132 MB
+// plan      9 steps, 133.8 us estimated; 285.1 us without derivation
 //     1.3 us est. c1.sum.columns   k_map_fdc79e28
 //    19.5 us est. c1.sum.part      cuBLAS sgemm 384 x 51528 x 15
 //    21.3 us est. r1               k_reduce_2e33f1c6
-//   115.7 us est. c2.sum.part      cuDNN conv 1x1, 64 to 800
-//    39.5 us est. r2               k_reduce_a30581cb
-//     3.4 us est. y.sum.part       cuDNN conv 1x1, 32 to 25
+//    10.4 us est. c2.sum.data      k_basis_9709460f
+//    47.2 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
+//    21.8 us est. c2.sum.part      k_basis_34a22d3a
+//     7.6 us est. r2               k_reduce_e2546e81
+//     3.4 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
 //     1.3 us est. y                k_reduce_8a0943f8
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
 #include <cublas_v2.h>
-#include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define SRCNN_ARENA_BYTES 348069888ull
+#define SRCNN_ARENA_BYTES 136227840ull
 #define SRCNN_WEIGHT_BYTES 229888ull
 
 #ifdef __cplusplus
@@ -77,27 +78,32 @@ const srcnn_info *srcnn_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k1 INIT(float, 0)
-#define v_b1 CONST(float, 0)
-#define v_k2 INIT(float, 20736)
-#define v_b2 CONST(float, 256)
-#define v_k3 INIT(float, 225536)
-#define v_b3 CONST(float, 512)
-#define v_c1_sum_columns ARENA(float, 79147008)
-#define v_c1_sum_blocks CONST(float, 768)
-#define v_c1_sum_part ARENA(float, 0)
-#define v_r1 ARENA(float, 160563200)
-#define v_c2_sum_part_filter CONST(float, 23808)
-#define v_c2_sum_part ARENA(float, 0)
-#define v_r2 ARENA(float, 160563200)
-#define v_y_sum_part_filter CONST(float, 228608)
-#define v_y_sum_part ARENA(float, 0)
-#define v_workspace ARENA(char, 173408256)
+#define v_k1 INIT(0)
+#define v_b1 CONST(0)
+#define v_k2 INIT(20736)
+#define v_b2 CONST(256)
+#define v_k3 INIT(225536)
+#define v_b3 CONST(512)
+#define v_c1_sum_columns ARENA(79147008)
+#define v_c1_sum_blocks CONST(768)
+#define v_c1_sum_part ARENA(0)
+#define v_r1 ARENA(89828352)
+#define v_c2_sum_data ARENA(59885568)
+#define v_c2_sum_blocks INIT(228864)
+#define v_c2_sum_filter CONST(23808)
+#define v_c2_sum_product ARENA(0)
+#define v_c2_sum_part ARENA(59885568)
+#define v_r2 ARENA(0)
+#define v_y_sum_part_filter CONST(1203456)
+#define v_y_sum_part ARENA(6422528)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -108,33 +114,6 @@ static const upload_size uploads[] = {
     {226048, 256, 128, 1},  // b2
     {226304, 225536, 3200, 0},  // k3
     {229632, 512, 4, 1},  // b3
-};
-
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm;
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"c2.sum.part", 0, 1, 64, 800, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"y.sum.part", 0, 1, 32, 25, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-};
-enum {
-    CONV_c2_sum_part,
-    CONV_y_sum_part,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -152,6 +131,78 @@ static __global__ void __launch_bounds__(64) k_map_ec7122ee(const float *__restr
     const int i0 = (int)(id / 2880u);
     const float v0 = i0 * 5 + i3 < 9 ? p0[i2 * 81 + i0 * 45 + i3 * 9 + i1 * 3 + i4] : 0.f;
     y[i0 * 2880 + i1 * 960 + i2 * 15 + i3 * 3 + i4] = v0;
+}
+
+// by summation splitting (blocks of 3x3 taps inside), variable substitution
+// c2.sum.blocks[i0,i1,i2,i3,i4,i5] = k2[i2,i3,3*i0+i4,3*i1+i5] where i0 in 0:2, i1 in 0:2, i4 in
+//     0:3, i5 in 0:3, pad k2 0
+static __global__ void __launch_bounds__(256) k_map_d8e20c29(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 73728u) return;
+    const int i5 = (int)(id % 3u);
+    const int i4 = (int)(id / 3u % 3u);
+    const int i3 = (int)(id / 9u % 2048u);
+    const int i1 = (int)(id / 18432u % 2u);
+    const int i0 = (int)(id / 36864u);
+    const float v0 = i0 * 3 + i4 < 5 && i1 * 3 + i5 < 5 ? p0[i3 * 25 + i0 * 15 + i4 * 5 + i1 * 3
+        + i5] : 0.f;
+    y[i0 * 36864 + i1 * 18432 + i3 * 9 + i4 * 3 + i5] = v0;
+}
+
+// c2.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
+//     -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// c2.sum.filter[i0,i1,i2,i3,i4,i5] = sum(r0,r1) c2.sum.g[i0,r0] * c2.sum.blocks[i2,i3,i4,i5,r0,r1]
+//     * c2.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_184e0d5a(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 8192u) return;
+    const int i5 = (int)(id % 64u);
+    const int i4 = (int)(id / 64u % 32u);
+    const int i3 = (int)(id / 2048u % 2u);
+    const int i2 = (int)(id / 4096u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p0[i2 * 36864 + i3 * 18432 + i4 * 576 + i5 * 9 + r0 * 3 + r1];
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 49152 + o1 * 8192 + i2 * 4096 + i3 * 2048 + i4 * 64 + i5] = d[o0][o1];
+        }
+    }
 }
 
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
@@ -189,10 +240,10 @@ static __global__ void __launch_bounds__(256) k_map_fdc79e28(const float *__rest
     y[i0 * 3390 + i1 * 15 + i2 * 3 + i3] = v0;
 }
 
-// by summation splitting
-// c1.sum[i0,i1,i2,i3] = sum(r0,r1) c1.sum.part[r0,r1,i1,i2+5*r0,i3+3*r1-2] where i0 in 0:1, i2 in
-//     0:224, i3 in 0:224, pad c1.sum.part 0
-// r1[i0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1]) where i0 in 0:1
+// by summation splitting by digits
+// c1.sum[0,i1,i2,i3] = sum(r0,r1) c1.sum.part[r0,r1,i1,i2+5*r0,i3+3*r1-2] where i2 in 0:224, i3 in
+//     0:224, pad c1.sum.part 0
+// r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
 static __global__ void __launch_bounds__(256) k_reduce_2e33f1c6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -232,11 +283,136 @@ static __global__ void __launch_bounds__(256) k_reduce_2e33f1c6(const float *__r
         v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
 }
 
-// by summation splitting
-// c2.sum[i0,i1,i2,i3] = sum(r0,r1) c2.sum.part[i1,r0,r1,i2+r0-2,i3+r1-2] where i0 in 0:1, i2 in
-//     0:224, i3 in 0:224, pad c2.sum.part 0
-// r2[i0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(256) k_reduce_a30581cb(const float *__restrict__ p0,
+// c2.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1,
+//     -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change F(4x4,3x3)
+// c2.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1_) r1[0,i2,4*i3+r0-2,4*i4+r1_-2] * c2.sum.bt[i0,r0] *
+//     c2.sum.bt[i1,r1_] where i3 in 0:57, i4 in 0:57, pad r1 0
+static __global__ void __launch_bounds__(256) k_basis_9709460f(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 207936u) return;
+    const int i4 = (int)(id % 57u);
+    const int i3 = (int)(id / 57u % 57u);
+    const int i2 = (int)(id / 3249u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 2;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 2;
+            const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224
+                + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 1247616 + o1 * 207936 + i2 * 3249 + i3 * 57 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// c2.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1, 1,
+//     -8, 1]]
+// by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change F(4x4,3x3)
+// c2.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c2.sum.product[r0,r1,i0,i1,i2,i3/4,i4/4] *
+//     c2.sum.at[i3%4,r0] * c2.sum.at[i4%4,r1] where i3 in 0:226, i4 in 0:226
+static __global__ void __launch_bounds__(256) k_basis_34a22d3a(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 415872u) return;
+    const int i4 = (int)(id % 57u);
+    const int i3 = (int)(id / 57u % 57u);
+    const int i2 = (int)(id / 3249u % 32u);
+    const int i1 = (int)(id / 103968u % 2u);
+    const int i0 = (int)(id / 207936u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const float v0 = p0[r0 * 2495232 + r1 * 415872 + i0 * 207936 + i1 * 103968 + i2 * 3249
+                + i3 * 57 + i4];
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            if (i3 * 4 + o0 < 226 && i4 * 4 + o1 < 226) {
+                y[i0 * 3268864 + i1 * 1634432 + i2 * 51076 + i3 * 904 + o0 * 226 + i4 * 4
+                    + o1] = d[o0][o1];
+            }
+        }
+    }
+}
+
+// by summation splitting by digits
+// c2.sum[0,i1,i2,i3] = sum(r0,r1) c2.sum.part[r0,r1,i1,i2+3*r0,i3+3*r1] where i2 in 0:224, i3 in
+//     0:224, pad c2.sum.part 0
+// r2[0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1])
+static __global__ void __launch_bounds__(256) k_reduce_e2546e81(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 401408u) return;
@@ -248,19 +424,17 @@ static __global__ void __launch_bounds__(256) k_reduce_a30581cb(const float *__r
     float acc2 = 0.f;
     float acc3 = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
+    for (int r0 = 0; r0 < 2; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 5; r1++) {
-            const int t1 = i3 + r1 - 2;
-            const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i1 * 1254400
-                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 224u && (unsigned)(t1 + 1) < 224u ? p0[i1 * 1254400
-                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 224u && (unsigned)(t1 + 2) < 224u ? p0[i1 * 1254400
-                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 224u && (unsigned)(t1 + 3) < 224u ? p0[i1 * 1254400
-                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1 + 3] : 0.f;
+        for (int r1 = 0; r1 < 2; r1++) {
+            const float v0 = r0 * 3 + i2 < 226 && r1 * 3 + i3 < 226 ? p0[r0 * 3269542 + r1 * 1634435
+                + i1 * 51076 + i2 * 226 + i3] : 0.f;
+            const float v1 = r0 * 3 + i2 < 226 && r1 * 3 + i3 < 225 ? p0[r0 * 3269542 + r1 * 1634435
+                + i1 * 51076 + i2 * 226 + i3 + 1] : 0.f;
+            const float v2 = r0 * 3 + i2 < 226 && r1 * 3 + i3 < 224 ? p0[r0 * 3269542 + r1 * 1634435
+                + i1 * 51076 + i2 * 226 + i3 + 2] : 0.f;
+            const float v3 = r0 * 3 + i2 < 226 && r1 * 3 + i3 < 223 ? p0[r0 * 3269542 + r1 * 1634435
+                + i1 * 51076 + i2 * 226 + i3 + 3] : 0.f;
             acc0 += v0;
             acc1 += v1;
             acc2 += v2;
@@ -277,9 +451,9 @@ static __global__ void __launch_bounds__(256) k_reduce_a30581cb(const float *__r
 }
 
 // by summation splitting
-// y.sum[i0,i1,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,i2+r0-2,i3+r1-2] where i0 in 0:1, i1 in 0:1, i2
-//     in 0:224, i3 in 0:224, pad y.sum.part 0
-// y[i0,i1,i2,i3] = y.sum[0,0,i2,i3] + b3[0] where i0 in 0:1, i1 in 0:1
+// y.sum[0,0,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,i2+r0-2,i3+r1-2] where i2 in 0:224, i3 in 0:224,
+//     pad y.sum.part 0
+// y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b3[0]
 static __global__ void __launch_bounds__(128) k_reduce_8a0943f8(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -313,8 +487,6 @@ struct srcnn {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
-    cudnnHandle_t cudnn;
-    conv_call conv[2];
     cublasHandle_t cublas;
 };
 
@@ -338,12 +510,6 @@ static int fail(srcnn *m, int code, const char *where, const char *why) {
     } while (0)
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
 
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
-    } while (0)
-
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -360,123 +526,6 @@ static const char *cublas_reason(cublasStatus_t s) {
         cublasStatus_t e_ = (call);                                                          \
         if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
-
-static int conv_tensor(srcnn *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
-
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(srcnn *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(srcnn *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 174661632) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-static int conv_choose_data(srcnn *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 174661632) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(srcnn *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
-}
-
-static void conv_close(conv_call *c) {
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(srcnn *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBiasActivationForward(
-                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
-                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
-    else
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    return 0;
-}
 
 // `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
 // transposed. The library is column-major and computes the transposed product. s*: strides between
@@ -505,15 +554,20 @@ static int gemm_run(srcnn *h, const gemm_size *g, const float *a, const float *b
 }
 static const gemm_size gemm_c1_sum_part = {"c1.sum.part", 0, 1, 1, 384, 51528, 15, 15, 15, 51528, 0,
     0, 0, 1.f};
+static const gemm_size gemm_c2_sum_product = {"c2.sum.product", 0, 0, 36, 128, 3249, 64, 64, 3249,
+    3249, 8192, 207936, 415872, 1.f};
+static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 25, 50176, 32, 32, 50176, 50176, 0,
+    0, 0, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(srcnn *m, cudaStream_t stream) {
     (void)stream;
     k_map_ec7122ee<<<dim3(90), dim3(64), 0, stream>>>(v_k1, v_c1_sum_blocks);
     LAUNCHED(m, "c1.sum.blocks");
-    // c2.sum.part.filter[i0,i1,i2,i3] = k2[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(200), dim3(256), 0, stream>>>(v_k2, v_c2_sum_part_filter, relay{3, 0, {32, 64, 25}, {1600, 25, 1}, {1600, 1, 64}});
-    LAUNCHED(m, "c2.sum.part.filter");
+    k_map_d8e20c29<<<dim3(288), dim3(256), 0, stream>>>(v_k2, v_c2_sum_blocks);
+    LAUNCHED(m, "c2.sum.blocks");
+    k_basis_184e0d5a<<<dim3(128), dim3(64), 0, stream>>>(v_c2_sum_blocks, v_c2_sum_filter);
+    LAUNCHED(m, "c2.sum.filter");
     // y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1]
     k_relay_09f53f99<<<dim3(4), dim3(256), 0, stream>>>(v_k3, v_y_sum_part_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}});
     LAUNCHED(m, "y.sum.part.filter");
@@ -549,16 +603,12 @@ static int check_device(srcnn *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
 static int upload(srcnn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 231936ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 228864ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 1206784ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 523776ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -572,11 +622,6 @@ static int upload(srcnn *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(srcnn *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 2; i++) {
-        int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
-        if (r) return r;
-    }
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     (void)m;
     return 0;
@@ -634,16 +679,19 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_c1_sum_part, v_c1_sum_blocks, v_c1_sum_columns, v_c1_sum_part));
     k_reduce_2e33f1c6<<<dim3(3136), dim3(256), 0, stream>>>(v_c1_sum_part, v_b1, v_r1);
     LAUNCHED(m, "r1");
-    // by summation splitting (r0 inside), variable substitution
-    // c2.sum.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * c2.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_c2_sum_part, v_r1, v_c2_sum_part_filter, NULL, NULL, v_c2_sum_part,
-        v_workspace));
-    k_reduce_a30581cb<<<dim3(1568), dim3(256), 0, stream>>>(v_c2_sum_part, v_b2, v_r2);
+    k_basis_9709460f<<<dim3(813), dim3(256), 0, stream>>>(v_r1, v_c2_sum_data);
+    LAUNCHED(m, "c2.sum.data");
+    // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change F(4x4,3x3)
+    // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
+    //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
+    CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
+    k_basis_34a22d3a<<<dim3(1625), dim3(256), 0, stream>>>(v_c2_sum_product, v_c2_sum_part);
+    LAUNCHED(m, "c2.sum.part");
+    k_reduce_e2546e81<<<dim3(1568), dim3(256), 0, stream>>>(v_c2_sum_part, v_b2, v_r2);
     LAUNCHED(m, "r2");
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
-    CALL(conv_run(m, CONV_y_sum_part, v_r2, v_y_sum_part_filter, NULL, NULL, v_y_sum_part,
-        v_workspace));
+    CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r2, v_y_sum_part));
     k_reduce_8a0943f8<<<dim3(392), dim3(128), 0, stream>>>(v_y_sum_part, v_b3, v_y);
     LAUNCHED(m, "y");
     return 0;
@@ -666,11 +714,10 @@ static int check_run(srcnn *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 173408256, 174661632));
+                cublasSetWorkspace(m->cublas, m->arena + 102673408, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -743,8 +790,6 @@ int srcnn_capture(srcnn *m, const void *const *in, void *const *out) {
 void srcnn_destroy(srcnn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 2; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
@@ -774,6 +819,6 @@ static const srcnn_tensor info_weights[] = {
 static const srcnn_info info = {
     "srcnn", 1, 1, 6, info_inputs, info_outputs, info_weights,
     SRCNN_ARENA_BYTES, SRCNN_WEIGHT_BYTES,
-    231936ull, 348530688ull, 0x0f4ba455d1b33b4eull};
+    1206784ull, 137958400ull, 0x0f4ba455d1b33b4eull};
 
 const srcnn_info *srcnn_describe(void) { return &info; }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What the search costs and what its plans promise.
 
-No plan is estimated above the untouched program, on a server and on an embedded GPU; single problems
-saturate; equal layers are derived once; the engine is quick. Times are CPU times, the best of
-several runs. Ends with `N passed, N failed`.
+No plan is estimated above the untouched program, on a server and on an embedded GPU; single
+problems saturate; equal layers are derived once; the engine is quick. Times are CPU times, the
+best of several runs. Ends with `N passed, N failed`.
 """
 
 import glob

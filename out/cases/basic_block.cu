@@ -7,23 +7,25 @@
 // inputs    x: f32[1,64,56,56]
 // outputs   y: f32[1,64,56,56]
 // weights   4 tensors, blob of 289 kB
-// memory    arena 16 MB (workspace 9008 kB of it), constants 289 kB, peak in create 17 MB
-// plan      4 steps, 13.9 us estimated; 22.1 us without derivation
-//     5.5 us est. t1.sum.part      cuDNN conv 1x1, 64 to 576
-//     1.4 us est. t2               k_reduce_51892896
-//     5.5 us est. t3.sum.part      cuDNN conv 1x1, 64 to 576
-//     1.5 us est. y                k_reduce_5837e034
+// memory    arena 36 MB (workspace 32 MB of it), constants 1153 kB, peak in create 38 MB
+// plan      6 steps, 10.1 us estimated; 22.1 us without derivation
+//     1.3 us est. t1.sum.data      k_basis_be69baeb
+//     2.5 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.3 us est. t2               k_basis_412b7d7d
+//     1.3 us est. t3.sum.data      k_basis_be69baeb
+//     2.5 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.3 us est. y                k_basis_a010406c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cudnn.h>
+#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define BASIC_BLOCK_ARENA_BYTES 17252352ull
+#define BASIC_BLOCK_ARENA_BYTES 37969920ull
 #define BASIC_BLOCK_WEIGHT_BYTES 295680ull
 
 #ifdef __cplusplus
@@ -74,21 +76,25 @@ const basic_block_info *basic_block_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k1 INIT(float, 0)
-#define v_b1 CONST(float, 0)
-#define v_k2 INIT(float, 147456)
-#define v_b2 CONST(float, 256)
-#define v_t1_sum_part_filter CONST(float, 512)
-#define v_t1_sum_part ARENA(float, 0)
-#define v_t2 ARENA(float, 7225344)
-#define v_t3_sum_part_filter CONST(float, 147968)
-#define v_t3_sum_part ARENA(float, 0)
-#define v_workspace ARENA(char, 8028160)
+#define v_k1 INIT(0)
+#define v_b1 CONST(0)
+#define v_k2 INIT(147456)
+#define v_b2 CONST(256)
+#define v_t3_sum_filter CONST(512)
+#define v_t1_sum_filter CONST(590336)
+#define v_t1_sum_data ARENA(0)
+#define v_t1_sum_product ARENA(1806336)
+#define v_t2 ARENA(3612672)
+#define v_t3_sum_data ARENA(0)
+#define v_t3_sum_product ARENA(1806336)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -99,139 +105,233 @@ static const upload_size uploads[] = {
     {295424, 256, 256, 1},  // b2
 };
 
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm;
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"t1.sum.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"t3.sum.part", 0, 1, 64, 576, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-};
-enum {
-    CONV_t1_sum_part,
-    CONV_t3_sum_part,
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
+// t1.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
+//     -1/15, 2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// t3.sum.filter[i0,i1,i2,i3] = sum(r0,r1) t1.sum.g[i0,r0] * k2[i2,i3,r0,r1] * t1.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 4096u) return;
+    const int i3 = (int)(id % 64u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
+        }
     }
-    if (id == 0) y[to] = p0[from];
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 24576 + o1 * 4096 + i2 * 64 + i3] = d[o0][o1];
+        }
+    }
 }
 
-// by summation splitting
-// t1.sum[i0,i1,i2,i3] = sum(r0,r1) t1.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2 in
-//     0:56, i3 in 0:56, pad t1.sum.part 0
-// t2[i0,i1,i2,i3] = relu(t1.sum[0,i1,i2,i3] + b1[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(128) k_reduce_51892896(const float *__restrict__ p0,
+// t1.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1,
+//     -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// t1.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,4*i3+r0-1,4*i4+r1-1] * t1.sum.bt[i0,r0] *
+//     t1.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad x 0
+static __global__ void __launch_bounds__(64) k_basis_be69baeb(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// t1.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1, 1,
+//     -8, 1]]
+// by basis change F(4x4,3x3)
+// t1.sum[0,i1,i2,i3] = sum(r0,r1) t1.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
+//     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// t2[0,i1,i2,i3] = relu(t1.sum[0,i1,i2,i3] + b1[i1])
+static __global__ void __launch_bounds__(64) k_basis_412b7d7d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 50176u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i1 * 28224 + r0 * 9408
-                + r1 * 3136 + t0 * 56 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1];
+            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
 }
 
-// by summation splitting
-// t3.sum[i0,i1,i2,i3] = sum(r0,r1) t3.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i0 in 0:1, i2 in
-//     0:56, i3 in 0:56, pad t3.sum.part 0
-// y[i0,i1,i2,i3] = relu(x[0,i1,i2,i3] + t3.sum[0,i1,i2,i3] + b2[i1]) where i0 in 0:1
-static __global__ void __launch_bounds__(128) k_reduce_5837e034(const float *__restrict__ p0,
+// t1.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1, 1,
+//     -8, 1]]
+// by basis change F(4x4,3x3)
+// t3.sum[0,i1,i2,i3] = sum(r0,r1) t3.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
+//     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// y[0,i1,i2,i3] = relu(x[0,i1,i2,i3] + t3.sum[0,i1,i2,i3] + b2[i1])
+static __global__ void __launch_bounds__(64) k_basis_a010406c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 50176u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i1 * 28224 + r0 * 9408
-                + r1 * 3136 + t0 * 56 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
         }
     }
-    const float4 v4 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 56 + i3);
-    const float v5 = p2[i1];
-    const float v6 = acc0 + v4.x + v5;
-    const float v7 = acc1 + v4.y + v5;
-    const float v8 = acc2 + v4.z + v5;
-    const float v9 = acc3 + v4.w + v5;
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(v6 < 0.f ? 0.f : v6,
-        v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8, v9 < 0.f ? 0.f : v9);
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] + p2[i1];
+            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
+        }
+    }
 }
 
 
@@ -246,8 +346,7 @@ struct basic_block {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
-    cudnnHandle_t cudnn;
-    conv_call conv[2];
+    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -270,138 +369,60 @@ static int fail(basic_block *m, int code, const char *where, const char *why) {
     } while (0)
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
 
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
+static const char *cublas_reason(cublasStatus_t s) {
+    switch (s) {
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
+    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
+    default: return "cuBLAS failed";
+    }
+}
+
+#define CUBLAS_CALL(m, where, call)                                                          \
+    do {                                                                                     \
+        cublasStatus_t e_ = (call);                                                          \
+        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
 
-static int conv_tensor(basic_block *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
+// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
+// transposed. The library is column-major and computes the transposed product. s*: strides between
+// matrices.
+typedef struct gemm_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+} gemm_size;
 
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(basic_block *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(basic_block *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 9224192) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-static int conv_choose_data(basic_block *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 9224192) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(basic_block *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
-}
-
-static void conv_close(conv_call *c) {
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(basic_block *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBiasActivationForward(
-                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
-                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
+static int gemm_run(basic_block *h, const gemm_size *g, const float *a, const float *b, float *c) {
+    const float zero = 0.f;
+    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (g->batch == 1)
+        CUBLAS_CALL(h, g->name,
+                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
+                                g->lda, &zero, c, g->ldc));
     else
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
+        CUBLAS_CALL(
+            h, g->name,
+            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
+                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
+static const gemm_size gemm_t1_sum_product = {"t1.sum.product", 0, 0, 36, 64, 196, 64, 64, 196, 196,
+    4096, 12544, 12544, 1.f};
+static const gemm_size gemm_t3_sum_product = {"t3.sum.product", 0, 0, 36, 64, 196, 64, 64, 196, 196,
+    4096, 12544, 12544, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(basic_block *m, cudaStream_t stream) {
     (void)stream;
-    // t1.sum.part.filter[i0,i1,i2,i3] = k1[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(144), dim3(256), 0, stream>>>(v_k1, v_t1_sum_part_filter, relay{3, 0, {64, 64, 9}, {576, 9, 1}, {576, 1, 64}});
-    LAUNCHED(m, "t1.sum.part.filter");
-    // t3.sum.part.filter[i0,i1,i2,i3] = k2[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(144), dim3(256), 0, stream>>>(v_k2, v_t3_sum_part_filter, relay{3, 0, {64, 64, 9}, {576, 9, 1}, {576, 1, 64}});
-    LAUNCHED(m, "t3.sum.part.filter");
+    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_k2, v_t3_sum_filter);
+    LAUNCHED(m, "t3.sum.filter");
+    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_k1, v_t1_sum_filter);
+    LAUNCHED(m, "t1.sum.filter");
     return 0;
 }
 
@@ -428,21 +449,17 @@ static int check_device(basic_block *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_921113bf);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
 static int upload(basic_block *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 295424ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 1180160ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 294912ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
@@ -457,11 +474,7 @@ static int upload(basic_block *m, const unsigned char *blob, cudaStream_t stream
 }
 
 static int open_libraries(basic_block *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 2; i++) {
-        int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
-        if (r) return r;
-    }
+    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     (void)m;
     return 0;
 }
@@ -511,17 +524,21 @@ static int steps(basic_block *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by summation splitting (r0 inside), variable substitution
-    // t1.sum.part[i0,i1,i2,i3,i4] = sum(r0) x[0,r0,i3,i4] * t1.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_t1_sum_part, v_x, v_t1_sum_part_filter, NULL, NULL, v_t1_sum_part,
-        v_workspace));
-    k_reduce_51892896<<<dim3(392), dim3(128), 0, stream>>>(v_t1_sum_part, v_b1, v_t2);
+    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_x, v_t1_sum_data);
+    LAUNCHED(m, "t1.sum.data");
+    // by basis change F(4x4,3x3)
+    // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
+    //     t1.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
+    k_basis_412b7d7d<<<dim3(196), dim3(64), 0, stream>>>(v_t1_sum_product, v_b1, v_t2);
     LAUNCHED(m, "t2");
-    // by summation splitting (r0 inside), variable substitution
-    // t3.sum.part[i0,i1,i2,i3,i4] = sum(r0) t2[0,r0,i3,i4] * t3.sum.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_t3_sum_part, v_t2, v_t3_sum_part_filter, NULL, NULL, v_t3_sum_part,
-        v_workspace));
-    k_reduce_5837e034<<<dim3(392), dim3(128), 0, stream>>>(v_t3_sum_part, v_x, v_b2, v_y);
+    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_t2, v_t3_sum_data);
+    LAUNCHED(m, "t3.sum.data");
+    // by basis change F(4x4,3x3)
+    // t3.sum.product[i0,i1,i2,i3,i4] = sum(r0) t3.sum.data[i0,i1,r0,i3,i4] *
+    //     t3.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
+    k_basis_a010406c<<<dim3(196), dim3(64), 0, stream>>>(v_t3_sum_product, v_x, v_b2, v_y);
     LAUNCHED(m, "y");
     return 0;
 }
@@ -543,7 +560,10 @@ static int check_run(basic_block *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    // Setting the stream takes the workspace away, so it is given again.
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + 4415488, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -616,8 +636,7 @@ int basic_block_capture(basic_block *m, const void *const *in, void *const *out)
 void basic_block_destroy(basic_block *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 2; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
+    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -644,6 +663,6 @@ static const basic_block_tensor info_weights[] = {
 static const basic_block_info info = {
     "basic_block", 1, 1, 4, info_inputs, info_outputs, info_weights,
     BASIC_BLOCK_ARENA_BYTES, BASIC_BLOCK_WEIGHT_BYTES,
-    295424ull, 17842688ull, 0xffd4ac5d5c860f17ull};
+    1180160ull, 39444992ull, 0xffd4ac5d5c860f17ull};
 
 const basic_block_info *basic_block_describe(void) { return &info; }

@@ -7,10 +7,11 @@
 // inputs    x: f32[1,512,7,7]
 // outputs   y: f32[1,512,7,7]
 // weights   1 tensors, blob of 9216 kB
-// memory    arena 33 MB (workspace 32 MB of it), constants 9216 kB, peak in create 42 MB
-// plan      2 steps, 11.8 us estimated; 44.3 us without derivation
-//     1.3 us est. y.columns        k_map_1fa416b1
-//    10.5 us est. y                cuBLAS sgemm 512 x 49 x 4608
+// memory    arena 33 MB (workspace 32 MB of it), constants 36 MB, peak in create 78 MB
+// plan      3 steps, 11.7 us estimated; 44.3 us without derivation
+//     1.3 us est. y.data           k_basis_e87a5d15
+//     9.1 us est. y.product        cuBLAS sgemm 512 x 4 x 512, batch 36
+//     1.3 us est. y                k_basis_1d781137
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -21,7 +22,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CONV3X3_ARENA_BYTES 34457600ull
+#define CONV3X3_ARENA_BYTES 34144256ull
 #define CONV3X3_WEIGHT_BYTES 9437440ull
 
 #ifdef __cplusplus
@@ -71,37 +72,195 @@ const conv3x3_info *conv3x3_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k CONST(float, 0)
-#define v_y_columns ARENA(float, 0)
+#define v_k INIT(0)
+#define v_y_filter CONST(0)
+#define v_y_data ARENA(0)
+#define v_y_product ARENA(294912)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 9437184, 1},  // k
+    {256, 0, 9437184, 0},  // k
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
-// by operand re-laid
-// y.columns[i0,i1,i2,i3,i4] = x[0,i2,i0+i3-1,i1+i4-1] where i0 in 0:7, i1 in 0:7, i3 in 0:3, i4 in
-//     0:3, pad x 0
-static __global__ void __launch_bounds__(256) k_map_1fa416b1(const float *__restrict__ p0,
+// y.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30, -1/15,
+//     2/15], [0, 0, 1/2]]
+// by basis change F(4x4,3x3)
+// y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * k[i2,i3,r0,r1] * y.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 225792u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 3u);
-    const int i2 = (int)(id / 9u % 512u);
-    const int i1 = (int)(id / 4608u % 7u);
-    const int i0 = (int)(id / 32256u);
-    const int t0 = i0 + i3 - 1;
-    const int t1 = i1 + i4 - 1;
-    const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i2 * 49 + t0 * 7 + t1] : 0.f;
-    y[i0 * 32256 + i1 * 4608 + i2 * 9 + i3 * 3 + i4] = v0;
+    if (id >= 262144u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[5][r1] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+        d[o0][5] = 0.5f * s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 1572864 + o1 * 262144 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// y.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1, -2,
+//     -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(4x4,3x3)
+// y.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,4*i3+r0-1,4*i4+r1-1] * y.bt[i0,r0] * y.bt[i1,r1]
+//     where i3 in 0:2, i4 in 0:2, pad x 0
+static __global__ void __launch_bounds__(64) k_basis_e87a5d15(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 2048u) return;
+    const int i4 = (int)(id % 2u);
+    const int i3 = (int)(id / 2u % 2u);
+    const int i2 = (int)(id / 4u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i2 * 49 + t0 * 7 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 12288 + o1 * 2048 + i2 * 4 + i3 * 2 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// y.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1, 1, -8,
+//     1]]
+// by basis change F(4x4,3x3)
+// y[0,i1,i2,i3] = sum(r0,r1) y.product[r0,r1,i1,i2/4,i3/4] * y.at[i2%4,r0] * y.at[i3%4,r1] where
+//     i2 in 0:7, i3 in 0:7
+static __global__ void __launch_bounds__(64) k_basis_1d781137(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 2048u) return;
+    const int i3 = (int)(id % 2u);
+    const int i2 = (int)(id / 2u % 2u);
+    const int i1 = (int)(id / 4u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 12288 + r1 * 2048 + i1 * 4 + i2 * 2 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
+        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
+        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
+        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
+                y[i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = d[o0][o1];
+            }
+        }
+    }
 }
 
 
@@ -181,12 +340,14 @@ static int gemm_run(conv3x3 *h, const gemm_size *g, const float *a, const float 
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_y = {"y", 0, 1, 1, 512, 49, 4608, 4608, 4608, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_y_product = {"y.product", 0, 0, 36, 512, 4, 512, 512, 4, 4, 262144,
+    2048, 2048, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv3x3 *m, cudaStream_t stream) {
     (void)stream;
-    (void)m;
+    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_k, v_y_filter);
+    LAUNCHED(m, "y.filter");
     return 0;
 }
 
@@ -213,7 +374,7 @@ static int check_device(conv3x3 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_1fa416b1);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_6694d53b);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -223,7 +384,8 @@ static int check_device(conv3x3 *m) {
 }
 
 static int upload(conv3x3 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 9437184ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 37748736ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 9437184ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -286,11 +448,13 @@ static int steps(conv3x3 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_1fa416b1<<<dim3(882), dim3(256), 0, stream>>>(v_x, v_y_columns);
-    LAUNCHED(m, "y.columns");
-    // by operand re-laid for matching
-    // y[i0,i1,i2,i3] = sum(r0,r1,r2) y.columns[i2,i3,r0,r1,r2] * k[i1,r0,r1,r2] where i0 in 0:1
-    CALL(gemm_run(m, &gemm_y, v_k, v_y_columns, v_y));
+    k_basis_e87a5d15<<<dim3(32), dim3(64), 0, stream>>>(v_x, v_y_data);
+    LAUNCHED(m, "y.data");
+    // by basis change F(4x4,3x3)
+    // y.product[i0,i1,i2,i3,i4] = sum(r0) y.data[i0,i1,r0,i3,i4] * y.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
+    k_basis_1d781137<<<dim3(32), dim3(64), 0, stream>>>(v_y_product, v_y);
+    LAUNCHED(m, "y");
     return 0;
 }
 
@@ -314,7 +478,7 @@ static int run_on(conv3x3 *m, const void *const *in, void *const *out, cudaStrea
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 903168, 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + 589824, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -411,6 +575,6 @@ static const conv3x3_tensor info_weights[] = {
 static const conv3x3_info info = {
     "conv3x3", 1, 1, 1, info_inputs, info_outputs, info_weights,
     CONV3X3_ARENA_BYTES, CONV3X3_WEIGHT_BYTES,
-    9437184ull, 43894784ull, 0x94a1553cd1c62379ull};
+    37748736ull, 81330176ull, 0x94a1553cd1c62379ull};
 
 const conv3x3_info *conv3x3_describe(void) { return &info; }

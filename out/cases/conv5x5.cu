@@ -7,21 +7,21 @@
 // inputs    x: f32[16,32,224,224]
 // outputs   y: f32[16,1,224,224]
 // weights   1 tensors, blob of 3584 B
-// memory    arena 109 MB (workspace 32 MB of it), constants 3328 B, peak in create 109 MB
-// plan      2 steps, 78.5 us estimated; 213.0 us without derivation
-//    58.7 us est. y.part           cuBLAS sgemm 25 x 50176 x 32, batch 16
-//    19.8 us est. y                k_reduce_53035419
+// memory    arena 252 MB (workspace 176 MB of it), constants 3328 B, peak in create 252 MB
+// plan      2 steps, 74.6 us estimated; 213.0 us without derivation
+//    54.8 us est. y.conv           cuDNN conv 1x1, 32 to 25
+//    19.8 us est. y                k_reduce_842137fb
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
+#include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CONV5X5_ARENA_BYTES 113836032ull
+#define CONV5X5_ARENA_BYTES 264375296ull
 #define CONV5X5_WEIGHT_BYTES 3584ull
 
 #ifdef __cplusplus
@@ -71,25 +71,73 @@ const conv5x5_info *conv5x5_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k CONST(float, 0)
-#define v_y_part ARENA(float, 0)
+#define v_k INIT(0)
+#define v_y_conv_filter CONST(0)
+#define v_y_conv ARENA(0)
+#define v_workspace ARENA_OF(char, 80281600)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 3200, 1},  // k
+    {256, 0, 3200, 0},  // k
+};
+
+// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
+typedef struct conv_size {
+    const char *name;
+    int transposed, n, c, f, group;
+    int in[2], out[2], filter[2];
+    int pad[2], stride[2], dilation[2];
+    int fused, relu;  // bias (and residual) added, then relu, by the library
+} conv_size;
+
+typedef struct conv_call {
+    cudnnTensorDescriptor_t x, y, bias;
+    cudnnFilterDescriptor_t w;
+    cudnnConvolutionDescriptor_t conv;
+    cudnnActivationDescriptor_t act;
+    int algorithm;
+    size_t workspace;
+} conv_call;
+
+static const conv_size conv_sizes[] = {
+    {"y.conv", 0, 16, 32, 25, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+};
+enum {
+    CONV_y_conv,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
 // by summation splitting
-// y[i0,i1,i2,i3] = sum(r0,r1) y.part[r0,r1,i0,i2+r0-2,i3+r1-2] where i1 in 0:1, i2 in 0:224, i3 in
-//     0:224, pad y.part 0
-static __global__ void __launch_bounds__(256) k_reduce_53035419(const float *__restrict__ p0,
+// y[i0,0,i2,i3] = sum(r0,r1) y.part[r0,r1,i0,i2+r0-2,i3+r1-2] where i2 in 0:224, i3 in 0:224, pad
+//     y.part 0
+static __global__ void __launch_bounds__(256) k_reduce_842137fb(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 200704u) return;
@@ -106,14 +154,14 @@ static __global__ void __launch_bounds__(256) k_reduce_53035419(const float *__r
 #pragma unroll
         for (int r1 = 0; r1 < 5; r1++) {
             const int t1 = i3 + r1 - 2;
-            const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[r0 * 4014080
-                + r1 * 802816 + i0 * 50176 + t0 * 224 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 224u && (unsigned)(t1 + 1) < 224u ? p0[r0 * 4014080
-                + r1 * 802816 + i0 * 50176 + t0 * 224 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 224u && (unsigned)(t1 + 2) < 224u ? p0[r0 * 4014080
-                + r1 * 802816 + i0 * 50176 + t0 * 224 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 224u && (unsigned)(t1 + 3) < 224u ? p0[r0 * 4014080
-                + r1 * 802816 + i0 * 50176 + t0 * 224 + t1 + 3] : 0.f;
+            const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i0 * 1254400
+                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1] : 0.f;
+            const float v1 = (unsigned)t0 < 224u && (unsigned)(t1 + 1) < 224u ? p0[i0 * 1254400
+                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1 + 1] : 0.f;
+            const float v2 = (unsigned)t0 < 224u && (unsigned)(t1 + 2) < 224u ? p0[i0 * 1254400
+                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1 + 2] : 0.f;
+            const float v3 = (unsigned)t0 < 224u && (unsigned)(t1 + 3) < 224u ? p0[i0 * 1254400
+                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1 + 3] : 0.f;
             acc0 += v0;
             acc1 += v1;
             acc2 += v2;
@@ -136,7 +184,8 @@ struct conv5x5 {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
-    cublasHandle_t cublas;
+    cudnnHandle_t cudnn;
+    conv_call conv[1];
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -159,55 +208,135 @@ static int fail(conv5x5 *m, int code, const char *where, const char *why) {
     } while (0)
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
 
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
+#define CUDNN_CALL(m, where, call)                                                                \
+    do {                                                                                          \
+        cudnnStatus_t e_ = (call);                                                                \
+        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
     } while (0)
 
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(conv5x5 *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+static int conv_tensor(conv5x5 *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
+                       const int *axes) {
+    int dim[4] = {n, c}, stride[4];
+    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
+    stride[4 - 1] = 1;
+    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
+    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
+    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
     return 0;
 }
-static const gemm_size gemm_y_part = {"y.part", 1, 0, 16, 25, 50176, 32, 25, 50176, 802816, 0,
-    1605632, 50176, 1.f};
+
+// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
+static int conv_describe(conv5x5 *m, conv_call *c, const conv_size *s) {
+    const int one[2 + 1] = {1, 1, 1};
+    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
+    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
+    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
+    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
+    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
+    if (r) return r;
+    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
+    CUDNN_CALL(
+        m, s->name,
+        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
+    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
+    CUDNN_CALL(m, s->name,
+               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
+                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
+    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
+    if (!s->fused) return 0;
+    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
+    CUDNN_CALL(m, s->name,
+               cudnnSetActivationDescriptor(
+                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
+                   CUDNN_NOT_PROPAGATE_NAN, 0));
+    return 0;
+}
+
+// The library's first choice that fits the workspace and gives the same bits on every run.
+static int conv_choose_forward(conv5x5 *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionFwdAlgoPerf_t p[8];
+    int n = 0;
+    // An identity activation is only supported with this algorithm.
+    int any = !s->fused || s->relu;
+    CUDNN_CALL(
+        m, s->name,
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    for (int i = 0; i < n; i++) {
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 184093696) continue;
+        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
+        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
+        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        c->algorithm = (int)p[i].algo;
+        c->workspace = p[i].memory;
+        return 0;
+    }
+    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
+}
+
+static int conv_choose_data(conv5x5 *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionBwdDataAlgoPerf_t p[6];
+    int n = 0;
+    CUDNN_CALL(
+        m, s->name,
+        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
+    for (int i = 0; i < n; i++) {
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 184093696) continue;
+        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
+        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
+        c->algorithm = (int)p[i].algo;
+        c->workspace = p[i].memory;
+        return 0;
+    }
+    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
+}
+
+static int conv_open(conv5x5 *m, conv_call *c, const conv_size *s) {
+    int r = conv_describe(m, c, s);
+    if (r) return r;
+    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+}
+
+static void conv_close(conv_call *c) {
+    if (c->x) cudnnDestroyTensorDescriptor(c->x);
+    if (c->y) cudnnDestroyTensorDescriptor(c->y);
+    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
+    if (c->w) cudnnDestroyFilterDescriptor(c->w);
+    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
+    if (c->act) cudnnDestroyActivationDescriptor(c->act);
+}
+
+// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
+static int conv_run(conv5x5 *m, int k, const float *x, const float *w, const float *bias,
+                    const float *z, float *y, void *workspace) {
+    const float one = 1.f, zero = 0.f;
+    const conv_size *s = &conv_sizes[k];
+    const conv_call *c = &m->conv[k];
+    if (s->transposed)
+        CUDNN_CALL(m, s->name,
+                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
+                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
+                                                workspace, c->workspace, &zero, c->y, y));
+    else if (s->fused)
+        CUDNN_CALL(m, s->name,
+                   cudnnConvolutionBiasActivationForward(
+                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
+                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
+                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
+    else
+        CUDNN_CALL(m, s->name,
+                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
+                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
+                                           c->workspace, &zero, c->y, y));
+    return 0;
+}
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv5x5 *m, cudaStream_t stream) {
     (void)stream;
-    (void)m;
+    // y.conv.filter[i0,i1,i2] = k[0,i2,i0,i1]
+    k_relay_09f53f99<<<dim3(4), dim3(256), 0, stream>>>(v_k, v_y_conv_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}});
+    LAUNCHED(m, "y.conv.filter");
     return 0;
 }
 
@@ -234,17 +363,22 @@ static int check_device(conv5x5 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_53035419);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
+    if (major != CUDNN_MAJOR)
+        return fail(m, BAD_DEVICE, "cuDNN",
+                    "the library's major version is not the one compiled against");
     return 0;
 }
 
 static int upload(conv5x5 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 3328ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 3328ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -258,7 +392,11 @@ static int upload(conv5x5 *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(conv5x5 *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
+    for (int i = 0; i < 1; i++) {
+        int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
+        if (r) return r;
+    }
     (void)m;
     return 0;
 }
@@ -307,10 +445,10 @@ static int steps(conv5x5 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by summation splitting (r0 inside), variable substitution
-    // y.part[i0,i1,i2,i3,i4] = sum(r0) x[i2,r0,i3,i4] * k[0,r0,i0,i1]
-    CALL(gemm_run(m, &gemm_y_part, v_k, v_x, v_y_part));
-    k_reduce_53035419<<<dim3(784), dim3(256), 0, stream>>>(v_y_part, v_y);
+    // by summation splitting (r0 inside), variable substitution; dimensions ordered for matching
+    // y.conv[i0,i1,i2,i3,i4] = sum(r0) x[i0,r0,i3,i4] * y.conv.filter[i1,i2,r0]
+    CALL(conv_run(m, CONV_y_conv, v_x, v_y_conv_filter, NULL, NULL, v_y_conv, v_workspace));
+    k_reduce_842137fb<<<dim3(784), dim3(256), 0, stream>>>(v_y_conv, v_y);
     LAUNCHED(m, "y");
     return 0;
 }
@@ -332,10 +470,7 @@ static int check_run(conv5x5 *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(conv5x5 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 80281600, 33554432));
+    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     return steps(m, in, out, stream);
 }
 
@@ -408,7 +543,8 @@ int conv5x5_capture(conv5x5 *m, const void *const *in, void *const *out) {
 void conv5x5_destroy(conv5x5 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
+    for (int i = 0; i < 1; i++) conv_close(&m->conv[i]);
+    if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -432,6 +568,6 @@ static const conv5x5_tensor info_weights[] = {
 static const conv5x5_info info = {
     "conv5x5", 1, 1, 1, info_inputs, info_outputs, info_weights,
     CONV5X5_ARENA_BYTES, CONV5X5_WEIGHT_BYTES,
-    3328ull, 113839360ull, 0x289948591d217129ull};
+    3328ull, 264381952ull, 0x289948591d217129ull};
 
 const conv5x5_info *conv5x5_describe(void) { return &info; }

@@ -7,10 +7,11 @@
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,256,14,14]
 // weights   1 tensors, blob of 4608 kB
-// memory    arena 35 MB (workspace 32 MB of it), constants 4608 kB, peak in create 40 MB
-// plan      2 steps, 16.4 us estimated; 44.3 us without derivation
-//     1.3 us est. y.columns        k_map_b2c05934
-//    15.1 us est. y                cuBLAS sgemm 256 x 196 x 4608
+// memory    arena 35 MB (workspace 32 MB of it), constants 8192 kB, peak in create 48 MB
+// plan      3 steps, 10.3 us estimated; 44.3 us without derivation
+//     1.3 us est. y.data           k_basis_32e837b6
+//     7.7 us est. y.product        cuBLAS sgemm 256 x 64 x 512, batch 16
+//     1.3 us est. y.phases         k_basis_ac68e8f1
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -21,7 +22,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DILATED_CONV_ARENA_BYTES 37167104ull
+#define DILATED_CONV_ARENA_BYTES 36700160ull
 #define DILATED_CONV_WEIGHT_BYTES 4718848ull
 
 #ifdef __cplusplus
@@ -72,37 +73,178 @@ const dilated_conv_info *dilated_conv_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k CONST(float, 0)
-#define v_y_columns ARENA(float, 0)
+#define v_k INIT(0)
+#define v_y_filter CONST(0)
+#define v_y_data ARENA(0)
+#define v_y_product ARENA(2097152)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 4718592, 1},  // k
+    {256, 0, 4718592, 0},  // k
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
-// by operand re-laid
-// y.columns[i0,i1,i2,i3,i4] = x[0,i2,i0+2*i3-2,i1+2*i4-2] where i0 in 0:14, i1 in 0:14, i3 in 0:3,
-//     i4 in 0:3, pad x 0
-static __global__ void __launch_bounds__(256) k_map_b2c05934(const float *__restrict__ p0,
+// y.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+// by basis change F(2x2,3x3)
+// y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * y.digits[i2,i3,r0,r1] * y.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_76fd4ac6(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 903168u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 3u);
-    const int i2 = (int)(id / 9u % 512u);
-    const int i1 = (int)(id / 4608u % 14u);
-    const int i0 = (int)(id / 64512u);
-    const int t0 = i3 * 2 + i0 - 2;
-    const int t1 = i4 * 2 + i1 - 2;
-    const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i2 * 196 + t0 * 14 + t1] : 0.f;
-    y[i0 * 64512 + i1 * 4608 + i2 * 9 + i3 * 3 + i4] = v0;
+    if (id >= 131072u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        d[0][r1] = s0;
+        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[3][r1] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        d[o0][0] = s0;
+        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+        d[o0][3] = s2;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 524288 + o1 * 131072 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// y.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+// by digit re-layout; basis change F(2x2,3x3)
+// y.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) y.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] * y.bt[i0,r0]
+//     * y.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad y.digits 0
+static __global__ void __launch_bounds__(64) k_basis_32e837b6(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 32768u) return;
+    const int i6 = (int)(id % 4u);
+    const int i5 = (int)(id / 4u % 4u);
+    const int i4 = (int)(id / 16u % 2u);
+    const int i3 = (int)(id / 32u % 2u);
+    const int i2 = (int)(id / 64u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i5 * 2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i6 * 2 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i2 * 196 + t0 * 28
+                + i3 * 14 + t1 * 2 + i4] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 - s2;
+        d[1][r1] = s1 + s2;
+        d[2][r1] = -s1 + s2;
+        d[3][r1] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 - s2;
+        d[o0][1] = s1 + s2;
+        d[o0][2] = -s1 + s2;
+        d[o0][3] = -s1 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 131072 + o1 * 32768 + i2 * 64 + i3 * 32 + i4 * 16 + i5 * 4 + i6] = d[o0][o1];
+        }
+    }
+}
+
+// y.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+// by digit re-layout; basis change F(2x2,3x3)
+// y.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) y.product[r0,r1,i3,i0,i1,i4/2,i5/2] * y.at[i4%2,r0] *
+//     y.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
+static __global__ void __launch_bounds__(64) k_basis_ac68e8f1(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 16384u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const float v0 = p0[r0 * 65536 + r1 * 16384 + i3 * 64 + i0 * 32 + i1 * 16 + i4 * 4
+                + i5];
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        d[0][r1] = s0 + s1 + s2;
+        d[1][r1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        d[o0][0] = s0 + s1 + s2;
+        d[o0][1] = s1 - s2 + s3;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            if (i4 * 2 + o0 < 7 && i5 * 2 + o1 < 7) {
+                y[i3 * 196 + i4 * 56 + o0 * 28 + i0 * 14 + i5 * 4 + o1 * 2 + i1] = d[o0][o1];
+            }
+        }
+    }
 }
 
 
@@ -182,12 +324,14 @@ static int gemm_run(dilated_conv *h, const gemm_size *g, const float *a, const f
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
-static const gemm_size gemm_y = {"y", 0, 1, 1, 256, 196, 4608, 4608, 4608, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_y_product = {"y.product", 0, 0, 16, 256, 64, 512, 512, 64, 64, 131072,
+    32768, 16384, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dilated_conv *m, cudaStream_t stream) {
     (void)stream;
-    (void)m;
+    k_basis_76fd4ac6<<<dim3(512), dim3(256), 0, stream>>>(v_k, v_y_filter);
+    LAUNCHED(m, "y.filter");
     return 0;
 }
 
@@ -214,7 +358,7 @@ static int check_device(dilated_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_b2c05934);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_76fd4ac6);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -224,7 +368,8 @@ static int check_device(dilated_conv *m) {
 }
 
 static int upload(dilated_conv *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 4718592ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 8388608ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 4718592ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -288,11 +433,15 @@ static int steps(dilated_conv *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_b2c05934<<<dim3(3528), dim3(256), 0, stream>>>(v_x, v_y_columns);
-    LAUNCHED(m, "y.columns");
-    // by operand re-laid for matching
-    // y[i0,i1,i2,i3] = sum(r0,r1,r2) y.columns[i2,i3,r0,r1,r2] * k[i1,r0,r1,r2] where i0 in 0:1
-    CALL(gemm_run(m, &gemm_y, v_k, v_y_columns, v_y));
+    k_basis_32e837b6<<<dim3(512), dim3(64), 0, stream>>>(v_x, v_y_data);
+    LAUNCHED(m, "y.data");
+    // by digit re-layout; basis change F(2x2,3x3)
+    // y.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) y.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     y.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
+    // y.phases stored as [i3,i4,i2,i0,i5,i1]
+    k_basis_ac68e8f1<<<dim3(256), dim3(64), 0, stream>>>(v_y_product, v_y);
+    LAUNCHED(m, "y.phases");
     return 0;
 }
 
@@ -316,7 +465,7 @@ static int run_on(dilated_conv *m, const void *const *in, void *const *out, cuda
     // Setting the stream takes the workspace away, so it is given again.
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 3612672, 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + 3145728, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -414,6 +563,6 @@ static const dilated_conv_tensor info_weights[] = {
 static const dilated_conv_info info = {
     "dilated_conv", 1, 1, 1, info_inputs, info_outputs, info_weights,
     DILATED_CONV_ARENA_BYTES, DILATED_CONV_WEIGHT_BYTES,
-    4718592ull, 41885696ull, 0xed7187898741c454ull};
+    8388608ull, 49807360ull, 0xed7187898741c454ull};
 
 const dilated_conv_info *dilated_conv_describe(void) { return &info; }

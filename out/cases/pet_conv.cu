@@ -7,21 +7,22 @@
 // inputs    x: f32[1,48,38,38]
 // outputs   y: f32[1,64,38,38]
 // weights   1 tensors, blob of 300 kB
-// memory    arena 19 MB (workspace 10 MB of it), constants 300 kB, peak in create 20 MB
-// plan      2 steps, 7.7 us estimated; 11.5 us without derivation
-//     6.1 us est. y.part           cuDNN conv 1x1, 48 to 1600
-//     1.6 us est. y                k_reduce_8dedf25d
+// memory    arena 38 MB (workspace 32 MB of it), constants 432 kB, peak in create 38 MB
+// plan      3 steps, 5.2 us estimated; 11.5 us without derivation
+//     1.3 us est. y.data           k_basis_0f0390f9
+//     2.6 us est. y.product        cuBLAS sgemm 64 x 361 x 48, batch 36
+//     1.3 us est. y                k_basis_e2bbc711
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cudnn.h>
+#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define PET_CONV_ARENA_BYTES 20116224ull
+#define PET_CONV_ARENA_BYTES 39376640ull
 #define PET_CONV_WEIGHT_BYTES 307456ull
 
 #ifdef __cplusplus
@@ -71,15 +72,18 @@ const pet_conv_info *pet_conv_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k INIT(float, 0)
-#define v_y_part_filter CONST(float, 0)
-#define v_y_part ARENA(float, 0)
-#define v_workspace ARENA(char, 9241600)
+#define v_k INIT(0)
+#define v_y_filter CONST(0)
+#define v_y_data ARENA(3326976)
+#define v_y_product ARENA(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -87,73 +91,181 @@ static const upload_size uploads[] = {
     {256, 0, 307200, 0},  // k
 };
 
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm;
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"y.part", 0, 1, 48, 1600, 1, {38, 38}, {38, 38}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-};
-enum {
-    CONV_y_part,
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
-// by summation splitting
-// y[i0,i1,i2,i3] = sum(r0,r1) y.part[i1,r0,r1,i2+r0-2,i3+r1-2] where i0 in 0:1, i2 in 0:38, i3 in
-//     0:38, pad y.part 0
-static __global__ void __launch_bounds__(256) k_reduce_8dedf25d(const float *__restrict__ p0,
+// y.g[i0,i1] = [[1/2, 0, 0, 0, 0], [1/6, 1/6, 1/6, 1/6, 1/6], [1/6, -1/6, 1/6, -1/6, 1/6], [8/15,
+//     4/15, 2/15, 1/15, 1/30], [1/30, -1/15, 2/15, -4/15, 8/15], [0, 0, 0, 0, 1/2]]
+// by basis change F(2x2,5x5)
+// y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * k[i2,i3,r0,r1] * y.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_c42f4332(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 92416u) return;
-    const int i3 = (int)(id % 38u);
-    const int i2 = (int)(id / 38u % 38u);
-    const int i1 = (int)(id / 1444u);
-    float acc = 0.f;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 3072u) return;
+    const int i3 = (int)(id % 48u);
+    const int i2 = (int)(id / 48u);
+    float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
 #pragma unroll
         for (int r1 = 0; r1 < 5; r1++) {
-            const int t1 = i3 + r1 - 2;
-            const float v0 = (unsigned)t0 < 38u && (unsigned)t1 < 38u ? p0[i1 * 36100 + r0 * 7220
-                + r1 * 1444 + t0 * 38 + t1] : 0.f;
-            acc += v0;
+            d[r0][r1] = p0[i2 * 1200 + i3 * 25 + r0 * 5 + r1];
         }
     }
-    y[i1 * 1444 + i2 * 38 + i3] = acc;
+#pragma unroll
+    for (int r1 = 0; r1 < 5; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        d[0][r1] = 0.5f * s0;
+        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2 + 0.16666667f * s3
+            + 0.16666667f * s4;
+        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2 - 0.16666667f * s3
+            + 0.16666667f * s4;
+        d[3][r1] = 0.53333336f * s0 + 0.26666668f * s1 + 0.13333334f * s2 + 0.06666667f * s3
+            + 0.033333335f * s4;
+        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2 - 0.26666668f * s3
+            + 0.53333336f * s4;
+        d[5][r1] = 0.5f * s4;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        d[o0][0] = 0.5f * s0;
+        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2 + 0.16666667f * s3
+            + 0.16666667f * s4;
+        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2 - 0.16666667f * s3
+            + 0.16666667f * s4;
+        d[o0][3] = 0.53333336f * s0 + 0.26666668f * s1 + 0.13333334f * s2 + 0.06666667f * s3
+            + 0.033333335f * s4;
+        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2 - 0.26666668f * s3
+            + 0.53333336f * s4;
+        d[o0][5] = 0.5f * s4;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 18432 + o1 * 3072 + i2 * 48 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// y.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1, -2,
+//     -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+// by basis change F(2x2,5x5)
+// y.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,2*i3+r0-2,2*i4+r1-2] * y.bt[i0,r0] * y.bt[i1,r1]
+//     where i3 in 0:19, i4 in 0:19, pad x 0
+static __global__ void __launch_bounds__(64) k_basis_0f0390f9(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 17328u) return;
+    const int i4 = (int)(id % 19u);
+    const int i3 = (int)(id / 19u % 19u);
+    const int i2 = (int)(id / 361u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 2 + r0 - 2;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 2 + r1 - 2;
+            const float v0 = (unsigned)t0 < 38u && (unsigned)t1 < 38u ? p0[i2 * 1444 + t0 * 38 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
+        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 103968 + o1 * 17328 + i2 * 361 + i3 * 19 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// y.at[i0,i1] = [[1, 1, 1, 2, 1, 0], [0, 1, -1, 1, -2, 1]]
+// by basis change F(2x2,5x5)
+// y[0,i1,i2,i3] = sum(r0,r1) y.product[r0,r1,i1,i2/2,i3/2] * y.at[i2%2,r0] * y.at[i3%2,r1] where
+//     i2 in 0:38, i3 in 0:38
+static __global__ void __launch_bounds__(64) k_basis_e2bbc711(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 23104u) return;
+    const int i3 = (int)(id % 19u);
+    const int i2 = (int)(id / 19u % 19u);
+    const int i1 = (int)(id / 361u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 138624 + r1 * 23104 + i1 * 361 + i2 * 19 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        const float s0 = d[0][r1];
+        const float s1 = d[1][r1];
+        const float s2 = d[2][r1];
+        const float s3 = d[3][r1];
+        const float s4 = d[4][r1];
+        const float s5 = d[5][r1];
+        d[0][r1] = s0 + s1 + s2 + 2.f * s3 + s4;
+        d[1][r1] = s1 - s2 + s3 - 2.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float s0 = d[o0][0];
+        const float s1 = d[o0][1];
+        const float s2 = d[o0][2];
+        const float s3 = d[o0][3];
+        const float s4 = d[o0][4];
+        const float s5 = d[o0][5];
+        d[o0][0] = s0 + s1 + s2 + 2.f * s3 + s4;
+        d[o0][1] = s1 - s2 + s3 - 2.f * s4 + s5;
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 2; o1++) {
+            y[i1 * 1444 + i2 * 76 + o0 * 38 + i3 * 2 + o1] = d[o0][o1];
+        }
+    }
 }
 
 
@@ -168,8 +280,7 @@ struct pet_conv {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
-    cudnnHandle_t cudnn;
-    conv_call conv[1];
+    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -192,135 +303,56 @@ static int fail(pet_conv *m, int code, const char *where, const char *why) {
     } while (0)
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
 
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
+static const char *cublas_reason(cublasStatus_t s) {
+    switch (s) {
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
+    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
+    default: return "cuBLAS failed";
+    }
+}
+
+#define CUBLAS_CALL(m, where, call)                                                          \
+    do {                                                                                     \
+        cublasStatus_t e_ = (call);                                                          \
+        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
 
-static int conv_tensor(pet_conv *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
+// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
+// transposed. The library is column-major and computes the transposed product. s*: strides between
+// matrices.
+typedef struct gemm_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+} gemm_size;
 
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(pet_conv *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(pet_conv *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 10874624) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-static int conv_choose_data(pet_conv *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 10874624) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(pet_conv *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
-}
-
-static void conv_close(conv_call *c) {
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(pet_conv *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBiasActivationForward(
-                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
-                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
+static int gemm_run(pet_conv *h, const gemm_size *g, const float *a, const float *b, float *c) {
+    const float zero = 0.f;
+    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (g->batch == 1)
+        CUBLAS_CALL(h, g->name,
+                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
+                                g->lda, &zero, c, g->ldc));
     else
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
+        CUBLAS_CALL(
+            h, g->name,
+            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
+                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
     return 0;
 }
+static const gemm_size gemm_y_product = {"y.product", 0, 0, 36, 64, 361, 48, 48, 361, 361, 3072,
+    17328, 23104, 1.f};
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(pet_conv *m, cudaStream_t stream) {
     (void)stream;
-    // y.part.filter[i0,i1,i2,i3] = k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(300), dim3(256), 0, stream>>>(v_k, v_y_part_filter, relay{3, 0, {64, 48, 25}, {1200, 25, 1}, {1200, 1, 48}});
-    LAUNCHED(m, "y.part.filter");
+    k_basis_c42f4332<<<dim3(48), dim3(64), 0, stream>>>(v_k, v_y_filter);
+    LAUNCHED(m, "y.filter");
     return 0;
 }
 
@@ -347,21 +379,17 @@ static int check_device(pet_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_c42f4332);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
 static int upload(pet_conv *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 307200ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 442368ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 307200ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
@@ -376,11 +404,7 @@ static int upload(pet_conv *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(pet_conv *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 1; i++) {
-        int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
-        if (r) return r;
-    }
+    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     (void)m;
     return 0;
 }
@@ -429,10 +453,12 @@ static int steps(pet_conv *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by summation splitting (r0 inside), variable substitution
-    // y.part[i0,i1,i2,i3,i4] = sum(r0) x[0,r0,i3,i4] * y.part.filter[i0,i1,i2,r0]
-    CALL(conv_run(m, CONV_y_part, v_x, v_y_part_filter, NULL, NULL, v_y_part, v_workspace));
-    k_reduce_8dedf25d<<<dim3(361), dim3(256), 0, stream>>>(v_y_part, v_y);
+    k_basis_0f0390f9<<<dim3(271), dim3(64), 0, stream>>>(v_x, v_y_data);
+    LAUNCHED(m, "y.data");
+    // by basis change F(2x2,5x5)
+    // y.product[i0,i1,i2,i3,i4] = sum(r0) y.data[i0,i1,r0,i3,i4] * y.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
+    k_basis_e2bbc711<<<dim3(361), dim3(64), 0, stream>>>(v_y_product, v_y);
     LAUNCHED(m, "y");
     return 0;
 }
@@ -454,7 +480,10 @@ static int check_run(pet_conv *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(pet_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    // Setting the stream takes the workspace away, so it is given again.
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + 5822208, 33554432));
     return steps(m, in, out, stream);
 }
 
@@ -527,8 +556,7 @@ int pet_conv_capture(pet_conv *m, const void *const *in, void *const *out) {
 void pet_conv_destroy(pet_conv *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 1; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
+    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -552,6 +580,6 @@ static const pet_conv_tensor info_weights[] = {
 static const pet_conv_info info = {
     "pet_conv", 1, 1, 1, info_inputs, info_outputs, info_weights,
     PET_CONV_ARENA_BYTES, PET_CONV_WEIGHT_BYTES,
-    307200ull, 20730624ull, 0x0543c13020f1ebb3ull};
+    442368ull, 40126208ull, 0x0543c13020f1ebb3ull};
 
 const pet_conv_info *pet_conv_describe(void) { return &info; }

@@ -76,16 +76,19 @@ const three_matmuls_info *three_matmuls_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_q OUT(float, 0)
 #define v_k OUT(float, 1)
 #define v_v OUT(float, 2)
 #define v_x IN(float, 0)
-#define v_wq CONST(float, 0)
-#define v_wk CONST(float, 2359296)
-#define v_wv CONST(float, 4718592)
+#define v_wq CONST(0)
+#define v_wk CONST(2359296)
+#define v_wv CONST(4718592)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;

@@ -69,12 +69,15 @@ const up2_info *up2_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(type, at) ((type *)(m->arena + at))
-#define CONST(type, at) ((type *)(m->constants + at))
-#define INIT(type, at) ((type *)(m->init + at))
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
+#define ARENA(at) ARENA_OF(float, at)
+#define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_a IN(float, 0)
-#define v_k CONST(float, 0)
+#define v_k CONST(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -92,8 +95,8 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-// y[i0,i1,i2,i3] = sum(r0,r1,r2) a[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k[r0,i1,r1,r2] * [(i2-r1+1)%2
-//     == 0] * [(i3-r2+1)%2 == 0] where i0 in 0:1, i2 in 0:32, i3 in 0:32, pad a 0
+// y[0,i1,i2,i3] = sum(r0,r1,r2) a[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k[r0,i1,r1,r2] * [(i2-r1+1)%2 ==
+//     0] * [(i3-r2+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad a 0
 static __global__ void __launch_bounds__(32) k_reduce_f09d6ef3(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
