@@ -6,8 +6,8 @@ cd "$(dirname "$0")/../.."
 awk '
     NR == FNR && /^\/\/ memory/ { left = 9 }
     NR == FNR && left-- > 0 { head = head $0 "\n" }
-    NR == FNR && /^static int steps/ { steps = 1 }
-    NR == FNR && steps && /^    \/\/ by / { inside = 1 }
+    NR == FNR && !run && /^static int steps/ { steps = 1 }
+    NR == FNR && steps && /^    \/\/ by basis/ { inside = 1 }
     NR == FNR && inside { run = run $0 "\n" }
     NR == FNR && inside && /LAUNCHED/ { inside = steps = 0 }
     NR == FNR { next }
