@@ -23402,27 +23402,33 @@ static const char *ein__kernel_hint(const ein__step *s) {
     }
 }
 
-static void ein__put_algebra(ein__emitter *z, ein__buf *out, ein__val v, const char *indent) {
-    ein__buf text = {0};
-    const char *why = z->ctx->value[v.i].why;
-    bool table = ein__print_table(z->ctx, v, &text);
-    if (why && *why && !table) ein__putf(out, "%s// by %s\n", indent, why);
-    if (!table) ein__print_brief(z->ctx, v, &text);
-    // Long equations continue on the next line, broken at spaces.
-    size_t width = 96 - strlen(indent), at = 0;
-    while (text.n && (text.s[text.n - 1] == '\n' || text.s[text.n - 1] == ' ')) text.n--;
-    while (at < text.n) {
-        size_t n = text.n - at, room = at ? width - 4 : width;
+// A comment; long ones continue on the next line, broken at spaces.
+static void ein__put_wrapped(ein__buf *out, const ein__buf *text, const char *indent) {
+    size_t width = 96 - strlen(indent), at = 0, end = text->n;
+    while (end && (text->s[end - 1] == '\n' || text->s[end - 1] == ' ')) end--;
+    while (at < end) {
+        size_t n = end - at, room = at ? width - 4 : width;
         if (n > room) {
             n = room;
-            while (n > 20 && text.s[at + n] != ' ' && text.s[at + n] != '\n') n--;
+            while (n > 20 && text->s[at + n] != ' ' && text->s[at + n] != '\n') n--;
         }
         ein__putf(out, "%s// %s", indent, at ? "    " : "");
-        ein__put_comment(out, text.s + at, n);
+        ein__put_comment(out, text->s + at, n);
         ein__put(out, "\n");
         at += n;
-        while (at < text.n && (text.s[at] == ' ' || text.s[at] == '\n')) at++;
+        while (at < end && (text->s[at] == ' ' || text->s[at] == '\n')) at++;
     }
+}
+
+static void ein__put_algebra(ein__emitter *z, ein__buf *out, ein__val v, const char *indent) {
+    ein__buf text = {0}, by = {0};
+    const char *why = z->ctx->value[v.i].why;
+    bool table = ein__print_table(z->ctx, v, &text);
+    if (why && *why && !table) ein__putf(&by, "by %s", why);
+    if (!table) ein__print_brief(z->ctx, v, &text);
+    ein__put_wrapped(out, &by, indent);
+    ein__put_wrapped(out, &text, indent);
+    ein__buf_free(&by);
     ein__buf_free(&text);
 }
 

@@ -285,7 +285,8 @@ static __global__ void __launch_bounds__(256) k_reduce_2e33f1c6(const float *__r
 
 // c2.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1,
 //     -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
-// by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change F(4x4,3x3)
+// by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
+//     F(4x4,3x3)
 // c2.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1_) r1[0,i2,4*i3+r0-2,4*i4+r1_-2] * c2.sum.bt[i0,r0] *
 //     c2.sum.bt[i1,r1_] where i3 in 0:57, i4 in 0:57, pad r1 0
 static __global__ void __launch_bounds__(256) k_basis_9709460f(const float *__restrict__ p0,
@@ -348,7 +349,8 @@ static __global__ void __launch_bounds__(256) k_basis_9709460f(const float *__re
 
 // c2.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1, 1,
 //     -8, 1]]
-// by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change F(4x4,3x3)
+// by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
+//     F(4x4,3x3)
 // c2.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c2.sum.product[r0,r1,i0,i1,i2,i3/4,i4/4] *
 //     c2.sum.at[i3%4,r0] * c2.sum.at[i4%4,r1] where i3 in 0:226, i4 in 0:226
 static __global__ void __launch_bounds__(256) k_basis_34a22d3a(const float *__restrict__ p0,
@@ -673,7 +675,8 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     (void)stream;
     k_map_fdc79e28<<<dim3(3020), dim3(256), 0, stream>>>(v_x, v_c1_sum_columns);
     LAUNCHED(m, "c1.sum.columns");
-    // by summation splitting (blocks of 5x3 taps inside), variable substitution; operand re-laid for matching
+    // by summation splitting (blocks of 5x3 taps inside), variable substitution; operand re-laid
+    //     for matching
     // c1.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c1.sum.columns[i3,i4,r0,r1] *
     //     c1.sum.blocks[i0,i1,i2,r0,r1]
     CALL(gemm_run(m, &gemm_c1_sum_part, v_c1_sum_blocks, v_c1_sum_columns, v_c1_sum_part));
@@ -681,7 +684,8 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     LAUNCHED(m, "r1");
     k_basis_9709460f<<<dim3(813), dim3(256), 0, stream>>>(v_r1, v_c2_sum_data);
     LAUNCHED(m, "c2.sum.data");
-    // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change F(4x4,3x3)
+    // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
+    //     F(4x4,3x3)
     // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
     //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
     CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
