@@ -24617,7 +24617,8 @@ static void ein__put_step_line(ein__explainer *x, int def) {
     ein__sc keep = ctx->value[d->cls.i].scope;
     // The class is printed by this definition, not by its first.
     ctx->value[d->cls.i].scope = d->sc;
-    if (!ein__print_table(ctx, d->cls, &text)) ein__print_value(ctx, d->cls, &text);
+    // A matrix is easier to read as one, but only its guarded terms are an equation.
+    if (x->json || !ein__print_table(ctx, d->cls, &text)) ein__print_value(ctx, d->cls, &text);
     ctx->value[d->cls.i].scope = keep;
     int64_t ps = ein__def_step_cost(x->z, d);
     const char *why = ein__trail(x->z, def);

@@ -14,6 +14,7 @@ const cmd_option cmd_search_options[] = {
     {"rules", "[-]LIST", "only these rules, or all but them; 'help' lists them"},
     {"no-converge", NULL, "no derivation towards library calls"},
     {"no-fingerprint", NULL, "queue states that are known already again"},
+    {"intensity", "N", "operations an element that memory hides; default 4"},
     {"stats", NULL, "print what the search did to standard error"},
     {NULL, NULL, NULL},
 };
@@ -106,6 +107,7 @@ int cmd_search_desc(const cmd_args *args, ein_desc *desc) {
     int code = desc->rules ? check_rules(args, desc->rules) : CLI_OK;
     code = code ? code : positive(args, "depth", &desc->depth);
     code = code ? code : positive(args, "states", &desc->states);
+    code = code ? code : positive(args, "intensity", &desc->intensity);
     static bool terminal;
     terminal = isatty(STDERR_FILENO);
     state.started = seconds();

@@ -95,6 +95,9 @@ expect 0 'statistics' "$einnet" emit m.ein -o - --stats --depth 1 --states 2 --r
 says 'problems 1 distinct 1 definitions'
 expect 0 'a state budget' "$einnet" emit m.ein -o - --stats --states 1
 says 'stop states'
+expect 2 'no intensity' "$einnet" emit m.ein -o - --intensity -1
+expect 0 'an intensity' "$einnet" emit m.ein -o - --intensity 1
+expect 0 'all rules but one' "$einnet" emit m.ein -o - --rules=-basis,split
 expect 0 'statistics of explain' "$einnet" explain m.ein --stats --no-converge --no-fingerprint
 says 'stop saturated'
 expect 2 'prefix' "$einnet" emit m.ein -o - --prefix '1x'
