@@ -9553,8 +9553,8 @@ typedef struct ein__memo_slot {
 typedef struct ein__proof {
     ein_ctx *ctx;
     uint64_t key;
-    const bool *fresh;     // by value: random elements whatever its definition; or NULL
-    ein__memo_slot *slot;  // elements known: open addressing, at most half full
+    const uint32_t *fresh;  // by value: the free value that it stands for, or 0; or NULL
+    ein__memo_slot *slot;   // elements known: open addressing, at most half full
     uint32_t mask, used;
     int64_t steps;
     int depth;
@@ -9809,8 +9809,9 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
     uint64_t position = 0;
     for (int k = 0; k < v->shape.rank; k++)
         position = position * (uint64_t)v->shape.d[k] + (uint64_t)at[k];
+    uint32_t as = z->fresh && z->fresh[val] ? z->fresh[val] : val;
     if (v->kind != EIN__V_SCOPE || (z->fresh && z->fresh[val]))
-        return ein__proof_input(z, val, position);
+        return ein__proof_input(z, as, position);
     const ein__scope *s = ein__sc_get(z->ctx, v->scope);
     // A copy costs less than finding it.
     bool keep = s->reduce != EIN__R_NONE || ein__ex_get(z->ctx, s->body)->op != EIN__X_READ;
@@ -9857,10 +9858,11 @@ static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, b
 
 // Whether values a and b, of one shape, are the same function of inputs and weights: compared at
 // `samples` random positions, or at all of them when samples <= 0. `fresh` (by value id, or NULL)
-// makes values inputs of the proof, which then covers what lies between. False also after an error.
-// An order of elements is one bit where polynomials have 61: proofs that need it take more rounds.
+// makes values inputs of the proof, which then covers what lies between; equal numbers are one
+// input. False also after an error. An order of elements is one bit where polynomials have 61:
+// proofs that need it take more rounds.
 EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
-                                   const bool *fresh) {
+                                   const uint32_t *fresh) {
     enum { ORDERS = 16 };
     const ein__shape *s = &ctx->value[a.i].shape, *t = &ctx->value[b.i].shape;
     int64_t n = ein__elements(s);
@@ -9871,8 +9873,11 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
     ein__memo_resize(&z, EIN__MEMO_FIRST);
     bool all = samples <= 0 || samples >= n, equal = true;
     for (int round = 0; equal && round < (z.ordered ? ORDERS : 1); round++)
-        equal = ein__proof_round(&z, a, b, all ? n : samples, all,
-                                 ein__splitmix(seed) + (uint64_t)round);
+        equal = ein__proof_round(&z, a, b,
+                                 all     ? n
+                                 : round ? 1
+                                         : samples,
+                                 all, ein__splitmix(seed) + (uint64_t)round);
     EIN_FREE(z.slot);
     return equal;
 }
@@ -13265,9 +13270,9 @@ static void ein__check_step(ein__deriver *z, ein__val cls, ein__sc sc, const cha
     if (old.scope.i == sc.i) return;
     ein__val other =
         ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
-    bool *fresh = NULL;
+    uint32_t *fresh = NULL;
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++)
-        arrput(fresh, i < z->first && i != z->problem.i);
+        arrput(fresh, i < z->first && i != z->problem.i ? i : 0);
     if (!ein__evalp_equal_from(ctx, cls, other, EIN_CHECK_STEPS, 1, fresh))
         ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "%s: %s changes the value", old.name, rule);
     arrfree(fresh);
@@ -16393,8 +16398,8 @@ static void ein__merges_free(ein__merge *list) {
 // Old and new definitions modulo 2^61-1, with everything else that the program has as free inputs.
 static void ein__check_merge(ein__merger *z, const ein__merge *m) {
     ein_ctx *ctx = z->ctx;
-    bool *fresh = NULL;
-    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < z->first);
+    uint32_t *fresh = NULL;
+    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < z->first ? i : 0);
     for (ptrdiff_t k = 0; k < arrlen(m->taken); k++) fresh[m->taken[k].i] = false;
     for (ptrdiff_t k = 0; k < arrlen(m->old); k++) {
         if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], EIN_CHECK_STEPS, 1, fresh))
@@ -24921,7 +24926,8 @@ static ein__val ein__realise_candidate(ein__deriver *z, const ein__candidate *c)
 EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int samples) {
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, arrlen(ctx->graph.output) + 1);
     ein__contraction *of = ein__contractions(ctx, name, root);
-    bool equal = false, *fresh = NULL;
+    bool equal = false;
+    uint32_t *fresh = NULL;
     if (!ctx->status && arrlen(of) != 1)
         ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
                    "ids of candidates belong to one contraction of the %lld here, '%s' and others",
@@ -24929,12 +24935,12 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
     if (!ctx->status) {
         ein__deriver z = ein__deriver_of(ctx, of[0].v, of[0].map, of[0].read);
         ein__candidate *list = ein__candidates_of(&z);
-        for (uint32_t i = 0; i < z.first; i++) arrput(fresh, i != z.problem.i);
+        for (uint32_t i = 0; i < z.first; i++) arrput(fresh, i != z.problem.i ? i : 0);
         if (!ctx->status && id >= (int)arrlen(list))
             ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no candidate %d: '%s' has 0 to %lld",
                        id, ctx->value[of[0].v.i].name, (long long)arrlen(list) - 1);
         ein__val made = ctx->status ? (ein__val){0} : ein__realise_candidate(&z, &list[id]);
-        while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, false);
+        while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, 0);
         equal = made.i && ein__evalp_equal_from(ctx, of[0].v, made, samples, 1, fresh);
         arrfree(list);
         ein__deriver_free(&z);
@@ -24943,17 +24949,63 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
     arrfree(of);
     return equal;
 }
+/* ---- prove.c ---- */
+// Proof of a whole plan. Tensors that the model and the plan both have are cuts: once one is proved
+// equal, later proofs take it as any value, the same on both sides. So each proof reaches back to
+// the nearest cuts only, at full sizes too.
+
+typedef struct ein__prover {
+    ein_ctx *ctx;
+    int samples;
+    uint32_t *fresh;  // by value id: the free value that it is in later proofs; stb_ds array
+} ein__prover;
+
+// The model's value that planned value `v` goes by the name of; none for values made on the way.
+static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    if (p->kind != EIN__V_SCOPE || p->tensor < 0) return (ein__val){0};
+    const ein__tensor *t = &ctx->graph.tensor[p->tensor];
+    ein__val own = ctx->tensor_value[p->tensor];
+    bool same = t->name == p->name && own.i && own.i != v.i &&
+                ctx->value[own.i].dtype == p->dtype &&
+                ein__same_shape(&ctx->value[own.i].shape, &p->shape);
+    return same ? own : (ein__val){0};
+}
+
+// A tensor that has kept its name but not its meaning (a scale was folded into it) is no cut, and
+// neither is one whose proof meets a limit.
+static void ein__prove_cut(ein__prover *z, ein__val planned) {
+    ein_ctx *ctx = z->ctx;
+    ein__val own = ein__namesake(ctx, planned);
+    if (!own.i || z->fresh[own.i] || z->fresh[planned.i]) return;
+    ein__attempt attempt = ein__try(ctx);
+    bool equal = ein__evalp_equal_from(ctx, own, planned, z->samples, 1, z->fresh);
+    if (!ein__tried(ctx, attempt) || !equal) return;
+    z->fresh[own.i] = z->fresh[planned.i] = own.i;
+}
 
 // Whether the plan computes what the model says: every output, the value as lowered against the
-// value as planned, modulo 2^61-1 at `samples` random places. `name` receives the output that
-// differs.
+// value as planned, modulo 2^61-1 at `samples` random places a proof. `name` receives the output
+// that differs.
 EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
-    for (ptrdiff_t k = 0; k < arrlen(ctx->graph.output); k++) {
+    int nroot = (int)arrlen(ctx->graph.output);
+    ein__prover z = {.ctx = ctx, .samples = samples};
+    ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
+    bool equal = true;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) arrput(z.fresh, 0);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        bool output = false;
+        for (int k = 0; k < nroot; k++) output |= ctx->plan.root[k].i == order[i].i;
+        if (!output) ein__prove_cut(&z, order[i]);
+    }
+    for (int k = 0; k < nroot && equal; k++) {
         *name = ctx->graph.output[k].name;
         ein__val a = ctx->tensor_value[ctx->graph.output[k].tensor], b = ctx->plan.root[k];
-        if (!ein__evalp_equal(ctx, a, b, samples, 1)) return false;
+        equal = ein__evalp_equal_from(ctx, a, b, samples, 1, z.fresh);
     }
-    return true;
+    arrfree(order);
+    arrfree(z.fresh);
+    return equal;
 }
 /* ---- api.c ---- */
 // The public functions: text in, text out.

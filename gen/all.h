@@ -72,5 +72,6 @@
 #include "emit_test.c"
 #include "explain_merge.c"
 #include "explain.c"
+#include "prove.c"
 #include "api.c"
 #endif

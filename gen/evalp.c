@@ -51,8 +51,8 @@ typedef struct ein__memo_slot {
 typedef struct ein__proof {
     ein_ctx *ctx;
     uint64_t key;
-    const bool *fresh;     // by value: random elements whatever its definition; or NULL
-    ein__memo_slot *slot;  // elements known: open addressing, at most half full
+    const uint32_t *fresh;  // by value: the free value that it stands for, or 0; or NULL
+    ein__memo_slot *slot;   // elements known: open addressing, at most half full
     uint32_t mask, used;
     int64_t steps;
     int depth;
@@ -307,8 +307,9 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
     uint64_t position = 0;
     for (int k = 0; k < v->shape.rank; k++)
         position = position * (uint64_t)v->shape.d[k] + (uint64_t)at[k];
+    uint32_t as = z->fresh && z->fresh[val] ? z->fresh[val] : val;
     if (v->kind != EIN__V_SCOPE || (z->fresh && z->fresh[val]))
-        return ein__proof_input(z, val, position);
+        return ein__proof_input(z, as, position);
     const ein__scope *s = ein__sc_get(z->ctx, v->scope);
     // A copy costs less than finding it.
     bool keep = s->reduce != EIN__R_NONE || ein__ex_get(z->ctx, s->body)->op != EIN__X_READ;
@@ -355,10 +356,11 @@ static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, b
 
 // Whether values a and b, of one shape, are the same function of inputs and weights: compared at
 // `samples` random positions, or at all of them when samples <= 0. `fresh` (by value id, or NULL)
-// makes values inputs of the proof, which then covers what lies between. False also after an error.
-// An order of elements is one bit where polynomials have 61: proofs that need it take more rounds.
+// makes values inputs of the proof, which then covers what lies between; equal numbers are one
+// input. False also after an error. An order of elements is one bit where polynomials have 61:
+// proofs that need it take more rounds.
 EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
-                                   const bool *fresh) {
+                                   const uint32_t *fresh) {
     enum { ORDERS = 16 };
     const ein__shape *s = &ctx->value[a.i].shape, *t = &ctx->value[b.i].shape;
     int64_t n = ein__elements(s);
@@ -369,8 +371,11 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
     ein__memo_resize(&z, EIN__MEMO_FIRST);
     bool all = samples <= 0 || samples >= n, equal = true;
     for (int round = 0; equal && round < (z.ordered ? ORDERS : 1); round++)
-        equal = ein__proof_round(&z, a, b, all ? n : samples, all,
-                                 ein__splitmix(seed) + (uint64_t)round);
+        equal = ein__proof_round(&z, a, b,
+                                 all     ? n
+                                 : round ? 1
+                                         : samples,
+                                 all, ein__splitmix(seed) + (uint64_t)round);
     EIN_FREE(z.slot);
     return equal;
 }

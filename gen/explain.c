@@ -415,7 +415,8 @@ static ein__val ein__realise_candidate(ein__deriver *z, const ein__candidate *c)
 EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int samples) {
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, arrlen(ctx->graph.output) + 1);
     ein__contraction *of = ein__contractions(ctx, name, root);
-    bool equal = false, *fresh = NULL;
+    bool equal = false;
+    uint32_t *fresh = NULL;
     if (!ctx->status && arrlen(of) != 1)
         ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
                    "ids of candidates belong to one contraction of the %lld here, '%s' and others",
@@ -423,12 +424,12 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
     if (!ctx->status) {
         ein__deriver z = ein__deriver_of(ctx, of[0].v, of[0].map, of[0].read);
         ein__candidate *list = ein__candidates_of(&z);
-        for (uint32_t i = 0; i < z.first; i++) arrput(fresh, i != z.problem.i);
+        for (uint32_t i = 0; i < z.first; i++) arrput(fresh, i != z.problem.i ? i : 0);
         if (!ctx->status && id >= (int)arrlen(list))
             ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no candidate %d: '%s' has 0 to %lld",
                        id, ctx->value[of[0].v.i].name, (long long)arrlen(list) - 1);
         ein__val made = ctx->status ? (ein__val){0} : ein__realise_candidate(&z, &list[id]);
-        while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, false);
+        while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, 0);
         equal = made.i && ein__evalp_equal_from(ctx, of[0].v, made, samples, 1, fresh);
         arrfree(list);
         ein__deriver_free(&z);
@@ -436,16 +437,4 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
     arrfree(fresh);
     arrfree(of);
     return equal;
-}
-
-// Whether the plan computes what the model says: every output, the value as lowered against the
-// value as planned, modulo 2^61-1 at `samples` random places. `name` receives the output that
-// differs.
-EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
-    for (ptrdiff_t k = 0; k < arrlen(ctx->graph.output); k++) {
-        *name = ctx->graph.output[k].name;
-        ein__val a = ctx->tensor_value[ctx->graph.output[k].tensor], b = ctx->plan.root[k];
-        if (!ein__evalp_equal(ctx, a, b, samples, 1)) return false;
-    }
-    return true;
 }

@@ -524,8 +524,8 @@ static void ein__merges_free(ein__merge *list) {
 // Old and new definitions modulo 2^61-1, with everything else that the program has as free inputs.
 static void ein__check_merge(ein__merger *z, const ein__merge *m) {
     ein_ctx *ctx = z->ctx;
-    bool *fresh = NULL;
-    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < z->first);
+    uint32_t *fresh = NULL;
+    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < z->first ? i : 0);
     for (ptrdiff_t k = 0; k < arrlen(m->taken); k++) fresh[m->taken[k].i] = false;
     for (ptrdiff_t k = 0; k < arrlen(m->old); k++) {
         if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], EIN_CHECK_STEPS, 1, fresh))

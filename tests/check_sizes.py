@@ -47,9 +47,10 @@ def compare(old, new):
         return ["other contractions: %s and %s" % (sorted(old), sorted(new))]
     problems = []
     for name, (count, rules) in old.items():
-        if rules != new[name][1]:
-            problems.append("%s: rules %s" % (name, sorted(rules ^ new[name][1])))
-        if abs(count - new[name][0]) > max(2, count // 4):
+        # A second image may need an operand written out where one image is a product as it stands.
+        if rules - new[name][1]:
+            problems.append("%s: rules %s" % (name, sorted(rules - new[name][1])))
+        if new[name][0] < count - max(2, count // 4):
             problems.append("%s: %d candidates, %d before" % (name, new[name][0], count))
     return problems
 
