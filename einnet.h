@@ -10714,12 +10714,29 @@ static bool ein__inside(ein_ctx *ctx, const ein__expr *read) {
     return ein__inside_but(ctx, read, -1);
 }
 
+// Adds the places of a read whose subscripts are sums of iterators: nearly all of them. Inside its
+// box no product leaves the range of its elements.
+static bool ein__linear_address(ein_ctx *ctx, const ein__expr *read, const int64_t *stride,
+                                int skip, ein__factor *f) {
+    *f = (ein__factor){.read = read};
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *ix = ein__ix_get(ctx, read->ix[k]);
+        if ((int)k == skip) continue;
+        if (ix->q != 1 || !ein__ix_linear(ctx, ix)) return false;
+        f->offset += ix->c * stride[k];
+        for (uint32_t t = 0; t < ix->n; t++)
+            f->coef[ein__atom_get(ctx, ix->t[t].atom)->slot] += ix->t[t].k * stride[k];
+    }
+    return true;
+}
+
 // The address of a read that is inside its box, without dimension `skip` (-1: of all), when it is
 // affine (div and mod that recombine, as a reshape's do, are).
 static bool ein__address_but(ein_ctx *ctx, const ein__expr *read, const int64_t *stride, int skip,
                              ein__factor *f) {
-    ein__ix sum = ein__ix_const(ctx, 0);
     if (!ein__inside_but(ctx, read, skip)) return false;
+    if (ein__linear_address(ctx, read, stride, skip, f)) return true;
+    ein__ix sum = ein__ix_const(ctx, 0);
     for (uint32_t k = 0; k < read->nix; k++)
         if ((int)k != skip) sum = ein__ix_add(ctx, sum, ein__ix_scale(ctx, read->ix[k], stride[k]));
     if (!sum.i || !ein__ix_affine(ctx, sum)) return false;
@@ -13255,7 +13272,13 @@ typedef struct ein__deriver {
     ein__ex map_read;
     uint32_t first;             // values from here on were made for this problem
     int added[EIN__MAX_RULES];  // definitions by rule
-    int64_t lookups;            // definitions that rules gave, known ones included
+    // Matrices of basis changes made so far, F(m, r): A^T, G, B^T.
+    struct {
+        int m, r;
+        ein__val at, g, bt;
+    } transform[8];
+    int ntransform;
+    int64_t lookups;  // definitions that rules gave, known ones included
     ein_stop stop;
 } ein__deriver;
 
@@ -15351,24 +15374,36 @@ static bool ein__basis_tiles(ein__slidings *w, int m) {
     return tile <= EIN__BASIS_TILE;
 }
 
+// The matrices of one axis; equal axes share them.
+static bool ein__basis_matrices(ein__deriver *z, ein__sliding *w, int from, const char *rule) {
+    enum { ROOM = sizeof z->transform / sizeof *z->transform };
+    ein__toom *t = &w->toom;
+    for (int i = 0; i < z->ntransform; i++)
+        if (z->transform[i].m == t->m && z->transform[i].r == t->r) {
+            w->at = z->transform[i].at;
+            w->g = z->transform[i].g;
+            w->bt = z->transform[i].bt;
+            return true;
+        }
+    w->at = ein__basis_table(z, t->m, t->t, t->at, NULL, "at", from, rule);
+    w->g = ein__basis_table(z, t->t, t->r, t->g, t->den, "g", from, rule);
+    w->bt = ein__basis_table(z, t->t, t->t, t->bt, NULL, "bt", from, rule);
+    if (!w->at.i || !w->g.i || !w->bt.i) return false;
+    if (z->ntransform < ROOM) {
+        z->transform[z->ntransform].m = t->m;
+        z->transform[z->ntransform].r = t->r;
+        z->transform[z->ntransform].at = w->at;
+        z->transform[z->ntransform].g = w->g;
+        z->transform[z->ntransform++].bt = w->bt;
+    }
+    return true;
+}
+
 static void ein__basis_change(ein__deriver *z, ein__slidings *w, int from) {
     ein_ctx *ctx = z->ctx;
     const char *rule = ein__basis_name(ctx, w);
-    for (int k = 0; k < w->n; k++) {
-        ein__toom *t = &w->w[k].toom;
-        int same = 0;
-        while (same < k && (w->w[same].toom.m != t->m || w->w[same].toom.r != t->r)) same++;
-        if (same < k) {
-            w->w[k].at = w->w[same].at;
-            w->w[k].g = w->w[same].g;
-            w->w[k].bt = w->w[same].bt;
-            continue;
-        }
-        w->w[k].at = ein__basis_table(z, t->m, t->t, t->at, NULL, "at", from, rule);
-        w->w[k].g = ein__basis_table(z, t->t, t->r, t->g, t->den, "g", from, rule);
-        w->w[k].bt = ein__basis_table(z, t->t, t->t, t->bt, NULL, "bt", from, rule);
-        if (!w->w[k].at.i || !w->w[k].g.i || !w->w[k].bt.i) return;
-    }
+    for (int k = 0; k < w->n; k++)
+        if (!ein__basis_matrices(z, &w->w[k], from, rule)) return;
     if (ctx->status) return;
     ein__val u = ein__basis_filter(z, w, from, rule);
     ein__val d = u.i ? ein__basis_data(z, w, from, rule) : u;

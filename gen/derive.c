@@ -46,7 +46,13 @@ typedef struct ein__deriver {
     ein__ex map_read;
     uint32_t first;             // values from here on were made for this problem
     int added[EIN__MAX_RULES];  // definitions by rule
-    int64_t lookups;            // definitions that rules gave, known ones included
+    // Matrices of basis changes made so far, F(m, r): A^T, G, B^T.
+    struct {
+        int m, r;
+        ein__val at, g, bt;
+    } transform[8];
+    int ntransform;
+    int64_t lookups;  // definitions that rules gave, known ones included
     ein_stop stop;
 } ein__deriver;
 

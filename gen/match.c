@@ -38,12 +38,29 @@ static bool ein__inside(ein_ctx *ctx, const ein__expr *read) {
     return ein__inside_but(ctx, read, -1);
 }
 
+// Adds the places of a read whose subscripts are sums of iterators: nearly all of them. Inside its
+// box no product leaves the range of its elements.
+static bool ein__linear_address(ein_ctx *ctx, const ein__expr *read, const int64_t *stride,
+                                int skip, ein__factor *f) {
+    *f = (ein__factor){.read = read};
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *ix = ein__ix_get(ctx, read->ix[k]);
+        if ((int)k == skip) continue;
+        if (ix->q != 1 || !ein__ix_linear(ctx, ix)) return false;
+        f->offset += ix->c * stride[k];
+        for (uint32_t t = 0; t < ix->n; t++)
+            f->coef[ein__atom_get(ctx, ix->t[t].atom)->slot] += ix->t[t].k * stride[k];
+    }
+    return true;
+}
+
 // The address of a read that is inside its box, without dimension `skip` (-1: of all), when it is
 // affine (div and mod that recombine, as a reshape's do, are).
 static bool ein__address_but(ein_ctx *ctx, const ein__expr *read, const int64_t *stride, int skip,
                              ein__factor *f) {
-    ein__ix sum = ein__ix_const(ctx, 0);
     if (!ein__inside_but(ctx, read, skip)) return false;
+    if (ein__linear_address(ctx, read, stride, skip, f)) return true;
+    ein__ix sum = ein__ix_const(ctx, 0);
     for (uint32_t k = 0; k < read->nix; k++)
         if ((int)k != skip) sum = ein__ix_add(ctx, sum, ein__ix_scale(ctx, read->ix[k], stride[k]));
     if (!sum.i || !ein__ix_affine(ctx, sum)) return false;

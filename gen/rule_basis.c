@@ -336,24 +336,36 @@ static bool ein__basis_tiles(ein__slidings *w, int m) {
     return tile <= EIN__BASIS_TILE;
 }
 
+// The matrices of one axis; equal axes share them.
+static bool ein__basis_matrices(ein__deriver *z, ein__sliding *w, int from, const char *rule) {
+    enum { ROOM = sizeof z->transform / sizeof *z->transform };
+    ein__toom *t = &w->toom;
+    for (int i = 0; i < z->ntransform; i++)
+        if (z->transform[i].m == t->m && z->transform[i].r == t->r) {
+            w->at = z->transform[i].at;
+            w->g = z->transform[i].g;
+            w->bt = z->transform[i].bt;
+            return true;
+        }
+    w->at = ein__basis_table(z, t->m, t->t, t->at, NULL, "at", from, rule);
+    w->g = ein__basis_table(z, t->t, t->r, t->g, t->den, "g", from, rule);
+    w->bt = ein__basis_table(z, t->t, t->t, t->bt, NULL, "bt", from, rule);
+    if (!w->at.i || !w->g.i || !w->bt.i) return false;
+    if (z->ntransform < ROOM) {
+        z->transform[z->ntransform].m = t->m;
+        z->transform[z->ntransform].r = t->r;
+        z->transform[z->ntransform].at = w->at;
+        z->transform[z->ntransform].g = w->g;
+        z->transform[z->ntransform++].bt = w->bt;
+    }
+    return true;
+}
+
 static void ein__basis_change(ein__deriver *z, ein__slidings *w, int from) {
     ein_ctx *ctx = z->ctx;
     const char *rule = ein__basis_name(ctx, w);
-    for (int k = 0; k < w->n; k++) {
-        ein__toom *t = &w->w[k].toom;
-        int same = 0;
-        while (same < k && (w->w[same].toom.m != t->m || w->w[same].toom.r != t->r)) same++;
-        if (same < k) {
-            w->w[k].at = w->w[same].at;
-            w->w[k].g = w->w[same].g;
-            w->w[k].bt = w->w[same].bt;
-            continue;
-        }
-        w->w[k].at = ein__basis_table(z, t->m, t->t, t->at, NULL, "at", from, rule);
-        w->w[k].g = ein__basis_table(z, t->t, t->r, t->g, t->den, "g", from, rule);
-        w->w[k].bt = ein__basis_table(z, t->t, t->t, t->bt, NULL, "bt", from, rule);
-        if (!w->w[k].at.i || !w->w[k].g.i || !w->w[k].bt.i) return;
-    }
+    for (int k = 0; k < w->n; k++)
+        if (!ein__basis_matrices(z, &w->w[k], from, rule)) return;
     if (ctx->status) return;
     ein__val u = ein__basis_filter(z, w, from, rule);
     ein__val d = u.i ? ein__basis_data(z, w, from, rule) : u;

@@ -97,7 +97,7 @@ def main():
     check("all models: %d us in the engine" % total, total < 1e6)
     for name in ANCHORS:
         path = os.path.join(TOP, "models", "cases", name + ".ein")
-        engine, command = best(path, 7)
+        engine, command = best(path, 15)
         definitions = int(run(path)[1]["definitions"])
         check("%s: %d definitions" % (name, definitions), definitions < 300)
         check("%s: %d us in the engine" % (name, engine), engine < 1500)
