@@ -13730,7 +13730,7 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         t.body = ein__ex_binary(ctx, EIN__MUL, x[0], x[1]);
         if (alpha != 1) t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), t.body);
         if (!t.body.i || !ein__best_gemm(ctx, &t, free, &g, &ps)) continue;
-        ein__add_def(z, d.cls, &t, from, "operand re-laid for matching", d.inner);
+        ein__add_def(z, d.cls, &t, from, "operand re-laid", d.inner);
     }
 }
 
@@ -23600,6 +23600,37 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
     }
 }
 
+// The rules that the plan's steps come from, each with the number of its steps: a trail's last rule
+// without what it was applied to.
+static void ein__put_rules(ein__emitter *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    struct {
+        const char *name;
+        int steps;
+    } rule[EIN__MAX_RULES];
+    int n = 0;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const char *why = ctx->value[ctx->plan.step[i].val[0].i].why, *last;
+        if (!why || !*why) continue;
+        while ((last = strstr(why, "; "))) why = last + 2;
+        size_t length = strcspn(why, "(,:;");
+        last = strstr(why, " F(");
+        if (last && (size_t)(last - why) < length) length = (size_t)(last - why);
+        while (length && why[length - 1] == ' ') length--;
+        const char *name = ein__name_n(ctx, why, length);
+        int at = 0;
+        while (at < n && rule[at].name != name) at++;
+        if (at == EIN__MAX_RULES) continue;
+        if (at == n) rule[n++].name = name, rule[at].steps = 0;
+        rule[at].steps++;
+    }
+    ein__buf text = {0};
+    for (int i = 0; i < n; i++)
+        ein__putf(&text, "%s%s %d", i ? ", " : "by        ", rule[i].name, rule[i].steps);
+    ein__put_wrapped(out, &text, "");
+    ein__buf_free(&text);
+}
+
 static void ein__put_tensors(ein_ctx *ctx, ein__buf *out, const char *title, const int *list,
                              const ein__output *named) {
     ptrdiff_t n = named ? arrlen(named) : arrlen(list);
@@ -23645,9 +23676,12 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
         us.n = 0;
         ein__put_us(&us, p->baseline_ps);
         ein__putf(out, "; %s without derivation", us.s + strspn(us.s, " "));
+    } else if (!z->ctx->desc.baseline) {
+        ein__put(out, "; nothing derived is cheaper");
     }
     ein__put(out, "\n");
     ein__buf_free(&us);
+    ein__put_rules(z, out);
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
         ein__put(out, "// ");
         ein__put_us(out, p->step[i].ps);

@@ -68,7 +68,7 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         t.body = ein__ex_binary(ctx, EIN__MUL, x[0], x[1]);
         if (alpha != 1) t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), t.body);
         if (!t.body.i || !ein__best_gemm(ctx, &t, free, &g, &ps)) continue;
-        ein__add_def(z, d.cls, &t, from, "operand re-laid for matching", d.inner);
+        ein__add_def(z, d.cls, &t, from, "operand re-laid", d.inner);
     }
 }
 

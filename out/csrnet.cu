@@ -9,6 +9,7 @@
 // weights   34 tensors, blob of 62 MB
 // memory    arena 87 MB (workspace 32 MB of it), constants 247 MB, peak in create 396 MB
 // plan      56 steps, 473.9 us estimated; 1374.8 us without derivation
+// by        operand re-laid 2, basis change 42, digit re-layout 5, summation splitting 2
 //     1.3 us est. v1.a.c.sum.columns k_map_95eb4a47
 //     4.1 us est. v1.a.c.sum       cuBLAS sgemm 64 x 50176 x 27
 //     4.3 us est. v1.a             k_map_8af0dbfd
@@ -2406,7 +2407,7 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     (void)stream;
     k_map_95eb4a47<<<dim3(5292), dim3(256), 0, stream>>>(v_x, v_v1_a_c_sum_columns);
     LAUNCHED(m, "v1.a.c.sum.columns");
-    // by operand re-laid for matching
+    // by operand re-laid
     // v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) v1.a.c.sum.columns[i2,i3,r0,r1,r2] *
     //     v1.a.k[i1,r0,r1,r2]
     CALL(gemm_run(m, &gemm_v1_a_c_sum, v_v1_a_k, v_v1_a_c_sum_columns, v_v1_a_c_sum));

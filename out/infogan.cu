@@ -9,6 +9,7 @@
 // weights   5 tensors, blob of 11 MB
 // memory    arena 32 MB (workspace 32 MB of it), constants 11 MB, peak in create 53 MB
 // plan      8 steps, 10.8 us estimated; 34.6 us without derivation
+// by        summation splitting 6
 //     1.3 us est. r1               k_reduce_5eb66d35
 //     1.7 us est. c2.part          cuBLAS sgemm 4096 x 4 x 448
 //     1.3 us est. r2               k_reduce_a581bf8e

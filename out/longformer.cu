@@ -9,6 +9,7 @@
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 1312 MB (workspace 32 MB of it), constants 5124 kB, peak in create 1320 MB
 // plan      8 steps, 2453.3 us estimated; 2472.9 us without derivation
+// by        merging 1
 //   352.6 us est. v.merged         cuBLAS sgemm 10000 x 1536 x 512
 //   762.1 us est. s                k_band_530c4a35
 //   303.2 us est. a                k_row_4411ece0

@@ -8,7 +8,7 @@
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 42 MB (workspace 32 MB of it), constants 5124 kB, peak in create 47 MB
-// plan      10 steps, 83.0 us estimated
+// plan      10 steps, 83.0 us estimated; nothing derived is cheaper
 //    13.0 us est. v                cuBLAS sgemm 1024 x 512 x 512
 //    13.0 us est. q                cuBLAS sgemm 1024 x 512 x 512
 //    13.0 us est. k                cuBLAS sgemm 1024 x 512 x 512

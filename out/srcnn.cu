@@ -9,6 +9,8 @@
 // weights   6 tensors, blob of 225 kB
 // memory    arena 130 MB (workspace 32 MB of it), constants 1179 kB, peak in create 132 MB
 // plan      9 steps, 133.8 us estimated; 285.1 us without derivation
+// by        operand re-laid 2, summation splitting by digits 2, basis change 3, summation
+//     splitting 2
 //     1.3 us est. c1.sum.columns   k_map_fdc79e28
 //    19.5 us est. c1.sum.part      cuBLAS sgemm 384 x 51528 x 15
 //    21.3 us est. r1               k_reduce_2e33f1c6
@@ -676,7 +678,6 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     k_map_fdc79e28<<<dim3(3020), dim3(256), 0, stream>>>(v_x, v_c1_sum_columns);
     LAUNCHED(m, "c1.sum.columns");
     // by summation splitting (blocks of 5x3 taps inside), variable substitution; operand re-laid
-    //     for matching
     // c1.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c1.sum.columns[i3,i4,r0,r1] *
     //     c1.sum.blocks[i0,i1,i2,r0,r1]
     CALL(gemm_run(m, &gemm_c1_sum_part, v_c1_sum_blocks, v_c1_sum_columns, v_c1_sum_part));

@@ -11,7 +11,7 @@
 //           d: f32[1,160,18,18]
 // weights   4 tensors, blob of 2112 kB
 // memory    arena 32 MB (workspace 32 MB of it), constants 2112 kB, peak in create 34 MB
-// plan      4 steps, 14.4 us estimated
+// plan      4 steps, 14.4 us estimated; nothing derived is cheaper
 //     3.6 us est. a                cuBLAS sgemm 192 x 324 x 768
 //     3.6 us est. b                cuBLAS sgemm 192 x 324 x 768
 //     3.6 us est. c                cuBLAS sgemm 160 x 324 x 768

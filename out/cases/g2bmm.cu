@@ -9,7 +9,7 @@
 // outputs   s: f32[8,10000,2001]
 // weights   0 tensors, blob of 256 B
 // memory    arena 0 B (workspace 0 B of it), constants 0 B, peak in create 0 B
-// plan      1 step, 762.1 us estimated
+// plan      1 step, 762.1 us estimated; nothing derived is cheaper
 //   762.1 us est. s                k_band_666dcda9
 
 // ---- includes -----------------------------------------------------------------------------------

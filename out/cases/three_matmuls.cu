@@ -10,7 +10,7 @@
 //           v: f32[512,768]
 // weights   3 tensors, blob of 6912 kB
 // memory    arena 32 MB (workspace 32 MB of it), constants 6912 kB, peak in create 39 MB
-// plan      3 steps, 50.2 us estimated
+// plan      3 steps, 50.2 us estimated; nothing derived is cheaper
 //    16.7 us est. q                cuBLAS sgemm 512 x 768 x 768
 //    16.7 us est. k                cuBLAS sgemm 512 x 768 x 768
 //    16.7 us est. v                cuBLAS sgemm 512 x 768 x 768
