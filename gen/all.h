@@ -70,6 +70,7 @@
 #include "emit_kernel.c"
 #include "emit.c"
 #include "emit_test.c"
+#include "emit_probe.c"
 #include "explain_merge.c"
 #include "explain.c"
 #include "prove.c"

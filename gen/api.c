@@ -35,6 +35,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->value);
     arrfree(ctx->dim_override);
     shfree(ctx->costs);
+    shfree(ctx->calls);
     ein__plan_free(&ctx->plan);
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
@@ -71,6 +72,11 @@ EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *tex
 
 EIN_DEF ein_status ein_add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length) {
     if (!ctx->status) ein__add_costs(ctx, name, text, length);
+    return ctx->status;
+}
+
+EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length) {
+    if (!ctx->status) ein__add_calls(ctx, text, length);
     return ctx->status;
 }
 
@@ -114,6 +120,8 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
         case EIN_CUDA: ein__emit_cuda(ctx, &out); break;
         case EIN_HEADER: ein__emit_header(ctx, &out); break;
         case EIN_TEST: ein__emit_test(ctx, &out); break;
+        case EIN_CALLS: ein__emit_call_keys(ctx, &out); break;
+        case EIN_PROBE: ein__emit_probe(ctx, &out); break;
         case EIN_FORMAT: ein__format(ctx, &out, true); break;
         case EIN_GRAPH_JSON: ein__graph_json(ctx, &out); break;
         case EIN_EQUATIONS: ein__emit_equations(ctx, &out); break;

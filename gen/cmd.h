@@ -20,6 +20,8 @@
 
 // ---- arguments (cmd_args.c) ----
 
+enum { CMD_OPERANDS = 256 };  // that a command may have
+
 // `argument` is NULL for a switch; it ends in "..." where the option may be given more than once.
 // The one-letter form of "output" is -o, of "help" -h; no other option has one.
 typedef struct {
@@ -48,7 +50,7 @@ struct cmd_args {
     const cmd_command *command;
     int argc;  // as the command was called: argv[0] is its name
     char **argv;
-    const char *operand[2];
+    const char *operand[CMD_OPERANDS];
     int operands;
     cmd_given *given;
     int count;
@@ -115,6 +117,7 @@ int cmd_equations(const cmd_args *args);
 int cmd_explain(const cmd_args *args);
 int cmd_verify(const cmd_args *args);
 int cmd_import(const cmd_args *args);
+int cmd_probe(const cmd_args *args);
 
 // ---- differences (cmd_diff.c) ----
 

@@ -123,6 +123,7 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
         .explain =
             !strcmp(args->command->name, "explain") && args->operands > 1 ? args->operand[1] : NULL,
         .explain_all = cmd_get(args, "all") != NULL,
+        .probe = !strcmp(args->command->name, "probe"),
     };
     *code = check_names(args, &desc);
     *code = *code ? *code : cmd_search_desc(args, &desc);
@@ -445,6 +446,50 @@ int cmd_graph(const cmd_args *args) {
     code = write_text(path ? path : "-", &text);
     cmd_text_free(&text);
     ein_close(ctx);
+    return code;
+}
+
+// ---- probe ----
+
+// Plans operand `index` alone, adds the calls in `text` to its own, and puts there what it prints.
+static int probe_model(const cmd_args *args, int index, cmd_text *text) {
+    cmd_args one = *args;
+    one.operand[0] = args->operand[index];
+    one.operands = 1;
+    int code;
+    ein_ctx *ctx = cmd_plan(&one, &code);
+    if (!ctx) {
+        return code;
+    }
+    code = text->size && ein_add_calls(ctx, text->data, text->size) ? cmd_failed(ctx) : CLI_OK;
+    cmd_text_free(text);
+    if (!code) {
+        code = cmd_render(ctx, index + 1 < args->operands ? EIN_CALLS : EIN_PROBE, text);
+    }
+    cmd_search_done(args, ctx);
+    ein_close(ctx);
+    return code;
+}
+
+int cmd_probe(const cmd_args *args) {
+    const char *path = cmd_get(args, "output");
+    cmd_text text = {NULL, 0};
+    cmd_args one = *args;
+    int code = CLI_OK;
+    if (!path) {
+        return cmd_usage(args, "where to? -o PROBE.cu, or -o - for standard output");
+    }
+    for (int i = 0; i < args->operands && !code; i++) {
+        one.operand[0] = args->operand[i];
+        code = cmd_check_output(&one, path, NULL, 0);
+    }
+    for (int i = 0; i < args->operands && !code; i++) {
+        code = probe_model(args, i, &text);
+    }
+    if (!code) {
+        code = write_text(path, &text);
+    }
+    cmd_text_free(&text);
     return code;
 }
 

@@ -56,12 +56,19 @@ static int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
 
 // ------------------------------------------------------------------------------------ the table
 
-// Canonical text of a library call: what a measured row is found by.
+// Canonical text of a library call: what a measured row is found by. It tells all that the call's
+// time depends on, so that the call can be made from it (emit_probe.c).
 EIN__FN const char *ein__gemm_key(ein_ctx *ctx, const ein__gemm *g) {
-    return ein__namef(
-        ctx, "gemm f32 fma b=%lld m=%lld n=%lld k=%lld ta=%d tb=%d lda=%lld ldb=%lld ldc=%lld",
-        (long long)g->batch, (long long)g->m, (long long)g->n, (long long)g->k, g->ta, g->tb,
-        (long long)g->lda, (long long)g->ldb, (long long)g->ldc);
+    ein__buf b = {0};
+    ein__putf(&b, "gemm f32 fma b=%lld m=%lld n=%lld k=%lld ta=%d tb=%d lda=%lld ldb=%lld ldc=%lld",
+              (long long)g->batch, (long long)g->m, (long long)g->n, (long long)g->k, g->ta, g->tb,
+              (long long)g->lda, (long long)g->ldb, (long long)g->ldc);
+    if (g->batch > 1)
+        ein__putf(&b, " sa=%lld sb=%lld sc=%lld", (long long)g->sa, (long long)g->sb,
+                  (long long)g->sc);
+    const char *key = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+    return key;
 }
 
 static void ein__put_axes_key(ein__buf *b, const char *name, const int64_t *v, int n) {
@@ -92,6 +99,9 @@ EIN__FN bool ein__measured(ein_ctx *ctx, const char *key, int64_t *ps) {
     if (at >= 0) *ps = ctx->costs[at].value;
     return at >= 0;
 }
+
+// Remembers a call that the search has priced, for EIN_CALLS and EIN_PROBE.
+EIN__FN void ein__record_call(ein_ctx *ctx, const char *key) { shput(ctx->calls, key, true); }
 
 // One field up to a tab or the line's end; `*s` moves behind it.
 static const char *ein__cost_field(ein_ctx *ctx, const char **s, const char *end) {

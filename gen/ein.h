@@ -65,6 +65,15 @@
 // more operations an element (default 4) is priced by its arithmetic as well as by its memory
 // traffic.
 //
+//   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for and no
+// table has: `einnet probe MODEL.ein... --costs TABLE -o probe.cu`, then nvcc, then `./probe >>
+// TABLE`. It replays each call from a graph, on random data, operands in the L2 cache where they
+// fit, convolutions by the fastest deterministic algorithm; the time is the median of several
+// batches, the spread that between the quartiles. `--have TABLE` skips rows that are there,
+// `--deadline SECONDS` ends it with exit code 75, `--device NAME` names the device, `--list` only
+// lists. With measured costs the search may ask for calls that it did not need before: measure
+// again until a probe has none. Generated kernels are not measured.
+//
 // THE EMITTED FILE
 // Sections: summary (tensors, memory, the plan with its costs), includes, interface, sizes and
 // offsets, kernels, state, create, run, destroy, info. It compiles as C++14 with nvcc, needs cudart
@@ -141,7 +150,9 @@ typedef enum {
     EIN_GRAPH_JSON,  // operators, shapes, attributes, equations
     EIN_EQUATIONS,   // every value's expression as a legal equation
     EIN_EXPLAIN,     // the derivations of contractions, with costs; see ein_desc.explain
-    EIN_EXPLAIN_JSON
+    EIN_EXPLAIN_JSON,
+    EIN_CALLS,  // keys of the library calls that no cost table has, one a line; see ein_desc.probe
+    EIN_PROBE   // a CUDA program that measures them and prints rows for cost tables
 } ein_output;
 
 typedef struct {
@@ -186,6 +197,7 @@ typedef struct {
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
     bool explain_all;  // EIN_EXPLAIN: every candidate, not only the best two and the original one
+    bool probe;        // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
 } ein_desc;
 
 typedef struct {
@@ -208,6 +220,8 @@ EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value);
 // `name` is used in messages only. The text is copied.
 EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *text, size_t length);
 EIN_DEF ein_status ein_add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length);
+// Adds the EIN_CALLS of another context, so that one EIN_PROBE serves several models.
+EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length);
 EIN_DEF ein_status ein_plan(ein_ctx *ctx);
 EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer);
 // Tensors of the model in declaration order: kind 'i' inputs, 'w' weights, 'o' outputs, 'b' blobs

@@ -435,8 +435,13 @@ struct ein_ctx {
     struct {
         char *key;
         int64_t value;
-    } * costs;                   // sh map: measured picoseconds by key
-    uint64_t cost_hash;          // of the tables given, 0: none
+    } * costs;           // sh map: measured picoseconds by key
+    uint64_t cost_hash;  // of the tables given, 0: none
+    struct {
+        char *key;
+        bool value;
+    } * calls;                   // sh map: library calls priced, where ein_desc.probe asks for it
+    bool more_calls;             // some of them are other contexts'
     struct ein__search *search;  // problems derived so far (search.c)
     uint32_t rule_mask;          // rules of the table to use
     ein_stats stats;

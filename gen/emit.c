@@ -558,27 +558,32 @@ static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
     return ein__plain_name(ctx, s->name);
 }
 
+// A row of the table of convolutions.
+EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv *c,
+                                bool transposed, int spatial) {
+    ein__buf line = {0};
+    ein__put(&line, "    {");
+    ein__put_string(&line, name);
+    ein__putf(&line, ", %d, %lld, %lld, %lld, %lld, ", transposed, (long long)c->n, (long long)c->c,
+              (long long)c->f, (long long)c->group);
+    const int64_t *axes[] = {c->in, c->out, c->k, c->pad, c->stride, c->dilation};
+    for (int k = 0; k < 6; k++) {
+        ein__put_axes(&line, axes[k], c->spatial, spatial, k == 3 ? 0 : 1);
+        ein__put(&line, ", ");
+    }
+    bool fused = c->bias.i || c->z.i || c->relu;
+    ein__putf(&line, "%d, %d},", fused, c->relu);
+    ein__tmpl_line(out, line.s, line.n);
+    ein__buf_free(&line);
+}
+
 static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     ein__put(out, "\nstatic const conv_size conv_sizes[] = {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        const ein__conv *c = &s->conv;
-        if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
-        ein__buf line = {0};
-        ein__put(&line, "    {");
-        ein__put_string(&line, s->name);
-        ein__putf(&line, ", %d, %lld, %lld, %lld, %lld, ", s->kind == EIN__K_CONV_DATA,
-                  (long long)c->n, (long long)c->c, (long long)c->f, (long long)c->group);
-        const int64_t *axes[] = {c->in, c->out, c->k, c->pad, c->stride, c->dilation};
-        for (int k = 0; k < 6; k++) {
-            ein__put_axes(&line, axes[k], c->spatial, z->spatial, k == 3 ? 0 : 1);
-            ein__put(&line, ", ");
-        }
-        bool fused = c->bias.i || c->z.i || c->relu;
-        ein__putf(&line, "%d, %d},", fused, c->relu);
-        ein__tmpl_line(out, line.s, line.n);
-        ein__buf_free(&line);
+        if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
+            ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial);
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -589,6 +594,16 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
     ein__put(out, "};\n");
 }
 
+// What a description of a product holds.
+EIN__FN void ein__put_gemm_size(ein__buf *line, const char *name, const ein__gemm *g) {
+    const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
+                         g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
+    ein__put_string(line, name);
+    for (int k = 0; k < 12; k++) ein__putf(line, ", %lld", (long long)n[k]);
+    ein__put(line, ", ");
+    ein__put_f32_literal(line, g->alpha);
+}
+
 static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -597,12 +612,7 @@ static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
         if (s->kind != EIN__K_GEMM) continue;
         ein__buf line = {0};
         ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
-        ein__put_string(&line, s->name);
-        const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
-                             g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
-        for (int k = 0; k < 12; k++) ein__putf(&line, ", %lld", (long long)n[k]);
-        ein__put(&line, ", ");
-        ein__put_f32_literal(&line, g->alpha);
+        ein__put_gemm_size(&line, s->name, g);
         ein__put(&line, "};");
         ein__tmpl_line(out, line.s, line.n);
         ein__buf_free(&line);
@@ -820,6 +830,12 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
     ein__put_info(z, out);
 }
 
+// How the program's functions report failed calls.
+EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, bool gemm) {
+    ein__key keys[] = {{"model", model}, {"conv", conv ? "1" : "0"}, {"gemm", gemm ? "1" : "0"}};
+    ein__tmpl_put(out, ein__tmpl_calls, keys, 3);
+}
+
 static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t nin = arrlen(ctx->graph.input);
@@ -845,6 +861,8 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
                         {"nin", ein__number_text(ctx, nin ? nin : 1)},
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))}};
     ein__tmpl_put(out, ein__tmpl_state, state, 6);
+    ein__put(out, "\n");
+    ein__emit_call_macros(out, model, z->convs > 0, z->gemms > 0);
     if (z->convs) {
         ein__put(out, "\n");
         ein__key conv[] = {{"model", model},

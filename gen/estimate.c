@@ -137,6 +137,7 @@ static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k,
 EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t ps, mn = ein__times(p->m, p->n);
+    if (ctx->desc.probe) ein__record_call(ctx, ein__gemm_key(ctx, p));
     if (shlen(ctx->costs) && ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
     ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
     ein__work w = {0};
@@ -179,6 +180,7 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
 EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t out = c->n, in = c->n, taps = 4, ps;
+    if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
     if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
     for (int i = 0; i < c->spatial; i++) {
         out = ein__times(out, c->out[i]);

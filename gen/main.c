@@ -70,6 +70,11 @@ static const cmd_option verify_options[] = {
     NO_OPTION,
 };
 
+static const cmd_option probe_options[] = {
+    {"output", "PROBE.cu", "the CUDA source; '-' is standard output"},
+    NO_OPTION,
+};
+
 static const cmd_command commands[] = {
     {
         .name = "emit",
@@ -166,6 +171,17 @@ static const cmd_command commands[] = {
             "be those that explain was given.\n",
         .options = {verify_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_verify,
+    },
+    {
+        .name = "probe",
+        .operands = "MODEL.ein...",
+        .count = 1,
+        .more = CMD_OPERANDS - 1,
+        .summary = "Writes a program that measures library calls for --costs",
+        .detail = "It measures what planning these models asked for and no table has, and prints\n"
+                  "rows for one: ./probe >> TABLE. With --help it tells what else it can do.\n",
+        .options = {probe_options, cmd_plan_options, cmd_size_options, cmd_search_options},
+        .run = cmd_probe,
     },
 };
 

@@ -1,0 +1,252 @@
+// The probe: a program that measures the library calls which planning asked for and no table of
+// costs has, and prints rows for such a table. A call's key tells everything about it, so calls of
+// several models are collected as keys, and the program is made from them.
+
+typedef struct ein__call {
+    const char *key;
+    bool gemm, transposed;
+    ein__gemm g;
+    ein__conv c;
+} ein__call;
+
+// `name`, then numbers with x between them, no more than `most`; gives how many, and moves `*s`
+// behind them. 0: the text is something else.
+static int ein__key_numbers(const char **s, const char *name, int64_t *v, int most) {
+    size_t n = strlen(name);
+    if (strncmp(*s, name, n)) return 0;
+    *s += n;
+    for (int count = 0; count < most;) {
+        size_t digits = strspn(*s, "0123456789");
+        if (!digits || digits > 18) return 0;
+        v[count] = 0;
+        for (size_t i = 0; i < digits; i++) v[count] = v[count] * 10 + (*s)[i] - '0';
+        *s += digits;
+        count++;
+        if (**s != 'x') return count;
+        ++*s;
+    }
+    return 0;
+}
+
+// Reads a number that has to be one.
+static bool ein__key_number(const char **s, const char *name, int64_t *v, int64_t limit) {
+    return ein__key_numbers(s, name, v, 1) == 1 && *v <= limit;
+}
+
+static bool ein__key_gemm(const char *s, ein__gemm *g) {
+    int64_t ta = 0, tb = 0, most = INT32_MAX;
+    *g = (ein__gemm){.alpha = 1};
+    bool ok = ein__key_number(&s, "gemm f32 fma b=", &g->batch, most) &&
+              ein__key_number(&s, " m=", &g->m, most) && ein__key_number(&s, " n=", &g->n, most) &&
+              ein__key_number(&s, " k=", &g->k, most) && ein__key_number(&s, " ta=", &ta, 1) &&
+              ein__key_number(&s, " tb=", &tb, 1) && ein__key_number(&s, " lda=", &g->lda, most) &&
+              ein__key_number(&s, " ldb=", &g->ldb, most) &&
+              ein__key_number(&s, " ldc=", &g->ldc, most);
+    if (ok && g->batch > 1)
+        ok = ein__key_number(&s, " sa=", &g->sa, EIN__MAX_ELEMENTS) &&
+             ein__key_number(&s, " sb=", &g->sb, EIN__MAX_ELEMENTS) &&
+             ein__key_number(&s, " sc=", &g->sc, EIN__MAX_ELEMENTS);
+    g->ta = ta != 0;
+    g->tb = tb != 0;
+    return ok && g->batch > 0 && g->m > 0 && g->n > 0 && g->k > 0;
+}
+
+static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
+    static const char *const names[] = {" in=", " out=", " k=", " s=", " p=", " d="};
+    int64_t *const axes[] = {c->in, c->out, c->k, c->stride, c->pad, c->dilation};
+    int64_t bias = 0, z = 0, relu = 0, most = INT32_MAX;
+    *c = (ein__conv){0};
+    *transposed = !strncmp(s, "conv_data", 9);
+    const char *head = *transposed ? "conv_data f32 fma nchw n=" : "conv f32 fma nchw n=";
+    bool ok = ein__key_number(&s, head, &c->n, most) && ein__key_number(&s, " c=", &c->c, most) &&
+              ein__key_number(&s, " f=", &c->f, most) &&
+              ein__key_number(&s, " g=", &c->group, most);
+    for (int k = 0; ok && k < 6; k++) {
+        int n = ein__key_numbers(&s, names[k], axes[k], 3);
+        ok = n > 0 && (!k || n == c->spatial);
+        c->spatial = n;
+        for (int i = 0; i < n; i++) ok = ok && axes[k][i] <= most && (k == 4 || axes[k][i] > 0);
+    }
+    ok = ok && ein__key_number(&s, " bias=", &bias, 1) && ein__key_number(&s, " z=", &z, 1) &&
+         ein__key_number(&s, " relu=", &relu, 1);
+    c->bias.i = bias != 0;
+    c->z.i = z != 0;
+    c->relu = relu != 0;
+    return ok && c->n > 0 && c->c > 0 && c->f > 0 && c->group > 0;
+}
+
+// The call that `key` tells; false when it is no key of a call that a library could take.
+static bool ein__call_of(ein_ctx *ctx, const char *key, ein__call *call) {
+    *call = (ein__call){.key = key, .gemm = !strncmp(key, "gemm", 4)};
+    if (call->gemm)
+        return ein__key_gemm(key, &call->g) && ein__gemm_key(ctx, &call->g) == ein__name(ctx, key);
+    return ein__key_conv(key, &call->c, &call->transposed) &&
+           ein__conv_key(ctx, &call->c, call->transposed) == ein__name(ctx, key);
+}
+
+EIN__FN bool ein__add_calls(ein_ctx *ctx, const char *text, size_t length) {
+    const char *end = text + length;
+    while (text < end) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        if (!stop) stop = end;
+        const char *key = ein__name_n(ctx, text, (size_t)(stop - text));
+        ein__call call;
+        if (*key && !ein__call_of(ctx, key, &call)) {
+            ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "not a library call: '%s'", key);
+            return false;
+        }
+        if (*key) ein__record_call(ctx, key);
+        if (*key) ctx->more_calls = true;
+        text = stop + 1;
+    }
+    return true;
+}
+
+static int ein__call_order(const void *a, const void *b) {
+    return strcmp(((const ein__call *)a)->key, ((const ein__call *)b)->key);
+}
+
+// Calls that no table has, by key, convolutions first; an stb_ds array.
+static ein__call *ein__calls_left(ein_ctx *ctx) {
+    ein__call *list = NULL, call;
+    int64_t ps;
+    for (ptrdiff_t i = 0; i < shlen(ctx->calls); i++)
+        if (!ein__measured(ctx, ctx->calls[i].key, &ps) &&
+            ein__call_of(ctx, ctx->calls[i].key, &call))
+            arrput(list, call);
+    if (list) qsort(list, (size_t)arrlen(list), sizeof *list, ein__call_order);
+    return list;
+}
+
+EIN__FN void ein__emit_call_keys(ein_ctx *ctx, ein__buf *out) {
+    ein__call *list = ein__calls_left(ctx);
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) ein__putf(out, "%s\n", list[i].key);
+    arrfree(list);
+}
+
+// ------------------------------------------------------------------------------------ the program
+
+typedef struct ein__prober {
+    ein_ctx *ctx;
+    ein__call *call;
+    int convs, gemms, spatial;
+} ein__prober;
+
+// Axes of the convolutions' descriptors. A program gives all of its own as many as the largest has,
+// and the library may take other kernels then; programs of several models cannot.
+static bool ein__probe_axes(ein__prober *z) {
+    bool flat = false;
+    z->spatial = 2;
+    for (int i = 0; i < z->convs; i++) {
+        if (z->call[i].c.spatial > 2) z->spatial = 3;
+        else flat = true;
+    }
+    if (!flat || z->spatial == 2 || !z->ctx->more_calls) return true;
+    ein__error(z->ctx, EIN_USAGE, (ein__pos){0, 0},
+               "a model with three spatial axes needs a probe of its own");
+    return false;
+}
+
+static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
+    const ein_ctx *ctx = z->ctx;
+    const char *license = ctx->desc.license ? ctx->desc.license : "MIT-0";
+    ein__putf(out,
+              "// Code generated by einnet. DO NOT EDIT.\n// einnet-codegen: %d\n"
+              "// SPDX-License-Identifier: ",
+              EIN_CODEGEN);
+    ein__put_comment(out, license, strlen(license));
+    ein__putf(out,
+              "\n// clang-format off\n//\n// Measures library calls for %s, FP32: %d convolutions, "
+              "%d products. Build and run:\n"
+              "//     nvcc -O2 -arch=sm_%d probe.cu -o probe%s%s\n"
+              "//     ./probe >> costs.tsv\n"
+              "// With --help it tells what else it can do.\n",
+              ein__gpu_of(ctx)->title, z->convs, z->gemms, ein__gpu_of(ctx)->cc,
+              z->convs ? " -lcudnn" : "", z->gemms ? " -lcublas" : "");
+    ein__put_section(out, "includes");
+    ein__put(out, "#include <cuda_runtime.h>\n");
+    if (z->gemms) ein__put(out, "#include <cublas_v2.h>\n");
+    if (z->convs) ein__put(out, "#include <cudnn.h>\n");
+    ein__put(out,
+             "#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+             "#include <time.h>\n");
+}
+
+static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
+    ein__put(out, "static const conv_size conv_sizes[] = {\n");
+    for (int i = 0; i < z->convs; i++)
+        ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial);
+    ein__put(out,
+             "};\n// Whether something is added to the result beside the bias.\n"
+             "static const unsigned char conv_residual[] = {");
+    for (int i = 0; i < z->convs; i++)
+        ein__putf(out, "%s%d,", i % 30 ? " " : "\n    ", z->call[i].c.z.i != 0);
+    ein__put(out, "\n};\n");
+}
+
+static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
+    ein__put(out, "static const gemm_size gemm_sizes[] = {\n");
+    for (int i = z->convs; i < z->convs + z->gemms; i++) {
+        ein__buf line = {0};
+        ein__put(&line, "    {");
+        ein__put_gemm_size(&line, z->call[i].key, &z->call[i].g);
+        ein__put(&line, "},");
+        ein__tmpl_line(out, line.s, line.n);
+        ein__buf_free(&line);
+    }
+    ein__put(out, "};\n");
+}
+
+static void ein__put_probe(ein__prober *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
+    const char *spatial = ein__number_text(ctx, z->spatial);
+    ein__put_probe_head(z, out);
+    ein__put_section(out, "calls");
+    ein__key types[] = {{"spatial", spatial}};
+    if (z->convs) {
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 1);
+        ein__put_probe_convs(z, out);
+        ein__put(out, "\n");
+    }
+    ein__key state[] = {
+        {"conv", convs}, {"gemm", gemms}, {"convs", convs}, {"gemms", gemms}, {"spatial", spatial}};
+    ein__tmpl_put(out, ein__tmpl_probe_state, state, 5);
+    ein__put(out, "\n");
+    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0);
+    ein__key conv[] = {{"model", "probe"},
+                       {"spatial", spatial},
+                       {"rank", ein__number_text(ctx, z->spatial + 2)},
+                       {"limit", "conv_limit(s)"}};
+    if (z->convs) {
+        ein__put(out, "\n");
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 4);
+    }
+    ein__key gemm[] = {{"model", "probe"}};
+    if (z->gemms) {
+        ein__put(out, "\n");
+        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 1);
+        ein__put_probe_gemms(z, out);
+    }
+    ein__put_section(out, "measuring");
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__key probe[] = {{"conv", convs}, {"gemm", gemms}, {"gpu", g->name}};
+    ein__tmpl_put(out, ein__tmpl_probe, probe, 3);
+}
+
+EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
+    ein__prober z = {.ctx = ctx, .call = ein__calls_left(ctx)};
+    for (ptrdiff_t i = 0; i < arrlen(z.call); i++) {
+        if (z.call[i].gemm) z.gemms++;
+        else z.convs++;
+    }
+    if (!ctx->status && ein__probe_axes(&z)) {
+        if (z.convs + z.gemms) {
+            ein__put_probe(&z, out);
+        } else {
+            ein__put_probe_head(&z, out);
+            ein__put(out, "\n// The tables have every call.\nint main() { return 0; }\n");
+        }
+    }
+    arrfree(z.call);
+}

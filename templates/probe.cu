@@ -1,0 +1,470 @@
+//@key conv  the program calls cuDNN
+//@key gemm  the program calls cuBLAS
+//@key gpu   the device's name in tables of costs
+enum { USAGE = 2, BAD_FILE = 3, FAILED = 5, STOPPED = 75, NO_DEVICE = 77 };
+enum { SAMPLES = 9, REPEATS = 20, ALGORITHMS = 16 };
+static const double BATCH_MS = 2, AWAKE_MS = 300;
+
+static const char *name_of(int i) {
+    //@if conv
+    //@if gemm
+    return i < CONVS ? conv_sizes[i].name : gemm_sizes[i - CONVS].name;
+    //@else
+    return conv_sizes[i].name;
+    //@end
+    //@else
+    return gemm_sizes[i].name;
+    //@end
+}
+
+static double now_ms() {
+    static time_t first;  // small numbers keep their digits
+    timespec t;
+    timespec_get(&t, TIME_UTC);
+    if (!first) first = t.tv_sec;
+    return (double)(t.tv_sec - first) * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+// Values between -1 and 1, none of them 0: zeros take less power and run at higher clocks.
+static __global__ void fill(float *to, size_t n, unsigned seed) {
+    size_t step = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        unsigned v = (unsigned)i * 2654435761u ^ (unsigned)(i >> 32) ^ seed * 0x9e3779b9u;
+        v = (v ^ v >> 16) * 0x85ebca6bu;
+        v = (v ^ v >> 13) * 0xc2b2ae35u;
+        to[i] = ((float)(v >> 9) + 0.5f) * (1.f / 4194304) - 1;
+    }
+}
+
+// Makes buffer `k` hold at least so much.
+static int reserve(probe *h, int k, size_t bytes) {
+    if (bytes <= h->bytes[k]) return 0;
+    void *old = h->buffer[k];
+    h->buffer[k] = NULL;
+    h->bytes[k] = 0;
+    if (old) CUDA_CALL(h, "cudaFree", cudaFree(old));
+    cudaError_t e = cudaMalloc(&h->buffer[k], bytes);
+    if (e != cudaSuccess) {
+        char what[64];
+        snprintf(what, sizeof what, "%zu bytes of device memory", bytes);
+        (void)cudaGetLastError();
+        h->buffer[k] = NULL;
+        return fail(h, BAD_CALL, what, cudaGetErrorString(e));
+    }
+    h->bytes[k] = bytes;
+    fill<<<dim3(1024), dim3(256), 0, h->stream>>>((float *)h->buffer[k], bytes / 4, (unsigned)k);
+    LAUNCHED(h, "fill");
+    return 0;
+}
+
+static float *data_of(const probe *h, int k) { return (float *)h->buffer[k]; }
+
+// Makes call `i` once.
+static int issue(probe *h, int i) {
+    //@if conv
+    if (i < CONVS)
+        return conv_run(h, i, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),
+                        conv_residual[i] ? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),
+                        h->buffer[WORKSPACE]);
+    //@end
+    //@if gemm
+    return gemm_run(h, &gemm_sizes[i - CONVS], data_of(h, DATA), data_of(h, WEIGHTS),
+                    data_of(h, RESULT));
+    //@else
+    return 0;
+    //@end
+}
+
+// ---- time ----
+
+// Records a call several times over: replayed, launches cost the host nothing, as in a program.
+static int record(probe *h, int i, int repeats, cudaGraphExec_t *exec) {
+    cudaGraph_t graph = NULL;
+    CUDA_CALL(h, "capture", cudaStreamBeginCapture(h->stream, cudaStreamCaptureModeThreadLocal));
+    int r = 0;
+    for (int k = 0; k < repeats && !r; k++) r = issue(h, i);
+    cudaError_t e = cudaStreamEndCapture(h->stream, &graph);
+    if (!r && e == cudaSuccess) {
+#if CUDART_VERSION >= 12000
+        e = cudaGraphInstantiate(exec, graph, 0);
+#else
+        e = cudaGraphInstantiate(exec, graph, NULL, NULL, 0);
+#endif
+        if (e != cudaSuccess) *exec = NULL;
+    }
+    if (graph) {
+        cudaError_t destroyed = cudaGraphDestroy(graph);
+        if (e == cudaSuccess) e = destroyed;
+    }
+    if (!r && e != cudaSuccess) r = fail(h, BAD_CALL, "capture", cudaGetErrorString(e));
+    if (e != cudaSuccess) (void)cudaGetLastError();
+    return r;
+}
+
+// Milliseconds of `n` replays.
+static int replay(probe *h, cudaGraphExec_t graph, int n, double *ms) {
+    float elapsed = 0;
+    CUDA_CALL(h, "event", cudaEventRecord(h->start, h->stream));
+    for (int i = 0; i < n; i++) CUDA_CALL(h, "replay", cudaGraphLaunch(graph, h->stream));
+    CUDA_CALL(h, "event", cudaEventRecord(h->stop, h->stream));
+    CUDA_CALL(h, "replay", cudaEventSynchronize(h->stop));
+    CUDA_CALL(h, "event", cudaEventElapsedTime(&elapsed, h->start, h->stop));
+    *ms = (double)elapsed;
+    return 0;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct figure {
+    long long ps;
+    int spread;  // between the quartiles, in 1/1000 of the median
+};
+
+static int sample(probe *h, cudaGraphExec_t graph, int repeats, double most_ps, figure *f) {
+    double ms, v[SAMPLES], begin = now_ms();
+    CALL(replay(h, graph, 1, &ms));
+    CALL(replay(h, graph, 1, &ms));
+    while (!h->awake && now_ms() - begin < AWAKE_MS) CALL(replay(h, graph, 1, &ms));
+    h->awake = 1;
+    double turns = ms > 0 ? BATCH_MS / ms : 100;
+    int n = turns < 1 ? 1 : turns > 1000 ? 1000 : (int)turns;
+    int samples = ms > 50 || ms * 1e9 / repeats > most_ps ? 3 : SAMPLES;
+    for (int k = 0; k < samples; k++) {
+        CALL(replay(h, graph, n, &v[k]));
+        v[k] *= 1e9 / n / repeats;
+    }
+    qsort(v, (size_t)samples, sizeof *v, by_size);
+    double middle = v[samples / 2], width = v[samples * 3 / 4] - v[samples / 4];
+    f->ps = middle < 1 ? 1 : middle < 9e17 ? (long long)(middle + 0.5) : (long long)9e17;
+    f->spread = middle > 0 ? (int)(width / middle * 1000 + 0.5) : 0;
+    return 0;
+}
+
+// Measures call `i` as it is set up; one that takes longer than `most_ps` less carefully.
+static int measure(probe *h, int i, double most_ps, figure *f) {
+    cudaGraphExec_t graph = NULL;
+    CALL(issue(h, i));  // kernels are loaded
+    double begin = now_ms();
+    CALL(issue(h, i));
+    CUDA_CALL(h, "call", cudaStreamSynchronize(h->stream));
+    int repeats = now_ms() - begin < 1 ? REPEATS : 1, r = record(h, i, repeats, &graph);
+    if (!r) r = sample(h, graph, repeats, most_ps, f);
+    if (graph) {
+        cudaError_t e = cudaGraphExecDestroy(graph);
+        if (!r && e != cudaSuccess) r = fail(h, BAD_CALL, "graph", cudaGetErrorString(e));
+    }
+    return r;
+}
+
+static void put_row(const probe *h, int i, const figure *f, int algorithm) {
+    printf("%s\t%s\t%lld\t%d\t%s", h->device, name_of(i), f->ps, f->spread, h->versions);
+    if (algorithm >= 0) printf(" algo %d", algorithm);
+    printf("\n");
+    fflush(stdout);
+}
+//@if gemm
+
+static int measure_gemm(probe *h, int i) {
+    const gemm_size *g = &gemm_sizes[i - CONVS];
+    figure f;
+    long long batch = g->batch - 1;
+    long long a = batch * g->sa + (g->ta ? g->k - 1 : g->m - 1) * (long long)g->lda;
+    long long b = batch * g->sb + (g->tb ? g->n - 1 : g->k - 1) * (long long)g->ldb;
+    long long c = batch * g->sc + (g->m - 1) * (long long)g->ldc + g->n;
+    a += g->ta ? g->m : g->k;
+    b += g->tb ? g->k : g->n;
+    CALL(reserve(h, DATA, 4 * (size_t)a));
+    CALL(reserve(h, WEIGHTS, 4 * (size_t)b));
+    CALL(reserve(h, RESULT, 4 * (size_t)c));
+    CALL(reserve(h, WORKSPACE, h->cublas_workspace));
+    // A larger workspace of a convolution may have taken its place.
+    CUBLAS_CALL(h, "cublasSetWorkspace",
+                cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));
+    CALL(measure(h, i, 1e18, &f));
+    put_row(h, i, &f, -1);
+    return 0;
+}
+//@end
+//@if conv
+
+struct choice {
+    int algorithm;
+    size_t workspace;
+};
+
+// Whether a program may take what the library offers: see conv_choose_forward.
+template <class Offer>
+static bool may_take(const Offer *p, const conv_size *s) {
+    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= conv_limit(s) &&
+           p->determinism == CUDNN_DETERMINISTIC &&
+           (p->mathType == CUDNN_FMA_MATH || p->mathType == CUDNN_DEFAULT_MATH);
+}
+
+static int list_forward(probe *h, int i, choice *list, int *n) {
+    const conv_size *s = &conv_sizes[i];
+    const conv_call *c = &h->conv[i];
+    cudnnConvolutionFwdAlgoPerf_t p[ALGORITHMS];
+    int offers = 0;
+    CUDNN_CALL(h, "algorithms",
+               cudnnGetConvolutionForwardAlgorithm_v7(h->cudnn, c->x, c->w, c->conv, c->y,
+                                                      ALGORITHMS, &offers, p));
+    for (int k = 0; k < offers; k++) {
+        bool any = !s->fused || s->relu;
+        if (!may_take(&p[k], s)) continue;
+        if (!any && p[k].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        list[*n].algorithm = (int)p[k].algo;
+        list[(*n)++].workspace = p[k].memory;
+    }
+    return 0;
+}
+
+static int list_data(probe *h, int i, choice *list, int *n) {
+    const conv_call *c = &h->conv[i];
+    cudnnConvolutionBwdDataAlgoPerf_t p[ALGORITHMS];
+    int offers = 0;
+    CUDNN_CALL(h, "algorithms",
+               cudnnGetConvolutionBackwardDataAlgorithm_v7(h->cudnn, c->w, c->x, c->conv, c->y,
+                                                           ALGORITHMS, &offers, p));
+    for (int k = 0; k < offers; k++) {
+        if (!may_take(&p[k], &conv_sizes[i])) continue;
+        list[*n].algorithm = (int)p[k].algo;
+        list[(*n)++].workspace = p[k].memory;
+    }
+    return 0;
+}
+
+// Every algorithm in turn; the fastest is printed, and why another did not run. Where the library
+// would have taken another one than the fastest, a comment says what that takes.
+static int measure_algorithms(probe *h, int i) {
+    choice list[ALGORITHMS];
+    figure best = {0, 0}, first = {0, 0};
+    int n = 0, at = -1;
+    CALL(conv_sizes[i].transposed ? list_data(h, i, list, &n) : list_forward(h, i, list, &n));
+    for (int k = 0; k < n; k++) {
+        figure f;
+        h->conv[i].algorithm = list[k].algorithm;
+        h->conv[i].workspace = list[k].workspace;
+        int r = reserve(h, WORKSPACE, list[k].workspace);
+        if (!r) r = measure(h, i, at < 0 ? 1e18 : 2.0 * (double)best.ps, &f);
+        if (r) {
+            printf("# %s: algorithm %d: %s\n", name_of(i), list[k].algorithm, h->error);
+            h->error[0] = 0;
+            CUDA_CALL(h, "after a failed call", cudaStreamSynchronize(h->stream));
+            continue;
+        }
+        if (!k) first = f;
+        if (at >= 0 && f.ps >= best.ps) continue;
+        best = f;
+        at = k;
+    }
+    if (at < 0) return fail(h, BAD_CALL, "cuDNN", "no algorithm runs");
+    if (at && first.ps)
+        printf("# %s: algorithm %d, the library's own choice: %lld\n", name_of(i),
+               list[0].algorithm, first.ps);
+    put_row(h, i, &best, list[at].algorithm);
+    return 0;
+}
+
+static int measure_conv(probe *h, int i) {
+    size_t x, w, y;
+    conv_bytes(&conv_sizes[i], &x, &w, &y);
+    CALL(reserve(h, DATA, x));
+    CALL(reserve(h, WEIGHTS, w));
+    CALL(reserve(h, RESULT, y));
+    CALL(reserve(h, BIAS, 4 * (size_t)conv_sizes[i].f));
+    if (conv_residual[i]) CALL(reserve(h, RESIDUAL, y));
+    int r = conv_open(h, &h->conv[i], &conv_sizes[i]);
+    if (!r) r = measure_algorithms(h, i);
+    conv_close(&h->conv[i]);
+    memset(&h->conv[i], 0, sizeof h->conv[i]);
+    return r;
+}
+//@end
+
+static int measure_any(probe *h, int i) {
+    //@if conv
+    if (i < CONVS) return measure_conv(h, i);
+    //@end
+    //@if gemm
+    return measure_gemm(h, i);
+    //@else
+    return 0;
+    //@end
+}
+
+// Measures what the table lacks. A call that fails is told of; one that breaks the device ends it.
+static int measure_all(probe *h) {
+    int measured = 0, failed = 0;
+    for (int i = 0; i < CALLS; i++) {
+        if (h->done[i]) continue;
+        if (h->deadline_ms > 0 && now_ms() >= h->deadline_ms) {
+            fprintf(stderr, "probe: out of time: %d measured, %d failed\n", measured, failed);
+            return STOPPED;
+        }
+        h->error[0] = 0;
+        if (!measure_any(h, i)) {
+            measured++;
+            continue;
+        }
+        failed++;
+        printf("# %s: %s\n", name_of(i), h->error);
+        fflush(stdout);
+        cudaError_t e = cudaStreamSynchronize(h->stream);
+        if (e == cudaSuccess) continue;
+        fprintf(stderr, "probe: the device is lost: %s\n", cudaGetErrorString(e));
+        return FAILED;
+    }
+    fprintf(stderr, "probe: %d measured, %d failed\n", measured, failed);
+    return 0;
+}
+
+// ---- the program ----
+
+static int find_device() {
+    int count = 0;
+    cudaError_t e = cudaGetDeviceCount(&count);
+    if (e == cudaSuccess && count > 0) return 0;
+    const char *why = e == cudaSuccess ? "none is visible" : cudaGetErrorString(e);
+    fprintf(stderr, "no CUDA device: %s\n", why);
+    return NO_DEVICE;
+}
+
+static int open_all(probe *h) {
+    int driver = 0;
+    size_t used = 0, room = sizeof h->versions;
+    CUDA_CALL(h, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    CUDA_CALL(h, "stream", cudaStreamCreateWithFlags(&h->stream, cudaStreamNonBlocking));
+    CUDA_CALL(h, "event", cudaEventCreate(&h->start));
+    CUDA_CALL(h, "event", cudaEventCreate(&h->stop));
+    //@if conv
+    CUDNN_CALL(h, "cudnnCreate", cudnnCreate(&h->cudnn));
+    CUDNN_CALL(h, "cudnnSetStream", cudnnSetStream(h->cudnn, h->stream));
+    used += (size_t)snprintf(h->versions + used, room - used, "cudnn %zu ", cudnnGetVersion());
+    //@end
+    //@if gemm
+    int version = 0, device = 0, major = 0;
+    CUDA_CALL(h, "cudaGetDevice", cudaGetDevice(&device));
+    CUDA_CALL(h, "compute capability",
+              cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    h->cublas_workspace = (size_t)(major >= 9 ? 32 : 4) << 20;
+    CUBLAS_CALL(h, "cublasCreate", cublasCreate(&h->cublas));
+    CUBLAS_CALL(h, "cublasSetStream", cublasSetStream(h->cublas, h->stream));
+    CUBLAS_CALL(h, "cublasGetVersion", cublasGetVersion(h->cublas, &version));
+    used += (size_t)snprintf(h->versions + used, room - used, "cublas %d ", version);
+    //@end
+    snprintf(h->versions + used, room - used, "driver %d", driver);
+    return 0;
+}
+
+static void release(probe *h) {
+    for (int k = 0; k < BUFFERS; k++)
+        if (h->buffer[k]) (void)cudaFree(h->buffer[k]);
+    //@if conv
+    if (h->cudnn) (void)cudnnDestroy(h->cudnn);
+    //@end
+    //@if gemm
+    if (h->cublas) (void)cublasDestroy(h->cublas);
+    //@end
+    if (h->start) (void)cudaEventDestroy(h->start);
+    if (h->stop) (void)cudaEventDestroy(h->stop);
+    if (h->stream) (void)cudaStreamDestroy(h->stream);
+}
+
+// One line of the table: device, key and figures between tabs.
+static void have_line(probe *h, char *line) {
+    char *key = strchr(line, '\t'), *end = key ? strchr(key + 1, '\t') : NULL;
+    if (*line == '#' || !end) return;
+    *key++ = *end = 0;
+    if (strcmp(line, h->device)) return;
+    for (int i = 0; i < CALLS; i++)
+        if (!strcmp(name_of(i), key)) h->done[i] = 1;
+}
+
+static int read_have(probe *h) {
+    char line[2048];
+    FILE *file = fopen(h->have, "r");
+    if (!file) {
+        fprintf(stderr, "probe: %s: cannot be read\n", h->have);
+        return BAD_FILE;
+    }
+    // Longer lines are none of ours.
+    while (fgets(line, sizeof line, file)) have_line(h, line);
+    int bad = ferror(file);
+    if (fclose(file) || bad) {
+        fprintf(stderr, "probe: %s: cannot be read\n", h->have);
+        return BAD_FILE;
+    }
+    return 0;
+}
+
+static const char usage_text[] =
+    "usage: %s [--have TABLE] [--deadline SECONDS] [--device NAME] [--list]\n"
+    "Prints rows of a table of costs: device, key, picoseconds, spread, versions.\n"
+    "  --have TABLE        leave out what this table has for the device\n"
+    "  --deadline SECONDS  begin no measurement after this time; exit status 75 then\n"
+    "  --device NAME       what rows call the device; default: $gpu\n"
+    "  --list              print the keys only; needs no device\n"
+    "exit status: 0 well, 2 usage, 3 bad file, 5 failed, 75 out of time, 77 no device\n";
+
+static int usage(const char *program, const char *what, const char *why) {
+    if (what) fprintf(stderr, "%s: %s\n", what, why);
+    fprintf(stderr, usage_text, program);
+    return USAGE;
+}
+
+static int read_options(probe *h, int argc, char **argv, bool *list) {
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
+        bool have = !strcmp(a, "--have"), deadline = !strcmp(a, "--deadline");
+        bool device = !strcmp(a, "--device");
+        if (!strcmp(a, "--list")) *list = true;
+        else if (have || deadline || device) {
+            if (!next || !*next) return usage(argv[0], a, "a value is missing");
+            if (have) h->have = next;
+            if (device) h->device = next;
+            if (device && (strpbrk(next, "\t\r\n") || *next == '#'))
+                return usage(argv[0], a, "this cannot be a name");
+            char *end = NULL;
+            if (deadline) h->deadline_ms = strtod(next, &end) * 1e3;
+            if (deadline && (end == next || *end || !(h->deadline_ms > 0) || h->deadline_ms > 1e9))
+                return usage(argv[0], next, "not a number of seconds");
+            i++;
+        } else return usage(argv[0], a, "unknown option");
+    }
+    return 0;
+}
+
+static int run(probe *h, int argc, char **argv) {
+    bool list = false;
+    int code = read_options(h, argc, argv, &list);
+    if (!code && h->have) code = read_have(h);
+    if (code) return code;
+    if (h->deadline_ms > 0) h->deadline_ms += now_ms();
+    for (int i = 0; list && i < CALLS; i++)
+        if (!h->done[i]) printf("%s\n", name_of(i));
+    if (list) return 0;
+    code = find_device();
+    if (code) return code;
+    if (open_all(h)) {
+        fprintf(stderr, "probe: %s\n", h->error);
+        code = FAILED;
+    } else {
+        code = measure_all(h);
+    }
+    release(h);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    static probe h;
+    h.device = "$gpu";
+    int code = run(&h, argc, argv);
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "probe: standard output cannot be written\n");
+        code = FAILED;
+    }
+    return code;
+}
