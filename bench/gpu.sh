@@ -8,6 +8,7 @@
 #
 # Results go to $OUT, by default bench/results/raw/:
 #     device.tsv     GPU, driver, libraries, clocks
+#     NAME.tsv       measured costs (h200.tsv on an H200), rows as bench/costs/ holds them
 #     build.tsv      program, ok or not, seconds, bytes of the executable
 #     check.tsv      program, ok or not, relative L2 error, seconds, last words
 #     bench.jsonl    one object a program: times in microseconds
@@ -16,9 +17,10 @@
 #     summary.md     the table, also printed
 #     failures.txt   what the failed ones said
 # A program is MODEL, MODEL_small, MODEL_base (without derivation, where that makes a difference),
-# MODEL_n1 or MODEL_n16 (batch 1 and 16, where the model's own batch is another). Finished items are
+# MODEL_n1 or MODEL_n16 (batch 1 and 16, where the model's own batch is another); _costs behind it
+# says that it was planned with measured costs, where that makes a difference. Finished items are
 # kept in build/gpu-run/ and not done again until their sources change, so a run that was stopped
-# continues where it was.
+# continues where it was. Costs that a table has are not measured again: delete it to do so.
 #
 # Exit codes: 0 all is well, 1 something failed (the rest was still done), 2 usage, 75 the budget is
 # used up (run it again), 77 no GPU or no nvcc.
@@ -29,11 +31,13 @@ export LC_ALL=C
 usage() {
     cat << 'END'
 usage: bash bench/gpu.sh [OPTION]...
-  --phase NAME      only this one: device emit build check bench sanitize summary; may be repeated
+  --phase NAME      only this one: device emit probe build check bench sanitize summary; may be
+                    repeated
   --only MODEL      only this model (resnet18, cases/conv3x3); may be repeated
   --budget SECONDS  begin no item after this time
   --jobs N          compilers at a time; default: the number of cores
   --arch ARCH       default: the GPU's, or sm_90 where there is none
+  --gpu NAME        the GPU's name in tables of costs (h200); default: told by its own name
   --fresh           forget what earlier runs finished
 END
 }
@@ -46,24 +50,27 @@ phases=
 only=
 budget=
 arch=
+name=
 jobs=$(nproc 2> /dev/null || echo 1)
 stopped=no
 gpu=no
 
 while [ $# -gt 0 ]; do
     case $1 in
-    --phase | --only | --budget | --jobs | --arch)
+    --phase | --only | --budget | --jobs | --arch | --gpu)
         [ $# -gt 1 ] || { usage >&2; exit 2; }
         case $1 in
         --phase)
             case $2 in
-            device | emit | build | check | bench | sanitize | summary) phases="$phases $2" ;;
+            device | emit | probe | build | check | bench | sanitize | summary)
+                phases="$phases $2" ;;
             *) echo "gpu.sh: no phase '$2'" >&2; exit 2 ;;
             esac ;;
         --only) only="$only $2" ;;
         --budget) budget=$2 ;;
         --jobs) jobs=$2 ;;
         --arch) arch=$2 ;;
+        --gpu) name=$2 ;;
         esac
         shift 2 ;;
     --fresh) rm -rf "$work"; shift ;;
@@ -153,7 +160,7 @@ models() {
 # Programs in order, small ones first: those whose test program exists.
 items() {
     local model suffix
-    for suffix in _small '' _base _n1 _n16; do
+    for suffix in _small '' _base _n1 _n16 _costs _n1_costs _n16_costs; do
         for model in $(models); do
             [ ! -f "$kit/$model${suffix}_test.cu" ] || echo "$model$suffix"
         done
@@ -167,9 +174,10 @@ source_of() {
 
 # The packed weights of a program: one file serves every plan and batch size.
 weights_of() {
-    case $1 in
-    *_n1 | *_n16 | *_base) echo "$work/weights/${1%_*}" ;;
-    *) echo "$work/weights/$1" ;;
+    local item=${1%_costs}
+    case $item in
+    *_n1 | *_n16 | *_base) echo "$work/weights/${item%_*}" ;;
+    *) echo "$work/weights/$item" ;;
     esac
 }
 
@@ -213,8 +221,17 @@ emit_failures() {
     find "$work/emit" -name '*.row' -exec grep -h -P '\tfailed\t' {} + 2> /dev/null | sort
 }
 
+# Of batch 1 and 16 those that the model has not by itself.
+batches() { # MODEL
+    local n batch
+    batch=$(sed -n -E 's/^dim (.*, )?N = ([0-9]+)(,.*)?$/\2/p' "models/$1.ein" | head -n 1)
+    for n in 1 16; do
+        if [ -n "$batch" ] && [ "$batch" != $n ]; then echo $n; fi
+    done
+}
+
 emit_all() {
-    local model batch n
+    local model n
     if [ -z "$einnet" ]; then
         echo 'emit: the generator does not run here; the files in build/gpu/ are taken as they are'
         return
@@ -227,9 +244,7 @@ emit_all() {
         if cmp -s "$kit/${model}_base.cu" "$kit/$model.cu"; then
             rm "$kit/${model}_base.cu" "$kit/${model}_base_test.cu"
         fi
-        batch=$(sed -n -E 's/^dim (.*, )?N = ([0-9]+)(,.*)?$/\2/p' "models/$model.ein" | head -n 1)
-        for n in 1 16; do
-            if [ -z "$batch" ] || [ "$batch" = $n ]; then continue; fi
+        for n in $(batches "$model"); do
             emit_one "${model}_n$n" "$model" --dim N=$n --prefix "${model##*/}_n$n"
         done
     done
@@ -294,6 +309,122 @@ record_device() {
         nvidia-smi --query-gpu=driver_version,clocks.max.sm,clocks.max.mem,power.limit \
             --format=csv,noheader 2> /dev/null | head -n 1 | sed 's/^/smi\t/'
     } >> "$work/device.tsv"
+}
+
+# ---- probe: costs measured, programs planned with them ----
+
+# The name of this GPU in tables of costs; fails where it has none.
+device_name() {
+    case $(sed -n 's/^gpu\t//p' "$work/device.tsv") in
+    *H200*) echo h200 ;;
+    *H100*) echo h100 ;;
+    *A100*40GB*) echo a100-40 ;;
+    *A100*) echo a100 ;;
+    *V100*) echo v100 ;;
+    *L4) echo l4 ;;
+    *'RTX 4090') echo rtx4090 ;;
+    *) return 1 ;;
+    esac
+}
+
+# Sets `costs`: the options that name the tables there are for this GPU.
+find_costs() {
+    local file
+    costs=(--gpu "$name")
+    for file in "bench/costs/$name.tsv" "$out/$name.tsv"; do
+        [ ! -s "$file" ] || costs+=(--costs "$file")
+    done
+}
+
+# Moves whole rows that a probe has printed, stopped or not, to the table.
+collect_rows() { # FILE
+    [ -f "$1" ] || return 0
+    grep -P "^$name\t[^\t]+\t\d+\t\d+\t.+$" "$1" >> "$out/$name.tsv"
+    rm "$1"
+}
+
+# Measures the calls that no table has; fails when there is no program for it. With new costs the
+# search may ask for other calls: some rounds of it.
+probe_group() { # ITEM EINNET'S ARGUMENTS...
+    local item=$1 base=$work/probe/$1 round before code
+    shift
+    mkdir -p "$(dirname "$base")"
+    collect_rows "$base.rows"
+    rm -f "$base.notes"
+    for round in 1 2 3; do
+        find_costs
+        if ! "$einnet" probe "$@" "${costs[@]}" -o "$base.cu" 2> "$base.log"; then
+            echo "probe $item: failed: $(head -n 1 "$base.log")"
+            return 1
+        fi
+        ! grep -q '^// The tables have every call' "$base.cu" || return 0
+        may_begin || return 0
+        if ! "$nvcc" "${flags[@]}" "${include[@]}" "$base.cu" -o "$base" "${libraries[@]}" \
+            > "$base.log" 2>&1; then
+            echo "probe $item: does not build: $(last_words "$base.log")"
+            return 1
+        fi
+        seconds=$(limit 900)
+        before=$(wc -l < "$out/$name.tsv")
+        timeout $((seconds + 60)) "$base" --device "$name" --deadline "$seconds" \
+            > "$base.rows" 2> "$base.log" < /dev/null
+        code=$?
+        [ $code != 75 ] || [ "$seconds" = 900 ] || stopped=yes
+        grep '^#' "$base.rows" >> "$base.notes"
+        collect_rows "$base.rows"
+        echo "probe $item, round $round: $(($(wc -l < "$out/$name.tsv") - before)) rows," \
+            "$(last_words "$base.log")"
+        [ $code = 0 ] || return 0
+    done
+}
+
+# All models in one program; where that cannot be, each in its own.
+probe_models() { # ITEM MODELS [OPTION...]
+    local item=$1 models=$2 model files=()
+    shift 2
+    [ -n "$models" ] || return 0
+    for model in $models; do files+=("models/$model.ein"); done
+    ! probe_group "$item" "${files[@]}" "$@" || return 0
+    for model in $models; do
+        may_begin || return 0
+        probe_group "$item/$model" "models/$model.ein" "$@"
+    done
+}
+
+# Emits a program with measured costs, unless its code is that of SOURCE.
+emit_costs() { # ITEM SOURCE MODEL OPTION...
+    local item=$1 source=$2
+    emit_one "$item" "${@:3}" "${costs[@]}"
+    if [ -f "$kit/$item.cu" ] && [ -f "$source" ] &&
+        cmp -s <(grep -v '^ *//' "$source") <(grep -v '^ *//' "$kit/$item.cu"); then
+        rm "$kit/$item.cu" "$kit/${item}_test.cu"
+    fi
+}
+
+probe_all() {
+    local model n
+    [ -n "$name" ] || name=$(device_name) || {
+        echo 'probe: the generator has no row for this GPU; see --gpu'
+        return
+    }
+    [ -n "$einnet" ] || { echo 'probe: the generator does not run here'; return; }
+    touch "$out/$name.tsv"
+    probe_models all "$(models)"
+    for n in 1 16; do
+        probe_models "all_n$n" "$(for model in $(models); do
+            ! batches "$model" | grep -q -x $n || echo "$model"
+        done)" --dim N=$n
+    done
+    echo "probe: $(wc -l < "$out/$name.tsv") rows in $out/$name.tsv"
+    [ $stopped = no ] || return
+    find_costs
+    for model in $(models); do
+        emit_costs "${model}_costs" "$(source_of "$model")" "$model"
+        for n in $(batches "$model"); do
+            emit_costs "${model}_n${n}_costs" "$kit/${model}_n$n.cu" "$model" --dim N=$n \
+                --prefix "${model##*/}_n$n"
+        done
+    done
 }
 
 # ---- build ----
@@ -540,6 +671,7 @@ fi
 flags=(-O3 -std=c++14 "-arch=$arch")
 ! wanted device || cat "$work/device.tsv"
 ! wanted emit || emit_all
+[ $gpu = no ] || ! wanted probe || probe_all
 ! wanted build || build_all
 if [ $gpu = yes ]; then
     ! wanted check || [ $stopped = yes ] || check_all

@@ -58,7 +58,7 @@ expect 2 'unknown command, far from all' "$einnet" zzzzzzzz
 expect 2 'a command with control bytes' "$einnet" "$(printf 'a\033[2Jb')"
 if grep -q "$(printf '\033')" err; then fail 'control bytes come back escaped'; else pass; fi
 
-commands='emit check fmt pack eval import graph equations'
+commands='emit check fmt pack eval import graph equations probe'
 for command in $commands; do
     expect 0 "$command --help" "$einnet" $command --help
     [ "$(wc -l < out)" -le 40 ] && pass || fail "$command --help fits 40 lines"
@@ -164,6 +164,16 @@ expect 0 'graph --json' "$einnet" graph --json m.ein -o g.json
 check 'graph --json is JSON' python3 -m json.tool g.json
 expect 0 'equations' "$einnet" equations m.ein
 says 'sum('
+expect 2 'probe to nowhere' "$einnet" probe m.ein
+says 'where to?'
+expect 2 'probe over its second model' "$einnet" probe keep.ein m.ein -o m.ein
+says 'is the model itself'
+expect 2 'probe for an unknown GPU' "$einnet" probe m.ein --gpu h2000 -o p.cu
+says "did you mean 'h200'"
+expect 5 'probe of a model that is not there' "$einnet" probe m.ein none.ein -o p.cu
+[ -e p.cu ] && fail 'probe writes nothing then' || pass
+expect 0 'probe' "$einnet" probe m.ein keep.ein -o -
+says 'gemm f32 fma b=1 m=2 n=3 k=4 '
 
 expect 0 'pack' "$einnet" pack m.ein -o m.weights
 [ "$(head -c 8 m.weights)" = EINWGHT1 ] && [ "$(wc -c < m.weights)" = 768 ] && pass || fail 'packed'

@@ -1,0 +1,108 @@
+#!/bin/sh
+# Programs that measure library calls: they are the same whatever the order of the models, compile
+# without warnings, run on the judge, and what they print is used by --costs.
+. "$(dirname "$0")/lib.sh"
+
+einnet=build/einnet
+models='models/cases/conv3x3.ein models/cases/convtranspose.ein'
+check 'the program builds' make -s all
+check 'a probe of one model' $einnet probe models/cases/conv3x3.ein --small -o "$work/one.cu"
+check 'a probe of two models' $einnet probe $models --small -o "$work/two.cu"
+check 'and once more' $einnet probe $models --small -o "$work/same.cu"
+check 'with the same bytes' cmp "$work/two.cu" "$work/same.cu"
+check 'the other way round' $einnet probe models/cases/convtranspose.ein \
+    models/cases/conv3x3.ein --small -o "$work/same.cu"
+check 'too' cmp "$work/two.cu" "$work/same.cu"
+check 'keys are strings in it' grep -o -E '"(conv|conv_data|gemm) f32 [^"]*"' "$work/two.cu"
+tr -d '"' < "$work/log" > "$work/keys"
+for kind in conv gemm; do
+    grep -v "^$kind" "$work/keys" | sed 's/.*/h200\t&\t1000000/' > "$work/but_$kind"
+    check "a probe of $kind alone" $einnet probe $models --small --costs "$work/but_$kind" \
+        -o "$work/$kind.cu"
+done
+
+if ! command -v nvcc > /dev/null; then
+    echo 'skipped: nvcc is not on PATH'
+    finish
+fi
+for name in one two conv gemm; do
+    check "$name.cu compiles" nvcc -std=c++14 -arch=sm_90 -Werror all-warnings \
+        -Xcompiler -Wall,-Wextra,-Werror -c "$work/$name.cu" -o "$work/$name.o"
+done
+
+check 'the judge takes it' sh tests/judge/judgecc --mode san -o "$work/probe" "$work/two.cu"
+for kind in conv gemm; do
+    check "the judge takes $kind alone" sh tests/judge/judgecc -o "$work/$kind" "$work/$kind.cu"
+done
+
+# run CODE NAME COMMAND...: output in $work/out, messages in $work/err.
+run() {
+    want=$1
+    name=$2
+    shift 2
+    timeout 120 "$@" > "$work/out" 2> "$work/err" < /dev/null
+    got=$?
+    [ $got = "$want" ] && pass || {
+        echo "exit code $got instead of $want" >> "$work/err"
+        fail "$name" "$work/err"
+    }
+}
+
+JUDGE_LEAKCHECK=1
+export JUDGE_LEAKCHECK
+run 0 'keys without a GPU' env JUDGE_NO_DEVICE=1 "$work/probe" --list
+check 'keys as in the text' cmp "$work/out" "$work/keys"
+check 'keys are in order' sort -c -u "$work/keys"
+for kind in 'conv f32' 'conv_data f32' 'gemm f32'; do
+    check "there is a $kind" grep -q "^$kind fma " "$work/keys"
+done
+run 77 'no GPU' env JUDGE_NO_DEVICE=1 "$work/probe"
+[ -s "$work/err" ] && pass || fail 'no GPU: no message'
+run 2 'an unknown option' "$work/probe" --lost
+run 2 'a deadline that is none' "$work/probe" --deadline soon
+run 3 'a table that is not there' "$work/probe" --have "$work/none"
+run 75 'no time' "$work/probe" --deadline 0.000001
+[ ! -s "$work/out" ] && pass || fail 'no time: rows' "$work/out"
+
+run 0 'products' "$work/gemm" --device test
+grep -v -P '^test\tgemm f32 [^\t]+\t\d+\t\d+\tcublas \d+ driver \d+$' "$work/out" > "$found"
+empty 'rows of products'
+run 0 'convolutions' "$work/conv" --device test
+grep -v -P '^(#.*|test\tconv[^\t]+\t\d+\t\d+\tcudnn \d+ driver \d+ algo \d+)$' "$work/out" \
+    > "$found"
+empty 'rows of convolutions'
+
+# Until it is done, as a machine that is lent for a while would.
+: > "$work/table"
+got=75
+for turn in 1 2 3 4 5 6 7 8 9 10; do
+    [ $got = 75 ] || break
+    timeout 120 "$work/probe" --have "$work/table" --deadline 2 > "$work/out" 2> "$work/err"
+    got=$?
+    cat "$work/out" >> "$work/table"
+done
+[ $got = 0 ] && pass || fail 'it ends' "$work/err"
+grep -v '^#' "$work/table" |
+    grep -v -P '^h200\t[^\t]+\t\d+\t\d+\tcudnn \d+ cublas \d+ driver \d+( algo \d+)?$' > "$found"
+empty 'rows have five fields'
+grep -v '^#' "$work/table" | cut -f2 | sort > "$work/measured"
+check 'every key was measured once' cmp "$work/keys" "$work/measured"
+run 0 'nothing is left' "$work/probe" --have "$work/table" --list
+[ ! -s "$work/out" ] && pass || fail 'nothing is left' "$work/out"
+run 0 'others are, on another device' "$work/probe" --have "$work/table" --device x --list
+check 'all of them' cmp "$work/keys" "$work/out"
+
+# The rows are taken as they are; a CPU's times let no library win, so these get better ones.
+check 'emit takes the table' $einnet emit models/cases/conv3x3.ein --small \
+    --costs "$work/table" -o "$work/slow.cu"
+awk -F '\t' -v OFS='\t' '!/^#/ { $3 = 1000; print }' "$work/table" > "$work/fast"
+check 'emit takes the other table' $einnet emit models/cases/conv3x3.ein --small \
+    --costs "$work/fast" -o "$work/fast.cu"
+check 'a library call is measured' grep -E -q '^// .* us measured .*(cuDNN|cuBLAS)' "$work/fast.cu"
+grep -E '^// .* us est\. .*(cuDNN|cuBLAS)' "$work/fast.cu" > "$found"
+empty 'all are'
+check 'a probe with the table' $einnet probe $models --small --costs "$work/table" \
+    -o "$work/rest.cu"
+grep -F -f "$work/keys" "$work/rest.cu" > "$found"
+empty 'measured keys are not asked for'
+finish
