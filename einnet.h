@@ -69,6 +69,15 @@
 // more operations an element (default 4) is priced by its arithmetic as well as by its memory
 // traffic.
 //
+//   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for and no
+// table has: `einnet probe MODEL.ein... --costs TABLE -o probe.cu`, then nvcc, then `./probe >>
+// TABLE`. It replays each call from a graph, on random data, operands in the L2 cache where they
+// fit, convolutions by the fastest deterministic algorithm; the time is the median of several
+// batches, the spread that between the quartiles. `--have TABLE` skips rows that are there,
+// `--deadline SECONDS` ends it with exit code 75, `--device NAME` names the device, `--list` only
+// lists. With measured costs the search may ask for calls that it did not need before: measure
+// again until a probe has none. Generated kernels are not measured.
+//
 // THE EMITTED FILE
 // Sections: summary (tensors, memory, the plan with its costs), includes, interface, sizes and
 // offsets, kernels, state, create, run, destroy, info. It compiles as C++14 with nvcc, needs cudart
@@ -145,7 +154,9 @@ typedef enum {
     EIN_GRAPH_JSON,  // operators, shapes, attributes, equations
     EIN_EQUATIONS,   // every value's expression as a legal equation
     EIN_EXPLAIN,     // the derivations of contractions, with costs; see ein_desc.explain
-    EIN_EXPLAIN_JSON
+    EIN_EXPLAIN_JSON,
+    EIN_CALLS,  // keys of the library calls that no cost table has, one a line; see ein_desc.probe
+    EIN_PROBE   // a CUDA program that measures them and prints rows for cost tables
 } ein_output;
 
 typedef struct {
@@ -190,6 +201,7 @@ typedef struct {
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
     bool explain_all;  // EIN_EXPLAIN: every candidate, not only the best two and the original one
+    bool probe;        // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
 } ein_desc;
 
 typedef struct {
@@ -212,6 +224,8 @@ EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value);
 // `name` is used in messages only. The text is copied.
 EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *text, size_t length);
 EIN_DEF ein_status ein_add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length);
+// Adds the EIN_CALLS of another context, so that one EIN_PROBE serves several models.
+EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length);
 EIN_DEF ein_status ein_plan(ein_ctx *ctx);
 EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer);
 // Tensors of the model in declaration order: kind 'i' inputs, 'w' weights, 'o' outputs, 'b' blobs
@@ -693,8 +707,13 @@ struct ein_ctx {
     struct {
         char *key;
         int64_t value;
-    } * costs;                   // sh map: measured picoseconds by key
-    uint64_t cost_hash;          // of the tables given, 0: none
+    } * costs;           // sh map: measured picoseconds by key
+    uint64_t cost_hash;  // of the tables given, 0: none
+    struct {
+        char *key;
+        bool value;
+    } * calls;                   // sh map: library calls priced, where ein_desc.probe asks for it
+    bool more_calls;             // some of them are other contexts'
     struct ein__search *search;  // problems derived so far (search.c)
     uint32_t rule_mask;          // rules of the table to use
     ein_stats stats;
@@ -12259,12 +12278,19 @@ static int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
 
 // ------------------------------------------------------------------------------------ the table
 
-// Canonical text of a library call: what a measured row is found by.
+// Canonical text of a library call: what a measured row is found by. It tells all that the call's
+// time depends on, so that the call can be made from it (emit_probe.c).
 EIN__FN const char *ein__gemm_key(ein_ctx *ctx, const ein__gemm *g) {
-    return ein__namef(
-        ctx, "gemm f32 fma b=%lld m=%lld n=%lld k=%lld ta=%d tb=%d lda=%lld ldb=%lld ldc=%lld",
-        (long long)g->batch, (long long)g->m, (long long)g->n, (long long)g->k, g->ta, g->tb,
-        (long long)g->lda, (long long)g->ldb, (long long)g->ldc);
+    ein__buf b = {0};
+    ein__putf(&b, "gemm f32 fma b=%lld m=%lld n=%lld k=%lld ta=%d tb=%d lda=%lld ldb=%lld ldc=%lld",
+              (long long)g->batch, (long long)g->m, (long long)g->n, (long long)g->k, g->ta, g->tb,
+              (long long)g->lda, (long long)g->ldb, (long long)g->ldc);
+    if (g->batch > 1)
+        ein__putf(&b, " sa=%lld sb=%lld sc=%lld", (long long)g->sa, (long long)g->sb,
+                  (long long)g->sc);
+    const char *key = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+    return key;
 }
 
 static void ein__put_axes_key(ein__buf *b, const char *name, const int64_t *v, int n) {
@@ -12295,6 +12321,9 @@ EIN__FN bool ein__measured(ein_ctx *ctx, const char *key, int64_t *ps) {
     if (at >= 0) *ps = ctx->costs[at].value;
     return at >= 0;
 }
+
+// Remembers a call that the search has priced, for EIN_CALLS and EIN_PROBE.
+EIN__FN void ein__record_call(ein_ctx *ctx, const char *key) { shput(ctx->calls, key, true); }
 
 // One field up to a tab or the line's end; `*s` moves behind it.
 static const char *ein__cost_field(ein_ctx *ctx, const char **s, const char *end) {
@@ -12491,6 +12520,7 @@ static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k,
 EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t ps, mn = ein__times(p->m, p->n);
+    if (ctx->desc.probe) ein__record_call(ctx, ein__gemm_key(ctx, p));
     if (shlen(ctx->costs) && ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
     ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
     ein__work w = {0};
@@ -12533,6 +12563,7 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
 EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t out = c->n, in = c->n, taps = 4, ps;
+    if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
     if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
     for (int i = 0; i < c->spatial; i++) {
         out = ein__times(out, c->out[i]);
@@ -18488,6 +18519,57 @@ static const char *const ein__tmpl_basis[] = {
     "    $store;",
     "}",
     0};
+static const char *const ein__tmpl_calls[] = {
+    "//@key model  prefix of the program's symbols",
+    "//@key conv   the program calls cuDNN",
+    "//@key gemm   the program calls cuBLAS",
+    "enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };",
+    "",
+    "static int fail($model *m, int code, const char *where, const char *why) {",
+    "    // The first reason is the one that counts.",
+    "    if (!m->error[0]) snprintf(m->error, sizeof m->error, \"%s: %s\", where, why);",
+    "    return code;",
+    "}",
+    "",
+    "#define CUDA_CALL(m, where, call)                                                       \\",
+    "    do {                                                                                \\",
+    "        cudaError_t e_ = (call);                                                        \\",
+    "        if (e_ != cudaSuccess) return fail(m, BAD_CALL, where, cudaGetErrorString(e_)); \\",
+    "    } while (0)",
+    "#define CALL(call)         \\",
+    "    do {                   \\",
+    "        int r_ = (call);   \\",
+    "        if (r_) return r_; \\",
+    "    } while (0)",
+    "#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())",
+    "//@if conv",
+    "",
+    "#define CUDNN_CALL(m, where, call)                                                                \\",
+    "    do {                                                                                          \\",
+    "        cudnnStatus_t e_ = (call);                                                                \\",
+    "        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \\",
+    "    } while (0)",
+    "//@end",
+    "//@if gemm",
+    "",
+    "static const char *cublas_reason(cublasStatus_t s) {",
+    "    switch (s) {",
+    "    case CUBLAS_STATUS_NOT_INITIALIZED: return \"cuBLAS is not initialised\";",
+    "    case CUBLAS_STATUS_ALLOC_FAILED: return \"cuBLAS could not allocate\";",
+    "    case CUBLAS_STATUS_INVALID_VALUE: return \"cuBLAS refused an argument\";",
+    "    case CUBLAS_STATUS_ARCH_MISMATCH: return \"cuBLAS does not support this device\";",
+    "    case CUBLAS_STATUS_EXECUTION_FAILED: return \"cuBLAS could not launch\";",
+    "    default: return \"cuBLAS failed\";",
+    "    }",
+    "}",
+    "",
+    "#define CUBLAS_CALL(m, where, call)                                                          \\",
+    "    do {                                                                                     \\",
+    "        cublasStatus_t e_ = (call);                                                          \\",
+    "        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \\",
+    "    } while (0)",
+    "//@end",
+    0};
 static const char *const ein__tmpl_conv[] = {
     "//@key model    prefix of the program's symbols",
     "//@key spatial  spatial axes that descriptors have",
@@ -18893,6 +18975,533 @@ static const char *const ein__tmpl_naive[] = {
     "    $body;",
     "}",
     0};
+static const char *const ein__tmpl_probe[] = {
+    "//@key conv  the program calls cuDNN",
+    "//@key gemm  the program calls cuBLAS",
+    "//@key gpu   the device's name in tables of costs",
+    "enum { USAGE = 2, BAD_FILE = 3, FAILED = 5, STOPPED = 75, NO_DEVICE = 77 };",
+    "enum { SAMPLES = 9, REPEATS = 20, ALGORITHMS = 16 };",
+    "static const double BATCH_MS = 2, AWAKE_MS = 300;",
+    "",
+    "static const char *name_of(int i) {",
+    "    //@if conv",
+    "    //@if gemm",
+    "    return i < CONVS \? conv_sizes[i].name : gemm_sizes[i - CONVS].name;",
+    "    //@else",
+    "    return conv_sizes[i].name;",
+    "    //@end",
+    "    //@else",
+    "    return gemm_sizes[i].name;",
+    "    //@end",
+    "}",
+    "",
+    "static double now_ms() {",
+    "    static time_t first;  // small numbers keep their digits",
+    "    timespec t;",
+    "    timespec_get(&t, TIME_UTC);",
+    "    if (!first) first = t.tv_sec;",
+    "    return (double)(t.tv_sec - first) * 1e3 + (double)t.tv_nsec * 1e-6;",
+    "}",
+    "",
+    "// Values between -1 and 1, none of them 0: zeros take less power and run at higher clocks.",
+    "static __global__ void fill(float *to, size_t n, unsigned seed) {",
+    "    size_t step = (size_t)gridDim.x * blockDim.x;",
+    "    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {",
+    "        unsigned v = (unsigned)i * 2654435761u ^ (unsigned)(i >> 32) ^ seed * 0x9e3779b9u;",
+    "        v = (v ^ v >> 16) * 0x85ebca6bu;",
+    "        v = (v ^ v >> 13) * 0xc2b2ae35u;",
+    "        to[i] = ((float)(v >> 9) + 0.5f) * (1.f / 4194304) - 1;",
+    "    }",
+    "}",
+    "",
+    "// Makes buffer `k` hold at least so much.",
+    "static int reserve(probe *h, int k, size_t bytes) {",
+    "    if (bytes <= h->bytes[k]) return 0;",
+    "    void *old = h->buffer[k];",
+    "    h->buffer[k] = NULL;",
+    "    h->bytes[k] = 0;",
+    "    if (old) CUDA_CALL(h, \"cudaFree\", cudaFree(old));",
+    "    cudaError_t e = cudaMalloc(&h->buffer[k], bytes);",
+    "    if (e != cudaSuccess) {",
+    "        char what[64];",
+    "        snprintf(what, sizeof what, \"%zu bytes of device memory\", bytes);",
+    "        (void)cudaGetLastError();",
+    "        h->buffer[k] = NULL;",
+    "        return fail(h, BAD_CALL, what, cudaGetErrorString(e));",
+    "    }",
+    "    h->bytes[k] = bytes;",
+    "    fill<<<dim3(1024), dim3(256), 0, h->stream>>>((float *)h->buffer[k], bytes / 4, (unsigned)k);",
+    "    LAUNCHED(h, \"fill\");",
+    "    return 0;",
+    "}",
+    "",
+    "static float *data_of(const probe *h, int k) { return (float *)h->buffer[k]; }",
+    "",
+    "// Makes call `i` once.",
+    "static int issue(probe *h, int i) {",
+    "    //@if conv",
+    "    if (i < CONVS)",
+    "        return conv_run(h, i, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),",
+    "                        conv_residual[i] \? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),",
+    "                        h->buffer[WORKSPACE]);",
+    "    //@end",
+    "    //@if gemm",
+    "    return gemm_run(h, &gemm_sizes[i - CONVS], data_of(h, DATA), data_of(h, WEIGHTS),",
+    "                    data_of(h, RESULT));",
+    "    //@else",
+    "    return 0;",
+    "    //@end",
+    "}",
+    "",
+    "// ---- time ----",
+    "",
+    "// Records a call several times over: replayed, launches cost the host nothing, as in a program.",
+    "static int record(probe *h, int i, int repeats, cudaGraphExec_t *exec) {",
+    "    cudaGraph_t graph = NULL;",
+    "    CUDA_CALL(h, \"capture\", cudaStreamBeginCapture(h->stream, cudaStreamCaptureModeThreadLocal));",
+    "    int r = 0;",
+    "    for (int k = 0; k < repeats && !r; k++) r = issue(h, i);",
+    "    cudaError_t e = cudaStreamEndCapture(h->stream, &graph);",
+    "    if (!r && e == cudaSuccess) {",
+    "#if CUDART_VERSION >= 12000",
+    "        e = cudaGraphInstantiate(exec, graph, 0);",
+    "#else",
+    "        e = cudaGraphInstantiate(exec, graph, NULL, NULL, 0);",
+    "#endif",
+    "        if (e != cudaSuccess) *exec = NULL;",
+    "    }",
+    "    if (graph) {",
+    "        cudaError_t destroyed = cudaGraphDestroy(graph);",
+    "        if (e == cudaSuccess) e = destroyed;",
+    "    }",
+    "    if (!r && e != cudaSuccess) r = fail(h, BAD_CALL, \"capture\", cudaGetErrorString(e));",
+    "    if (e != cudaSuccess) (void)cudaGetLastError();",
+    "    return r;",
+    "}",
+    "",
+    "// Milliseconds of `n` replays.",
+    "static int replay(probe *h, cudaGraphExec_t graph, int n, double *ms) {",
+    "    float elapsed = 0;",
+    "    CUDA_CALL(h, \"event\", cudaEventRecord(h->start, h->stream));",
+    "    for (int i = 0; i < n; i++) CUDA_CALL(h, \"replay\", cudaGraphLaunch(graph, h->stream));",
+    "    CUDA_CALL(h, \"event\", cudaEventRecord(h->stop, h->stream));",
+    "    CUDA_CALL(h, \"replay\", cudaEventSynchronize(h->stop));",
+    "    CUDA_CALL(h, \"event\", cudaEventElapsedTime(&elapsed, h->start, h->stop));",
+    "    *ms = (double)elapsed;",
+    "    return 0;",
+    "}",
+    "",
+    "static int by_size(const void *a, const void *b) {",
+    "    double x = *(const double *)a, y = *(const double *)b;",
+    "    return (x > y) - (x < y);",
+    "}",
+    "",
+    "struct figure {",
+    "    long long ps;",
+    "    int spread;  // between the quartiles, in 1/1000 of the median",
+    "};",
+    "",
+    "static int sample(probe *h, cudaGraphExec_t graph, int repeats, double most_ps, figure *f) {",
+    "    double ms, v[SAMPLES], begin = now_ms();",
+    "    CALL(replay(h, graph, 1, &ms));",
+    "    CALL(replay(h, graph, 1, &ms));",
+    "    while (!h->awake && now_ms() - begin < AWAKE_MS) CALL(replay(h, graph, 1, &ms));",
+    "    h->awake = 1;",
+    "    double turns = ms > 0 \? BATCH_MS / ms : 100;",
+    "    int n = turns < 1 \? 1 : turns > 1000 \? 1000 : (int)turns;",
+    "    int samples = ms > 50 || ms * 1e9 / repeats > most_ps \? 3 : SAMPLES;",
+    "    for (int k = 0; k < samples; k++) {",
+    "        CALL(replay(h, graph, n, &v[k]));",
+    "        v[k] *= 1e9 / n / repeats;",
+    "    }",
+    "    qsort(v, (size_t)samples, sizeof *v, by_size);",
+    "    double middle = v[samples / 2], width = v[samples * 3 / 4] - v[samples / 4];",
+    "    f->ps = middle < 1 \? 1 : middle < 9e17 \? (long long)(middle + 0.5) : (long long)9e17;",
+    "    f->spread = middle > 0 \? (int)(width / middle * 1000 + 0.5) : 0;",
+    "    return 0;",
+    "}",
+    "",
+    "// Measures call `i` as it is set up; one that takes longer than `most_ps` less carefully.",
+    "static int measure(probe *h, int i, double most_ps, figure *f) {",
+    "    cudaGraphExec_t graph = NULL;",
+    "    CALL(issue(h, i));  // kernels are loaded",
+    "    double begin = now_ms();",
+    "    CALL(issue(h, i));",
+    "    CUDA_CALL(h, \"call\", cudaStreamSynchronize(h->stream));",
+    "    int repeats = now_ms() - begin < 1 \? REPEATS : 1, r = record(h, i, repeats, &graph);",
+    "    if (!r) r = sample(h, graph, repeats, most_ps, f);",
+    "    if (graph) {",
+    "        cudaError_t e = cudaGraphExecDestroy(graph);",
+    "        if (!r && e != cudaSuccess) r = fail(h, BAD_CALL, \"graph\", cudaGetErrorString(e));",
+    "    }",
+    "    return r;",
+    "}",
+    "",
+    "static void put_row(const probe *h, int i, const figure *f, int algorithm) {",
+    "    printf(\"%s\\t%s\\t%lld\\t%d\\t%s\", h->device, name_of(i), f->ps, f->spread, h->versions);",
+    "    if (algorithm >= 0) printf(\" algo %d\", algorithm);",
+    "    printf(\"\\n\");",
+    "    fflush(stdout);",
+    "}",
+    "//@if gemm",
+    "",
+    "static int measure_gemm(probe *h, int i) {",
+    "    const gemm_size *g = &gemm_sizes[i - CONVS];",
+    "    figure f;",
+    "    long long batch = g->batch - 1;",
+    "    long long a = batch * g->sa + (g->ta \? g->k - 1 : g->m - 1) * (long long)g->lda;",
+    "    long long b = batch * g->sb + (g->tb \? g->n - 1 : g->k - 1) * (long long)g->ldb;",
+    "    long long c = batch * g->sc + (g->m - 1) * (long long)g->ldc + g->n;",
+    "    a += g->ta \? g->m : g->k;",
+    "    b += g->tb \? g->k : g->n;",
+    "    CALL(reserve(h, DATA, 4 * (size_t)a));",
+    "    CALL(reserve(h, WEIGHTS, 4 * (size_t)b));",
+    "    CALL(reserve(h, RESULT, 4 * (size_t)c));",
+    "    CALL(reserve(h, WORKSPACE, h->cublas_workspace));",
+    "    // A larger workspace of a convolution may have taken its place.",
+    "    CUBLAS_CALL(h, \"cublasSetWorkspace\",",
+    "                cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));",
+    "    CALL(measure(h, i, 1e18, &f));",
+    "    put_row(h, i, &f, -1);",
+    "    return 0;",
+    "}",
+    "//@end",
+    "//@if conv",
+    "",
+    "struct choice {",
+    "    int algorithm;",
+    "    size_t workspace;",
+    "};",
+    "",
+    "// Whether a program may take what the library offers: see conv_choose_forward.",
+    "template <class Offer>",
+    "static bool may_take(const Offer *p, const conv_size *s) {",
+    "    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= conv_limit(s) &&",
+    "           p->determinism == CUDNN_DETERMINISTIC &&",
+    "           (p->mathType == CUDNN_FMA_MATH || p->mathType == CUDNN_DEFAULT_MATH);",
+    "}",
+    "",
+    "static int list_forward(probe *h, int i, choice *list, int *n) {",
+    "    const conv_size *s = &conv_sizes[i];",
+    "    const conv_call *c = &h->conv[i];",
+    "    cudnnConvolutionFwdAlgoPerf_t p[ALGORITHMS];",
+    "    int offers = 0;",
+    "    CUDNN_CALL(h, \"algorithms\",",
+    "               cudnnGetConvolutionForwardAlgorithm_v7(h->cudnn, c->x, c->w, c->conv, c->y,",
+    "                                                      ALGORITHMS, &offers, p));",
+    "    for (int k = 0; k < offers; k++) {",
+    "        bool any = !s->fused || s->relu;",
+    "        if (!may_take(&p[k], s)) continue;",
+    "        if (!any && p[k].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;",
+    "        list[*n].algorithm = (int)p[k].algo;",
+    "        list[(*n)++].workspace = p[k].memory;",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "static int list_data(probe *h, int i, choice *list, int *n) {",
+    "    const conv_call *c = &h->conv[i];",
+    "    cudnnConvolutionBwdDataAlgoPerf_t p[ALGORITHMS];",
+    "    int offers = 0;",
+    "    CUDNN_CALL(h, \"algorithms\",",
+    "               cudnnGetConvolutionBackwardDataAlgorithm_v7(h->cudnn, c->w, c->x, c->conv, c->y,",
+    "                                                           ALGORITHMS, &offers, p));",
+    "    for (int k = 0; k < offers; k++) {",
+    "        if (!may_take(&p[k], &conv_sizes[i])) continue;",
+    "        list[*n].algorithm = (int)p[k].algo;",
+    "        list[(*n)++].workspace = p[k].memory;",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "// Every algorithm in turn; the fastest is printed, and why another did not run. Where the library",
+    "// would have taken another one than the fastest, a comment says what that takes.",
+    "static int measure_algorithms(probe *h, int i) {",
+    "    choice list[ALGORITHMS];",
+    "    figure best = {0, 0}, first = {0, 0};",
+    "    int n = 0, at = -1;",
+    "    CALL(conv_sizes[i].transposed \? list_data(h, i, list, &n) : list_forward(h, i, list, &n));",
+    "    for (int k = 0; k < n; k++) {",
+    "        figure f;",
+    "        h->conv[i].algorithm = list[k].algorithm;",
+    "        h->conv[i].workspace = list[k].workspace;",
+    "        int r = reserve(h, WORKSPACE, list[k].workspace);",
+    "        if (!r) r = measure(h, i, at < 0 \? 1e18 : 2.0 * (double)best.ps, &f);",
+    "        if (r) {",
+    "            printf(\"# %s: algorithm %d: %s\\n\", name_of(i), list[k].algorithm, h->error);",
+    "            h->error[0] = 0;",
+    "            CUDA_CALL(h, \"after a failed call\", cudaStreamSynchronize(h->stream));",
+    "            continue;",
+    "        }",
+    "        if (!k) first = f;",
+    "        if (at >= 0 && f.ps >= best.ps) continue;",
+    "        best = f;",
+    "        at = k;",
+    "    }",
+    "    if (at < 0) return fail(h, BAD_CALL, \"cuDNN\", \"no algorithm runs\");",
+    "    if (at && first.ps)",
+    "        printf(\"# %s: algorithm %d, the library's own choice: %lld\\n\", name_of(i),",
+    "               list[0].algorithm, first.ps);",
+    "    put_row(h, i, &best, list[at].algorithm);",
+    "    return 0;",
+    "}",
+    "",
+    "static int measure_conv(probe *h, int i) {",
+    "    size_t x, w, y;",
+    "    conv_bytes(&conv_sizes[i], &x, &w, &y);",
+    "    CALL(reserve(h, DATA, x));",
+    "    CALL(reserve(h, WEIGHTS, w));",
+    "    CALL(reserve(h, RESULT, y));",
+    "    CALL(reserve(h, BIAS, 4 * (size_t)conv_sizes[i].f));",
+    "    if (conv_residual[i]) CALL(reserve(h, RESIDUAL, y));",
+    "    int r = conv_open(h, &h->conv[i], &conv_sizes[i]);",
+    "    if (!r) r = measure_algorithms(h, i);",
+    "    conv_close(&h->conv[i]);",
+    "    memset(&h->conv[i], 0, sizeof h->conv[i]);",
+    "    return r;",
+    "}",
+    "//@end",
+    "",
+    "static int measure_any(probe *h, int i) {",
+    "    //@if conv",
+    "    if (i < CONVS) return measure_conv(h, i);",
+    "    //@end",
+    "    //@if gemm",
+    "    return measure_gemm(h, i);",
+    "    //@else",
+    "    return 0;",
+    "    //@end",
+    "}",
+    "",
+    "// Measures what the table lacks. A call that fails is told of; one that breaks the device ends it.",
+    "static int measure_all(probe *h) {",
+    "    int measured = 0, failed = 0;",
+    "    for (int i = 0; i < CALLS; i++) {",
+    "        if (h->done[i]) continue;",
+    "        if (h->deadline_ms > 0 && now_ms() >= h->deadline_ms) {",
+    "            fprintf(stderr, \"probe: out of time: %d measured, %d failed\\n\", measured, failed);",
+    "            return STOPPED;",
+    "        }",
+    "        h->error[0] = 0;",
+    "        if (!measure_any(h, i)) {",
+    "            measured++;",
+    "            continue;",
+    "        }",
+    "        failed++;",
+    "        printf(\"# %s: %s\\n\", name_of(i), h->error);",
+    "        fflush(stdout);",
+    "        cudaError_t e = cudaStreamSynchronize(h->stream);",
+    "        if (e == cudaSuccess) continue;",
+    "        fprintf(stderr, \"probe: the device is lost: %s\\n\", cudaGetErrorString(e));",
+    "        return FAILED;",
+    "    }",
+    "    fprintf(stderr, \"probe: %d measured, %d failed\\n\", measured, failed);",
+    "    return 0;",
+    "}",
+    "",
+    "// ---- the program ----",
+    "",
+    "static int find_device() {",
+    "    int count = 0;",
+    "    cudaError_t e = cudaGetDeviceCount(&count);",
+    "    if (e == cudaSuccess && count > 0) return 0;",
+    "    const char *why = e == cudaSuccess \? \"none is visible\" : cudaGetErrorString(e);",
+    "    fprintf(stderr, \"no CUDA device: %s\\n\", why);",
+    "    return NO_DEVICE;",
+    "}",
+    "",
+    "static int open_all(probe *h) {",
+    "    int driver = 0;",
+    "    size_t used = 0, room = sizeof h->versions;",
+    "    CUDA_CALL(h, \"cudaDriverGetVersion\", cudaDriverGetVersion(&driver));",
+    "    CUDA_CALL(h, \"stream\", cudaStreamCreateWithFlags(&h->stream, cudaStreamNonBlocking));",
+    "    CUDA_CALL(h, \"event\", cudaEventCreate(&h->start));",
+    "    CUDA_CALL(h, \"event\", cudaEventCreate(&h->stop));",
+    "    //@if conv",
+    "    CUDNN_CALL(h, \"cudnnCreate\", cudnnCreate(&h->cudnn));",
+    "    CUDNN_CALL(h, \"cudnnSetStream\", cudnnSetStream(h->cudnn, h->stream));",
+    "    used += (size_t)snprintf(h->versions + used, room - used, \"cudnn %zu \", cudnnGetVersion());",
+    "    //@end",
+    "    //@if gemm",
+    "    int version = 0, device = 0, major = 0;",
+    "    CUDA_CALL(h, \"cudaGetDevice\", cudaGetDevice(&device));",
+    "    CUDA_CALL(h, \"compute capability\",",
+    "              cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));",
+    "    h->cublas_workspace = (size_t)(major >= 9 \? 32 : 4) << 20;",
+    "    CUBLAS_CALL(h, \"cublasCreate\", cublasCreate(&h->cublas));",
+    "    CUBLAS_CALL(h, \"cublasSetStream\", cublasSetStream(h->cublas, h->stream));",
+    "    CUBLAS_CALL(h, \"cublasGetVersion\", cublasGetVersion(h->cublas, &version));",
+    "    used += (size_t)snprintf(h->versions + used, room - used, \"cublas %d \", version);",
+    "    //@end",
+    "    snprintf(h->versions + used, room - used, \"driver %d\", driver);",
+    "    return 0;",
+    "}",
+    "",
+    "static void release(probe *h) {",
+    "    for (int k = 0; k < BUFFERS; k++)",
+    "        if (h->buffer[k]) (void)cudaFree(h->buffer[k]);",
+    "    //@if conv",
+    "    if (h->cudnn) (void)cudnnDestroy(h->cudnn);",
+    "    //@end",
+    "    //@if gemm",
+    "    if (h->cublas) (void)cublasDestroy(h->cublas);",
+    "    //@end",
+    "    if (h->start) (void)cudaEventDestroy(h->start);",
+    "    if (h->stop) (void)cudaEventDestroy(h->stop);",
+    "    if (h->stream) (void)cudaStreamDestroy(h->stream);",
+    "}",
+    "",
+    "// One line of the table: device, key and figures between tabs.",
+    "static void have_line(probe *h, char *line) {",
+    "    char *key = strchr(line, '\\t'), *end = key \? strchr(key + 1, '\\t') : NULL;",
+    "    if (*line == '#' || !end) return;",
+    "    *key++ = *end = 0;",
+    "    if (strcmp(line, h->device)) return;",
+    "    for (int i = 0; i < CALLS; i++)",
+    "        if (!strcmp(name_of(i), key)) h->done[i] = 1;",
+    "}",
+    "",
+    "static int read_have(probe *h) {",
+    "    char line[2048];",
+    "    FILE *file = fopen(h->have, \"r\");",
+    "    if (!file) {",
+    "        fprintf(stderr, \"probe: %s: cannot be read\\n\", h->have);",
+    "        return BAD_FILE;",
+    "    }",
+    "    // Longer lines are none of ours.",
+    "    while (fgets(line, sizeof line, file)) have_line(h, line);",
+    "    int bad = ferror(file);",
+    "    if (fclose(file) || bad) {",
+    "        fprintf(stderr, \"probe: %s: cannot be read\\n\", h->have);",
+    "        return BAD_FILE;",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "static const char usage_text[] =",
+    "    \"usage: %s [--have TABLE] [--deadline SECONDS] [--device NAME] [--list]\\n\"",
+    "    \"Prints rows of a table of costs: device, key, picoseconds, spread, versions.\\n\"",
+    "    \"  --have TABLE        leave out what this table has for the device\\n\"",
+    "    \"  --deadline SECONDS  begin no measurement after this time; exit status 75 then\\n\"",
+    "    \"  --device NAME       what rows call the device; default: $gpu\\n\"",
+    "    \"  --list              print the keys only; needs no device\\n\"",
+    "    \"exit status: 0 well, 2 usage, 3 bad file, 5 failed, 75 out of time, 77 no device\\n\";",
+    "",
+    "static int usage(const char *program, const char *what, const char *why) {",
+    "    if (what) fprintf(stderr, \"%s: %s\\n\", what, why);",
+    "    fprintf(stderr, usage_text, program);",
+    "    return USAGE;",
+    "}",
+    "",
+    "static int read_options(probe *h, int argc, char **argv, bool *list) {",
+    "    for (int i = 1; i < argc; i++) {",
+    "        const char *a = argv[i], *next = i + 1 < argc \? argv[i + 1] : NULL;",
+    "        bool have = !strcmp(a, \"--have\"), deadline = !strcmp(a, \"--deadline\");",
+    "        bool device = !strcmp(a, \"--device\");",
+    "        if (!strcmp(a, \"--list\")) *list = true;",
+    "        else if (have || deadline || device) {",
+    "            if (!next || !*next) return usage(argv[0], a, \"a value is missing\");",
+    "            if (have) h->have = next;",
+    "            if (device) h->device = next;",
+    "            if (device && (strpbrk(next, \"\\t\\r\\n\") || *next == '#'))",
+    "                return usage(argv[0], a, \"this cannot be a name\");",
+    "            char *end = NULL;",
+    "            if (deadline) h->deadline_ms = strtod(next, &end) * 1e3;",
+    "            if (deadline && (end == next || *end || !(h->deadline_ms > 0) || h->deadline_ms > 1e9))",
+    "                return usage(argv[0], next, \"not a number of seconds\");",
+    "            i++;",
+    "        } else return usage(argv[0], a, \"unknown option\");",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "static int run(probe *h, int argc, char **argv) {",
+    "    bool list = false;",
+    "    int code = read_options(h, argc, argv, &list);",
+    "    if (!code && h->have) code = read_have(h);",
+    "    if (code) return code;",
+    "    if (h->deadline_ms > 0) h->deadline_ms += now_ms();",
+    "    for (int i = 0; list && i < CALLS; i++)",
+    "        if (!h->done[i]) printf(\"%s\\n\", name_of(i));",
+    "    if (list) return 0;",
+    "    code = find_device();",
+    "    if (code) return code;",
+    "    if (open_all(h)) {",
+    "        fprintf(stderr, \"probe: %s\\n\", h->error);",
+    "        code = FAILED;",
+    "    } else {",
+    "        code = measure_all(h);",
+    "    }",
+    "    release(h);",
+    "    return code;",
+    "}",
+    "",
+    "int main(int argc, char **argv) {",
+    "    static probe h;",
+    "    h.device = \"$gpu\";",
+    "    int code = run(&h, argc, argv);",
+    "    if (fflush(stdout) || ferror(stdout)) {",
+    "        fprintf(stderr, \"probe: standard output cannot be written\\n\");",
+    "        code = FAILED;",
+    "    }",
+    "    return code;",
+    "}",
+    0};
+static const char *const ein__tmpl_probe_state[] = {
+    "//@key conv     the program calls cuDNN",
+    "//@key gemm     the program calls cuBLAS",
+    "//@key convs    how many convolutions",
+    "//@key gemms    how many products",
+    "//@key spatial  spatial axes that descriptors have",
+    "enum { CONVS = $convs, GEMMS = $gemms, CALLS = CONVS + GEMMS };",
+    "",
+    "// Operands and results on the device, each as large as any call so far needed it.",
+    "enum { DATA, WEIGHTS, BIAS, RESIDUAL, RESULT, WORKSPACE, BUFFERS };",
+    "",
+    "// All that the program owns; `release` gives it back whatever was reached.",
+    "struct probe {",
+    "    char error[256];  // of the call being measured",
+    "    const char *device, *have;",
+    "    double deadline_ms;         // from the start, 0: none",
+    "    unsigned char done[CALLS];  // the table has a row",
+    "    char versions[160];",
+    "    cudaStream_t stream;",
+    "    cudaEvent_t start, stop;",
+    "    int awake;  // the clocks are up",
+    "    void *buffer[BUFFERS];",
+    "    size_t bytes[BUFFERS];",
+    "    //@if conv",
+    "    cudnnHandle_t cudnn;",
+    "    conv_call conv[CONVS];",
+    "    //@end",
+    "    //@if gemm",
+    "    cublasHandle_t cublas;",
+    "    size_t cublas_workspace;",
+    "    //@end",
+    "};",
+    "//@if conv",
+    "",
+    "// Bytes of data, weights and result of a convolution.",
+    "static void conv_bytes(const conv_size *s, size_t *x, size_t *w, size_t *y) {",
+    "    *x = 4 * (size_t)s->n * (size_t)s->c;",
+    "    *w = 4 * (size_t)s->f * (size_t)(s->c / s->group);",
+    "    *y = 4 * (size_t)s->n * (size_t)s->f;",
+    "    for (int i = 0; i < $spatial; i++) {",
+    "        *x *= (size_t)s->in[i];",
+    "        *w *= (size_t)s->filter[i];",
+    "        *y *= (size_t)s->out[i];",
+    "    }",
+    "}",
+    "",
+    "// The workspace that a program allows it.",
+    "static size_t conv_limit(const conv_size *s) {",
+    "    size_t x, w, y, most = (size_t)256 << 20;",
+    "    conv_bytes(s, &x, &w, &y);",
+    "    size_t bytes = x + w + y + ((size_t)1 << 20);",
+    "    return bytes < most \? bytes : most;",
+    "}",
+    "//@end",
+    0};
 static const char *const ein__tmpl_reduce_block[] = {
     "//@key name      the kernel's name",
     "//@key params    its parameters",
@@ -19178,53 +19787,6 @@ static const char *const ein__tmpl_state[] = {
     "    cublasHandle_t cublas;",
     "    //@end",
     "};",
-    "",
-    "enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };",
-    "",
-    "static int fail($model *m, int code, const char *where, const char *why) {",
-    "    // The first reason is the one that counts.",
-    "    if (!m->error[0]) snprintf(m->error, sizeof m->error, \"%s: %s\", where, why);",
-    "    return code;",
-    "}",
-    "",
-    "#define CUDA_CALL(m, where, call)                                                       \\",
-    "    do {                                                                                \\",
-    "        cudaError_t e_ = (call);                                                        \\",
-    "        if (e_ != cudaSuccess) return fail(m, BAD_CALL, where, cudaGetErrorString(e_)); \\",
-    "    } while (0)",
-    "#define CALL(call)         \\",
-    "    do {                   \\",
-    "        int r_ = (call);   \\",
-    "        if (r_) return r_; \\",
-    "    } while (0)",
-    "#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())",
-    "//@if conv",
-    "",
-    "#define CUDNN_CALL(m, where, call)                                                                \\",
-    "    do {                                                                                          \\",
-    "        cudnnStatus_t e_ = (call);                                                                \\",
-    "        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \\",
-    "    } while (0)",
-    "//@end",
-    "//@if gemm",
-    "",
-    "static const char *cublas_reason(cublasStatus_t s) {",
-    "    switch (s) {",
-    "    case CUBLAS_STATUS_NOT_INITIALIZED: return \"cuBLAS is not initialised\";",
-    "    case CUBLAS_STATUS_ALLOC_FAILED: return \"cuBLAS could not allocate\";",
-    "    case CUBLAS_STATUS_INVALID_VALUE: return \"cuBLAS refused an argument\";",
-    "    case CUBLAS_STATUS_ARCH_MISMATCH: return \"cuBLAS does not support this device\";",
-    "    case CUBLAS_STATUS_EXECUTION_FAILED: return \"cuBLAS could not launch\";",
-    "    default: return \"cuBLAS failed\";",
-    "    }",
-    "}",
-    "",
-    "#define CUBLAS_CALL(m, where, call)                                                          \\",
-    "    do {                                                                                     \\",
-    "        cublasStatus_t e_ = (call);                                                          \\",
-    "        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \\",
-    "    } while (0)",
-    "//@end",
     0};
 static const char *const ein__tmpl_test_base[] = {
     "//@key model      prefix of the program's symbols",
@@ -23221,9 +23783,9 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__put(out, "\n");
     }
 }
-/* ---- emit.c ---- */
-// The emitted file: fixed sections in a fixed order. Names come from the model's tensors and from
-// content; offsets and sizes stand in one block, so that a new memory plan changes one place.
+/* ---- emit_parts.c ---- */
+// The sections of the emitted files. Names come from the model's tensors and from content; offsets
+// and sizes stand in one block, so that a new memory plan changes one place.
 
 // ------------------------------------------------------------------------------------ names
 
@@ -23782,27 +24344,32 @@ static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
     return ein__plain_name(ctx, s->name);
 }
 
+// A row of the table of convolutions.
+EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv *c,
+                                bool transposed, int spatial) {
+    ein__buf line = {0};
+    ein__put(&line, "    {");
+    ein__put_string(&line, name);
+    ein__putf(&line, ", %d, %lld, %lld, %lld, %lld, ", transposed, (long long)c->n, (long long)c->c,
+              (long long)c->f, (long long)c->group);
+    const int64_t *axes[] = {c->in, c->out, c->k, c->pad, c->stride, c->dilation};
+    for (int k = 0; k < 6; k++) {
+        ein__put_axes(&line, axes[k], c->spatial, spatial, k == 3 ? 0 : 1);
+        ein__put(&line, ", ");
+    }
+    bool fused = c->bias.i || c->z.i || c->relu;
+    ein__putf(&line, "%d, %d},", fused, c->relu);
+    ein__tmpl_line(out, line.s, line.n);
+    ein__buf_free(&line);
+}
+
 static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     ein__put(out, "\nstatic const conv_size conv_sizes[] = {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        const ein__conv *c = &s->conv;
-        if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
-        ein__buf line = {0};
-        ein__put(&line, "    {");
-        ein__put_string(&line, s->name);
-        ein__putf(&line, ", %d, %lld, %lld, %lld, %lld, ", s->kind == EIN__K_CONV_DATA,
-                  (long long)c->n, (long long)c->c, (long long)c->f, (long long)c->group);
-        const int64_t *axes[] = {c->in, c->out, c->k, c->pad, c->stride, c->dilation};
-        for (int k = 0; k < 6; k++) {
-            ein__put_axes(&line, axes[k], c->spatial, z->spatial, k == 3 ? 0 : 1);
-            ein__put(&line, ", ");
-        }
-        bool fused = c->bias.i || c->z.i || c->relu;
-        ein__putf(&line, "%d, %d},", fused, c->relu);
-        ein__tmpl_line(out, line.s, line.n);
-        ein__buf_free(&line);
+        if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
+            ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial);
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -23813,6 +24380,16 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
     ein__put(out, "};\n");
 }
 
+// What a description of a product holds.
+EIN__FN void ein__put_gemm_size(ein__buf *line, const char *name, const ein__gemm *g) {
+    const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
+                         g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
+    ein__put_string(line, name);
+    for (int k = 0; k < 12; k++) ein__putf(line, ", %lld", (long long)n[k]);
+    ein__put(line, ", ");
+    ein__put_f32_literal(line, g->alpha);
+}
+
 static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -23821,12 +24398,7 @@ static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
         if (s->kind != EIN__K_GEMM) continue;
         ein__buf line = {0};
         ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
-        ein__put_string(&line, s->name);
-        const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
-                             g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
-        for (int k = 0; k < 12; k++) ein__putf(&line, ", %lld", (long long)n[k]);
-        ein__put(&line, ", ");
-        ein__put_f32_literal(&line, g->alpha);
+        ein__put_gemm_size(&line, s->name, g);
         ein__put(&line, "};");
         ein__tmpl_line(out, line.s, line.n);
         ein__buf_free(&line);
@@ -23994,8 +24566,8 @@ static void ein__put_info(ein__emitter *z, ein__buf *out) {
               (unsigned long long)ein__manifest(ctx));
     ein__putf(out, "const %s_info *%s_describe(void) { return &info; }\n", symbol, symbol);
 }
-
-// ------------------------------------------------------------------------------------ the file
+/* ---- emit.c ---- */
+// The emitted files, section after section in their fixed order.
 
 static const char *ein__number_text(ein_ctx *ctx, int64_t v) {
     return ein__namef(ctx, "%lld", (long long)v);
@@ -24044,6 +24616,12 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
     ein__put_info(z, out);
 }
 
+// How the program's functions report failed calls.
+EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, bool gemm) {
+    ein__key keys[] = {{"model", model}, {"conv", conv ? "1" : "0"}, {"gemm", gemm ? "1" : "0"}};
+    ein__tmpl_put(out, ein__tmpl_calls, keys, 3);
+}
+
 static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t nin = arrlen(ctx->graph.input);
@@ -24069,6 +24647,8 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
                         {"nin", ein__number_text(ctx, nin ? nin : 1)},
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))}};
     ein__tmpl_put(out, ein__tmpl_state, state, 6);
+    ein__put(out, "\n");
+    ein__emit_call_macros(out, model, z->convs > 0, z->gemms > 0);
     if (z->convs) {
         ein__put(out, "\n");
         ein__key conv[] = {{"model", model},
@@ -24429,6 +25009,259 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
                  "int main(int argc, char **argv) { return einnet_test::run(argc, argv); }\n");
     }
     ein__tfree(&z);
+}
+/* ---- emit_probe.c ---- */
+// The probe: a program that measures the library calls which planning asked for and no table of
+// costs has, and prints rows for such a table. A call's key tells everything about it, so calls of
+// several models are collected as keys, and the program is made from them.
+
+typedef struct ein__call {
+    const char *key;
+    bool gemm, transposed;
+    ein__gemm g;
+    ein__conv c;
+} ein__call;
+
+// `name`, then numbers with x between them, no more than `most`; gives how many, and moves `*s`
+// behind them. 0: the text is something else.
+static int ein__key_numbers(const char **s, const char *name, int64_t *v, int most) {
+    size_t n = strlen(name);
+    if (strncmp(*s, name, n)) return 0;
+    *s += n;
+    for (int count = 0; count < most;) {
+        size_t digits = strspn(*s, "0123456789");
+        if (!digits || digits > 18) return 0;
+        v[count] = 0;
+        for (size_t i = 0; i < digits; i++) v[count] = v[count] * 10 + (*s)[i] - '0';
+        *s += digits;
+        count++;
+        if (**s != 'x') return count;
+        ++*s;
+    }
+    return 0;
+}
+
+// Reads a number that has to be one.
+static bool ein__key_number(const char **s, const char *name, int64_t *v, int64_t limit) {
+    return ein__key_numbers(s, name, v, 1) == 1 && *v <= limit;
+}
+
+static bool ein__key_gemm(const char *s, ein__gemm *g) {
+    int64_t ta = 0, tb = 0, most = INT32_MAX;
+    *g = (ein__gemm){.alpha = 1};
+    bool ok = ein__key_number(&s, "gemm f32 fma b=", &g->batch, most) &&
+              ein__key_number(&s, " m=", &g->m, most) && ein__key_number(&s, " n=", &g->n, most) &&
+              ein__key_number(&s, " k=", &g->k, most) && ein__key_number(&s, " ta=", &ta, 1) &&
+              ein__key_number(&s, " tb=", &tb, 1) && ein__key_number(&s, " lda=", &g->lda, most) &&
+              ein__key_number(&s, " ldb=", &g->ldb, most) &&
+              ein__key_number(&s, " ldc=", &g->ldc, most);
+    if (ok && g->batch > 1)
+        ok = ein__key_number(&s, " sa=", &g->sa, EIN__MAX_ELEMENTS) &&
+             ein__key_number(&s, " sb=", &g->sb, EIN__MAX_ELEMENTS) &&
+             ein__key_number(&s, " sc=", &g->sc, EIN__MAX_ELEMENTS);
+    g->ta = ta != 0;
+    g->tb = tb != 0;
+    return ok && g->batch > 0 && g->m > 0 && g->n > 0 && g->k > 0;
+}
+
+static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
+    static const char *const names[] = {" in=", " out=", " k=", " s=", " p=", " d="};
+    int64_t *const axes[] = {c->in, c->out, c->k, c->stride, c->pad, c->dilation};
+    int64_t bias = 0, z = 0, relu = 0, most = INT32_MAX;
+    *c = (ein__conv){0};
+    *transposed = !strncmp(s, "conv_data", 9);
+    const char *head = *transposed ? "conv_data f32 fma nchw n=" : "conv f32 fma nchw n=";
+    bool ok = ein__key_number(&s, head, &c->n, most) && ein__key_number(&s, " c=", &c->c, most) &&
+              ein__key_number(&s, " f=", &c->f, most) &&
+              ein__key_number(&s, " g=", &c->group, most);
+    for (int k = 0; ok && k < 6; k++) {
+        int n = ein__key_numbers(&s, names[k], axes[k], 3);
+        ok = n > 0 && (!k || n == c->spatial);
+        c->spatial = n;
+        for (int i = 0; i < n; i++) ok = ok && axes[k][i] <= most && (k == 4 || axes[k][i] > 0);
+    }
+    ok = ok && ein__key_number(&s, " bias=", &bias, 1) && ein__key_number(&s, " z=", &z, 1) &&
+         ein__key_number(&s, " relu=", &relu, 1);
+    c->bias.i = bias != 0;
+    c->z.i = z != 0;
+    c->relu = relu != 0;
+    return ok && c->n > 0 && c->c > 0 && c->f > 0 && c->group > 0;
+}
+
+// The call that `key` tells; false when it is no key of a call that a library could take.
+static bool ein__call_of(ein_ctx *ctx, const char *key, ein__call *call) {
+    *call = (ein__call){.key = key, .gemm = !strncmp(key, "gemm", 4)};
+    if (call->gemm)
+        return ein__key_gemm(key, &call->g) && ein__gemm_key(ctx, &call->g) == ein__name(ctx, key);
+    return ein__key_conv(key, &call->c, &call->transposed) &&
+           ein__conv_key(ctx, &call->c, call->transposed) == ein__name(ctx, key);
+}
+
+EIN__FN bool ein__add_calls(ein_ctx *ctx, const char *text, size_t length) {
+    const char *end = text + length;
+    while (text < end) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        if (!stop) stop = end;
+        const char *key = ein__name_n(ctx, text, (size_t)(stop - text));
+        ein__call call;
+        if (*key && !ein__call_of(ctx, key, &call)) {
+            ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "not a library call: '%s'", key);
+            return false;
+        }
+        if (*key) ein__record_call(ctx, key);
+        if (*key) ctx->more_calls = true;
+        text = stop + 1;
+    }
+    return true;
+}
+
+static int ein__call_order(const void *a, const void *b) {
+    return strcmp(((const ein__call *)a)->key, ((const ein__call *)b)->key);
+}
+
+// Calls that no table has, by key, convolutions first; an stb_ds array.
+static ein__call *ein__calls_left(ein_ctx *ctx) {
+    ein__call *list = NULL, call;
+    int64_t ps;
+    for (ptrdiff_t i = 0; i < shlen(ctx->calls); i++)
+        if (!ein__measured(ctx, ctx->calls[i].key, &ps) &&
+            ein__call_of(ctx, ctx->calls[i].key, &call))
+            arrput(list, call);
+    if (list) qsort(list, (size_t)arrlen(list), sizeof *list, ein__call_order);
+    return list;
+}
+
+EIN__FN void ein__emit_call_keys(ein_ctx *ctx, ein__buf *out) {
+    ein__call *list = ein__calls_left(ctx);
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) ein__putf(out, "%s\n", list[i].key);
+    arrfree(list);
+}
+
+// ------------------------------------------------------------------------------------ the program
+
+typedef struct ein__prober {
+    ein_ctx *ctx;
+    ein__call *call;
+    int convs, gemms, spatial;
+} ein__prober;
+
+// Axes of the convolutions' descriptors. A program gives all of its own as many as the largest has,
+// and the library may take other kernels then; programs of several models cannot.
+static bool ein__probe_axes(ein__prober *z) {
+    bool flat = false;
+    z->spatial = 2;
+    for (int i = 0; i < z->convs; i++) {
+        if (z->call[i].c.spatial > 2) z->spatial = 3;
+        else flat = true;
+    }
+    if (!flat || z->spatial == 2 || !z->ctx->more_calls) return true;
+    ein__error(z->ctx, EIN_USAGE, (ein__pos){0, 0},
+               "a model with three spatial axes needs a probe of its own");
+    return false;
+}
+
+static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
+    const ein_ctx *ctx = z->ctx;
+    const char *license = ctx->desc.license ? ctx->desc.license : "MIT-0";
+    ein__putf(out,
+              "// Code generated by einnet. DO NOT EDIT.\n// einnet-codegen: %d\n"
+              "// SPDX-License-Identifier: ",
+              EIN_CODEGEN);
+    ein__put_comment(out, license, strlen(license));
+    ein__putf(out,
+              "\n// clang-format off\n//\n// Measures library calls for %s, FP32: %d convolutions, "
+              "%d products. Build and run:\n"
+              "//     nvcc -O2 -arch=sm_%d probe.cu -o probe%s%s\n"
+              "//     ./probe >> costs.tsv\n"
+              "// With --help it tells what else it can do.\n",
+              ein__gpu_of(ctx)->title, z->convs, z->gemms, ein__gpu_of(ctx)->cc,
+              z->convs ? " -lcudnn" : "", z->gemms ? " -lcublas" : "");
+    ein__put_section(out, "includes");
+    ein__put(out, "#include <cuda_runtime.h>\n");
+    if (z->gemms) ein__put(out, "#include <cublas_v2.h>\n");
+    if (z->convs) ein__put(out, "#include <cudnn.h>\n");
+    ein__put(out,
+             "#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+             "#include <time.h>\n");
+}
+
+static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
+    ein__put(out, "static const conv_size conv_sizes[] = {\n");
+    for (int i = 0; i < z->convs; i++)
+        ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial);
+    ein__put(out,
+             "};\n// Whether something is added to the result beside the bias.\n"
+             "static const unsigned char conv_residual[] = {");
+    for (int i = 0; i < z->convs; i++)
+        ein__putf(out, "%s%d,", i % 30 ? " " : "\n    ", z->call[i].c.z.i != 0);
+    ein__put(out, "\n};\n");
+}
+
+static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
+    ein__put(out, "static const gemm_size gemm_sizes[] = {\n");
+    for (int i = z->convs; i < z->convs + z->gemms; i++) {
+        ein__buf line = {0};
+        ein__put(&line, "    {");
+        ein__put_gemm_size(&line, z->call[i].key, &z->call[i].g);
+        ein__put(&line, "},");
+        ein__tmpl_line(out, line.s, line.n);
+        ein__buf_free(&line);
+    }
+    ein__put(out, "};\n");
+}
+
+static void ein__put_probe(ein__prober *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
+    const char *spatial = ein__number_text(ctx, z->spatial);
+    ein__put_probe_head(z, out);
+    ein__put_section(out, "calls");
+    ein__key types[] = {{"spatial", spatial}};
+    if (z->convs) {
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 1);
+        ein__put_probe_convs(z, out);
+        ein__put(out, "\n");
+    }
+    ein__key state[] = {
+        {"conv", convs}, {"gemm", gemms}, {"convs", convs}, {"gemms", gemms}, {"spatial", spatial}};
+    ein__tmpl_put(out, ein__tmpl_probe_state, state, 5);
+    ein__put(out, "\n");
+    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0);
+    ein__key conv[] = {{"model", "probe"},
+                       {"spatial", spatial},
+                       {"rank", ein__number_text(ctx, z->spatial + 2)},
+                       {"limit", "conv_limit(s)"}};
+    if (z->convs) {
+        ein__put(out, "\n");
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 4);
+    }
+    ein__key gemm[] = {{"model", "probe"}};
+    if (z->gemms) {
+        ein__put(out, "\n");
+        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 1);
+        ein__put_probe_gemms(z, out);
+    }
+    ein__put_section(out, "measuring");
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__key probe[] = {{"conv", convs}, {"gemm", gemms}, {"gpu", g->name}};
+    ein__tmpl_put(out, ein__tmpl_probe, probe, 3);
+}
+
+EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
+    ein__prober z = {.ctx = ctx, .call = ein__calls_left(ctx)};
+    for (ptrdiff_t i = 0; i < arrlen(z.call); i++) {
+        if (z.call[i].gemm) z.gemms++;
+        else z.convs++;
+    }
+    if (!ctx->status && ein__probe_axes(&z)) {
+        if (z.convs + z.gemms) {
+            ein__put_probe(&z, out);
+        } else {
+            ein__put_probe_head(&z, out);
+            ein__put(out, "\n// The tables have every call.\nint main() { return 0; }\n");
+        }
+    }
+    arrfree(z.call);
 }
 /* ---- explain_merge.c ---- */
 // Merges of the whole program for people and for other programs: every one that was priced, or the
@@ -25116,6 +25949,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->value);
     arrfree(ctx->dim_override);
     shfree(ctx->costs);
+    shfree(ctx->calls);
     ein__plan_free(&ctx->plan);
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
@@ -25152,6 +25986,11 @@ EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *tex
 
 EIN_DEF ein_status ein_add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length) {
     if (!ctx->status) ein__add_costs(ctx, name, text, length);
+    return ctx->status;
+}
+
+EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length) {
+    if (!ctx->status) ein__add_calls(ctx, text, length);
     return ctx->status;
 }
 
@@ -25195,6 +26034,8 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
         case EIN_CUDA: ein__emit_cuda(ctx, &out); break;
         case EIN_HEADER: ein__emit_header(ctx, &out); break;
         case EIN_TEST: ein__emit_test(ctx, &out); break;
+        case EIN_CALLS: ein__emit_call_keys(ctx, &out); break;
+        case EIN_PROBE: ein__emit_probe(ctx, &out); break;
         case EIN_FORMAT: ein__format(ctx, &out, true); break;
         case EIN_GRAPH_JSON: ein__graph_json(ctx, &out); break;
         case EIN_EQUATIONS: ein__emit_equations(ctx, &out); break;

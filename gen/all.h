@@ -68,6 +68,7 @@
 #include "emit_relay.c"
 #include "emit_basis.c"
 #include "emit_kernel.c"
+#include "emit_parts.c"
 #include "emit.c"
 #include "emit_test.c"
 #include "emit_probe.c"
