@@ -24,6 +24,8 @@ static const ein__rule ein__rules[] = {
     {"point", "one-point rule", ein__rule_point, 20, false},
     // r = d*R + p: sum(r) is sum(R) of an inner sum over p
     {"taps", "summation splitting by digits", ein__rule_taps, 100, false},
+    // sum(r in 0:n) a b = sum(r in 0:n/2) a b + sum(r in n/2:n) a b
+    {"parts", "expression splitting", ein__rule_parts, 20, false},
     // x[g] = sum(j) [j == g] x[j]
     {"groups", "groups to block-diagonal weights", ein__rule_groups, 20, false},
     // sum(y) d[x + y] g[y], x = m*X + a, is sum(i) At[a,i] (G g)[i] (Bt d)[i,X]
