@@ -10929,7 +10929,8 @@ static bool ein__product_of(ein_ctx *ctx, const ein__scope *s, ein__factors *p) 
 static bool ein__match_product(const ein__scope *s, const ein__factors *p, const int64_t *out,
                                ein__gemm *best) {
     bool found = false;
-    for (int swap = 0; swap < 2; swap++) {
+    // Without a batch m * n is all there is.
+    for (int swap = 0; swap < 2 && (!found || best->batch > 1); swap++) {
         const ein__factor *a = &p->f[swap], *b = &p->f[1 - swap];
         ein__groups g;
         if (!ein__group_iterators(s, a, b, out, &g)) continue;
@@ -13013,27 +13014,27 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
 }
 
 // The cheapest GEMM for contraction `s` whose result is dense in declared order or, when its order
-// is free, in any that makes it fewer calls.
+// is free, in any that makes it fewer calls. Without `ps` nothing is priced: the least batch wins.
 EIN__FN bool ein__best_gemm(ein_ctx *ctx, const ein__scope *s, bool free, ein__gemm *g,
                             int64_t *ps) {
     int64_t out[EIN__MAX_RANK];
     int order[EIN__GEMM_ORDERS][EIN__MAX_RANK];
     ein__factors p;
-    *ps = INT64_MAX;
+    if (ps) *ps = INT64_MAX;
     if (!ein__product_of(ctx, s, &p)) return false;
     ein__dense_result(s, out);
     bool found = ein__match_product(s, &p, out, g);
-    if (found) *ps = ein__cost_gemm(ctx, g);
+    if (found && ps) *ps = ein__cost_gemm(ctx, g);
     if (!free || (found && g->batch == 1)) return found;
     int n = ein__gemm_orders(s, &p, order);
     for (int k = 0; k < n; k++) {
         ein__gemm other;
         ein__order_strides(s->n, (int)s->nt, order[k], out);
         if (!ein__match_product(s, &p, out, &other)) continue;
-        int64_t cost = ein__cost_gemm(ctx, &other);
-        if (cost >= *ps) continue;
+        int64_t cost = ps ? ein__cost_gemm(ctx, &other) : 0;
+        if (ps ? cost >= *ps : found && other.batch >= g->batch) continue;
         *g = other;
-        *ps = cost;
+        if (ps) *ps = cost;
         found = true;
     }
     return found;
@@ -13740,14 +13741,13 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     const ein__def d = z->def[from];
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
-    int64_t ps;
     double alpha;
     ein__gemm g;
     if (d.inner == EIN__FORMED || !ein__two_factors(ctx, s, read, &alpha)) return;
     bool free = d.cls.i != z->problem.i;
     uint32_t both = ein__read_uses(ctx, read[0]) & ein__read_uses(ctx, read[1]);
     // Written out or not, it takes a GEMM for every place of the iterators that both factors have.
-    if (ein__best_gemm(ctx, s, free, &g, &ps) &&
+    if (ein__best_gemm(ctx, s, free, &g, NULL) &&
         g.batch <= ein__slots_volume(s, both & ((1u << s->nt) - 1)))
         return;
     for (int which = 1; which < 4; which++) {
@@ -13762,7 +13762,7 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         ein__scope t = *s;
         t.body = ein__ex_binary(ctx, EIN__MUL, x[0], x[1]);
         if (alpha != 1) t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), t.body);
-        if (!t.body.i || !ein__best_gemm(ctx, &t, free, &g, &ps)) continue;
+        if (!t.body.i || !ein__best_gemm(ctx, &t, free, &g, NULL)) continue;
         ein__add_def(z, d.cls, &t, from, "operand re-laid", d.inner);
     }
 }

@@ -232,7 +232,8 @@ static bool ein__product_of(ein_ctx *ctx, const ein__scope *s, ein__factors *p) 
 static bool ein__match_product(const ein__scope *s, const ein__factors *p, const int64_t *out,
                                ein__gemm *best) {
     bool found = false;
-    for (int swap = 0; swap < 2; swap++) {
+    // Without a batch m * n is all there is.
+    for (int swap = 0; swap < 2 && (!found || best->batch > 1); swap++) {
         const ein__factor *a = &p->f[swap], *b = &p->f[1 - swap];
         ein__groups g;
         if (!ein__group_iterators(s, a, b, out, &g)) continue;

@@ -45,14 +45,13 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     const ein__def d = z->def[from];
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
-    int64_t ps;
     double alpha;
     ein__gemm g;
     if (d.inner == EIN__FORMED || !ein__two_factors(ctx, s, read, &alpha)) return;
     bool free = d.cls.i != z->problem.i;
     uint32_t both = ein__read_uses(ctx, read[0]) & ein__read_uses(ctx, read[1]);
     // Written out or not, it takes a GEMM for every place of the iterators that both factors have.
-    if (ein__best_gemm(ctx, s, free, &g, &ps) &&
+    if (ein__best_gemm(ctx, s, free, &g, NULL) &&
         g.batch <= ein__slots_volume(s, both & ((1u << s->nt) - 1)))
         return;
     for (int which = 1; which < 4; which++) {
@@ -67,7 +66,7 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         ein__scope t = *s;
         t.body = ein__ex_binary(ctx, EIN__MUL, x[0], x[1]);
         if (alpha != 1) t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), t.body);
-        if (!t.body.i || !ein__best_gemm(ctx, &t, free, &g, &ps)) continue;
+        if (!t.body.i || !ein__best_gemm(ctx, &t, free, &g, NULL)) continue;
         ein__add_def(z, d.cls, &t, from, "operand re-laid", d.inner);
     }
 }

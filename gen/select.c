@@ -97,27 +97,27 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
 }
 
 // The cheapest GEMM for contraction `s` whose result is dense in declared order or, when its order
-// is free, in any that makes it fewer calls.
+// is free, in any that makes it fewer calls. Without `ps` nothing is priced: the least batch wins.
 EIN__FN bool ein__best_gemm(ein_ctx *ctx, const ein__scope *s, bool free, ein__gemm *g,
                             int64_t *ps) {
     int64_t out[EIN__MAX_RANK];
     int order[EIN__GEMM_ORDERS][EIN__MAX_RANK];
     ein__factors p;
-    *ps = INT64_MAX;
+    if (ps) *ps = INT64_MAX;
     if (!ein__product_of(ctx, s, &p)) return false;
     ein__dense_result(s, out);
     bool found = ein__match_product(s, &p, out, g);
-    if (found) *ps = ein__cost_gemm(ctx, g);
+    if (found && ps) *ps = ein__cost_gemm(ctx, g);
     if (!free || (found && g->batch == 1)) return found;
     int n = ein__gemm_orders(s, &p, order);
     for (int k = 0; k < n; k++) {
         ein__gemm other;
         ein__order_strides(s->n, (int)s->nt, order[k], out);
         if (!ein__match_product(s, &p, out, &other)) continue;
-        int64_t cost = ein__cost_gemm(ctx, &other);
-        if (cost >= *ps) continue;
+        int64_t cost = ps ? ein__cost_gemm(ctx, &other) : 0;
+        if (ps ? cost >= *ps : found && other.batch >= g->batch) continue;
         *g = other;
-        *ps = cost;
+        if (ps) *ps = cost;
         found = true;
     }
     return found;
