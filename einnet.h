@@ -88,8 +88,8 @@
 //   FP32 means no TF32. max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
 //   Products
 // with padding are not evaluated, so infinite weights there give 0. A basis change (Winograd) mixes
-// the elements of a tile: its rounding is larger (relative L2 error 2e-6 at 512 channels instead of
-// 5e-7), and an infinite or NaN input may reach neighbouring outputs; rules "-basis" leaves it out.
+// the elements of a tile: F(4,3) rounds to a relative L2 error of 2e-6 at 512 channels, F(2,3) to
+// 5e-7, and an infinite or NaN input may reach neighbouring outputs; rules "-basis" leaves it out.
 //
 // OPTIONS
 // EIN_REALLOC(p, n) and EIN_FREE(p), both or neither (stb_ds has its own hooks);
@@ -13261,15 +13261,9 @@ EIN__FN void ein__select_free(ein__selector *z) {
 // Derivation: other definitions of a contraction, found by rules on its expression alone (EinNet
 // section 4, OLLIE section 4). A class is a tensor value, its members are equivalent definitions; a
 // definition reads other classes, so alternatives add up instead of multiplying. Layouts are no
-// part of it: they are chosen afterwards.
-//
-//   summation splitting     V = sum(y,z) a b        =>  V = sum(y) W,  W = sum(z) a b
-//   variable substitution   W depends on x, y only through E(x,y)  =>  W[x,y] = W'[E(x,y)], with
-//   the
-//                           range of E tightened to where the reads are inside (boundary
-//                           tightening)
-//   operator matching       a read that a library cannot address is written out as a tensor first
-//   digit re-layout         a[d*x + u], u = d*U + p  =>  a'[x + U, p], a'[i,p] = a[d*i + p]
+// part of it: they are chosen afterwards. rules.c lists the rules; variable substitution is none of
+// them, because every inner value is made in normal form: W that depends on x, y only through
+// E(x,y) becomes W'[E(x,y)], the range of E tightened to where the reads are inside.
 
 enum {
     EIN__DERIVE_STATES = 1000,  // definitions of one problem; ein_desc.states

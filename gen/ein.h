@@ -84,8 +84,8 @@
 //   FP32 means no TF32. max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
 //   Products
 // with padding are not evaluated, so infinite weights there give 0. A basis change (Winograd) mixes
-// the elements of a tile: its rounding is larger (relative L2 error 2e-6 at 512 channels instead of
-// 5e-7), and an infinite or NaN input may reach neighbouring outputs; rules "-basis" leaves it out.
+// the elements of a tile: F(4,3) rounds to a relative L2 error of 2e-6 at 512 channels, F(2,3) to
+// 5e-7, and an infinite or NaN input may reach neighbouring outputs; rules "-basis" leaves it out.
 //
 // OPTIONS
 // EIN_REALLOC(p, n) and EIN_FREE(p), both or neither (stb_ds has its own hooks);
