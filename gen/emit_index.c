@@ -49,7 +49,7 @@ typedef struct ein__kform {
     ein__term t[EIN__KLIN];
 } ein__kform;
 
-typedef enum { EIN__N_ATOM, EIN__N_IX, EIN__N_EX, EIN__N_VECTOR } ein__kkind;
+typedef enum { EIN__N_ATOM, EIN__N_IX, EIN__N_AT, EIN__N_EX, EIN__N_VECTOR } ein__kkind;
 typedef struct ein__kname {
     ein__kkind kind;
     uint32_t id;
@@ -238,7 +238,7 @@ static const ein__kname *ein__kfind(const ein__kgen *g, ein__kkind kind, uint32_
 // Declares `const TYPE name = text;` at the text's level and remembers it under (kind, id, lane).
 static ein__kterm ein__kdeclare(ein__kgen *g, ein__kkind kind, uint32_t id, int lane,
                                 const char *type, ein__kterm t) {
-    bool index = kind == EIN__N_ATOM || kind == EIN__N_IX;
+    bool index = kind == EIN__N_ATOM || kind == EIN__N_IX || kind == EIN__N_AT;
     const char *name =
         index ? ein__namef(g->ctx, "t%d", g->nindex++) : ein__namef(g->ctx, "v%d", g->nvalue++);
     ein__putf(ein__kcode(g, t.text.level), "const %s %s = %s;\n", type, name, t.text.s);
@@ -659,6 +659,19 @@ static ein__dtype ein__kdtype(const ein__kgen *g, ein__val v) {
     return x->dtype;
 }
 
+// The address of one lane of a read whose lanes are constants apart, but no vector: what they share
+// gets a name.
+static ein__ktext ein__kaddress(ein__kgen *g, ein__ex read, ein__klin *l, int lane) {
+    const ein__kname *known = ein__kfind(g, EIN__N_AT, read.i, 0);
+    int64_t c = l->c;
+    for (int i = 0; i < l->n; i++) c += lane * l->t[i].k * l->t[i].step;
+    l->c = 0;
+    ein__kterm t = {1, ein__klin_text(g, l, 0), 0, 1, ein__klin_max(g, l)};
+    t = known ? known->t : ein__kdeclare(g, EIN__N_AT, read.i, 0, ein__kint(g), t);
+    *l = (ein__klin){.c = c, .n = 1, .t[0] = t};
+    return ein__klin_text(g, l, 0);
+}
+
 static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     const ein__expr *x = ein__ex_get(g->ctx, read);
     ein__val v = {x->val};
@@ -684,14 +697,17 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     }
     ein__kform_recombine(g, &f);
     ein__kform_lower(g, &l, &f, lane);
+    int64_t step = ein__klin_step(&l);
     r.at = ein__klin_text(g, &l, lane);
     r.level = ein__kmax(r.level, r.at.level);
-    r.step = uniform ? ein__klin_step(&l) : EIN__IRREGULAR;
+    r.step = uniform ? step : EIN__IRREGULAR;
     r.near = l.uneven;
     for (int i = 0; i < l.n; i++) r.near &= l.t[i].step == 0;
     int64_t offset = g->naive ? 0 : g->ctx->plan.layout[v.i].offset;
     r.vector = r.step == 1 && r.dtype == EIN__F32 && ein__klin_div(&l) % g->vec == 0 &&
                offset % g->vec == 0;
+    bool regular = (step && step != EIN__IRREGULAR) || (r.near && l.uneven);
+    if (g->vec > 1 && !r.vector && regular && l.n > 1) r.at = ein__kaddress(g, read, &l, lane);
     if (guard.n) r.guard = ein__name(g->ctx, guard.s);
     ein__buf_free(&guard);
     return r;

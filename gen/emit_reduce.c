@@ -142,8 +142,10 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
         if (g->num == EIN__NUM_INT) v = ein__kname_value(g, body, i, v);
         g->inner[0].text[i] = a;
         ein__put(&r->core, ein__kcombine(g, r->reduce, a, v.s));
-        ein__putf(&r->init, "%s %s = %s;\n", ein__knum_type(g), a, ein__kidentity(g, r->reduce));
+        ein__put(&r->init, i ? ", " : ein__knum_type(g));
+        ein__putf(&r->init, "%s%s = %s", i ? "" : " ", a, ein__kidentity(g, r->reduce));
     }
+    ein__put(&r->init, ";\n");
     g->post = &r->post;
     ein__ktext value[4];
     if (step->nval > 1) {

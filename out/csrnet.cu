@@ -16,14 +16,14 @@
 //    10.2 us est. v1.b.c.sum.data  k_basis_2799b948
 //    24.3 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    10.6 us est. v1.b             k_basis_dbd89d4c
-//     2.9 us est. p1               k_reduce_a7658a46
+//     2.9 us est. p1               k_reduce_4a5bc00c
 //     2.2 us est. v2.a.c.sum.data  k_basis_bc6d1ced
 //    11.8 us est. v2.a.c.sum.product cuBLAS sgemm 128 x 784 x 64, batch 36
 //     3.8 us est. v2.a             k_basis_0ee52ece
 //     4.3 us est. v2.b.c.sum.data  k_basis_ceba63ae
 //    23.6 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
 //     3.8 us est. v2.b             k_basis_0ee52ece
-//     1.5 us est. p2               k_reduce_ef7ab566
+//     1.5 us est. p2               k_reduce_23c580fe
 //     1.3 us est. v3.a.c.sum.data  k_basis_3a9f0806
 //    17.4 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
 //     1.9 us est. v3.a             k_basis_db0567f7
@@ -33,7 +33,7 @@
 //     2.2 us est. v3.c.c.sum.data  k_basis_2816ce8d
 //    34.7 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
 //     1.9 us est. v3.c             k_basis_db0567f7
-//     1.3 us est. p3               k_reduce_9d0e507d
+//     1.3 us est. p3               k_reduce_808ed45f
 //     1.3 us est. v4.a.c.sum.data  k_basis_753f6209
 //    19.8 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
 //     1.3 us est. v4.a             k_basis_a937c55b
@@ -950,24 +950,22 @@ static __global__ void __launch_bounds__(256) k_basis_dbd89d4c(const float *__re
 
 // p1[0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:112, i3 in 0:112, r0 in
 //     0:2, r1 in 0:2
-static __global__ void __launch_bounds__(256) k_reduce_a7658a46(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_4a5bc00c(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 200704u) return;
     const int i3 = (int)(id % 28u) * 4;
     const int i2 = (int)(id / 28u);
-    float acc0 = -INFINITY;
-    float acc1 = -INFINITY;
-    float acc2 = -INFINITY;
-    float acc3 = -INFINITY;
+    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 2; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 2; r1++) {
-            acc0 = fmaxf(acc0, p0[i2 * 448 + r0 * 224 + i3 * 2 + r1]);
-            acc1 = fmaxf(acc1, p0[i2 * 448 + r0 * 224 + i3 * 2 + r1 + 2]);
-            acc2 = fmaxf(acc2, p0[i2 * 448 + r0 * 224 + i3 * 2 + r1 + 4]);
-            acc3 = fmaxf(acc3, p0[i2 * 448 + r0 * 224 + i3 * 2 + r1 + 6]);
+            const int t0 = i2 * 448 + r0 * 224 + i3 * 2 + r1;
+            acc0 = fmaxf(acc0, p0[t0]);
+            acc1 = fmaxf(acc1, p0[t0 + 2]);
+            acc2 = fmaxf(acc2, p0[t0 + 4]);
+            acc3 = fmaxf(acc3, p0[t0 + 6]);
         }
     }
     *reinterpret_cast<float4 *>(y + i2 * 112 + i3) = make_float4(acc0, acc1, acc2, acc3);
@@ -1158,24 +1156,22 @@ static __global__ void __launch_bounds__(256) k_basis_ceba63ae(const float *__re
 
 // p2[0,i1,i2,i3] = max(r0,r1) v2.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:56, i3 in 0:56, r0 in 0:2,
 //     r1 in 0:2
-static __global__ void __launch_bounds__(256) k_reduce_ef7ab566(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_23c580fe(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 100352u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u);
-    float acc0 = -INFINITY;
-    float acc1 = -INFINITY;
-    float acc2 = -INFINITY;
-    float acc3 = -INFINITY;
+    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 2; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 2; r1++) {
-            acc0 = fmaxf(acc0, p0[i2 * 224 + r0 * 112 + i3 * 2 + r1]);
-            acc1 = fmaxf(acc1, p0[i2 * 224 + r0 * 112 + i3 * 2 + r1 + 2]);
-            acc2 = fmaxf(acc2, p0[i2 * 224 + r0 * 112 + i3 * 2 + r1 + 4]);
-            acc3 = fmaxf(acc3, p0[i2 * 224 + r0 * 112 + i3 * 2 + r1 + 6]);
+            const int t0 = i2 * 224 + r0 * 112 + i3 * 2 + r1;
+            acc0 = fmaxf(acc0, p0[t0]);
+            acc1 = fmaxf(acc1, p0[t0 + 2]);
+            acc2 = fmaxf(acc2, p0[t0 + 4]);
+            acc3 = fmaxf(acc3, p0[t0 + 6]);
         }
     }
     *reinterpret_cast<float4 *>(y + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
@@ -1366,24 +1362,22 @@ static __global__ void __launch_bounds__(128) k_basis_2816ce8d(const float *__re
 
 // p3[0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:28, i3 in 0:28, r0 in 0:2,
 //     r1 in 0:2
-static __global__ void __launch_bounds__(128) k_reduce_9d0e507d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_808ed45f(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 50176u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u);
-    float acc0 = -INFINITY;
-    float acc1 = -INFINITY;
-    float acc2 = -INFINITY;
-    float acc3 = -INFINITY;
+    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 2; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 2; r1++) {
-            acc0 = fmaxf(acc0, p0[i2 * 112 + r0 * 56 + i3 * 2 + r1]);
-            acc1 = fmaxf(acc1, p0[i2 * 112 + r0 * 56 + i3 * 2 + r1 + 2]);
-            acc2 = fmaxf(acc2, p0[i2 * 112 + r0 * 56 + i3 * 2 + r1 + 4]);
-            acc3 = fmaxf(acc3, p0[i2 * 112 + r0 * 56 + i3 * 2 + r1 + 6]);
+            const int t0 = i2 * 112 + r0 * 56 + i3 * 2 + r1;
+            acc0 = fmaxf(acc0, p0[t0]);
+            acc1 = fmaxf(acc1, p0[t0 + 2]);
+            acc2 = fmaxf(acc2, p0[t0 + 4]);
+            acc3 = fmaxf(acc3, p0[t0 + 6]);
         }
     }
     *reinterpret_cast<float4 *>(y + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
@@ -2422,7 +2416,7 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
         v_v1_b_c_sum_product));
     k_basis_dbd89d4c<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b_c_sum_product, v_v1_b_b, v_v1_b);
     LAUNCHED(m, "v1.b");
-    k_reduce_a7658a46<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b, v_p1);
+    k_reduce_4a5bc00c<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b, v_p1);
     LAUNCHED(m, "p1");
     k_basis_bc6d1ced<<<dim3(392), dim3(128), 0, stream>>>(v_p1, v_v2_a_c_sum_data);
     LAUNCHED(m, "v2.a.c.sum.data");
@@ -2442,7 +2436,7 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
         v_v2_b_c_sum_product));
     k_basis_0ee52ece<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b_c_sum_product, v_v2_b_b, v_v2_b);
     LAUNCHED(m, "v2.b");
-    k_reduce_ef7ab566<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b, v_p2);
+    k_reduce_23c580fe<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b, v_p2);
     LAUNCHED(m, "p2");
     k_basis_3a9f0806<<<dim3(392), dim3(64), 0, stream>>>(v_p2, v_v3_a_c_sum_data);
     LAUNCHED(m, "v3.a.c.sum.data");
@@ -2471,7 +2465,7 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
         v_v3_c_c_sum_product));
     k_basis_db0567f7<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c_c_sum_product, v_v3_c_b, v_v3_c);
     LAUNCHED(m, "v3.c");
-    k_reduce_9d0e507d<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c, v_p3);
+    k_reduce_808ed45f<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c, v_p3);
     LAUNCHED(m, "p3");
     k_basis_753f6209<<<dim3(196), dim3(64), 0, stream>>>(v_p3, v_v4_a_c_sum_data);
     LAUNCHED(m, "v4.a.c.sum.data");

@@ -17,7 +17,7 @@
 //     2.3 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
 //     1.3 us est. r3               k_reduce_afdc48e8
 //     2.3 us est. c4.part          cuBLAS sgemm 1024 x 256 x 128
-//     1.3 us est. r4               k_reduce_999b4e0d
+//     1.3 us est. r4               k_reduce_16ea813d
 //     1.3 us est. c5.part          cuBLAS sgemm 48 x 1024 x 64
 //     1.3 us est. y                k_reduce_18c3d07b
 
@@ -219,17 +219,14 @@ static __global__ void __launch_bounds__(64) k_reduce_afdc48e8(const float *__re
 // c4[0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad c4.part 0
 // r4[0,i1,i2,i3] = relu(c4[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_999b4e0d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_16ea813d(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16384u) return;
     const int i3 = (int)(id % 8u) * 4;
     const int i2 = (int)(id / 8u % 32u);
     const int i1 = (int)(id / 256u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 4; r0++) {
         const int t0 = i2 - r0 + 1;
@@ -507,7 +504,7 @@ static int steps(dcgan *m, const void *const *in, void *const *out,
     // by summation splitting (r0 inside), variable substitution
     // c4.part[i0,i1,i2,i3,i4] = sum(r0) r3[0,r0,i3,i4] * c4.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c4_part, v_c4_part_filter, v_r3, v_c4_part));
-    k_reduce_999b4e0d<<<dim3(256), dim3(64), 0, stream>>>(v_c4_part, v_r4);
+    k_reduce_16ea813d<<<dim3(256), dim3(64), 0, stream>>>(v_c4_part, v_r4);
     LAUNCHED(m, "r4");
     // by summation splitting (r0 inside), variable substitution
     // c5.part[i0,i1,i2,i3,i4] = sum(r0) r4[0,r0,i3,i4] * c5.part.filter[i0,i1,i2,r0]

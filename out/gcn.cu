@@ -13,7 +13,7 @@
 //     1.4 us est. stem.c.sum.columns k_map_697d3373
 //     7.4 us est. stem.c.sum       cuBLAS sgemm 64 x 12544 x 147
 //     1.3 us est. stem             k_map_d0b17f86
-//     1.3 us est. p                k_reduce_5d76f196
+//     1.3 us est. p                k_reduce_e60bcf28
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.3 us est. l1.b.c.sum.data  k_basis_be69baeb
 //     2.5 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
@@ -31,17 +31,17 @@
 //     1.3 us est. l1.1.b           k_basis_412b7d7d
 //     3.2 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //    22.0 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     1.3 us est. g1.l1            k_reduce_b11fd8d3
-//     1.3 us est. g1.r1            k_reduce_a381097f
+//     1.3 us est. g1.l1            k_reduce_a6011b2c
+//     1.3 us est. g1.r1            k_reduce_dc840271
 //     1.7 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
-//     1.3 us est. g1.r2.sum        k_reduce_238c07f0
-//     1.3 us est. g1.s             k_reduce_2ce844ed
+//     1.3 us est. g1.r2.sum        k_reduce_08874f75
+//     1.3 us est. g1.s             k_reduce_b887c7cc
 //     1.8 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.3 us est. g1.b.sum.part    cuBLAS sgemm 189 x 3136 x 21
 //     1.3 us est. l2.a             k_map_d77cc5cd
 //     1.3 us est. l2.b.c.sum.columns k_map_c50bf668
 //     6.9 us est. l2.b.c.sum.part  cuBLAS sgemm 128 x 784 x 128, batch 9
-//     1.3 us est. l2.b             k_reduce_f3d89027
+//     1.3 us est. l2.b             k_reduce_db3d30f3
 //     3.2 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     6.9 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     3.8 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
@@ -66,12 +66,12 @@
 //     1.3 us est. g2.r2.sum        k_reduce_3ce2f10a
 //     1.3 us est. g2.s             k_reduce_9571e9e7
 //     1.8 us est. g2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. l3.l1            k_reduce_3f49d8c4
+//     1.3 us est. l3.l1            k_reduce_6b77c114
 //     2.2 us est. l3.l2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.3 us est. l3.r1            k_reduce_b7b1f1a7
+//     1.3 us est. l3.r1            k_reduce_e20a5345
 //     2.2 us est. l3.r2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.3 us est. l3.r2.c.sum      k_reduce_c9c7b411
-//     1.3 us est. l3.m             k_reduce_e687f20c
+//     1.3 us est. l3.r2.c.sum      k_reduce_33a30ba4
+//     1.3 us est. l3.m             k_reduce_8d5f4a6e
 //     1.3 us est. l3.d.sum.columns k_map_c6a5e18b
 //     7.0 us est. l3.d.sum         cuBLAS sgemm 1024 x 196 x 512
 //     1.6 us est. l3.d.0           cuDNN conv 1x1, 85 to 1024 + residual + bias
@@ -168,7 +168,7 @@
 //     1.9 us est. s2               k_reduce_86b6ab27
 //     1.8 us est. f2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f2               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     1.3 us est. s1               k_reduce_c6faa19d
+//     1.3 us est. s1               k_reduce_2ba76fcf
 //     1.8 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
 //     1.3 us est. f1               k_map_40bd48c8
@@ -1323,29 +1323,23 @@ static __global__ void __launch_bounds__(256) k_map_d0b17f86(const float *__rest
 
 // p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
 //     0:3, r1 in 0:3, pad stem -inf
-static __global__ void __launch_bounds__(128) k_reduce_5d76f196(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_e60bcf28(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
-    float acc0 = -INFINITY;
-    float acc1 = -INFINITY;
-    float acc2 = -INFINITY;
-    float acc3 = -INFINITY;
+    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 113] : -INFINITY;
-            const float v1 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 111] : -INFINITY;
-            const float v2 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 109] : -INFINITY;
-            const float v3 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 107] : -INFINITY;
+            const int t0 = i1 * 12544 + i2 * 224 + r0 * 112 + i3 * 2 + r1;
+            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[t0 - 113] : -INFINITY;
+            const float v1 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[t0 - 111] : -INFINITY;
+            const float v2 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[t0 - 109] : -INFINITY;
+            const float v3 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[t0 - 107] : -INFINITY;
             acc0 = fmaxf(acc0, v0);
             acc1 = fmaxf(acc1, v1);
             acc2 = fmaxf(acc2, v2);
@@ -1479,17 +1473,14 @@ static __global__ void __launch_bounds__(64) k_basis_412b7d7d(const float *__res
 // g1.l1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+128,i2+r0-5,i3] where i1 in 0:21, i2
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
 // g1.l1[0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_b11fd8d3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_a6011b2c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i2 + r0 - 5;
@@ -1509,52 +1500,39 @@ static __global__ void __launch_bounds__(64) k_reduce_b11fd8d3(const float *__re
 // g1.r1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+359,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
 // g1.r1[0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_a381097f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_dc840271(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0 + 1125824]
-            : 0.f;
-        const float v1 = (unsigned)(t0 + 1) < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0
-            + 1125825] : 0.f;
-        const float v2 = (unsigned)(t0 + 2) < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0
-            + 1125826] : 0.f;
-        const float v3 = (unsigned)(t0 + 3) < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0
-            + 1125827] : 0.f;
-        acc0 += v0;
-        acc1 += v1;
-        acc2 += v2;
-        acc3 += v3;
+        const int t1 = i1 * 34496 + r0 * 3136 + i2 * 56 + t0;
+        acc0 += (unsigned)t0 < 56u ? p0[t1 + 1125824] : 0.f;
+        acc1 += (unsigned)(t0 + 1) < 56u ? p0[t1 + 1125825] : 0.f;
+        acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 1125826] : 0.f;
+        acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 1125827] : 0.f;
     }
-    const float v4 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v4, acc1 + v4,
-        acc2 + v4, acc3 + v4);
+    const float v0 = p1[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v0, acc1 + v0,
+        acc2 + v0, acc3 + v0);
 }
 
 // by merging: batched
 // g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
 //     g1.l2.sum.merged 0
-static __global__ void __launch_bounds__(64) k_reduce_238c07f0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_08874f75(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i2 + r0 - 5;
@@ -1572,36 +1550,27 @@ static __global__ void __launch_bounds__(64) k_reduce_238c07f0(const float *__re
 // g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
 //     g1.l2.sum.merged 0
 // g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
-static __global__ void __launch_bounds__(64) k_reduce_2ce844ed(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_b887c7cc(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0] : 0.f;
-        const float v1 = (unsigned)(t0 + 1) < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0 + 1]
-            : 0.f;
-        const float v2 = (unsigned)(t0 + 2) < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0 + 2]
-            : 0.f;
-        const float v3 = (unsigned)(t0 + 3) < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0 + 3]
-            : 0.f;
-        acc0 += v0;
-        acc1 += v1;
-        acc2 += v2;
-        acc3 += v3;
+        const int t1 = i1 * 34496 + r0 * 3136 + i2 * 56 + t0;
+        acc0 += (unsigned)t0 < 56u ? p0[t1] : 0.f;
+        acc1 += (unsigned)(t0 + 1) < 56u ? p0[t1 + 1] : 0.f;
+        acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 2] : 0.f;
+        acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 3] : 0.f;
     }
-    const float4 v4 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 56 + i3);
-    const float v5 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v4.x + v5,
-        acc1 + v4.y + v5, acc2 + v4.z + v5, acc3 + v4.w + v5);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 56 + i3);
+    const float v1 = p2[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v0.x + v1,
+        acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
 }
 
 // l2.a[0,i1,i2,i3] = relu(l2.a.c.sum.merged[i1,i2,i3] + l2.a.c.b[i1]) where i1 in 0:128
@@ -1637,16 +1606,13 @@ static __global__ void __launch_bounds__(256) k_map_c50bf668(const float *__rest
 // by summation splitting
 // l2.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3]
 // l2.b[0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_f3d89027(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_db3d30f3(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r1 = 0; r1 < 9; r1++) {
         const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r1 * 100352 + i1 * 784 + i3);
@@ -1855,17 +1821,14 @@ static __global__ void __launch_bounds__(64) k_reduce_9571e9e7(const float *__re
 // l3.l1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2+r0-2,i3] where i1 in 0:85, i2
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_3f49d8c4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_6b77c114(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16660u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
     const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i2 + r0 - 2;
@@ -1889,67 +1852,51 @@ static __global__ void __launch_bounds__(64) k_reduce_3f49d8c4(const float *__re
 // l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+887,i2,i3+r0-2] where i1 in 0:85, i3
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_b7b1f1a7(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_e20a5345(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16660u) return;
     const int i2 = (int)(id % 7u) * 4;
     const int i3 = (int)(id / 7u % 28u);
     const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 695408]
-            : 0.f;
-        const float v1 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 695436]
-            : 0.f;
-        const float v2 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 695464]
-            : 0.f;
-        const float v3 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 695492]
-            : 0.f;
-        acc0 += v0;
-        acc1 += v1;
-        acc2 += v2;
-        acc3 += v3;
+        const int t1 = i1 * 3920 + r0 * 784 + i2 * 28 + t0;
+        acc0 += (unsigned)t0 < 28u ? p0[t1 + 695408] : 0.f;
+        acc1 += (unsigned)t0 < 28u ? p0[t1 + 695436] : 0.f;
+        acc2 += (unsigned)t0 < 28u ? p0[t1 + 695464] : 0.f;
+        acc3 += (unsigned)t0 < 28u ? p0[t1 + 695492] : 0.f;
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i3 * 28 + i2) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+    const float v0 = p1[i1];
+    const float v1 = acc0 + v0;
+    const float v2 = acc1 + v0;
+    const float v3 = acc2 + v0;
+    const float v4 = acc3 + v0;
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i3 * 28 + i2) = make_float4(v1 < 0.f ? 0.f : v1,
+        v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
 }
 
 // by summation splitting
 // l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.r2.c.sum.part[i1,r0,i3,i2+r0-2] where i2 in 0:28, pad
 //     l3.r2.c.sum.part 0
-static __global__ void __launch_bounds__(64) k_reduce_c9c7b411(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_33a30ba4(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16660u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
     const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i2 + r0 - 2;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i3 * 28 + t0] : 0.f;
-        const float v1 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i3 * 28 + t0 + 28] : 0.f;
-        const float v2 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i3 * 28 + t0 + 56] : 0.f;
-        const float v3 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i3 * 28 + t0 + 84] : 0.f;
-        acc0 += v0;
-        acc1 += v1;
-        acc2 += v2;
-        acc3 += v3;
+        const int t1 = i1 * 3920 + r0 * 784 + i3 * 28 + t0;
+        acc0 += (unsigned)t0 < 28u ? p0[t1] : 0.f;
+        acc1 += (unsigned)t0 < 28u ? p0[t1 + 28] : 0.f;
+        acc2 += (unsigned)t0 < 28u ? p0[t1 + 56] : 0.f;
+        acc3 += (unsigned)t0 < 28u ? p0[t1 + 84] : 0.f;
     }
     *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
@@ -1959,7 +1906,7 @@ static __global__ void __launch_bounds__(64) k_reduce_c9c7b411(const float *__re
 //     l3.l2.c.sum.part 0
 // l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
 //     + l3.r2.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_e687f20c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_8d5f4a6e(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1967,40 +1914,31 @@ static __global__ void __launch_bounds__(64) k_reduce_e687f20c(const float *__re
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
     const int i1 = (int)(id / 196u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0] : 0.f;
-        const float v1 = (unsigned)(t0 + 1) < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 1]
-            : 0.f;
-        const float v2 = (unsigned)(t0 + 2) < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 2]
-            : 0.f;
-        const float v3 = (unsigned)(t0 + 3) < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0 + 3]
-            : 0.f;
-        acc0 += v0;
-        acc1 += v1;
-        acc2 += v2;
-        acc3 += v3;
+        const int t1 = i1 * 3920 + r0 * 784 + i2 * 28 + t0;
+        acc0 += (unsigned)t0 < 28u ? p0[t1] : 0.f;
+        acc1 += (unsigned)(t0 + 1) < 28u ? p0[t1 + 1] : 0.f;
+        acc2 += (unsigned)(t0 + 2) < 28u ? p0[t1 + 2] : 0.f;
+        acc3 += (unsigned)(t0 + 3) < 28u ? p0[t1 + 3] : 0.f;
     }
-    const float4 v4 = *reinterpret_cast<const float4 *>(p1 + i1 * 784 + i2 * 28 + i3);
-    const float v5 = p2[i1];
-    const float v6 = v4.x + v5;
-    const float v7 = p3[i1];
-    const float v8 = acc0 + v7;
-    const float v9 = v4.y + v5;
-    const float v10 = acc1 + v7;
-    const float v11 = v4.z + v5;
-    const float v12 = acc2 + v7;
-    const float v13 = v4.w + v5;
-    const float v14 = acc3 + v7;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4((v6 < 0.f ? 0.f : v6)
-        + (v8 < 0.f ? 0.f : v8), (v9 < 0.f ? 0.f : v9) + (v10 < 0.f ? 0.f : v10),
-        (v11 < 0.f ? 0.f : v11) + (v12 < 0.f ? 0.f : v12),
-        (v13 < 0.f ? 0.f : v13) + (v14 < 0.f ? 0.f : v14));
+    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 784 + i2 * 28 + i3);
+    const float v1 = p2[i1];
+    const float v2 = v0.x + v1;
+    const float v3 = p3[i1];
+    const float v4 = acc0 + v3;
+    const float v5 = v0.y + v1;
+    const float v6 = acc1 + v3;
+    const float v7 = v0.z + v1;
+    const float v8 = acc2 + v3;
+    const float v9 = v0.w + v1;
+    const float v10 = acc3 + v3;
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4((v2 < 0.f ? 0.f : v2)
+        + (v4 < 0.f ? 0.f : v4), (v5 < 0.f ? 0.f : v5) + (v6 < 0.f ? 0.f : v6),
+        (v7 < 0.f ? 0.f : v7) + (v8 < 0.f ? 0.f : v8), (v9 < 0.f ? 0.f : v9) + (v10 < 0.f ? 0.f
+        : v10));
 }
 
 // by operand re-laid
@@ -2752,7 +2690,7 @@ static __global__ void __launch_bounds__(64) k_reduce_86b6ab27(const float *__re
 //     (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 - idx((27*i3)%55) / 55) +
 //     idx((27*i3)%55) * f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1] / 55) /
 //     55) + g1.b.b[i1] where pad f2 0
-static __global__ void __launch_bounds__(64) k_reduce_c6faa19d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_2ba76fcf(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2760,84 +2698,77 @@ static __global__ void __launch_bounds__(64) k_reduce_c6faa19d(const float *__re
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
         const int t0 = i2 + r0 - 1;
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
             const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i1 * 28224 + r0 * 9408
-                + r1 * 3136 + t0 * 56 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[i1 * 28224
-                + r0 * 9408 + r1 * 3136 + t0 * 56 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+            const int t2 = i1 * 28224 + r0 * 9408 + r1 * 3136 + t0 * 56 + t1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[t2 + 1] : 0.f;
+            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[t2 + 2] : 0.f;
+            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[t2 + 3] : 0.f;
+            acc0 += (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t2] : 0.f;
+            acc1 += v0;
+            acc2 += v1;
+            acc3 += v2;
         }
     }
-    const float4 v4 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 56 + i3);
-    const int t2 = (i2 * 27) / 55;
-    const int t3 = (i2 * 27 + 55) / 1540;
-    const int t4 = (i3 * 27) / 55;
-    const int t5 = (i3 * 27 + 55) / 1540;
-    const float v5 = t2 - t3 < 27 && t4 - t5 < 27 ? p2[i1 * 784 + t2 * 28 - t3 * 28 + t4 - t5 + 29]
+    const float4 v3 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 56 + i3);
+    const int t3 = (i2 * 27) / 55;
+    const int t4 = (i2 * 27 + 55) / 1540;
+    const int t5 = (i3 * 27) / 55;
+    const int t6 = (i3 * 27 + 55) / 1540;
+    const float v4 = t3 - t4 < 27 && t5 - t6 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t5 - t6 + 29]
         : 0.f;
-    const int t6 = (i3 * 27) % 55;
-    const float v6 = (float)t6;
-    const float v7 = t2 - t3 < 27 ? p2[i1 * 784 + t2 * 28 - t3 * 28 + t4 + 28] : 0.f;
-    const float v8 = 1.f - v6 / 55.f;
-    const int t7 = (i2 * 27) % 55;
-    const float v9 = (float)t7;
-    const float v10 = (t4 - t5 < 27 ? p2[i1 * 784 + t2 * 28 + t4 - t5 + 1] : 0.f) * v6;
-    const float v11 = v9 / 55.f;
-    const float v12 = 1.f - v11;
-    const float v13 = (v5 * v6 / 55.f + v7 * v8) * v9 / 55.f + (p2[i1 * 784 + t2 * 28 + t4] * v8
-        + v10 / 55.f) * v12;
-    const float v14 = p3[i1];
-    const int t8 = (i3 * 27 + 27) / 55;
-    const int t9 = (i3 * 27 + 82) / 1540;
-    const float v15 = t2 - t3 < 27 && t8 - t9 < 27 ? p2[i1 * 784 + t2 * 28 - t3 * 28 + t8 - t9 + 29]
-        : 0.f;
-    const int t10 = (i3 * 27 + 27) % 55;
-    const float v16 = (float)t10;
-    const float v17 = t2 - t3 < 27 ? p2[i1 * 784 + t2 * 28 - t3 * 28 + t8 + 28] : 0.f;
-    const float v18 = 1.f - v16 / 55.f;
-    const float v19 = (t8 - t9 < 27 ? p2[i1 * 784 + t2 * 28 + t8 - t9 + 1] : 0.f) * v16;
-    const float v20 = (v15 * v16 / 55.f + v17 * v18) * v9 / 55.f + (p2[i1 * 784 + t2 * 28
-        + t8] * v18 + v19 / 55.f) * v12;
-    const int t11 = (i3 * 27 + 54) / 55;
-    const int t12 = (i3 * 27 + 109) / 1540;
-    const float v21 = t2 - t3 < 27 && t11 - t12 < 27 ? p2[i1 * 784 + t2 * 28 - t3 * 28 + t11 - t12
+    const int t7 = (i3 * 27) % 55;
+    const float v5 = (float)t7;
+    const float v6 = t3 - t4 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t5 + 28] : 0.f;
+    const float v7 = 1.f - v5 / 55.f;
+    const int t8 = (i2 * 27) % 55;
+    const float v8 = (float)t8;
+    const float v9 = (t5 - t6 < 27 ? p2[i1 * 784 + t3 * 28 + t5 - t6 + 1] : 0.f) * v5;
+    const float v10 = v8 / 55.f;
+    const float v11 = 1.f - v10;
+    const float v12 = (v4 * v5 / 55.f + v6 * v7) * v8 / 55.f + (p2[i1 * 784 + t3 * 28 + t5] * v7
+        + v9 / 55.f) * v11;
+    const float v13 = p3[i1];
+    const int t9 = (i3 * 27 + 27) / 55;
+    const int t10 = (i3 * 27 + 82) / 1540;
+    const float v14 = t3 - t4 < 27 && -t10 + t9 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 - t10 + t9
         + 29] : 0.f;
-    const int t13 = (i3 * 27 + 54) % 55;
-    const float v22 = (float)t13;
-    const float v23 = t2 - t3 < 27 ? p2[i1 * 784 + t2 * 28 - t3 * 28 + t11 + 28] : 0.f;
-    const float v24 = 1.f - v22 / 55.f;
-    const float v25 = t11 - t12 < 27 ? p2[i1 * 784 + t2 * 28 + t11 - t12 + 1] : 0.f;
-    const float v26 = (p2[i1 * 784 + t2 * 28 + t11] * v24 + v25 * v22 / 55.f) * v12;
-    const float v27 = acc2 + v4.z + ((v21 * v22 / 55.f + v23 * v24) * v9 / 55.f + v26);
-    const int t14 = (i3 * 27 + 81) / 55;
-    const int t15 = (i3 * 27 + 136) / 1540;
-    const float v28 = t2 - t3 < 27 && t14 - t15 < 27 ? p2[i1 * 784 + t2 * 28 - t3 * 28 + t14 - t15
+    const int t11 = (i3 * 27 + 27) % 55;
+    const float v15 = (float)t11;
+    const float v16 = t3 - t4 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t9 + 28] : 0.f;
+    const float v17 = 1.f - v15 / 55.f;
+    const float v18 = (-t10 + t9 < 27 ? p2[i1 * 784 + t3 * 28 - t10 + t9 + 1] : 0.f) * v15;
+    const float v19 = (v14 * v15 / 55.f + v16 * v17) * v8 / 55.f + (p2[i1 * 784 + t3 * 28
+        + t9] * v17 + v18 / 55.f) * v11;
+    const int t12 = (i3 * 27 + 54) / 55;
+    const int t13 = (i3 * 27 + 109) / 1540;
+    const float v20 = t3 - t4 < 27 && t12 - t13 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t12 - t13
         + 29] : 0.f;
-    const int t16 = (i3 * 27 + 81) % 55;
-    const float v29 = (float)t16;
-    const float v30 = t2 - t3 < 27 ? p2[i1 * 784 + t2 * 28 - t3 * 28 + t14 + 28] : 0.f;
-    const float v31 = 1.f - v29 / 55.f;
-    const float v32 = t14 - t15 < 27 ? p2[i1 * 784 + t2 * 28 + t14 - t15 + 1] : 0.f;
-    const float v33 = (p2[i1 * 784 + t2 * 28 + t14] * v31 + v32 * v29 / 55.f) * v12;
-    const float v34 = acc3 + v4.w + ((v28 * v29 / 55.f + v30 * v31) * v9 / 55.f + v33);
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v4.x + v13 + v14,
-        acc1 + v4.y + v20 + v14, v27 + v14, v34 + v14);
+    const int t14 = (i3 * 27 + 54) % 55;
+    const float v21 = (float)t14;
+    const float v22 = t3 - t4 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t12 + 28] : 0.f;
+    const float v23 = 1.f - v21 / 55.f;
+    const float v24 = t12 - t13 < 27 ? p2[i1 * 784 + t3 * 28 + t12 - t13 + 1] : 0.f;
+    const float v25 = (p2[i1 * 784 + t3 * 28 + t12] * v23 + v24 * v21 / 55.f) * v11;
+    const float v26 = acc2 + v3.z + ((v20 * v21 / 55.f + v22 * v23) * v8 / 55.f + v25);
+    const int t15 = (i3 * 27 + 81) / 55;
+    const int t16 = (i3 * 27 + 136) / 1540;
+    const float v27 = t3 - t4 < 27 && t15 - t16 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t15 - t16
+        + 29] : 0.f;
+    const int t17 = (i3 * 27 + 81) % 55;
+    const float v28 = (float)t17;
+    const float v29 = t3 - t4 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t15 + 28] : 0.f;
+    const float v30 = 1.f - v28 / 55.f;
+    const float v31 = t15 - t16 < 27 ? p2[i1 * 784 + t3 * 28 + t15 - t16 + 1] : 0.f;
+    const float v32 = (p2[i1 * 784 + t3 * 28 + t15] * v30 + v31 * v28 / 55.f) * v11;
+    const float v33 = acc3 + v3.w + ((v27 * v28 / 55.f + v29 * v30) * v8 / 55.f + v32);
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v3.x + v12 + v13,
+        acc1 + v3.y + v19 + v13, v26 + v13, v33 + v13);
 }
 
 // f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
@@ -3559,7 +3490,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_stem_c_sum, v_stem_c_k, v_stem_c_sum_columns, v_stem_c_sum));
     k_map_d0b17f86<<<dim3(784), dim3(256), 0, stream>>>(v_stem_c_sum, v_stem_c_b, v_stem);
     LAUNCHED(m, "stem");
-    k_reduce_5d76f196<<<dim3(392), dim3(128), 0, stream>>>(v_stem, v_p);
+    k_reduce_e60bcf28<<<dim3(392), dim3(128), 0, stream>>>(v_stem, v_p);
     LAUNCHED(m, "p");
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
     // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
@@ -3611,18 +3542,18 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    k_reduce_b11fd8d3<<<dim3(258), dim3(64), 0, stream>>>(v_l2_a_c_sum_merged, v_g1_l1_b, v_g1_l1_joined);
+    k_reduce_a6011b2c<<<dim3(258), dim3(64), 0, stream>>>(v_l2_a_c_sum_merged, v_g1_l1_b, v_g1_l1_joined);
     LAUNCHED(m, "g1.l1");
-    k_reduce_a381097f<<<dim3(258), dim3(64), 0, stream>>>(v_l2_a_c_sum_merged, v_g1_r1_b, v_g1_l1_joined + 65856);
+    k_reduce_dc840271<<<dim3(258), dim3(64), 0, stream>>>(v_l2_a_c_sum_merged, v_g1_r1_b, v_g1_l1_joined + 65856);
     LAUNCHED(m, "g1.r1");
     // by merging: batched
     // g1.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g1.l1.joined[i0,r0,i3,i4] *
     //     g1.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
         v_g1_l2_sum_merged));
-    k_reduce_238c07f0<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l2_sum_merged, v_g1_r2_sum);
+    k_reduce_08874f75<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l2_sum_merged, v_g1_r2_sum);
     LAUNCHED(m, "g1.r2.sum");
-    k_reduce_2ce844ed<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l2_sum_merged, v_g1_r2_sum, v_g1_s_const, v_g1_s);
+    k_reduce_b887c7cc<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l2_sum_merged, v_g1_r2_sum, v_g1_s_const, v_g1_s);
     LAUNCHED(m, "g1.s");
     // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
@@ -3641,7 +3572,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     l2.b.c.sum.relaid[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_sum_part, v_l2_b_c_sum_relaid, v_l2_b_c_sum_columns,
         v_l2_b_c_sum_part));
-    k_reduce_f3d89027<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_sum_part, v_l2_b_c_b, v_l2_b);
+    k_reduce_db3d30f3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_sum_part, v_l2_b_c_b, v_l2_b);
     LAUNCHED(m, "l2.b");
     // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
@@ -3722,7 +3653,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     //     where i2 in 0:28, i3 in 0:28, pad g2.s 0
     // g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
     CALL(conv_run(m, CONV_g2_a, v_g2_s, v_g2_a_c_k, v_g2_a_c_b, NULL, v_g2_a, v_workspace));
-    k_reduce_3f49d8c4<<<dim3(261), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_l3_l1_c_b, v_l3_l1);
+    k_reduce_6b77c114<<<dim3(261), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_l3_l1_c_b, v_l3_l1);
     LAUNCHED(m, "l3.l1");
     // by summation splitting (r0 inside), variable substitution
     // l3.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.l1[0,r0,i2,i3] *
@@ -3730,14 +3661,14 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_l2_c_sum_part, v_l3_l2_c_sum_part_filter, v_l3_l1,
         v_l3_l2_c_sum_part));
     // l3.r1 stored as [i0,i1,i3,i2]
-    k_reduce_b7b1f1a7<<<dim3(261), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_l3_r1_c_b, v_l3_r1);
+    k_reduce_e20a5345<<<dim3(261), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_l3_r1_c_b, v_l3_r1);
     LAUNCHED(m, "l3.r1");
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.r1[0,r0,i3,i2] * l3.r2.c.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_r2_c_sum_part, v_l3_r2_c_sum_relaid, v_l3_r1, v_l3_r2_c_sum_part));
-    k_reduce_c9c7b411<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r2_c_sum_part, v_l3_r2_c_sum);
+    k_reduce_33a30ba4<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r2_c_sum_part, v_l3_r2_c_sum);
     LAUNCHED(m, "l3.r2.c.sum");
-    k_reduce_e687f20c<<<dim3(261), dim3(64), 0, stream>>>(v_l3_l2_c_sum_part, v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m);
+    k_reduce_8d5f4a6e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_l2_c_sum_part, v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m);
     LAUNCHED(m, "l3.m");
     k_map_c6a5e18b<<<dim3(392), dim3(256), 0, stream>>>(v_l2_2, v_l3_d_sum_columns);
     LAUNCHED(m, "l3.d.sum.columns");
@@ -4011,7 +3942,7 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     //     i2 in 0:28, i3 in 0:28, pad f2.a 0
     // f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
     CALL(conv_run(m, CONV_f2, v_f2_a, v_f2_b_k, v_f2_b_b, v_s2, v_f2, v_workspace));
-    k_reduce_c6faa19d<<<dim3(258), dim3(64), 0, stream>>>(v_g1_b_sum_part, v_g1_s, v_f2, v_g1_b_b, v_s1);
+    k_reduce_2ba76fcf<<<dim3(258), dim3(64), 0, stream>>>(v_g1_b_sum_part, v_g1_s, v_f2, v_g1_b_b, v_s1);
     LAUNCHED(m, "s1");
     // f1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) s1[0,r0,i2+r1-1,i3+r2-1] * f1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad s1 0

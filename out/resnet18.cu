@@ -13,7 +13,7 @@
 //     1.4 us est. stem.c.columns   k_map_697d3373
 //     7.4 us est. stem.c           cuBLAS sgemm 64 x 12544 x 147
 //     1.3 us est. r0               k_map_d0b17f86
-//     1.3 us est. p0               k_reduce_5d76f196
+//     1.3 us est. p0               k_reduce_e60bcf28
 //     1.3 us est. l1.a.a.c.data    k_basis_be69baeb
 //     2.5 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.3 us est. l1.a.r           k_basis_412b7d7d
@@ -1057,29 +1057,23 @@ static __global__ void __launch_bounds__(256) k_map_d0b17f86(const float *__rest
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(128) k_reduce_5d76f196(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_e60bcf28(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
-    float acc0 = -INFINITY;
-    float acc1 = -INFINITY;
-    float acc2 = -INFINITY;
-    float acc3 = -INFINITY;
+    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 113] : -INFINITY;
-            const float v1 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 111] : -INFINITY;
-            const float v2 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 109] : -INFINITY;
-            const float v3 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 107] : -INFINITY;
+            const int t0 = i1 * 12544 + i2 * 224 + r0 * 112 + i3 * 2 + r1;
+            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[t0 - 113] : -INFINITY;
+            const float v1 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[t0 - 111] : -INFINITY;
+            const float v2 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[t0 - 109] : -INFINITY;
+            const float v3 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[t0 - 107] : -INFINITY;
             acc0 = fmaxf(acc0, v0);
             acc1 = fmaxf(acc1, v1);
             acc2 = fmaxf(acc2, v2);
@@ -2506,7 +2500,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_stem_c, v_stem_c_scaled, v_stem_c_columns, v_stem_c));
     k_map_d0b17f86<<<dim3(784), dim3(256), 0, stream>>>(v_stem_c, v_r0_const, v_r0);
     LAUNCHED(m, "r0");
-    k_reduce_5d76f196<<<dim3(392), dim3(128), 0, stream>>>(v_r0, v_p0);
+    k_reduce_e60bcf28<<<dim3(392), dim3(128), 0, stream>>>(v_r0, v_p0);
     LAUNCHED(m, "p0");
     k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_p0, v_l1_a_a_c_data);
     LAUNCHED(m, "l1.a.a.c.data");

@@ -12,7 +12,7 @@
 // by        digit re-layout 3, basis change 42, operand re-laid 2, summation splitting 1
 //     3.5 us est. stem.c.digits    k_map_24be28ff
 //   125.0 us est. r0               cuDNN conv 4x4, 12 to 64 + bias + relu
-//    16.4 us est. p0               k_reduce_6e968fce
+//    16.4 us est. p0               k_reduce_b25598ac
 //    10.2 us est. l1.a.a.c.data    k_basis_1427923f
 //    24.3 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    10.6 us est. l1.a.r           k_basis_7291fc16
@@ -1117,29 +1117,23 @@ static __global__ void __launch_bounds__(256) k_map_24be28ff(const float *__rest
 
 // p0[i0,i1,i2,i3] = max(r0_,r1) r0[i0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_
 //     in 0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(256) k_reduce_6e968fce(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_b25598ac(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 802816u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
-    float acc0 = -INFINITY;
-    float acc1 = -INFINITY;
-    float acc2 = -INFINITY;
-    float acc3 = -INFINITY;
+    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 113] : -INFINITY;
-            const float v1 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 111] : -INFINITY;
-            const float v2 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 109] : -INFINITY;
-            const float v3 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[i1 * 12544 + i2 * 224
-                + r0 * 112 + i3 * 2 + r1 - 107] : -INFINITY;
+            const int t0 = i1 * 12544 + i2 * 224 + r0 * 112 + i3 * 2 + r1;
+            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[t0 - 113] : -INFINITY;
+            const float v1 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[t0 - 111] : -INFINITY;
+            const float v2 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[t0 - 109] : -INFINITY;
+            const float v3 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[t0 - 107] : -INFINITY;
             acc0 = fmaxf(acc0, v0);
             acc1 = fmaxf(acc1, v1);
             acc2 = fmaxf(acc2, v2);
@@ -2781,7 +2775,7 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + r0.const[i1])
     CALL(conv_run(m, CONV_r0, v_stem_c_digits, v_stem_c_digits_2, v_r0_const, NULL, v_r0,
         v_workspace));
-    k_reduce_6e968fce<<<dim3(3136), dim3(256), 0, stream>>>(v_r0, v_p0);
+    k_reduce_b25598ac<<<dim3(3136), dim3(256), 0, stream>>>(v_r0, v_p0);
     LAUNCHED(m, "p0");
     k_basis_1427923f<<<dim3(784), dim3(256), 0, stream>>>(v_p0, v_l1_a_a_c_data);
     LAUNCHED(m, "l1.a.a.c.data");

@@ -13,11 +13,11 @@
 //     splitting 2
 //     1.3 us est. c1.sum.columns   k_map_fdc79e28
 //    19.5 us est. c1.sum.part      cuBLAS sgemm 384 x 51528 x 15
-//    21.3 us est. r1               k_reduce_2e33f1c6
+//    21.3 us est. r1               k_reduce_3c183641
 //    10.4 us est. c2.sum.data      k_basis_9709460f
 //    47.2 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
 //    21.8 us est. c2.sum.part      k_basis_34a22d3a
-//     7.6 us est. r2               k_reduce_e2546e81
+//     7.6 us est. r2               k_reduce_8b6c75fc
 //     3.4 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
 //     1.3 us est. y                k_reduce_8a0943f8
 
@@ -246,43 +246,36 @@ static __global__ void __launch_bounds__(256) k_map_fdc79e28(const float *__rest
 // c1.sum[0,i1,i2,i3] = sum(r0,r1) c1.sum.part[r0,r1,i1,i2+5*r0,i3+3*r1-2] where i2 in 0:224, i3 in
 //     0:224, pad c1.sum.part 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
-static __global__ void __launch_bounds__(256) k_reduce_2e33f1c6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_3c183641(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 802816u) return;
     const int i3 = (int)(id % 56u) * 4;
     const int i2 = (int)(id / 56u % 224u);
     const int i1 = (int)(id / 12544u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 2; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
             const int t0 = r1 * 3 + i3 - 2;
-            const float v0 = r0 * 5 + i2 < 228 && (unsigned)t0 < 226u ? p0[r0 * 9894506
-                + r1 * 3297792 + i1 * 51528 + i2 * 226 + t0] : 0.f;
-            const float v1 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 1) < 226u ? p0[r0 * 9894506
-                + r1 * 3297792 + i1 * 51528 + i2 * 226 + t0 + 1] : 0.f;
-            const float v2 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 2) < 226u ? p0[r0 * 9894506
-                + r1 * 3297792 + i1 * 51528 + i2 * 226 + t0 + 2] : 0.f;
-            const float v3 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 3) < 226u ? p0[r0 * 9894506
-                + r1 * 3297792 + i1 * 51528 + i2 * 226 + t0 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+            const int t1 = r0 * 9894506 + r1 * 3297792 + i1 * 51528 + i2 * 226 + t0;
+            const float v0 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 1) < 226u ? p0[t1 + 1] : 0.f;
+            const float v1 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 2) < 226u ? p0[t1 + 2] : 0.f;
+            const float v2 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 3) < 226u ? p0[t1 + 3] : 0.f;
+            acc0 += r0 * 5 + i2 < 228 && (unsigned)t0 < 226u ? p0[t1] : 0.f;
+            acc1 += v0;
+            acc2 += v1;
+            acc3 += v2;
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+    const float v3 = p1[i1];
+    const float v4 = acc0 + v3;
+    const float v5 = acc1 + v3;
+    const float v6 = acc2 + v3;
+    const float v7 = acc3 + v3;
+    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v4 < 0.f ? 0.f : v4,
+        v5 < 0.f ? 0.f : v5, v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7);
 }
 
 // c2.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1,
@@ -416,42 +409,32 @@ static __global__ void __launch_bounds__(256) k_basis_34a22d3a(const float *__re
 // c2.sum[0,i1,i2,i3] = sum(r0,r1) c2.sum.part[r0,r1,i1,i2+3*r0,i3+3*r1] where i2 in 0:224, i3 in
 //     0:224, pad c2.sum.part 0
 // r2[0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(256) k_reduce_e2546e81(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_8b6c75fc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 401408u) return;
     const int i3 = (int)(id % 56u) * 4;
     const int i2 = (int)(id / 56u % 224u);
     const int i1 = (int)(id / 12544u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 2; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 2; r1++) {
-            const float v0 = r0 * 3 + i2 < 226 && r1 * 3 + i3 < 226 ? p0[r0 * 3269542 + r1 * 1634435
-                + i1 * 51076 + i2 * 226 + i3] : 0.f;
-            const float v1 = r0 * 3 + i2 < 226 && r1 * 3 + i3 < 225 ? p0[r0 * 3269542 + r1 * 1634435
-                + i1 * 51076 + i2 * 226 + i3 + 1] : 0.f;
-            const float v2 = r0 * 3 + i2 < 226 && r1 * 3 + i3 < 224 ? p0[r0 * 3269542 + r1 * 1634435
-                + i1 * 51076 + i2 * 226 + i3 + 2] : 0.f;
-            const float v3 = r0 * 3 + i2 < 226 && r1 * 3 + i3 < 223 ? p0[r0 * 3269542 + r1 * 1634435
-                + i1 * 51076 + i2 * 226 + i3 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+            const int t0 = r0 * 3269542 + r1 * 1634435 + i1 * 51076 + i2 * 226 + i3;
+            acc0 += r0 * 3 + i2 < 226 && r1 * 3 + i3 < 226 ? p0[t0] : 0.f;
+            acc1 += r0 * 3 + i2 < 226 && r1 * 3 + i3 < 225 ? p0[t0 + 1] : 0.f;
+            acc2 += r0 * 3 + i2 < 226 && r1 * 3 + i3 < 224 ? p0[t0 + 2] : 0.f;
+            acc3 += r0 * 3 + i2 < 226 && r1 * 3 + i3 < 223 ? p0[t0 + 3] : 0.f;
         }
     }
-    const float v4 = p1[i1];
-    const float v5 = acc0 + v4;
-    const float v6 = acc1 + v4;
-    const float v7 = acc2 + v4;
-    const float v8 = acc3 + v4;
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v5 < 0.f ? 0.f : v5,
-        v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7, v8 < 0.f ? 0.f : v8);
+    const float v0 = p1[i1];
+    const float v1 = acc0 + v0;
+    const float v2 = acc1 + v0;
+    const float v3 = acc2 + v0;
+    const float v4 = acc3 + v0;
+    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
+        v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
 }
 
 // by summation splitting
@@ -681,7 +664,7 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     // c1.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c1.sum.columns[i3,i4,r0,r1] *
     //     c1.sum.blocks[i0,i1,i2,r0,r1]
     CALL(gemm_run(m, &gemm_c1_sum_part, v_c1_sum_blocks, v_c1_sum_columns, v_c1_sum_part));
-    k_reduce_2e33f1c6<<<dim3(3136), dim3(256), 0, stream>>>(v_c1_sum_part, v_b1, v_r1);
+    k_reduce_3c183641<<<dim3(3136), dim3(256), 0, stream>>>(v_c1_sum_part, v_b1, v_r1);
     LAUNCHED(m, "r1");
     k_basis_9709460f<<<dim3(813), dim3(256), 0, stream>>>(v_r1, v_c2_sum_data);
     LAUNCHED(m, "c2.sum.data");
@@ -692,7 +675,7 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
     k_basis_34a22d3a<<<dim3(1625), dim3(256), 0, stream>>>(v_c2_sum_product, v_c2_sum_part);
     LAUNCHED(m, "c2.sum.part");
-    k_reduce_e2546e81<<<dim3(1568), dim3(256), 0, stream>>>(v_c2_sum_part, v_b2, v_r2);
+    k_reduce_8b6c75fc<<<dim3(1568), dim3(256), 0, stream>>>(v_c2_sum_part, v_b2, v_r2);
     LAUNCHED(m, "r2");
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]

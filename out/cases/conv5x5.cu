@@ -11,7 +11,7 @@
 // plan      2 steps, 74.6 us estimated; 213.0 us without derivation
 // by        dimensions ordered for matching 1, summation splitting 1
 //    54.8 us est. y.conv           cuDNN conv 1x1, 32 to 25
-//    19.8 us est. y                k_reduce_842137fb
+//    19.8 us est. y                k_reduce_8a1e3e45
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -138,35 +138,28 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // by summation splitting
 // y[i0,0,i2,i3] = sum(r0,r1) y.part[r0,r1,i0,i2+r0-2,i3+r1-2] where i2 in 0:224, i3 in 0:224, pad
 //     y.part 0
-static __global__ void __launch_bounds__(256) k_reduce_842137fb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_8a1e3e45(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u) * 4;
     const int i2 = (int)(id / 56u % 224u);
     const int i0 = (int)(id / 12544u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i2 + r0 - 2;
 #pragma unroll
         for (int r1 = 0; r1 < 5; r1++) {
             const int t1 = i3 + r1 - 2;
-            const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i0 * 1254400
-                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1] : 0.f;
-            const float v1 = (unsigned)t0 < 224u && (unsigned)(t1 + 1) < 224u ? p0[i0 * 1254400
-                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1 + 1] : 0.f;
-            const float v2 = (unsigned)t0 < 224u && (unsigned)(t1 + 2) < 224u ? p0[i0 * 1254400
-                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1 + 2] : 0.f;
-            const float v3 = (unsigned)t0 < 224u && (unsigned)(t1 + 3) < 224u ? p0[i0 * 1254400
-                + r0 * 250880 + r1 * 50176 + t0 * 224 + t1 + 3] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+            const int t2 = i0 * 1254400 + r0 * 250880 + r1 * 50176 + t0 * 224 + t1;
+            const float v0 = (unsigned)t0 < 224u && (unsigned)(t1 + 1) < 224u ? p0[t2 + 1] : 0.f;
+            const float v1 = (unsigned)t0 < 224u && (unsigned)(t1 + 2) < 224u ? p0[t2 + 2] : 0.f;
+            const float v2 = (unsigned)t0 < 224u && (unsigned)(t1 + 3) < 224u ? p0[t2 + 3] : 0.f;
+            acc0 += (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[t2] : 0.f;
+            acc1 += v0;
+            acc2 += v1;
+            acc3 += v2;
         }
     }
     *reinterpret_cast<float4 *>(y + i0 * 50176 + i2 * 224 + i3) = make_float4(acc0, acc1, acc2,
@@ -449,7 +442,7 @@ static int steps(conv5x5 *m, const void *const *in, void *const *out,
     // by summation splitting (r0 inside), variable substitution; dimensions ordered for matching
     // y.conv[i0,i1,i2,i3,i4] = sum(r0) x[i0,r0,i3,i4] * y.conv.filter[i1,i2,r0]
     CALL(conv_run(m, CONV_y_conv, v_x, v_y_conv_filter, NULL, NULL, v_y_conv, v_workspace));
-    k_reduce_842137fb<<<dim3(784), dim3(256), 0, stream>>>(v_y_conv, v_y);
+    k_reduce_8a1e3e45<<<dim3(784), dim3(256), 0, stream>>>(v_y_conv, v_y);
     LAUNCHED(m, "y");
     return 0;
 }

@@ -11,7 +11,7 @@
 // plan      2 steps, 7.7 us estimated; 34.4 us without derivation
 // by        dimensions ordered for matching 1, summation splitting 1
 //     6.4 us est. y.conv           cuDNN conv 1x1, 448 to 4096
-//     1.3 us est. y                k_reduce_f238a985
+//     1.3 us est. y                k_reduce_e98517c4
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -140,17 +140,14 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // by summation splitting
 // y[i0,i1,i2,i3] = sum(r0,r1) y.part[i1,r0,r1,i0,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:4, i3 in 0:4, pad y.part 0
-static __global__ void __launch_bounds__(64) k_reduce_f238a985(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_e98517c4(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16384u) return;
     const int i3 = (int)(id % 1u) * 4;
     const int i2 = (int)(id % 4u);
     const int i1 = (int)(id / 4u);
-    float acc0 = 0.f;
-    float acc1 = 0.f;
-    float acc2 = 0.f;
-    float acc3 = 0.f;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 4; r0++) {
         const int t0 = i2 - r0 + 1;
@@ -454,7 +451,7 @@ static int steps(convtranspose *m, const void *const *in, void *const *out,
     // by summation splitting (r0 inside), variable substitution; dimensions ordered for matching
     // y.conv[i0,i1,i2,i3,i4,i5] = sum(r0) x[i0,r0,i4,i5] * y.conv.filter[i1,i2,i3,r0]
     CALL(conv_run(m, CONV_y_conv, v_x, v_y_conv_filter, NULL, NULL, v_y_conv, v_workspace));
-    k_reduce_f238a985<<<dim3(256), dim3(64), 0, stream>>>(v_y_conv, v_y);
+    k_reduce_e98517c4<<<dim3(256), dim3(64), 0, stream>>>(v_y_conv, v_y);
     LAUNCHED(m, "y");
     return 0;
 }
