@@ -18572,6 +18572,7 @@ static const char *const ein__tmpl_calls[] = {
     "//@key model  prefix of the program's symbols",
     "//@key conv   the program calls cuDNN",
     "//@key gemm   the program calls cuBLAS",
+    "//@key steps  it reports its steps to who asked in the options",
     "enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };",
     "",
     "static int fail($model *m, int code, const char *where, const char *why) {",
@@ -18590,7 +18591,20 @@ static const char *const ein__tmpl_calls[] = {
     "        int r_ = (call);   \\",
     "        if (r_) return r_; \\",
     "    } while (0)",
+    "//@if steps",
+    "",
+    "static void stepped($model *m, const char *name) {",
+    "    if (m->step) m->step(m->user, name, m->stream);",
+    "}",
+    "",
+    "#define LAUNCHED(m, where)                       \\",
+    "    do {                                         \\",
+    "        CUDA_CALL(m, where, cudaGetLastError()); \\",
+    "        stepped(m, where);                       \\",
+    "    } while (0)",
+    "//@else",
     "#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())",
+    "//@end",
     "//@if conv",
     "",
     "#define CUDNN_CALL(m, where, call)                                                                \\",
@@ -18621,6 +18635,7 @@ static const char *const ein__tmpl_calls[] = {
     0};
 static const char *const ein__tmpl_conv[] = {
     "//@key model    prefix of the program's symbols",
+    "//@key steps  the program reports its steps",
     "//@key spatial  spatial axes that descriptors have",
     "//@key rank     $spatial + 2",
     "//@key limit    bytes of workspace a convolution may use",
@@ -18738,6 +18753,9 @@ static const char *const ein__tmpl_conv[] = {
     "                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,",
     "                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,",
     "                                           c->workspace, &zero, c->y, y));",
+    "    //@if steps",
+    "    stepped(m, s->name);",
+    "    //@end",
     "    return 0;",
     "}",
     0};
@@ -18887,6 +18905,10 @@ static const char *const ein__tmpl_create[] = {
     "    if (!r) r = check_device(m);",
     "    if (!r) r = create_all(m, weights, o);",
     "    m->ready = !r;",
+    "    if (o) {",
+    "        m->step = o->step;",
+    "        m->user = o->user;",
+    "    }",
     "    return r;",
     "}",
     0};
@@ -18917,6 +18939,7 @@ static const char *const ein__tmpl_destroy[] = {
     0};
 static const char *const ein__tmpl_gemm[] = {
     "//@key model  prefix of the program's symbols",
+    "//@key steps  the program reports its steps",
     "// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored",
     "// transposed. The library is column-major and computes the transposed product. s*: strides between",
     "// matrices.",
@@ -18940,6 +18963,9 @@ static const char *const ein__tmpl_gemm[] = {
     "            h, g->name,",
     "            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,",
     "                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));",
+    "    //@if steps",
+    "    stepped(h, g->name);",
+    "    //@end",
     "    return 0;",
     "}",
     0};
@@ -18960,6 +18986,10 @@ static const char *const ein__tmpl_interface[] = {
     "typedef struct $model_options {",
     "    // Device memory of $MODEL_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.",
     "    void *arena;",
+    "    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,",
+    "    // logs. A recorded graph is replayed without it. NULL: nobody asks.",
+    "    void (*step)(void *user, const char *name, cudaStream_t stream);",
+    "    void *user;",
     "} $model_options;",
     "",
     "typedef struct $model_tensor {",
@@ -19743,6 +19773,7 @@ static const char *const ein__tmpl_run[] = {
     "    CUBLAS_CALL(m, \"cublasSetWorkspace\",",
     "                cublasSetWorkspace(m->cublas, m->arena + $workspaceat, $workspace));",
     "    //@end",
+    "    m->stream = stream;",
     "    return steps(m, in, out, stream);",
     "}",
     "",
@@ -19828,6 +19859,9 @@ static const char *const ein__tmpl_state[] = {
     "    cudaGraphExec_t graph;  // recorded by capture for these addresses",
     "    const void *graph_in[$nin];",
     "    void *graph_out[$nout];",
+    "    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL",
+    "    void *user;",
+    "    cudaStream_t stream;  // that the steps are launched on",
     "    //@if conv",
     "    cudnnHandle_t cudnn;",
     "    conv_call conv[$convs];",
@@ -19905,10 +19939,36 @@ static const char *const ein__tmpl_test_base[] = {
     "        if (code_) return code_; \\",
     "    } while (0)",
     "",
+    "// What --steps owns.",
+    "struct step_clock {",
+    "    int runs;",
+    "    int count, at;       // steps of a run; the one that is awaited",
+    "    const char **names;  // of the first run",
+    "    cudaEvent_t *event;  // event[0] before the first step, event[i + 1] after step i",
+    "    double *ms;          // [step][run]",
+    "    bool recording;",
+    "    cudaError_t error;",
+    "};",
+    "",
+    "// The program calls this after each step that it has launched.",
+    "static void on_step(void *user, const char *name, cudaStream_t stream) {",
+    "    step_clock *c = (step_clock *)user;",
+    "    if (c->recording && c->at < c->count) {",
+    "        if (c->error == cudaSuccess) c->error = cudaEventRecord(c->event[c->at + 1], stream);",
+    "#ifdef NVTX",
+    "        nvtxRangePop();",
+    "        if (c->at + 1 < c->count) nvtxRangePushA(c->names[c->at + 1]);",
+    "#endif",
+    "    } else if (c->names && c->at < c->count) {",
+    "        c->names[c->at] = name;",
+    "    }",
+    "    c->at++;",
+    "}",
+    "",
     "// Everything a run of this program owns; `release` gives it back whatever was reached.",
     "struct test {",
     "    const char *weights_file, *out_dir, *in_file[INPUTS + 1];",
-    "    bool check, bench;",
+    "    bool check, bench, steps;",
     "    double bench_ms, tolerance;",
     "    const network_info *info;",
     "    FILE *report;  // stdout, unless that is for the figures of --bench",
@@ -19920,6 +19980,7 @@ static const char *const ein__tmpl_test_base[] = {
     "    void *in[INPUTS + 1], *out[OUTPUTS + 1];  // on the device",
     "    void *result[OUTPUTS + 1];                // of the first run, on the host",
     "    double error;                             // the largest relative L2 error seen",
+    "    step_clock clock;",
     "};",
     "",
     "static int device_alloc(void **p, size_t bytes) {",
@@ -20631,6 +20692,8 @@ static const char *const ein__tmpl_test_main[] = {
     "    \"                    each other, and a replayed graph with both\\n\"",
     "    \"  --tolerance X     relative L2 error allowed by --check, %g by default\\n\"",
     "    \"  --bench           time it; one JSON object on standard output\\n\"",
+    "    \"  --steps           time every step of a plain run; built with -DNVTX, mark it for a \"",
+    "    \"profiler\\n\"",
     "    \"  --bench-ms N      least milliseconds of a timed sample, 20 by default; less also means\\n\"",
     "    \"                    fewer samples and a shorter run before the first\\n\"",
     "    \"exit status: 0 well, 1 wrong results, 2 usage, 3 bad file, 5 failed call, 77 no device\\n\";",
@@ -20673,6 +20736,7 @@ static const char *const ein__tmpl_test_main[] = {
     "        bool tolerance = !strcmp(a, \"--tolerance\");",
     "        if (!strcmp(a, \"--check\")) t->check = true;",
     "        else if (!strcmp(a, \"--bench\")) t->bench = true;",
+    "        else if (!strcmp(a, \"--steps\")) t->steps = true;",
     "        else if (in || out || ms || tolerance) {",
     "            if (!next) return usage(argv[0], a, \"a value is missing\");",
     "            if (in && !add_input(t, next)) return usage(argv[0], next, \"no input is left for this\");",
@@ -20725,7 +20789,7 @@ static const char *const ein__tmpl_test_main[] = {
     "    if (!code && t->check && t->info->arena_bytes)",
     "        code = device_alloc(&t->arena, t->info->arena_bytes);",
     "    if (code) return code;",
-    "    network_options options = {t->arena};",
+    "    network_options options = {t->arena, t->steps \? on_step : NULL, &t->clock};",
     "    if (!network_create(&t->model, t->weights, t->weight_bytes, &options)) return 0;",
     "    bool ours = t->weight_bytes == t->info->weight_bytes && !memcmp(t->weights, \"EINWGHT1\", 8);",
     "    return fail(ours \? FAILED : BAD_FILE, \"create\", network_error(t->model));",
@@ -20772,6 +20836,8 @@ static const char *const ein__tmpl_test_main[] = {
     "        report_output(t, i);",
     "        if (t->out_dir) code = write_npy(t->out_dir, &t->info->output[i], t->result[i]);",
     "    }",
+    "    // Before a graph is recorded: its replays have no steps.",
+    "    if (!code && t->steps) code = run_step_clock(t);",
     "    if (code) return code;",
     "    int repeats = t->check \? check_repeats(t) : 0;",
     "    if (repeats > DIFFERS) return repeats;",
@@ -20846,6 +20912,93 @@ static const char *const ein__tmpl_test_reference[] = {
     "        TRY(to_device(t, r->value[v].p, t->weights + offset, bytes));",
     "    }",
     "    return 0;",
+    "}",
+    0};
+static const char *const ein__tmpl_test_steps[] = {
+    "// --steps: what each step takes, from events between the launches of a plain run.",
+    "enum { STEP_RUNS = 20 };",
+    "",
+    "static int run_steps(test *t, step_clock *c) {",
+    "    c->at = 0;",
+    "    if (network_run(t->model, t->in, t->out, t->stream))",
+    "        return fail(FAILED, \"run\", network_error(t->model));",
+    "    return 0;",
+    "}",
+    "",
+    "// Learns how many steps there are, what they are called, and how long the host takes to launch.",
+    "static int open_steps(test *t, step_clock *c, double *host_ms) {",
+    "    TRY(run_steps(t, c));",
+    "    c->count = c->at;",
+    "    c->names = (const char **)calloc((size_t)c->count + 1, sizeof *c->names);",
+    "    c->event = (cudaEvent_t *)calloc((size_t)c->count + 1, sizeof *c->event);",
+    "    c->ms = (double *)calloc((size_t)c->count + 1, STEP_RUNS * sizeof *c->ms);",
+    "    if (!c->names || !c->event || !c->ms) return fail(FAILED, \"steps\", \"host memory is exhausted\");",
+    "    double begin = now_ms();",
+    "    TRY(run_steps(t, c));",
+    "    *host_ms = now_ms() - begin;",
+    "    CALL(cudaStreamSynchronize(t->stream));",
+    "    for (int i = 0; i <= c->count; i++) CALL(cudaEventCreate(&c->event[i]));",
+    "    return 0;",
+    "}",
+    "",
+    "// One timed run. The device is kept busy with fills until the host has launched everything, so that",
+    "// a short step is not charged for the launch of the next one.",
+    "static int time_steps(test *t, step_clock *c, void *flush, int fills, int run) {",
+    "    for (int i = 0; i < fills; i++) CALL(cudaMemsetAsync(flush, i & 255, FLUSH, t->stream));",
+    "    CALL(cudaEventRecord(c->event[0], t->stream));",
+    "#ifdef NVTX",
+    "    if (c->count) nvtxRangePushA(c->names[0]);",
+    "#endif",
+    "    c->recording = true;",
+    "    int code = run_steps(t, c);",
+    "    c->recording = false;",
+    "    if (code) return code;",
+    "    CALL(c->error);",
+    "    CALL(cudaStreamSynchronize(t->stream));",
+    "    for (int i = 0; i < c->count; i++) {",
+    "        float ms = 0;",
+    "        CALL(cudaEventElapsedTime(&ms, c->event[i], c->event[i + 1]));",
+    "        c->ms[i * c->runs + run] = ms;",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "static void report_steps(const test *t, const step_clock *c) {",
+    "    double total = 0;",
+    "    for (int i = 0; i < c->count; i++) {",
+    "        double *ms = c->ms + i * c->runs;",
+    "        qsort(ms, (size_t)c->runs, sizeof *ms, by_size);",
+    "        total += (ms[(c->runs - 1) / 2] + ms[c->runs / 2]) / 2;",
+    "    }",
+    "    for (int i = 0; i < c->count; i++) {",
+    "        const double *ms = c->ms + i * c->runs;",
+    "        double median = (ms[(c->runs - 1) / 2] + ms[c->runs / 2]) / 2;",
+    "        fprintf(t->report, \"step %9.2f us %5.1f %%  %s\\n\", median * 1e3,",
+    "                total > 0 \? 100 * median / total : 0, c->names[i]);",
+    "    }",
+    "    fprintf(t->report, \"steps: %d, %.2f us together, medians of %d plain runs\\n\", c->count,",
+    "            total * 1e3, c->runs);",
+    "}",
+    "",
+    "static int run_step_clock(test *t) {",
+    "    step_clock *c = &t->clock;",
+    "    double host_ms = 0;",
+    "    c->runs = t->bench_ms >= 20 \? STEP_RUNS : 1 + (int)(t->bench_ms * (STEP_RUNS - 1) / 20);",
+    "    void *flush = NULL;",
+    "    int code = open_steps(t, c, &host_ms);",
+    "    if (!code) code = device_alloc(&flush, FLUSH);",
+    "    // A fill takes 30 us at the least on what there is today.",
+    "    double busy_ms = host_ms < t->bench_ms \? host_ms : t->bench_ms;",
+    "    int fills = (int)(busy_ms / 0.03) + 1;",
+    "    for (int run = 0; run < c->runs && !code; run++) code = time_steps(t, c, flush, fills, run);",
+    "    if (!code) report_steps(t, c);",
+    "    for (int i = 0; c->event && i <= c->count; i++)",
+    "        if (c->event[i]) cudaEventDestroy(c->event[i]);",
+    "    free(c->names);",
+    "    free(c->event);",
+    "    free(c->ms);",
+    "    if (device_free(&flush) && !code) code = FAILED;",
+    "    return code;",
     "}",
     0};
 static const char *const ein__tmpl_transpose[] = {
@@ -24684,9 +24837,13 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
 }
 
 // How the program's functions report failed calls.
-EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, bool gemm) {
-    ein__key keys[] = {{"model", model}, {"conv", conv ? "1" : "0"}, {"gemm", gemm ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_calls, keys, 3);
+EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, bool gemm,
+                                   bool steps) {
+    ein__key keys[] = {{"model", model},
+                       {"conv", conv ? "1" : "0"},
+                       {"gemm", gemm ? "1" : "0"},
+                       {"steps", steps ? "1" : "0"}};
+    ein__tmpl_put(out, ein__tmpl_calls, keys, 4);
 }
 
 static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
@@ -24715,19 +24872,20 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))}};
     ein__tmpl_put(out, ein__tmpl_state, state, 6);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, model, z->convs > 0, z->gemms > 0);
+    ein__emit_call_macros(out, model, z->convs > 0, z->gemms > 0, true);
     if (z->convs) {
         ein__put(out, "\n");
         ein__key conv[] = {{"model", model},
                            {"spatial", spatial},
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
-                           {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 4);
+                           {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)},
+                           {"steps", "1"}};
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 5);
     }
     if (z->gemms) {
         ein__put(out, "\n");
-        ein__key gemm[] = {{"model", model}};
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 1);
+        ein__key gemm[] = {{"model", model}, {"steps", "1"}};
+        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
         ein__put_gemm_sizes(z, out);
     }
 }
@@ -25038,6 +25196,7 @@ static void ein__thead(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
     for (size_t i = 0; i < sizeof header / sizeof *header; i++)
         ein__putf(out, "#include <%s.h>\n", header[i]);
     ein__emit_includes(out, z->needs);
+    ein__put(out, "#ifdef NVTX\n#include <nvtx3/nvToolsExt.h>\n#endif\n");
     ein__put_section(out, "interface");
     ein__emit_interface(z->ctx, out);
 }
@@ -25069,6 +25228,8 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
         ein__tmpl_put(out, ein__tmpl_test_check, NULL, 0);
         ein__put_section(out, "figures");
         ein__tmpl_put(out, ein__tmpl_test_bench, NULL, 0);
+        ein__put_section(out, "times of steps");
+        ein__tmpl_put(out, ein__tmpl_test_steps, NULL, 0);
         ein__put_section(out, "the program");
         ein__tmpl_put(out, ein__tmpl_test_main, NULL, 0);
         ein__put(out,
@@ -25293,19 +25454,20 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         {"conv", convs}, {"gemm", gemms}, {"convs", convs}, {"gemms", gemms}, {"spatial", spatial}};
     ein__tmpl_put(out, ein__tmpl_probe_state, state, 5);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0);
+    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0, false);
     ein__key conv[] = {{"model", "probe"},
                        {"spatial", spatial},
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
-                       {"limit", "conv_limit(s)"}};
+                       {"limit", "conv_limit(s)"},
+                       {"steps", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 4);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 5);
     }
-    ein__key gemm[] = {{"model", "probe"}};
+    ein__key gemm[] = {{"model", "probe"}, {"steps", "0"}};
     if (z->gemms) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 1);
+        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
         ein__put_probe_gemms(z, out);
     }
     ein__put_section(out, "measuring");

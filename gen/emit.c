@@ -48,9 +48,13 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
 }
 
 // How the program's functions report failed calls.
-EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, bool gemm) {
-    ein__key keys[] = {{"model", model}, {"conv", conv ? "1" : "0"}, {"gemm", gemm ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_calls, keys, 3);
+EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, bool gemm,
+                                   bool steps) {
+    ein__key keys[] = {{"model", model},
+                       {"conv", conv ? "1" : "0"},
+                       {"gemm", gemm ? "1" : "0"},
+                       {"steps", steps ? "1" : "0"}};
+    ein__tmpl_put(out, ein__tmpl_calls, keys, 4);
 }
 
 static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
@@ -79,19 +83,20 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))}};
     ein__tmpl_put(out, ein__tmpl_state, state, 6);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, model, z->convs > 0, z->gemms > 0);
+    ein__emit_call_macros(out, model, z->convs > 0, z->gemms > 0, true);
     if (z->convs) {
         ein__put(out, "\n");
         ein__key conv[] = {{"model", model},
                            {"spatial", spatial},
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
-                           {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 4);
+                           {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)},
+                           {"steps", "1"}};
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 5);
     }
     if (z->gemms) {
         ein__put(out, "\n");
-        ein__key gemm[] = {{"model", model}};
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 1);
+        ein__key gemm[] = {{"model", model}, {"steps", "1"}};
+        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
         ein__put_gemm_sizes(z, out);
     }
 }

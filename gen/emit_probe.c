@@ -213,19 +213,20 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         {"conv", convs}, {"gemm", gemms}, {"convs", convs}, {"gemms", gemms}, {"spatial", spatial}};
     ein__tmpl_put(out, ein__tmpl_probe_state, state, 5);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0);
+    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0, false);
     ein__key conv[] = {{"model", "probe"},
                        {"spatial", spatial},
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
-                       {"limit", "conv_limit(s)"}};
+                       {"limit", "conv_limit(s)"},
+                       {"steps", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 4);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 5);
     }
-    ein__key gemm[] = {{"model", "probe"}};
+    ein__key gemm[] = {{"model", "probe"}, {"steps", "0"}};
     if (z->gemms) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 1);
+        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
         ein__put_probe_gemms(z, out);
     }
     ein__put_section(out, "measuring");

@@ -272,6 +272,7 @@ static void ein__thead(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
     for (size_t i = 0; i < sizeof header / sizeof *header; i++)
         ein__putf(out, "#include <%s.h>\n", header[i]);
     ein__emit_includes(out, z->needs);
+    ein__put(out, "#ifdef NVTX\n#include <nvtx3/nvToolsExt.h>\n#endif\n");
     ein__put_section(out, "interface");
     ein__emit_interface(z->ctx, out);
 }
@@ -303,6 +304,8 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
         ein__tmpl_put(out, ein__tmpl_test_check, NULL, 0);
         ein__put_section(out, "figures");
         ein__tmpl_put(out, ein__tmpl_test_bench, NULL, 0);
+        ein__put_section(out, "times of steps");
+        ein__tmpl_put(out, ein__tmpl_test_steps, NULL, 0);
         ein__put_section(out, "the program");
         ein__tmpl_put(out, ein__tmpl_test_main, NULL, 0);
         ein__put(out,

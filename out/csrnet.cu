@@ -89,6 +89,10 @@ typedef struct csrnet csrnet;
 typedef struct csrnet_options {
     // Device memory of CSRNET_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } csrnet_options;
 
 typedef struct csrnet_tensor {
@@ -2033,6 +2037,9 @@ struct csrnet {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cudnnHandle_t cudnn;
     conv_call conv[1];
     cublasHandle_t cublas;
@@ -2056,7 +2063,16 @@ static int fail(csrnet *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(csrnet *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -2195,6 +2211,7 @@ static int conv_run(csrnet *m, int k, const float *x, const float *w, const floa
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    stepped(m, s->name);
     return 0;
 }
 
@@ -2221,6 +2238,7 @@ static int gemm_run(csrnet *h, const gemm_size *g, const float *a, const float *
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_v1_a_c_sum = {"v1.a.c.sum", 0, 1, 1, 64, 50176, 27, 27, 27, 50176, 0, 0,
@@ -2390,6 +2408,10 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -2598,6 +2620,7 @@ static int run_on(csrnet *m, const void *const *in, void *const *out, cudaStream
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 57802752, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

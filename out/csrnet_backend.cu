@@ -51,6 +51,10 @@ typedef struct csrnet_backend csrnet_backend;
 typedef struct csrnet_backend_options {
     // Device memory of CSRNET_BACKEND_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } csrnet_backend_options;
 
 typedef struct csrnet_backend_tensor {
@@ -546,6 +550,9 @@ struct csrnet_backend {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
 };
 
@@ -567,7 +574,16 @@ static int fail(csrnet_backend *m, int code, const char *where, const char *why)
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(csrnet_backend *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -610,6 +626,7 @@ static int gemm_run(csrnet_backend *h, const gemm_size *g, const float *a, const
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_d1_c_product = {"d1.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
@@ -734,6 +751,10 @@ int csrnet_backend_create(csrnet_backend **out, const void *weights, size_t byte
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -816,6 +837,7 @@ static int run_on(csrnet_backend *m, const void *const *in, void *const *out, cu
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 4194304, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

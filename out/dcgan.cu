@@ -42,6 +42,10 @@ typedef struct dcgan dcgan;
 typedef struct dcgan_options {
     // Device memory of DCGAN_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } dcgan_options;
 
 typedef struct dcgan_tensor {
@@ -292,6 +296,9 @@ struct dcgan {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
 };
 
@@ -313,7 +320,16 @@ static int fail(dcgan *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(dcgan *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -355,6 +371,7 @@ static int gemm_run(dcgan *h, const gemm_size *g, const float *a, const float *b
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_c1_part = {"c1.part", 0, 1, 1, 1, 8192, 100, 100, 100, 8192, 0, 0, 0,
@@ -477,6 +494,10 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -535,6 +556,7 @@ static int run_on(dcgan *m, const void *const *in, void *const *out, cudaStream_
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 1310720, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

@@ -42,6 +42,10 @@ typedef struct fsrcnn fsrcnn;
 typedef struct fsrcnn_options {
     // Device memory of FSRCNN_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } fsrcnn_options;
 
 typedef struct fsrcnn_tensor {
@@ -353,6 +357,9 @@ struct fsrcnn {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cudnnHandle_t cudnn;
     conv_call conv[3];
     cublasHandle_t cublas;
@@ -376,7 +383,16 @@ static int fail(fsrcnn *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(fsrcnn *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -515,6 +531,7 @@ static int conv_run(fsrcnn *m, int k, const float *x, const float *w, const floa
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    stepped(m, s->name);
     return 0;
 }
 
@@ -541,6 +558,7 @@ static int gemm_run(fsrcnn *h, const gemm_size *g, const float *a, const float *
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 81, 1024, 56, 56, 1024, 1024, 0, 0,
@@ -652,6 +670,10 @@ int fsrcnn_create(fsrcnn **out, const void *weights, size_t bytes, const fsrcnn_
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -711,6 +733,7 @@ static int run_on(fsrcnn *m, const void *const *in, void *const *out, cudaStream
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 561152, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

@@ -205,6 +205,10 @@ typedef struct gcn gcn;
 typedef struct gcn_options {
     // Device memory of GCN_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } gcn_options;
 
 typedef struct gcn_tensor {
@@ -3033,6 +3037,9 @@ struct gcn {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cudnnHandle_t cudnn;
     conv_call conv[36];
     cublasHandle_t cublas;
@@ -3056,7 +3063,16 @@ static int fail(gcn *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(gcn *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -3195,6 +3211,7 @@ static int conv_run(gcn *m, int k, const float *x, const float *w, const float *
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    stepped(m, s->name);
     return 0;
 }
 
@@ -3221,6 +3238,7 @@ static int gemm_run(gcn *h, const gemm_size *g, const float *a, const float *b, 
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_stem_c_sum = {"stem.c.sum", 0, 1, 1, 64, 12544, 147, 147, 147, 12544, 0,
@@ -3473,6 +3491,10 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -4026,6 +4048,7 @@ static int run_on(gcn *m, const void *const *in, void *const *out, cudaStream_t 
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 27396096, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

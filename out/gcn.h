@@ -20,6 +20,10 @@ typedef struct gcn gcn;
 typedef struct gcn_options {
     // Device memory of GCN_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } gcn_options;
 
 typedef struct gcn_tensor {

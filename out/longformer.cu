@@ -40,6 +40,10 @@ typedef struct longformer longformer;
 typedef struct longformer_options {
     // Device memory of LONGFORMER_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } longformer_options;
 
 typedef struct longformer_tensor {
@@ -396,6 +400,9 @@ struct longformer {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
 };
 
@@ -417,7 +424,16 @@ static int fail(longformer *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(longformer *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -459,6 +475,7 @@ static int gemm_run(longformer *h, const gemm_size *g, const float *a, const flo
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_v_merged = {"v.merged", 0, 1, 1, 10000, 1536, 512, 512, 512, 1536, 0, 0,
@@ -565,6 +582,10 @@ int longformer_create(longformer **out, const void *weights, size_t bytes,
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -616,6 +637,7 @@ static int run_on(longformer *m, const void *const *in, void *const *out, cudaSt
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 1342080000, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

@@ -41,6 +41,10 @@ typedef struct longformer_short longformer_short;
 typedef struct longformer_short_options {
     // Device memory of LONGFORMER_SHORT_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } longformer_short_options;
 
 typedef struct longformer_short_tensor {
@@ -353,6 +357,9 @@ struct longformer_short {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
 };
 
@@ -374,7 +381,16 @@ static int fail(longformer_short *m, int code, const char *where, const char *wh
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(longformer_short *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -417,6 +433,7 @@ static int gemm_run(longformer_short *h, const gemm_size *g, const float *a, con
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_v = {"v", 0, 1, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
@@ -520,6 +537,10 @@ int longformer_short_create(longformer_short **out, const void *weights, size_t 
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -578,6 +599,7 @@ static int run_on(longformer_short *m, const void *const *in, void *const *out,
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 10551296, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

@@ -88,6 +88,10 @@ typedef struct resnet18 resnet18;
 typedef struct resnet18_options {
     // Device memory of RESNET18_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } resnet18_options;
 
 typedef struct resnet18_tensor {
@@ -2006,6 +2010,9 @@ struct resnet18 {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cudnnHandle_t cudnn;
     conv_call conv[4];
     cublasHandle_t cublas;
@@ -2029,7 +2036,16 @@ static int fail(resnet18 *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(resnet18 *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -2168,6 +2184,7 @@ static int conv_run(resnet18 *m, int k, const float *x, const float *w, const fl
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    stepped(m, s->name);
     return 0;
 }
 
@@ -2194,6 +2211,7 @@ static int gemm_run(resnet18 *h, const gemm_size *g, const float *a, const float
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_stem_c = {"stem.c", 0, 1, 1, 64, 12544, 147, 147, 147, 12544, 0, 0, 0,
@@ -2483,6 +2501,10 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -2693,6 +2715,7 @@ static int run_on(resnet18 *m, const void *const *in, void *const *out, cudaStre
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 10587136, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

@@ -89,6 +89,10 @@ typedef struct resnet18_n16 resnet18_n16;
 typedef struct resnet18_n16_options {
     // Device memory of RESNET18_N16_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } resnet18_n16_options;
 
 typedef struct resnet18_n16_tensor {
@@ -2279,6 +2283,9 @@ struct resnet18_n16 {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cudnnHandle_t cudnn;
     conv_call conv[5];
     cublasHandle_t cublas;
@@ -2302,7 +2309,16 @@ static int fail(resnet18_n16 *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(resnet18_n16 *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -2441,6 +2457,7 @@ static int conv_run(resnet18_n16 *m, int k, const float *x, const float *w, cons
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    stepped(m, s->name);
     return 0;
 }
 
@@ -2467,6 +2484,7 @@ static int gemm_run(resnet18_n16 *h, const gemm_size *g, const float *a, const f
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_l1_a_a_c_product = {"l1.a.a.c.product", 0, 0, 36, 64, 3136, 64, 64,
@@ -2758,6 +2776,10 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -2975,6 +2997,7 @@ static int run_on(resnet18_n16 *m, const void *const *in, void *const *out, cuda
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 83492864, 62284544));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

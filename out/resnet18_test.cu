@@ -20,6 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#ifdef NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
 
 // ---- interface ----------------------------------------------------------------------------------
 #define RESNET18_ARENA_BYTES 44141568ull
@@ -34,6 +37,10 @@ typedef struct resnet18 resnet18;
 typedef struct resnet18_options {
     // Device memory of RESNET18_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } resnet18_options;
 
 typedef struct resnet18_tensor {
@@ -127,10 +134,36 @@ static int fail(int code, const char *what, const char *why) {
         if (code_) return code_; \
     } while (0)
 
+// What --steps owns.
+struct step_clock {
+    int runs;
+    int count, at;       // steps of a run; the one that is awaited
+    const char **names;  // of the first run
+    cudaEvent_t *event;  // event[0] before the first step, event[i + 1] after step i
+    double *ms;          // [step][run]
+    bool recording;
+    cudaError_t error;
+};
+
+// The program calls this after each step that it has launched.
+static void on_step(void *user, const char *name, cudaStream_t stream) {
+    step_clock *c = (step_clock *)user;
+    if (c->recording && c->at < c->count) {
+        if (c->error == cudaSuccess) c->error = cudaEventRecord(c->event[c->at + 1], stream);
+#ifdef NVTX
+        nvtxRangePop();
+        if (c->at + 1 < c->count) nvtxRangePushA(c->names[c->at + 1]);
+#endif
+    } else if (c->names && c->at < c->count) {
+        c->names[c->at] = name;
+    }
+    c->at++;
+}
+
 // Everything a run of this program owns; `release` gives it back whatever was reached.
 struct test {
     const char *weights_file, *out_dir, *in_file[INPUTS + 1];
-    bool check, bench;
+    bool check, bench, steps;
     double bench_ms, tolerance;
     const network_info *info;
     FILE *report;  // stdout, unless that is for the figures of --bench
@@ -142,6 +175,7 @@ struct test {
     void *in[INPUTS + 1], *out[OUTPUTS + 1];  // on the device
     void *result[OUTPUTS + 1];                // of the first run, on the host
     double error;                             // the largest relative L2 error seen
+    step_clock clock;
 };
 
 static int device_alloc(void **p, size_t bytes) {
@@ -1945,6 +1979,93 @@ static int run_bench(const test *t) {
     return code ? code : released;
 }
 
+// ---- times of steps -----------------------------------------------------------------------------
+// --steps: what each step takes, from events between the launches of a plain run.
+enum { STEP_RUNS = 20 };
+
+static int run_steps(test *t, step_clock *c) {
+    c->at = 0;
+    if (network_run(t->model, t->in, t->out, t->stream))
+        return fail(FAILED, "run", network_error(t->model));
+    return 0;
+}
+
+// Learns how many steps there are, what they are called, and how long the host takes to launch.
+static int open_steps(test *t, step_clock *c, double *host_ms) {
+    TRY(run_steps(t, c));
+    c->count = c->at;
+    c->names = (const char **)calloc((size_t)c->count + 1, sizeof *c->names);
+    c->event = (cudaEvent_t *)calloc((size_t)c->count + 1, sizeof *c->event);
+    c->ms = (double *)calloc((size_t)c->count + 1, STEP_RUNS * sizeof *c->ms);
+    if (!c->names || !c->event || !c->ms) return fail(FAILED, "steps", "host memory is exhausted");
+    double begin = now_ms();
+    TRY(run_steps(t, c));
+    *host_ms = now_ms() - begin;
+    CALL(cudaStreamSynchronize(t->stream));
+    for (int i = 0; i <= c->count; i++) CALL(cudaEventCreate(&c->event[i]));
+    return 0;
+}
+
+// One timed run. The device is kept busy with fills until the host has launched everything, so that
+// a short step is not charged for the launch of the next one.
+static int time_steps(test *t, step_clock *c, void *flush, int fills, int run) {
+    for (int i = 0; i < fills; i++) CALL(cudaMemsetAsync(flush, i & 255, FLUSH, t->stream));
+    CALL(cudaEventRecord(c->event[0], t->stream));
+#ifdef NVTX
+    if (c->count) nvtxRangePushA(c->names[0]);
+#endif
+    c->recording = true;
+    int code = run_steps(t, c);
+    c->recording = false;
+    if (code) return code;
+    CALL(c->error);
+    CALL(cudaStreamSynchronize(t->stream));
+    for (int i = 0; i < c->count; i++) {
+        float ms = 0;
+        CALL(cudaEventElapsedTime(&ms, c->event[i], c->event[i + 1]));
+        c->ms[i * c->runs + run] = ms;
+    }
+    return 0;
+}
+
+static void report_steps(const test *t, const step_clock *c) {
+    double total = 0;
+    for (int i = 0; i < c->count; i++) {
+        double *ms = c->ms + i * c->runs;
+        qsort(ms, (size_t)c->runs, sizeof *ms, by_size);
+        total += (ms[(c->runs - 1) / 2] + ms[c->runs / 2]) / 2;
+    }
+    for (int i = 0; i < c->count; i++) {
+        const double *ms = c->ms + i * c->runs;
+        double median = (ms[(c->runs - 1) / 2] + ms[c->runs / 2]) / 2;
+        fprintf(t->report, "step %9.2f us %5.1f %%  %s\n", median * 1e3,
+                total > 0 ? 100 * median / total : 0, c->names[i]);
+    }
+    fprintf(t->report, "steps: %d, %.2f us together, medians of %d plain runs\n", c->count,
+            total * 1e3, c->runs);
+}
+
+static int run_step_clock(test *t) {
+    step_clock *c = &t->clock;
+    double host_ms = 0;
+    c->runs = t->bench_ms >= 20 ? STEP_RUNS : 1 + (int)(t->bench_ms * (STEP_RUNS - 1) / 20);
+    void *flush = NULL;
+    int code = open_steps(t, c, &host_ms);
+    if (!code) code = device_alloc(&flush, FLUSH);
+    // A fill takes 30 us at the least on what there is today.
+    double busy_ms = host_ms < t->bench_ms ? host_ms : t->bench_ms;
+    int fills = (int)(busy_ms / 0.03) + 1;
+    for (int run = 0; run < c->runs && !code; run++) code = time_steps(t, c, flush, fills, run);
+    if (!code) report_steps(t, c);
+    for (int i = 0; c->event && i <= c->count; i++)
+        if (c->event[i]) cudaEventDestroy(c->event[i]);
+    free(c->names);
+    free(c->event);
+    free(c->ms);
+    if (device_free(&flush) && !code) code = FAILED;
+    return code;
+}
+
 // ---- the program --------------------------------------------------------------------------------
 static const char usage_text[] =
     "usage: %s W.weights [--in X.npy | --in NAME=X.npy ...] [--out DIR] [--check] [--bench]\n"
@@ -1955,6 +2076,8 @@ static const char usage_text[] =
     "                    each other, and a replayed graph with both\n"
     "  --tolerance X     relative L2 error allowed by --check, %g by default\n"
     "  --bench           time it; one JSON object on standard output\n"
+    "  --steps           time every step of a plain run; built with -DNVTX, mark it for a "
+    "profiler\n"
     "  --bench-ms N      least milliseconds of a timed sample, 20 by default; less also means\n"
     "                    fewer samples and a shorter run before the first\n"
     "exit status: 0 well, 1 wrong results, 2 usage, 3 bad file, 5 failed call, 77 no device\n";
@@ -1997,6 +2120,7 @@ static int read_options(test *t, int argc, char **argv) {
         bool tolerance = !strcmp(a, "--tolerance");
         if (!strcmp(a, "--check")) t->check = true;
         else if (!strcmp(a, "--bench")) t->bench = true;
+        else if (!strcmp(a, "--steps")) t->steps = true;
         else if (in || out || ms || tolerance) {
             if (!next) return usage(argv[0], a, "a value is missing");
             if (in && !add_input(t, next)) return usage(argv[0], next, "no input is left for this");
@@ -2049,7 +2173,7 @@ static int open_all(test *t) {
     if (!code && t->check && t->info->arena_bytes)
         code = device_alloc(&t->arena, t->info->arena_bytes);
     if (code) return code;
-    network_options options = {t->arena};
+    network_options options = {t->arena, t->steps ? on_step : NULL, &t->clock};
     if (!network_create(&t->model, t->weights, t->weight_bytes, &options)) return 0;
     bool ours = t->weight_bytes == t->info->weight_bytes && !memcmp(t->weights, "EINWGHT1", 8);
     return fail(ours ? FAILED : BAD_FILE, "create", network_error(t->model));
@@ -2096,6 +2220,8 @@ static int run_all(test *t) {
         report_output(t, i);
         if (t->out_dir) code = write_npy(t->out_dir, &t->info->output[i], t->result[i]);
     }
+    // Before a graph is recorded: its replays have no steps.
+    if (!code && t->steps) code = run_step_clock(t);
     if (code) return code;
     int repeats = t->check ? check_repeats(t) : 0;
     if (repeats > DIFFERS) return repeats;

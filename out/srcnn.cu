@@ -42,6 +42,10 @@ typedef struct srcnn srcnn;
 typedef struct srcnn_options {
     // Device memory of SRCNN_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } srcnn_options;
 
 typedef struct srcnn_tensor {
@@ -474,6 +478,9 @@ struct srcnn {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
 };
 
@@ -495,7 +502,16 @@ static int fail(srcnn *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(srcnn *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -537,6 +553,7 @@ static int gemm_run(srcnn *h, const gemm_size *g, const float *a, const float *b
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_c1_sum_part = {"c1.sum.part", 0, 1, 1, 384, 51528, 15, 15, 15, 51528, 0,
@@ -649,6 +666,10 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -706,6 +727,7 @@ static int run_on(srcnn *m, const void *const *in, void *const *out, cudaStream_
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 102673408, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

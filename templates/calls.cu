@@ -1,6 +1,7 @@
 //@key model  prefix of the program's symbols
 //@key conv   the program calls cuDNN
 //@key gemm   the program calls cuBLAS
+//@key steps  it reports its steps to who asked in the options
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
 
 static int fail($model *m, int code, const char *where, const char *why) {
@@ -19,7 +20,20 @@ static int fail($model *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
+//@if steps
+
+static void stepped($model *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
+//@else
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+//@end
 //@if conv
 
 #define CUDNN_CALL(m, where, call)                                                                \

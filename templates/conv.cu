@@ -1,4 +1,5 @@
 //@key model    prefix of the program's symbols
+//@key steps  the program reports its steps
 //@key spatial  spatial axes that descriptors have
 //@key rank     $spatial + 2
 //@key limit    bytes of workspace a convolution may use
@@ -116,5 +117,8 @@ static int conv_run($model *m, int k, const float *x, const float *w, const floa
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    //@if steps
+    stepped(m, s->name);
+    //@end
     return 0;
 }

@@ -123,5 +123,9 @@ int $model_create($model **out, const void *weights, size_t bytes, const $model_
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }

@@ -1,4 +1,5 @@
 //@key model  prefix of the program's symbols
+//@key steps  the program reports its steps
 // `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
 // transposed. The library is column-major and computes the transposed product. s*: strides between
 // matrices.
@@ -22,5 +23,8 @@ static int gemm_run($model *h, const gemm_size *g, const float *a, const float *
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    //@if steps
+    stepped(h, g->name);
+    //@end
     return 0;
 }

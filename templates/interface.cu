@@ -14,6 +14,10 @@ typedef struct $model $model;
 typedef struct $model_options {
     // Device memory of $MODEL_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } $model_options;
 
 typedef struct $model_tensor {

@@ -31,6 +31,7 @@ static int run_on($model *m, const void *const *in, void *const *out, cudaStream
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + $workspaceat, $workspace));
     //@end
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

@@ -14,6 +14,9 @@ struct $model {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[$nin];
     void *graph_out[$nout];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     //@if conv
     cudnnHandle_t cudnn;
     conv_call conv[$convs];

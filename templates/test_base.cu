@@ -65,10 +65,36 @@ static int fail(int code, const char *what, const char *why) {
         if (code_) return code_; \
     } while (0)
 
+// What --steps owns.
+struct step_clock {
+    int runs;
+    int count, at;       // steps of a run; the one that is awaited
+    const char **names;  // of the first run
+    cudaEvent_t *event;  // event[0] before the first step, event[i + 1] after step i
+    double *ms;          // [step][run]
+    bool recording;
+    cudaError_t error;
+};
+
+// The program calls this after each step that it has launched.
+static void on_step(void *user, const char *name, cudaStream_t stream) {
+    step_clock *c = (step_clock *)user;
+    if (c->recording && c->at < c->count) {
+        if (c->error == cudaSuccess) c->error = cudaEventRecord(c->event[c->at + 1], stream);
+#ifdef NVTX
+        nvtxRangePop();
+        if (c->at + 1 < c->count) nvtxRangePushA(c->names[c->at + 1]);
+#endif
+    } else if (c->names && c->at < c->count) {
+        c->names[c->at] = name;
+    }
+    c->at++;
+}
+
 // Everything a run of this program owns; `release` gives it back whatever was reached.
 struct test {
     const char *weights_file, *out_dir, *in_file[INPUTS + 1];
-    bool check, bench;
+    bool check, bench, steps;
     double bench_ms, tolerance;
     const network_info *info;
     FILE *report;  // stdout, unless that is for the figures of --bench
@@ -80,6 +106,7 @@ struct test {
     void *in[INPUTS + 1], *out[OUTPUTS + 1];  // on the device
     void *result[OUTPUTS + 1];                // of the first run, on the host
     double error;                             // the largest relative L2 error seen
+    step_clock clock;
 };
 
 static int device_alloc(void **p, size_t bytes) {

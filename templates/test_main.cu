@@ -7,6 +7,8 @@ static const char usage_text[] =
     "                    each other, and a replayed graph with both\n"
     "  --tolerance X     relative L2 error allowed by --check, %g by default\n"
     "  --bench           time it; one JSON object on standard output\n"
+    "  --steps           time every step of a plain run; built with -DNVTX, mark it for a "
+    "profiler\n"
     "  --bench-ms N      least milliseconds of a timed sample, 20 by default; less also means\n"
     "                    fewer samples and a shorter run before the first\n"
     "exit status: 0 well, 1 wrong results, 2 usage, 3 bad file, 5 failed call, 77 no device\n";
@@ -49,6 +51,7 @@ static int read_options(test *t, int argc, char **argv) {
         bool tolerance = !strcmp(a, "--tolerance");
         if (!strcmp(a, "--check")) t->check = true;
         else if (!strcmp(a, "--bench")) t->bench = true;
+        else if (!strcmp(a, "--steps")) t->steps = true;
         else if (in || out || ms || tolerance) {
             if (!next) return usage(argv[0], a, "a value is missing");
             if (in && !add_input(t, next)) return usage(argv[0], next, "no input is left for this");
@@ -101,7 +104,7 @@ static int open_all(test *t) {
     if (!code && t->check && t->info->arena_bytes)
         code = device_alloc(&t->arena, t->info->arena_bytes);
     if (code) return code;
-    network_options options = {t->arena};
+    network_options options = {t->arena, t->steps ? on_step : NULL, &t->clock};
     if (!network_create(&t->model, t->weights, t->weight_bytes, &options)) return 0;
     bool ours = t->weight_bytes == t->info->weight_bytes && !memcmp(t->weights, "EINWGHT1", 8);
     return fail(ours ? FAILED : BAD_FILE, "create", network_error(t->model));
@@ -148,6 +151,8 @@ static int run_all(test *t) {
         report_output(t, i);
         if (t->out_dir) code = write_npy(t->out_dir, &t->info->output[i], t->result[i]);
     }
+    // Before a graph is recorded: its replays have no steps.
+    if (!code && t->steps) code = run_step_clock(t);
     if (code) return code;
     int repeats = t->check ? check_repeats(t) : 0;
     if (repeats > DIFFERS) return repeats;

@@ -45,6 +45,7 @@ parts=(
     'judge    cuda sh tests/judge/run_judge_tests'
     'nvcc     cuda sh tests/frame/test_nvcc.sh'
     'probe    -    sh tests/frame/test_probe.sh'
+    'program  cuda sh tests/frame/test_program.sh'
     'cuda11   -    sh tests/frame/test_cuda11.sh'
     "demo     cuda $python tests/demo/test_classifier.py"
     'kernels  cuda sh tests/kernels/run'

@@ -38,6 +38,10 @@ typedef struct basic_block basic_block;
 typedef struct basic_block_options {
     // Device memory of BASIC_BLOCK_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } basic_block_options;
 
 typedef struct basic_block_tensor {
@@ -347,6 +351,9 @@ struct basic_block {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
 };
 
@@ -368,7 +375,16 @@ static int fail(basic_block *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(basic_block *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -410,6 +426,7 @@ static int gemm_run(basic_block *h, const gemm_size *g, const float *a, const fl
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_t1_sum_product = {"t1.sum.product", 0, 0, 36, 64, 196, 64, 64, 196, 196,
@@ -516,6 +533,10 @@ int basic_block_create(basic_block **out, const void *weights, size_t bytes,
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -565,6 +586,7 @@ static int run_on(basic_block *m, const void *const *in, void *const *out, cudaS
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 4415488, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

@@ -35,6 +35,10 @@ typedef struct conv3x3 conv3x3;
 typedef struct conv3x3_options {
     // Device memory of CONV3X3_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } conv3x3_options;
 
 typedef struct conv3x3_tensor {
@@ -276,6 +280,9 @@ struct conv3x3 {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
 };
 
@@ -297,7 +304,16 @@ static int fail(conv3x3 *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(conv3x3 *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -339,6 +355,7 @@ static int gemm_run(conv3x3 *h, const gemm_size *g, const float *a, const float 
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_y_product = {"y.product", 0, 0, 36, 512, 4, 512, 512, 4, 4, 262144,
@@ -440,6 +457,10 @@ int conv3x3_create(conv3x3 **out, const void *weights, size_t bytes, const conv3
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -480,6 +501,7 @@ static int run_on(conv3x3 *m, const void *const *in, void *const *out, cudaStrea
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 589824, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

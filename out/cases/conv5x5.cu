@@ -34,6 +34,10 @@ typedef struct conv5x5 conv5x5;
 typedef struct conv5x5_options {
     // Device memory of CONV5X5_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } conv5x5_options;
 
 typedef struct conv5x5_tensor {
@@ -178,6 +182,9 @@ struct conv5x5 {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cudnnHandle_t cudnn;
     conv_call conv[1];
 };
@@ -200,7 +207,16 @@ static int fail(conv5x5 *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(conv5x5 *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -322,6 +338,7 @@ static int conv_run(conv5x5 *m, int k, const float *x, const float *w, const flo
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    stepped(m, s->name);
     return 0;
 }
 
@@ -430,6 +447,10 @@ int conv5x5_create(conv5x5 **out, const void *weights, size_t bytes, const conv5
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -465,6 +486,7 @@ static int check_run(conv5x5 *m, const void *const *in, void *const *out) {
 
 static int run_on(conv5x5 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

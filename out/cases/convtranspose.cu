@@ -34,6 +34,10 @@ typedef struct convtranspose convtranspose;
 typedef struct convtranspose_options {
     // Device memory of CONVTRANSPOSE_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } convtranspose_options;
 
 typedef struct convtranspose_tensor {
@@ -186,6 +190,9 @@ struct convtranspose {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cudnnHandle_t cudnn;
     conv_call conv[1];
 };
@@ -208,7 +215,16 @@ static int fail(convtranspose *m, int code, const char *where, const char *why) 
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(convtranspose *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -330,6 +346,7 @@ static int conv_run(convtranspose *m, int k, const float *x, const float *w, con
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    stepped(m, s->name);
     return 0;
 }
 
@@ -439,6 +456,10 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -474,6 +495,7 @@ static int check_run(convtranspose *m, const void *const *in, void *const *out) 
 
 static int run_on(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

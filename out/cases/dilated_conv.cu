@@ -35,6 +35,10 @@ typedef struct dilated_conv dilated_conv;
 typedef struct dilated_conv_options {
     // Device memory of DILATED_CONV_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } dilated_conv_options;
 
 typedef struct dilated_conv_tensor {
@@ -260,6 +264,9 @@ struct dilated_conv {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
 };
 
@@ -281,7 +288,16 @@ static int fail(dilated_conv *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(dilated_conv *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -323,6 +339,7 @@ static int gemm_run(dilated_conv *h, const gemm_size *g, const float *a, const f
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_y_product = {"y.product", 0, 0, 16, 256, 64, 512, 512, 64, 64, 131072,
@@ -425,6 +442,10 @@ int dilated_conv_create(dilated_conv **out, const void *weights, size_t bytes,
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -467,6 +488,7 @@ static int run_on(dilated_conv *m, const void *const *in, void *const *out, cuda
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 3145728, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

@@ -38,6 +38,10 @@ typedef struct four_conv1x1 four_conv1x1;
 typedef struct four_conv1x1_options {
     // Device memory of FOUR_CONV1X1_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } four_conv1x1_options;
 
 typedef struct four_conv1x1_tensor {
@@ -116,6 +120,9 @@ struct four_conv1x1 {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[4];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
 };
 
@@ -137,7 +144,16 @@ static int fail(four_conv1x1 *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(four_conv1x1 *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -179,6 +195,7 @@ static int gemm_run(four_conv1x1 *h, const gemm_size *g, const float *a, const f
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_a = {"a", 0, 0, 1, 192, 324, 768, 768, 324, 324, 0, 0, 0, 1.f};
@@ -274,6 +291,10 @@ int four_conv1x1_create(four_conv1x1 **out, const void *weights, size_t bytes,
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -315,6 +336,7 @@ static int run_on(four_conv1x1 *m, const void *const *in, void *const *out, cuda
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 0, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

@@ -32,6 +32,10 @@ typedef struct g2bmm g2bmm;
 typedef struct g2bmm_options {
     // Device memory of G2BMM_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } g2bmm_options;
 
 typedef struct g2bmm_tensor {
@@ -157,6 +161,9 @@ struct g2bmm {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[2];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -177,7 +184,16 @@ static int fail(g2bmm *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(g2bmm *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(g2bmm *m, cudaStream_t stream) {
@@ -265,6 +281,10 @@ int g2bmm_create(g2bmm **out, const void *weights, size_t bytes, const g2bmm_opt
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -296,6 +316,7 @@ static int check_run(g2bmm *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(g2bmm *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

@@ -36,6 +36,10 @@ typedef struct three_matmuls three_matmuls;
 typedef struct three_matmuls_options {
     // Device memory of THREE_MATMULS_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } three_matmuls_options;
 
 typedef struct three_matmuls_tensor {
@@ -112,6 +116,9 @@ struct three_matmuls {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[3];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
 };
 
@@ -133,7 +140,16 @@ static int fail(three_matmuls *m, int code, const char *where, const char *why) 
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(three_matmuls *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -176,6 +192,7 @@ static int gemm_run(three_matmuls *h, const gemm_size *g, const float *a, const 
             h, g->name,
             cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
                                       g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 static const gemm_size gemm_q = {"q", 0, 0, 1, 512, 768, 768, 768, 768, 768, 0, 0, 0, 1.f};
@@ -270,6 +287,10 @@ int three_matmuls_create(three_matmuls **out, const void *weights, size_t bytes,
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -309,6 +330,7 @@ static int run_on(three_matmuls *m, const void *const *in, void *const *out, cud
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + 0, 33554432));
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 

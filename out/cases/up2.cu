@@ -31,6 +31,10 @@ typedef struct up2 up2;
 typedef struct up2_options {
     // Device memory of UP2_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
+    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
+    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    void (*step)(void *user, const char *name, cudaStream_t stream);
+    void *user;
 } up2_options;
 
 typedef struct up2_tensor {
@@ -135,6 +139,9 @@ struct up2 {
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
+    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
+    void *user;
+    cudaStream_t stream;  // that the steps are launched on
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -155,7 +162,16 @@ static int fail(up2 *m, int code, const char *where, const char *why) {
         int r_ = (call);   \
         if (r_) return r_; \
     } while (0)
-#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+
+static void stepped(up2 *m, const char *name) {
+    if (m->step) m->step(m->user, name, m->stream);
+}
+
+#define LAUNCHED(m, where)                       \
+    do {                                         \
+        CUDA_CALL(m, where, cudaGetLastError()); \
+        stepped(m, where);                       \
+    } while (0)
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(up2 *m, cudaStream_t stream) {
@@ -250,6 +266,10 @@ int up2_create(up2 **out, const void *weights, size_t bytes, const up2_options *
     if (!r) r = check_device(m);
     if (!r) r = create_all(m, weights, o);
     m->ready = !r;
+    if (o) {
+        m->step = o->step;
+        m->user = o->user;
+    }
     return r;
 }
 
@@ -281,6 +301,7 @@ static int check_run(up2 *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(up2 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    m->stream = stream;
     return steps(m, in, out, stream);
 }
 
