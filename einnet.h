@@ -199,6 +199,7 @@ typedef struct {
     bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
     void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
+    int branches;         // of a recorded graph, at most; default 4, which is also the limit
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
     bool explain_all;  // EIN_EXPLAIN: every candidate, not only the best two and the original one
     bool probe;        // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
@@ -295,6 +296,7 @@ EIN_DEF const char *ein_operator_name(int index);   // NULL past the end
 #define EIN__MAX_TERMS 12  // terms of one index form
 #define EIN__MAX_ARGS 64   // operands of one operator
 #define EIN__MAX_ELEMENTS ((int64_t)1 << 40)
+enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
 #define EIN__MAX_NODES 20000
 #define EIN__MAX_DEPTH 200  // nesting of parentheses, blocks and lists in a model's text
 
@@ -613,9 +615,11 @@ typedef struct ein__buffer {
     const char *name;  // content-derived, a C identifier
     int64_t bytes;
     ein__dtype dtype;
-    int64_t at;       // byte offset in the arena (ARENA), the constants (CONST, WEIGHT) or INIT
-    int index;        // which input, output or weight
-    int first, last;  // steps that define and last read it
+    int64_t at;  // byte offset in the arena (ARENA), the constants (CONST, WEIGHT) or INIT
+    int index;   // which input, output or weight
+    int first;   // step that defines it, -1: none uses it
+    // By branch: the last step that uses it, and the last one that is over before any of its uses.
+    int last_on[EIN__BRANCHES], known[EIN__BRANCHES];
 } ein__buffer;
 
 typedef enum {
@@ -666,6 +670,10 @@ typedef struct ein__step {
     bool measured;
     const char *key;    // cost key
     int64_t workspace;  // bytes that a library call may use of the shared workspace
+    // Side by side with other branches in a recorded graph: after steps wait[0..nwait-1] of others;
+    // `known`: by branch, the last step that is over before this one; -1: none.
+    int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
+    int event;  // recorded after the step for those that wait for it, 0: none
 } ein__step;
 
 typedef struct ein__plan {
@@ -674,11 +682,15 @@ typedef struct ein__plan {
     ein__buffer *buffer;
     ein__layout *layout;  // by value id
     ein__val *root;       // by output of the model: the value as planned
-    int64_t arena_bytes;  // activations, then the workspace
-    int64_t workspace_at, workspace_bytes;
-    int64_t const_bytes;  // kept weights and constants
-    int64_t init_bytes;   // while create runs
-    int64_t baseline_ps;  // cost without derivation; 0: this is the baseline
+    int64_t arena_bytes;  // activations, then the workspaces
+    int64_t workspace_at[EIN__BRANCHES],
+        workspace_bytes;      // one for each branch with calls, -1: none
+    int64_t const_bytes;      // kept weights and constants
+    int64_t init_bytes;       // while create runs
+    int64_t baseline_ps;      // cost without derivation; 0: this is the baseline
+    int branches, events;     // of a recorded graph; one branch: no events
+    int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
+    int64_t branched_ps;      // estimate with branches side by side
 } ein__plan;
 
 // ---------------------------------------------------------------------------------- the context
@@ -17515,7 +17527,6 @@ static int ein__new_buffer(ein_ctx *ctx, ein__bkind kind, ein__val v, int index)
                      .name = ctx->value[v.i].name,
                      .index = index,
                      .first = -1,
-                     .last = -1,
                      .bytes = ein__bytes_of(ctx, v),
                      .dtype = ctx->value[v.i].dtype};
     arrput(ctx->plan.buffer, b);
@@ -18119,6 +18130,356 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
     arrfree(r.price);
     arrfree(r.log);
 }
+/* ---- branch.c ---- */
+// Which steps may run side by side. A recorded graph keeps what the streams' order and events said,
+// so steps that do not need each other are given to different streams there; a plain run is one
+// stream. (Nimble, NeurIPS 2020, section 4: stream assignment from the graph of dependences.)
+//
+// Side by side, only launches are counted as gained: a step is its launch, which overlaps with
+// anything, and its work, for which the device is taken to be busy. So the figure is on the safe
+// side where steps are too small to fill the device.
+
+// Values that a step reads from memory: all reads of the values it computes but those themselves.
+EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
+    ein__val *list = NULL;
+    for (int k = 0; k < step->nval; k++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, ein__scope_of(ctx, step->val[k])->body, &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            ein__val r = {ein__ex_get(ctx, reads[i])->val};
+            bool known = false;
+            for (int j = 0; j < step->nval; j++) known |= step->val[j].i == r.i;
+            for (ptrdiff_t j = 0; j < arrlen(list); j++) known |= list[j].i == r.i;
+            // A transform has its matrices in its text.
+            known |= !k && step->kind == EIN__K_BASIS && ein__is_table(ctx, r);
+            if (!known) arrput(list, r);
+        }
+        arrfree(reads);
+    }
+    return list;
+}
+
+typedef struct ein__scheduler {
+    ein__step *step;
+    int n, used;                  // steps; branches in use
+    int **writers;                // by buffer: the steps so far that wrote to it
+    int64_t *finish;              // by step, picoseconds
+    int (*known)[EIN__BRANCHES];  // by step: the last step of each branch that is over before it
+    int64_t free[EIN__BRANCHES];  // when each branch's last step is over
+    int last[EIN__BRANCHES];      // that step, -1: none
+    int64_t launch, edge;         // costs of a step's launch, of waiting for another branch
+} ein__scheduler;
+
+// The last step on each branch that one of `deps` is or comes after; what `b` would have to wait
+// for. Gives how many waits that takes.
+static int ein__waits(const ein__scheduler *z, const int *deps, int b, int *wait) {
+    int have[EIN__BRANCHES], n = 0;
+    for (int c = 0; c < EIN__BRANCHES; c++) {
+        have[c] = z->last[b] < 0 ? -1 : z->known[z->last[b]][c];
+        wait[c] = -1;
+    }
+    have[b] = z->last[b];
+    // The youngest first: what it has waited for need not be waited for again.
+    for (ptrdiff_t k = arrlen(deps) - 1; k >= 0; k--) {
+        int c = z->step[deps[k]].branch;
+        if (deps[k] <= have[c]) continue;
+        wait[c] = deps[k];
+        n++;
+        for (int e = 0; e < EIN__BRANCHES; e++)
+            if (z->known[deps[k]][e] > have[e]) have[e] = z->known[deps[k]][e];
+        have[c] = deps[k];
+    }
+    return n;
+}
+
+static int64_t ein__finish_on(const ein__scheduler *z, const int *deps, int i, int b) {
+    int wait[EIN__BRANCHES];
+    int64_t start = z->free[b];
+    for (ptrdiff_t k = 0; k < arrlen(deps); k++)
+        if (z->finish[deps[k]] > start) start = z->finish[deps[k]];
+    start += z->edge * ein__waits(z, deps, b, wait);
+    // A branch's first step waits for the start of the run.
+    if (b && z->last[b] < 0 && !arrlen(deps)) start += z->edge;
+    return ein__cost_sum(start, z->step[i].ps);
+}
+
+static void ein__put_on(ein__scheduler *z, const int *deps, int i, int b) {
+    ein__step *s = &z->step[i];
+    int wait[EIN__BRANCHES];
+    z->finish[i] = ein__finish_on(z, deps, i, b);
+    ein__waits(z, deps, b, wait);
+    for (int c = 0; c < EIN__BRANCHES; c++)
+        z->known[i][c] = z->last[b] < 0 ? -1 : z->known[z->last[b]][c];
+    z->known[i][b] = z->last[b];
+    s->branch = b;
+    s->nwait = 0;
+    for (int c = 0; c < EIN__BRANCHES; c++) {
+        if (wait[c] < 0) continue;
+        s->wait[s->nwait++] = wait[c];
+        for (int e = 0; e < EIN__BRANCHES; e++)
+            if (z->known[wait[c]][e] > z->known[i][e]) z->known[i][e] = z->known[wait[c]][e];
+        if (wait[c] > z->known[i][c]) z->known[i][c] = wait[c];
+    }
+    z->free[b] = z->finish[i];
+    z->last[b] = i;
+    if (b >= z->used) z->used = b + 1;
+}
+
+static int ein__by_number(const void *a, const void *b) {
+    return *(const int *)a - *(const int *)b;
+}
+
+// The steps that wrote what step `i` reads, oldest first.
+static int *ein__step_deps(ein_ctx *ctx, ein__scheduler *z, int i) {
+    int *deps = NULL;
+    ein__val *reads = ein__step_reads(ctx, &z->step[i]);
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+        const int *w = z->writers[ctx->plan.layout[reads[k].i].buffer];
+        int own = -1;
+        for (ptrdiff_t j = 0; j < arrlen(w); j++)
+            if (z->step[w[j]].out.i == reads[k].i) own = w[j];
+        // A view, or a value put together in place, is all that was written there.
+        for (ptrdiff_t j = 0; j < arrlen(w); j++)
+            if (own < 0 || own == w[j]) arrput(deps, w[j]);
+    }
+    arrfree(reads);
+    if (deps) qsort(deps, (size_t)arrlen(deps), sizeof *deps, ein__by_number);
+    ptrdiff_t n = 0;
+    for (ptrdiff_t k = 0; k < arrlen(deps); k++)
+        if (!n || deps[n - 1] != deps[k]) deps[n++] = deps[k];
+    if (deps) arrsetlen(deps, n);
+    return deps;
+}
+
+static void ein__schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
+    for (int i = 0; i < z->n; i++) {
+        int *deps = ein__step_deps(ctx, z, i), best = 0;
+        int64_t least = INT64_MAX;
+        for (int b = 0; b < most && b <= z->used; b++) {
+            int64_t t = ein__finish_on(z, deps, i, b);
+            if (t >= least) continue;
+            least = t;
+            best = b;
+        }
+        ein__put_on(z, deps, i, best);
+        arrput(z->writers[ctx->plan.layout[z->step[i].out.i].buffer], i);
+        arrfree(deps);
+    }
+}
+
+// When the next step of branch `b`, step `i`, can be launched; -1 while it waits for another's end.
+static int64_t ein__start_of(const ein__scheduler *z, int i, int64_t free) {
+    const ein__step *s = &z->step[i];
+    int64_t start = free;
+    for (int k = 0; k < s->nwait; k++) {
+        int64_t over = z->finish[s->wait[k]];
+        if (over < 0) return -1;
+        if (over + z->edge > start) start = over + z->edge;
+    }
+    return start;
+}
+
+// How long the steps take on their branches: launches side by side, work one after the other, in
+// the order in which it can begin.
+static int64_t ein__simulate(ein__scheduler *z) {
+    int at[EIN__BRANCHES] = {0};
+    int64_t free[EIN__BRANCHES] = {0}, device = 0;
+    for (int i = 0; i < z->n; i++) z->finish[i] = -1;
+    for (int done = 0; done < z->n; done++) {
+        int best = -1;
+        int64_t least = 0;
+        for (int b = 0; b < z->used; b++) {
+            while (at[b] < z->n && z->step[at[b]].branch != b) at[b]++;
+            int64_t start = at[b] < z->n ? ein__start_of(z, at[b], free[b]) : -1;
+            if (start < 0 || (best >= 0 && start >= least)) continue;
+            best = b;
+            least = start;
+        }
+        EIN_ASSERT(best >= 0);
+        int i = at[best]++;
+        int64_t ps = z->step[i].ps, launch = ps < z->launch ? ps : z->launch;
+        int64_t begin = least + launch > device ? least + launch : device;
+        z->finish[i] = free[best] = device = ein__cost_sum(begin, ps - launch);
+    }
+    return device;
+}
+
+// Numbers for the events: one is free again after the last wait for it. Event 0 is the run's start.
+static void ein__number_events(ein__plan *p) {
+    int n = (int)arrlen(p->step), *until = NULL, *busy = NULL;
+    for (int i = 0; i < n; i++) arrput(until, -1);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < p->step[i].nwait; k++) until[p->step[i].wait[k]] = i;
+    for (int b = 1; b < p->branches; b++)
+        if (p->join[b] >= 0) until[p->join[b]] = n;
+    arrput(busy, n + 1);
+    for (int i = 0; i < n; i++) {
+        int e = 1;
+        if (until[i] < 0) continue;
+        while (e < arrlen(busy) && busy[e] > i) e++;
+        if (e == arrlen(busy)) arrput(busy, 0);
+        busy[e] = until[i];
+        p->step[i].event = e;
+    }
+    p->events = (int)arrlen(busy);
+    arrfree(until);
+    arrfree(busy);
+}
+
+static void ein__scheduler_free(ein__scheduler *z, ptrdiff_t buffers) {
+    for (ptrdiff_t i = 0; i < buffers; i++) arrfree(z->writers[i]);
+    arrfree(z->writers);
+    arrfree(z->finish);
+    arrfree(z->known);
+}
+
+static void ein__run_schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
+    ptrdiff_t buffers = arrlen(ctx->plan.buffer);
+    z->step = ctx->plan.step;
+    z->n = (int)arrlen(ctx->plan.step);
+    z->used = 1;
+    z->launch = ein__gpu_of(ctx)->node_ns * 1000;
+    z->edge = z->launch / 2;
+    for (ptrdiff_t i = 0; i < buffers; i++) arrput(z->writers, NULL);
+    arrsetlen(z->finish, z->n);
+    arrsetlen(z->known, z->n);
+    for (int b = 0; b < EIN__BRANCHES; b++) z->last[b] = -1;
+    ein__schedule(ctx, z, most);
+}
+
+// Gives every step of the plan its branch and what it waits for, at most `most` branches. One
+// branch where more would not gain a twentieth.
+EIN__FN void ein__plan_branches(ein_ctx *ctx, int most) {
+    ein__plan *p = &ctx->plan;
+    ein__scheduler z = {0};
+    int64_t alone = 0;
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) alone = ein__cost_sum(alone, p->step[i].ps);
+    ein__run_schedule(ctx, &z, most);
+    int64_t beside = ein__simulate(&z) + z.edge * (z.used - 1);
+    if (z.used == 1 || beside > alone - alone / 20) {
+        ein__scheduler_free(&z, arrlen(p->buffer));
+        z = (ein__scheduler){0};
+        ein__run_schedule(ctx, &z, 1);
+    }
+    p->branches = z.used;
+    p->branched_ps = z.used > 1 ? beside : alone;
+    for (int b = 0; b < EIN__BRANCHES; b++) {
+        bool waited = !b || z.last[b] < 0 || z.known[z.last[0]][b] >= z.last[b];
+        p->join[b] = waited ? -1 : z.last[b];
+    }
+    for (int i = 0; i < z.n; i++) memcpy(p->step[i].known, z.known[i], sizeof p->step[i].known);
+    ein__number_events(p);
+    ein__scheduler_free(&z, arrlen(p->buffer));
+}
+/* ---- memory.c ---- */
+// Memory of a plan: one arena for activations, by liveness; constants; workspaces.
+
+static void ein__touch(ein_ctx *ctx, ein__val v, const ein__step *s, int at) {
+    ein__buffer *b = &ctx->plan.buffer[ctx->plan.layout[v.i].buffer];
+    bool fresh = b->first < 0;
+    if (fresh) b->first = at;
+    for (int e = 0; e < EIN__BRANCHES; e++) {
+        if (fresh) b->last_on[e] = -1;
+        if (fresh || s->known[e] < b->known[e]) b->known[e] = s->known[e];
+    }
+    b->last_on[s->branch] = at;
+}
+
+static void ein__liveness(ein_ctx *ctx, const ein__step *steps) {
+    for (ptrdiff_t i = 0; i < arrlen(steps); i++) {
+        ein__val *reads = ein__step_reads(ctx, &steps[i]);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) ein__touch(ctx, reads[k], &steps[i], (int)i);
+        arrfree(reads);
+        ein__touch(ctx, steps[i].out, &steps[i], (int)i);
+    }
+}
+
+static int64_t ein__align(int64_t n) { return (n + 255) & ~(int64_t)255; }
+
+// Whether every use of `a` is over before any use of `b`, whatever runs side by side.
+static bool ein__is_before(const ein__buffer *a, const ein__buffer *b) {
+    for (int e = 0; e < EIN__BRANCHES; e++)
+        if (a->last_on[e] > b->known[e]) return false;
+    return true;
+}
+
+// Lowest offset where `b` overlaps no placed buffer that may be alive at the same time. `placed` is
+// ordered by offset.
+static int64_t ein__fit(const ein__buffer *all, const int *placed, const ein__buffer *b) {
+    int64_t at = 0;
+    for (ptrdiff_t i = 0; i < arrlen(placed); i++) {
+        const ein__buffer *p = &all[placed[i]];
+        if (ein__is_before(p, b) || ein__is_before(b, p)) continue;
+        if (at + ein__align(b->bytes) <= p->at) break;
+        if (p->at + ein__align(p->bytes) > at) at = p->at + ein__align(p->bytes);
+    }
+    return at;
+}
+
+// Offsets in one arena: largest first, each at the lowest place free during its whole life.
+static int64_t ein__arena_offsets(ein_ctx *ctx) {
+    ein__buffer *all = ctx->plan.buffer;
+    int *todo = NULL, *placed = NULL;
+    int64_t total = 0;
+    for (ptrdiff_t i = 0; i < arrlen(all); i++)
+        if (all[i].kind == EIN__B_ARENA && all[i].first >= 0) arrput(todo, (int)i);
+    while (arrlen(todo)) {
+        ptrdiff_t best = 0;
+        for (ptrdiff_t i = 1; i < arrlen(todo); i++)
+            if (all[todo[i]].bytes > all[todo[best]].bytes) best = i;
+        int k = todo[best];
+        arrdel(todo, best);
+        all[k].at = ein__fit(all, placed, &all[k]);
+        ptrdiff_t at = 0;
+        while (at < arrlen(placed) && all[placed[at]].at <= all[k].at) at++;
+        arrins(placed, at, k);
+        if (all[k].at + ein__align(all[k].bytes) > total)
+            total = all[k].at + ein__align(all[k].bytes);
+    }
+    arrfree(todo);
+    arrfree(placed);
+    return total;
+}
+
+// Constants that run needs stay; weights that only create reads, and its intermediates, do not.
+static void ein__constant_offsets(ein_ctx *ctx, const bool *kept) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
+        ein__buffer *b = &ctx->plan.buffer[i];
+        if (b->kind != EIN__B_WEIGHT && b->kind != EIN__B_CONST) continue;
+        if (!kept[i]) b->kind = EIN__B_INIT;
+        if (!kept[i] && b->first < 0) continue;
+        int64_t *total = kept[i] ? &ctx->plan.const_bytes : &ctx->plan.init_bytes;
+        b->at = *total;
+        *total += ein__align(b->bytes);
+    }
+}
+
+// Calls on one branch share a workspace; those of branches that run side by side have one each.
+static void ein__workspaces(ein__plan *p) {
+    bool wanted[EIN__BRANCHES] = {false};
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
+        const ein__step *s = &p->step[i];
+        if (s->workspace > p->workspace_bytes) p->workspace_bytes = s->workspace;
+        wanted[s->branch] |= s->workspace > 0;
+    }
+    for (int b = 0; b < EIN__BRANCHES; b++) {
+        p->workspace_at[b] = wanted[b] ? p->arena_bytes : -1;
+        if (wanted[b]) p->arena_bytes += ein__align(p->workspace_bytes);
+    }
+}
+
+EIN__FN void ein__plan_memory(ein_ctx *ctx) {
+    ein__plan *p = &ctx->plan;
+    bool *kept = NULL;
+    arrsetlen(kept, arrlen(p->buffer) + 1);
+    ein__liveness(ctx, p->step);
+    for (ptrdiff_t i = 0; i < arrlen(p->buffer); i++) kept[i] = p->buffer[i].first >= 0;
+    p->arena_bytes = ein__arena_offsets(ctx);
+    ein__liveness(ctx, p->init);
+    ein__constant_offsets(ctx, kept);
+    arrfree(kept);
+    ein__workspaces(p);
+}
 /* ---- plan.c ---- */
 // The plan: steps in order, weight-only work split off, memory by liveness.
 
@@ -18143,26 +18504,6 @@ static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
                                &old.shape, old.dtype, old.node);
     }
     return true;
-}
-
-// Values that a step reads from memory: all reads of the values it computes but those themselves.
-EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
-    ein__val *list = NULL;
-    for (int k = 0; k < step->nval; k++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__scope_of(ctx, step->val[k])->body, &reads);
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-            ein__val r = {ein__ex_get(ctx, reads[i])->val};
-            bool known = false;
-            for (int j = 0; j < step->nval; j++) known |= step->val[j].i == r.i;
-            for (ptrdiff_t j = 0; j < arrlen(list); j++) known |= list[j].i == r.i;
-            // A transform has its matrices in its text.
-            known |= !k && step->kind == EIN__K_BASIS && ein__is_table(ctx, r);
-            if (!known) arrput(list, r);
-        }
-        arrfree(reads);
-    }
-    return list;
 }
 
 static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val out) {
@@ -18274,92 +18615,6 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     }
 }
 
-// ------------------------------------------------------------------------------------ memory
-
-static void ein__touch(ein_ctx *ctx, ein__val v, int at) {
-    ein__buffer *b = &ctx->plan.buffer[ctx->plan.layout[v.i].buffer];
-    if (b->first < 0) b->first = at;
-    b->last = at;
-}
-
-static void ein__liveness(ein_ctx *ctx, const ein__step *steps) {
-    for (ptrdiff_t i = 0; i < arrlen(steps); i++) {
-        ein__val *reads = ein__step_reads(ctx, &steps[i]);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++) ein__touch(ctx, reads[k], (int)i);
-        arrfree(reads);
-        ein__touch(ctx, steps[i].out, (int)i);
-    }
-}
-
-static int64_t ein__align(int64_t n) { return (n + 255) & ~(int64_t)255; }
-
-// Lowest offset where `b` overlaps no placed buffer that is alive at the same time. `placed` is
-// ordered by offset.
-static int64_t ein__fit(const ein__buffer *all, const int *placed, const ein__buffer *b) {
-    int64_t at = 0;
-    for (ptrdiff_t i = 0; i < arrlen(placed); i++) {
-        const ein__buffer *p = &all[placed[i]];
-        if (p->last < b->first || b->last < p->first) continue;
-        if (at + ein__align(b->bytes) <= p->at) break;
-        if (p->at + ein__align(p->bytes) > at) at = p->at + ein__align(p->bytes);
-    }
-    return at;
-}
-
-// Offsets in one arena: largest first, each at the lowest place free during its whole life.
-static int64_t ein__arena_offsets(ein_ctx *ctx) {
-    ein__buffer *all = ctx->plan.buffer;
-    int *todo = NULL, *placed = NULL;
-    int64_t total = 0;
-    for (ptrdiff_t i = 0; i < arrlen(all); i++)
-        if (all[i].kind == EIN__B_ARENA && all[i].first >= 0) arrput(todo, (int)i);
-    while (arrlen(todo)) {
-        ptrdiff_t best = 0;
-        for (ptrdiff_t i = 1; i < arrlen(todo); i++)
-            if (all[todo[i]].bytes > all[todo[best]].bytes) best = i;
-        int k = todo[best];
-        arrdel(todo, best);
-        all[k].at = ein__fit(all, placed, &all[k]);
-        ptrdiff_t at = 0;
-        while (at < arrlen(placed) && all[placed[at]].at <= all[k].at) at++;
-        arrins(placed, at, k);
-        if (all[k].at + ein__align(all[k].bytes) > total)
-            total = all[k].at + ein__align(all[k].bytes);
-    }
-    arrfree(todo);
-    arrfree(placed);
-    return total;
-}
-
-// Constants that run needs stay; weights that only create reads, and its intermediates, do not.
-static void ein__constant_offsets(ein_ctx *ctx, const bool *kept) {
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
-        ein__buffer *b = &ctx->plan.buffer[i];
-        if (b->kind != EIN__B_WEIGHT && b->kind != EIN__B_CONST) continue;
-        if (!kept[i]) b->kind = EIN__B_INIT;
-        if (!kept[i] && b->first < 0) continue;
-        int64_t *total = kept[i] ? &ctx->plan.const_bytes : &ctx->plan.init_bytes;
-        b->at = *total;
-        *total += ein__align(b->bytes);
-    }
-}
-
-static void ein__plan_memory(ein_ctx *ctx) {
-    ein__plan *p = &ctx->plan;
-    bool *kept = NULL;
-    arrsetlen(kept, arrlen(p->buffer) + 1);
-    ein__liveness(ctx, p->step);
-    for (ptrdiff_t i = 0; i < arrlen(p->buffer); i++) kept[i] = p->buffer[i].first >= 0;
-    p->arena_bytes = ein__arena_offsets(ctx);
-    ein__liveness(ctx, p->init);
-    ein__constant_offsets(ctx, kept);
-    arrfree(kept);
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++)
-        if (p->step[i].workspace > p->workspace_bytes) p->workspace_bytes = p->step[i].workspace;
-    p->workspace_at = p->arena_bytes;
-    p->arena_bytes += ein__align(p->workspace_bytes);
-}
-
 static void ein__plan_free(ein__plan *p) {
     arrfree(p->step);
     arrfree(p->init);
@@ -18405,7 +18660,6 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
         if (ein__is_stored(&placer, v) && !placer.view[v.i] && !ein__is_in_text(ctx, &sel, v))
             ein__make_step(ctx, &sel, v);
     }
-    ein__plan_memory(ctx);
     ctx->plan.root = root;
     ein__placer_free(&placer);
     ein__select_free(&sel);
@@ -18446,7 +18700,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot) {
 
 // The plan of a lowered model: as it stands (the baseline), derived, and derived after merging. The
 // cheapest as a whole is taken, so it never costs more than the baseline under the same table.
-EIN__FN bool ein__make_plan(ein_ctx *ctx) {
+static bool ein__cheapest_plan(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
@@ -18462,6 +18716,13 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     if (ok && ein__merge_program(ctx, merged, nroot, NULL)) ok = ein__try_plan(ctx, merged, nroot);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok && !ctx->status;
+}
+
+EIN__FN bool ein__make_plan(ein_ctx *ctx) {
+    if (!ein__cheapest_plan(ctx)) return false;
+    ein__plan_branches(ctx, ctx->desc.branches ? ctx->desc.branches : EIN__BRANCHES);
+    ein__plan_memory(ctx);
+    return true;
 }
 // plan -> text
 /* ---- tmpl.c ---- */
@@ -18566,6 +18827,36 @@ static const char *const ein__tmpl_basis[] = {
     "    $load;",
     "    $transform;",
     "    $store;",
+    "}",
+    0};
+static const char *const ein__tmpl_branch[] = {
+    "//@key model  prefix of the program's symbols",
+    "//@key branches  of a recorded graph",
+    "//@key libraries  the program calls libraries",
+    "// Branches: while a graph is recorded, each has a stream of its own, ordered by events. A plain run",
+    "// is on one stream, where nothing is to be recorded or awaited.",
+    "static int record_event($model *m, int branch, int event) {",
+    "    if (m->forked) CUDA_CALL(m, \"branches\", cudaEventRecord(m->event[event], m->on[branch]));",
+    "    return 0;",
+    "}",
+    "",
+    "static int await_event($model *m, int branch, int event) {",
+    "    if (m->forked) CUDA_CALL(m, \"branches\", cudaStreamWaitEvent(m->on[branch], m->event[event], 0));",
+    "    return 0;",
+    "}",
+    "",
+    "//@if libraries",
+    "static int calls_on($model *m, int branch) {",
+    "    return m->forked \? libraries_on(m, branch, m->on[branch]) : 0;",
+    "}",
+    "",
+    "//@end",
+    "static int fork_streams($model *m, cudaStream_t stream) {",
+    "    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;",
+    "    CUDA_CALL(m, \"run\", cudaStreamIsCapturing(stream, &capturing));",
+    "    m->forked = capturing != cudaStreamCaptureStatusNone && !m->step;",
+    "    for (int i = 0; i < $branches; i++) m->on[i] = i && m->forked \? m->side[i] : stream;",
+    "    return record_event(m, 0, 0);",
     "}",
     0};
 static const char *const ein__tmpl_calls[] = {
@@ -18790,6 +19081,7 @@ static const char *const ein__tmpl_create[] = {
     "//@key init      bytes that only create needs, 0: none",
     "//@key uploads   there are weights",
     "//@key manifest  hash of their names, types and shapes",
+    "//@key branches  of a recorded graph; empty: one",
     "//@key kernel    a kernel of the program, to ask what it was compiled for; empty: none",
     "static int check_weights($model *m, const void *weights, size_t bytes) {",
     "    const unsigned char *p = (const unsigned char *)weights;",
@@ -18870,9 +19162,22 @@ static const char *const ein__tmpl_create[] = {
     "    return 0;",
     "}",
     "",
+    "//@if branches",
+    "static int open_branches($model *m) {",
+    "    for (size_t i = 1; i < sizeof m->side / sizeof *m->side; i++)",
+    "        CUDA_CALL(m, \"branches\", cudaStreamCreateWithFlags(&m->side[i], cudaStreamNonBlocking));",
+    "    for (size_t i = 0; i < sizeof m->event / sizeof *m->event; i++)",
+    "        CUDA_CALL(m, \"branches\", cudaEventCreateWithFlags(&m->event[i], cudaEventDisableTiming));",
+    "    return 0;",
+    "}",
+    "",
+    "//@end",
     "static int create_all($model *m, const void *weights, const $model_options *o) {",
     "    cudaStream_t stream = NULL;",
     "    int r = open_libraries(m);",
+    "    //@if branches",
+    "    if (!r) r = open_branches(m);",
+    "    //@end",
     "    if (r) return r;",
     "    if (o && o->arena) {",
     "        m->arena = (char *)o->arena;",
@@ -18917,6 +19222,7 @@ static const char *const ein__tmpl_destroy[] = {
     "//@key conv   the program calls cuDNN",
     "//@key convs  how many convolutions",
     "//@key gemm   the program calls cuBLAS",
+    "//@key branches  of a recorded graph; empty: one",
     "void $model_destroy($model *m) {",
     "    if (!m) return;",
     "    if (m->graph) cudaGraphExecDestroy(m->graph);",
@@ -18926,6 +19232,12 @@ static const char *const ein__tmpl_destroy[] = {
     "    //@end",
     "    //@if gemm",
     "    if (m->cublas) cublasDestroy(m->cublas);",
+    "    //@end",
+    "    //@if branches",
+    "    for (size_t i = 0; i < sizeof m->event / sizeof *m->event; i++)",
+    "        if (m->event[i]) cudaEventDestroy(m->event[i]);",
+    "    for (size_t i = 1; i < sizeof m->side / sizeof *m->side; i++)",
+    "        if (m->side[i]) cudaStreamDestroy(m->side[i]);",
     "    //@end",
     "    if (m->init) cudaFree(m->init);",
     "    if (m->constants) cudaFree(m->constants);",
@@ -19024,6 +19336,28 @@ static const char *const ein__tmpl_interface[] = {
     "#ifdef __cplusplus",
     "}",
     "#endif",
+    0};
+static const char *const ein__tmpl_libraries[] = {
+    "//@key model  prefix of the program's symbols",
+    "//@key conv   the program calls cuDNN",
+    "//@key gemm   the program calls cuBLAS",
+    "//@key workspace    bytes of the workspace",
+    "//@key workspaceat  where it is in the arena, by branch",
+    "// Library calls go to this stream, with the workspace of this branch, from here on.",
+    "static int libraries_on($model *m, int branch, cudaStream_t stream) {",
+    "    //@if conv",
+    "    CUDNN_CALL(m, \"cudnnSetStream\", cudnnSetStream(m->cudnn, stream));",
+    "    //@end",
+    "    //@if gemm",
+    "    // Setting the stream takes the workspace away, so it is given again.",
+    "    static const size_t at[] = {$workspaceat};",
+    "    CUBLAS_CALL(m, \"cublasSetStream\", cublasSetStream(m->cublas, stream));",
+    "    CUBLAS_CALL(m, \"cublasSetWorkspace\",",
+    "                cublasSetWorkspace(m->cublas, m->arena + at[branch], $workspace));",
+    "    //@end",
+    "    (void)branch;",
+    "    return 0;",
+    "}",
     0};
 static const char *const ein__tmpl_map[] = {
     "//@key name     the kernel's name",
@@ -19741,12 +20075,10 @@ static const char *const ein__tmpl_row_warp[] = {
     0};
 static const char *const ein__tmpl_run[] = {
     "//@key model  prefix of the program's symbols",
-    "//@key conv   the program calls cuDNN",
-    "//@key gemm   the program calls cuBLAS",
     "//@key nin    inputs",
     "//@key nout   outputs",
-    "//@key workspace       bytes of the workspace",
-    "//@key workspaceat     where it is in the arena",
+    "//@key branches   of a recorded graph; empty: one",
+    "//@key libraries  the program calls libraries",
     "static int check_run($model *m, const void *const *in, void *const *out) {",
     "    if (!m) return BAD_ARGUMENT;",
     "    if (!m->ready) return fail(m, BAD_ARGUMENT, \"run\", \"create did not succeed\");",
@@ -19764,16 +20096,13 @@ static const char *const ein__tmpl_run[] = {
     "}",
     "",
     "static int run_on($model *m, const void *const *in, void *const *out, cudaStream_t stream) {",
-    "    //@if conv",
-    "    CUDNN_CALL(m, \"cudnnSetStream\", cudnnSetStream(m->cudnn, stream));",
-    "    //@end",
-    "    //@if gemm",
-    "    // Setting the stream takes the workspace away, so it is given again.",
-    "    CUBLAS_CALL(m, \"cublasSetStream\", cublasSetStream(m->cublas, stream));",
-    "    CUBLAS_CALL(m, \"cublasSetWorkspace\",",
-    "                cublasSetWorkspace(m->cublas, m->arena + $workspaceat, $workspace));",
-    "    //@end",
     "    m->stream = stream;",
+    "    //@if branches",
+    "    CALL(fork_streams(m, stream));",
+    "    //@end",
+    "    //@if libraries",
+    "    CALL(libraries_on(m, 0, stream));",
+    "    //@end",
     "    return steps(m, in, out, stream);",
     "}",
     "",
@@ -19849,6 +20178,8 @@ static const char *const ein__tmpl_state[] = {
     "//@key gemm   the program calls cuBLAS",
     "//@key nin    inputs",
     "//@key nout   outputs",
+    "//@key branches  of a recorded graph; empty: one",
+    "//@key events    that order them",
     "struct $model {",
     "    int ready;  // create went through",
     "    char error[256];",
@@ -19862,6 +20193,12 @@ static const char *const ein__tmpl_state[] = {
     "    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL",
     "    void *user;",
     "    cudaStream_t stream;  // that the steps are launched on",
+    "    //@if branches",
+    "    int forked;                    // branches are on streams of their own: while recording",
+    "    cudaStream_t on[$branches];    // by branch",
+    "    cudaStream_t side[$branches];  // ours; side[0] is not used",
+    "    cudaEvent_t event[$events];",
+    "    //@end",
     "    //@if conv",
     "    cudnnHandle_t cudnn;",
     "    conv_call conv[$convs];",
@@ -22316,6 +22653,9 @@ typedef struct ein__launch {
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     unsigned needs;     // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument behind the pointers, or NULL
+    int ndevice;        // functions that it calls, each with the matrix that it applies
+    const char *device[3];
+    ein__val table[3];
 } ein__launch;
 
 // ------------------------------------------------------------------------------- scanning
@@ -23697,6 +24037,11 @@ static bool ein__ktile_make(ein__kgen *g, const ein__step *step, ein__ktile *z) 
     return true;
 }
 
+static int64_t ein__ktile_side(const ein__ktile *z, int k) {
+    const ein__basis_axis *a = &z->b.axis[k];
+    return a->rows > a->cols ? a->rows : a->cols;
+}
+
 // "[r0][r1]" of the tile, with the names of slots.
 static const char *ein__ktile_at(ein__kgen *g, const ein__ktile *z, const int *slot) {
     ein__buf b = {0};
@@ -23720,61 +24065,73 @@ static void ein__ktile_load(ein__kgen *g, const ein__ktile *z, ein__buf *load) {
     ein__kforget(g, 1);
 }
 
-// One line of the tile along axis k, from columns s0.. to rows. `at` has %s for the axis's index.
-static void ein__ktile_line(ein__kgen *g, const ein__basis_axis *a, const double *entry,
-                            const char *before, const char *after, ein__buf *b) {
+static const char *ein__kstep_text(ein__kgen *g, int64_t k) {
+    return k > 1 ? ein__namef(g->ctx, "%lld * step", (long long)k) : k ? "step" : "0";
+}
+
+static void ein__kmatrix_row(ein__kgen *g, const double *entry, int64_t n, ein__buf *line) {
+    bool first = true;
+    for (int64_t u = 0; u < n; u++) {
+        double v = entry[u], size = v < 0 ? -v : v;
+        if (v == 0) continue;
+        ein__put(line, v < 0 ? first ? " -" : " - " : first ? " " : " + ");
+        if (size != 1) ein__putf(line, "%s * ", ein__kliteral(g, size).s);
+        ein__putf(line, "s%lld", (long long)u);
+        g->flops += 1 + (size != 1);
+        first = false;
+    }
+    ein__put(line, first ? " 0.f;" : ";");
+}
+
+// The function that applies one axis's matrix to a line of the tile; gives its name.
+static const char *ein__ktile_matrix(ein__kgen *g, const ein__basis_axis *a, const double *entry,
+                                     ein__launch *l) {
+    ein__buf b = {0};
     for (int64_t u = 0; u < a->cols; u++) {
         bool used = false;
         for (int64_t i = 0; i < a->rows; i++) used |= entry[i * a->cols + u] != 0;
         if (used)
-            ein__putf(b, "const float s%lld = d%s[%lld]%s;\n", (long long)u, before, (long long)u,
-                      after);
+            ein__putf(&b, "    const float s%lld = d[%s];\n", (long long)u, ein__kstep_text(g, u));
     }
     for (int64_t i = 0; i < a->rows; i++) {
-        ein__putf(b, "d%s[%lld]%s =", before, (long long)i, after);
-        bool first = true;
-        for (int64_t u = 0; u < a->cols; u++) {
-            double v = entry[i * a->cols + u];
-            if (v == 0) continue;
-            ein__put(b, v < 0 ? first ? " -" : " - " : first ? " " : " + ");
-            double size = v < 0 ? -v : v;
-            if (size != 1) ein__putf(b, "%s * ", ein__kliteral(g, size).s);
-            ein__putf(b, "s%lld", (long long)u);
-            g->flops += 1 + (size != 1);
-            first = false;
-        }
-        ein__put(b, first ? " 0.f;\n" : ";\n");
+        ein__buf line = {0};
+        ein__putf(&line, "    d[%s] =", ein__kstep_text(g, i));
+        ein__kmatrix_row(g, entry + i * a->cols, a->cols, &line);
+        ein__tmpl_line(&b, line.s, line.n);
+        ein__buf_free(&line);
     }
+    uint64_t h = ein__fnv(EIN__FNV_START, b.s, b.n);
+    const char *name = ein__namef(g->ctx, "basis_%08x", (unsigned)((h ^ h >> 32) & 0xffffffffu));
+    l->table[l->ndevice] = a->table;
+    l->device[l->ndevice++] =
+        ein__namef(g->ctx, "static __device__ __forceinline__ void %s(float *d, int step) {\n%s}\n",
+                   name, b.s);
+    ein__buf_free(&b);
+    return name;
 }
 
 // Along every axis in turn: those before are rows already, those behind still columns.
-static bool ein__ktile_transform(ein__kgen *g, const ein__ktile *z, ein__buf *b) {
+static bool ein__ktile_transform(ein__kgen *g, const ein__ktile *z, ein__buf *b, ein__launch *l) {
     for (int k = 0; k < z->b.n; k++) {
         double entry[EIN__TABLE_EXTENT * EIN__TABLE_EXTENT];
         if (!ein__table_entries(g->ctx, z->b.axis[k].table, entry)) return false;
-        ein__buf before = {0}, after = {0}, text = {0};
+        ein__buf at = {0}, text = {0};
         int loop[3], n = 0;
-        ein__put(&before, "");
-        ein__put(&after, "");
+        int64_t step = 1;
+        ein__put(&at, "");
         for (int j = 0; j < z->b.n; j++) {
             int slot = j < k ? z->rows[j] : z->cols[j];
-            if (j == k) continue;
-            loop[n++] = slot;
-            ein__putf(j < k ? &before : &after, "[%s]",
-                      g->slot[slot].n == 1 ? "0" : g->slot[slot].name);
+            if (j > k) step *= ein__ktile_side(z, j);
+            ein__putf(&at, "[%s]", j == k || g->slot[slot].n == 1 ? "0" : g->slot[slot].name);
+            if (j != k) loop[n++] = slot;
         }
-        ein__ktile_line(g, &z->b.axis[k], entry, before.s, after.s, &text);
+        ein__putf(&text, "%s(&d%s, %lld);\n", ein__ktile_matrix(g, &z->b.axis[k], entry, l), at.s,
+                  (long long)step);
         for (int j = 1; j < EIN__KLEVELS; j++)
             if (g->code[j].s) g->code[j].s[g->code[j].n = 0] = 0;
-        if (n) {
-            ein__kloops(g, b, loop, n, text.s);
-        } else {
-            ein__put(b, "{\n");
-            ein__kindent(b, text.s, 4);
-            ein__put(b, "}\n");
-        }
-        ein__buf_free(&before);
-        ein__buf_free(&after);
+        if (n) ein__kloops(g, b, loop, n, text.s);
+        else ein__put(b, text.s);
+        ein__buf_free(&at);
         ein__buf_free(&text);
     }
     return true;
@@ -23819,10 +24176,7 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
 static const char *ein__ktile_array(ein__kgen *g, const ein__ktile *z) {
     ein__buf b = {0};
     ein__put(&b, "d");
-    for (int k = 0; k < z->b.n; k++) {
-        const ein__basis_axis *a = &z->b.axis[k];
-        ein__putf(&b, "[%lld]", (long long)(a->rows > a->cols ? a->rows : a->cols));
-    }
+    for (int k = 0; k < z->b.n; k++) ein__putf(&b, "[%lld]", (long long)ein__ktile_side(z, k));
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
     return s;
@@ -23844,7 +24198,7 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     ein__put(&index, "");
     ein__kdecompose(g, &index, z.t, z.nt, ~0u, "id");
     ein__ktile_load(g, &z, &load);
-    bool ok = ein__ktile_transform(g, &z, &transform);
+    bool ok = ein__ktile_transform(g, &z, &transform, l);
     ein__ktile_store(g, step, &z, &store);
     int64_t threads = ein__kcount_slots(g, z.t, z.nt);
     int block = ein__kblock(threads);
@@ -24159,8 +24513,9 @@ typedef struct ein__emitter {
     const char *first_kernel;
     unsigned needs;
     int convs, gemms;
-    int spatial;  // axes of convolution descriptors
-    bool zeros;   // some fused convolution has no bias
+    int spatial;   // axes of convolution descriptors
+    int calls_on;  // branch of the last library call put
+    bool zeros;    // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
 } ein__emitter;
 
@@ -24256,15 +24611,19 @@ static void ein__put_algebra(ein__emitter *z, ein__buf *out, ein__val v, const c
     ein__buf_free(&text);
 }
 
-// The matrices that a transform has in its text.
-static void ein__put_tables(ein__emitter *z, const ein__step *step) {
-    ein__basis b;
-    const ein__scope *s = ein__scope_of(z->ctx, step->val[0]);
-    if (step->kind != EIN__K_BASIS || !ein__match_basis(z->ctx, s, &b)) return;
-    for (int k = 0; k < b.n; k++) {
-        bool again = false;
-        for (int j = 0; j < k; j++) again |= b.axis[j].table.i == b.axis[k].table.i;
-        if (!again) ein__put_algebra(z, &z->kernels, b.axis[k].table, "");
+static bool ein__is_new(const char ***seen, const char *name) {
+    for (ptrdiff_t k = 0; k < arrlen(*seen); k++)
+        if ((*seen)[k] == name) return false;
+    arrput(*seen, name);
+    return true;
+}
+
+// The functions that a kernel calls, each under the matrix that it applies.
+static void ein__put_device(ein__emitter *z, const ein__launch *l, const char ***seen) {
+    for (int k = 0; k < l->ndevice; k++) {
+        if (!ein__is_new(seen, l->device[k])) continue;
+        ein__put_algebra(z, &z->kernels, l->table[k], "");
+        ein__putf(&z->kernels, "%s\n", l->device[k]);
     }
 }
 
@@ -24279,11 +24638,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             ein__buf text = {0};
             ein__emit_kernel(ctx, &steps[i], ein__kernel_hint(&steps[i]), &text, &l);
             if (ctx->status) return;
-            bool known = false;
-            for (ptrdiff_t k = 0; k < arrlen(*seen); k++) known |= (*seen)[k] == l.name;
-            if (!known) {
-                arrput(*seen, l.name);
-                ein__put_tables(z, step);
+            if (ein__is_new(seen, l.name)) {
+                ein__put_device(z, &l, seen);
                 for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 ein__put_n(&z->kernels, text.s, text.n);
@@ -24439,7 +24795,10 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein__put_amount(out, z->blob_bytes);
     ein__put(out, "\n// memory    arena ");
     ein__put_amount(out, p->arena_bytes);
-    ein__put(out, " (workspace ");
+    int workspaces = 0;
+    for (int b = 0; b < p->branches; b++) workspaces += p->workspace_at[b] >= 0;
+    if (workspaces > 1) ein__putf(out, " (workspaces %d x ", workspaces);
+    else ein__put(out, " (workspace ");
     ein__put_amount(out, p->workspace_bytes);
     ein__put(out, " of it), constants ");
     ein__put_amount(out, z->const_bytes);
@@ -24464,6 +24823,12 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
         ein__put(out, "; nothing derived is cheaper");
     }
     ein__put(out, "\n");
+    if (p->branches > 1) {
+        us.n = 0;
+        ein__put_us(&us, p->branched_ps);
+        ein__putf(out, "// branches  %d in a recorded graph, %s estimated\n", p->branches,
+                  us.s + strspn(us.s, " "));
+    }
     ein__buf_free(&us);
     ein__put_rules(z, out);
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
@@ -24497,6 +24862,10 @@ static void ein__put_section(ein__buf *out, const char *title) {
     ein__put(out, "\n");
 }
 
+static const char *ein__branch_suffix(ein_ctx *ctx, int b) {
+    return b ? ein__namef(ctx, "_%d", b) : "";
+}
+
 // One line a buffer: where it is in the caller's lists, the arena or the constants.
 static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
     static const char *const where[] = {"IN", "OUT", "CONST", "CONST", "INIT", "ARENA"};
@@ -24519,9 +24888,11 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
         else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
         else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
     }
-    if (z->convs)
-        ein__putf(out, "#define v_workspace ARENA_OF(char, %lld)\n",
-                  (long long)ctx->plan.workspace_at);
+    for (int b = 0; z->convs && b < ctx->plan.branches; b++) {
+        if (ctx->plan.workspace_at[b] < 0) continue;
+        ein__putf(out, "#define v_workspace%s ARENA_OF(char, %lld)\n", ein__branch_suffix(ctx, b),
+                  (long long)ctx->plan.workspace_at[b]);
+    }
     if (z->zeros)
         ein__putf(out, "#define v_zeros CONST_OF(const float, %lld)\n",
                   (long long)ctx->plan.const_bytes);
@@ -24666,7 +25037,7 @@ static void ein__put_conv_call(ein__emitter *z, ein__buf *out, const ein__step *
     else ein__put(out, "NULL");
     ein__put(out, ", ");
     ein__put_pointer(z, out, s->out, 0);
-    ein__put(out, ", v_workspace));");
+    ein__putf(out, ", v_workspace%s));", ein__branch_suffix(z->ctx, s->branch));
 }
 
 // Says so when a result lies in memory in another order than its dimensions have.
@@ -24681,6 +25052,23 @@ static void ein__put_order(ein_ctx *ctx, ein__buf *out, ein__val v) {
     ein__put(out, "]\n");
 }
 
+// What the step waits for on other branches; which stream the libraries work on.
+static void ein__put_waits(ein__emitter *z, ein__buf *out, const ein__step *s) {
+    const ein__plan *p = &z->ctx->plan;
+    bool first = s->branch && s->known[s->branch] < 0;
+    if (first && !s->nwait) ein__putf(out, "    CALL(await_event(m, %d, 0));\n", s->branch);
+    for (int k = 0; k < s->nwait; k++)
+        ein__putf(out, "    CALL(await_event(m, %d, %d));  // %s\n", s->branch,
+                  p->step[s->wait[k]].event, ein__call_name(z->ctx, &p->step[s->wait[k]]));
+    if (p->branches == 1 || !ein__is_library(s) || z->calls_on == s->branch) return;
+    z->calls_on = s->branch;
+    ein__putf(out, "    CALL(calls_on(m, %d));\n", s->branch);
+}
+
+static void ein__put_record(ein__buf *out, const ein__step *s) {
+    if (s->event) ein__putf(out, "    CALL(record_event(m, %d, %d));\n", s->branch, s->event);
+}
+
 static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
                           const ein__launch *l) {
     ein_ctx *ctx = z->ctx;
@@ -24688,19 +25076,21 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
     if (ein__is_library(s) || l->extra)
         for (int k = 0; k < s->nval; k++) ein__put_algebra(z, out, s->val[k], "    ");
     ein__put_order(ctx, out, s->out);
+    ein__put_waits(z, out, s);
     if (ein__is_library(s)) {
         ein__buf call = {0};
         if (s->kind == EIN__K_GEMM) ein__put_gemm_call(z, &call, s, name);
         else ein__put_conv_call(z, &call, s, name);
         ein__tmpl_line(out, call.s, call.n);
         ein__buf_free(&call);
+        ein__put_record(out, s);
         return;
     }
     ein__putf(out, "    %s<<<", l->name);
     ein__put_dims(out, l->grid);
     ein__put(out, ", ");
     ein__put_dims(out, l->block);
-    ein__putf(out, ", %d, stream>>>(", l->smem);
+    ein__putf(out, s->branch ? ", %d, m->on[%d]>>>(" : ", %d, stream>>>(", l->smem, s->branch);
     for (int i = 0; i < l->narg; i++) {
         if (i) ein__put(out, ", ");
         ein__put_pointer(z, out, l->arg[i], 0);
@@ -24709,6 +25099,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
     ein__put(out, ");\n    LAUNCHED(m, ");
     ein__put_string(out, s->name);
     ein__put(out, ");\n");
+    ein__put_record(out, s);
 }
 
 enum { EIN__STEPS_PER_FUNCTION = 40 };
@@ -24734,6 +25125,10 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
                            : "    (void)in;\n    (void)out;\n    (void)stream;\n");
         if (n == 0) ein__put(out, "    (void)m;\n");
         for (ptrdiff_t i = from; i < to; i++) ein__put_step(z, out, &steps[i], &launches[i]);
+        for (int b = 1; b < ctx->plan.branches && !init && p == parts - 1; b++)
+            if (ctx->plan.join[b] >= 0)
+                ein__putf(out, "    CALL(await_event(m, 0, %d));  // branch %d\n",
+                          steps[ctx->plan.join[b]].event, b);
         ein__put(out, "    return 0;\n}\n\n");
     }
     if (parts == 1) return;
@@ -24798,11 +25193,26 @@ static const char *ein__bytes_text(ein_ctx *ctx, int64_t v) {
     return v ? ein__namef(ctx, "%lldull", (long long)v) : "0";
 }
 
+// Number of branches; empty for one, which switches template lines off.
+static const char *ein__branches_text(ein_ctx *ctx) {
+    return ctx->plan.branches > 1 ? ein__number_text(ctx, ctx->plan.branches) : "";
+}
+
+// Offsets of the workspaces, by branch; 0 for a branch without calls.
+static const char *ein__workspace_list(ein_ctx *ctx) {
+    const char *s = "";
+    for (int b = 0; b < ctx->plan.branches; b++) {
+        int64_t at = ctx->plan.workspace_at[b] < 0 ? 0 : ctx->plan.workspace_at[b];
+        s = ein__namef(ctx, "%s%s%lld", s, b ? ", " : "", (long long)at);
+    }
+    return s;
+}
+
 static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
     ein_ctx *ctx = z->ctx;
     const char *model = ein__symbol(ctx), *upper = ein__symbol_upper(ctx);
     const char *conv = z->convs ? "1" : "0", *gemm = z->gemms ? "1" : "0";
-    const char *convs = ein__number_text(ctx, z->convs);
+    const char *convs = ein__number_text(ctx, z->convs), *branches = ein__branches_text(ctx);
     ptrdiff_t nin = arrlen(ctx->graph.input);
     ein__put_section(out, "create");
     ein__put_steps(z, out, true);
@@ -24817,21 +25227,21 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
         {"uploads", uploads ? "1" : "0"},
         {"manifest", ein__namef(ctx, "0x%016llxull", (unsigned long long)ein__manifest(ctx))},
-        {"kernel", z->first_kernel ? z->first_kernel : ""}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 11);
+        {"kernel", z->first_kernel ? z->first_kernel : ""},
+        {"branches", branches}};
+    ein__tmpl_put(out, ein__tmpl_create, create, 12);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
-                      {"conv", conv},
-                      {"gemm", gemm},
                       {"nin", ein__number_text(ctx, nin)},
                       {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
-                      {"workspace", ein__number_text(ctx, ctx->plan.workspace_bytes)},
-                      {"workspaceat", ein__number_text(ctx, ctx->plan.workspace_at)}};
-    ein__tmpl_put(out, ein__tmpl_run, run, 7);
+                      {"branches", branches},
+                      {"libraries", z->convs || z->gemms ? "1" : "0"}};
+    ein__tmpl_put(out, ein__tmpl_run, run, 5);
     ein__put_section(out, "destroy");
-    ein__key destroy[] = {{"model", model}, {"conv", conv}, {"convs", convs}, {"gemm", gemm}};
-    ein__tmpl_put(out, ein__tmpl_destroy, destroy, 4);
+    ein__key destroy[] = {
+        {"model", model}, {"conv", conv}, {"convs", convs}, {"gemm", gemm}, {"branches", branches}};
+    ein__tmpl_put(out, ein__tmpl_destroy, destroy, 5);
     ein__put_section(out, "info");
     ein__put_info(z, out);
 }
@@ -24844,6 +25254,27 @@ EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, 
                        {"gemm", gemm ? "1" : "0"},
                        {"steps", steps ? "1" : "0"}};
     ein__tmpl_put(out, ein__tmpl_calls, keys, 4);
+}
+
+// Which stream and workspace steps use.
+static void ein__put_branches(ein__emitter *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    const char *model = ein__symbol(ctx), *libraries = z->convs || z->gemms ? "1" : "0";
+    ein__key calls[] = {{"model", model},
+                        {"conv", z->convs ? "1" : "0"},
+                        {"gemm", z->gemms ? "1" : "0"},
+                        {"workspace", ein__number_text(ctx, ctx->plan.workspace_bytes)},
+                        {"workspaceat", ein__workspace_list(ctx)}};
+    ein__key branch[] = {
+        {"model", model}, {"branches", ein__branches_text(ctx)}, {"libraries", libraries}};
+    if (z->convs || z->gemms) {
+        ein__put(out, "\n");
+        ein__tmpl_put(out, ein__tmpl_libraries, calls, 5);
+    }
+    if (ctx->plan.branches > 1) {
+        ein__put(out, "\n");
+        ein__tmpl_put(out, ein__tmpl_branch, branch, 3);
+    }
 }
 
 static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
@@ -24869,8 +25300,10 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
                         {"convs", ein__number_text(ctx, z->convs)},
                         {"gemm", z->gemms ? "1" : "0"},
                         {"nin", ein__number_text(ctx, nin ? nin : 1)},
-                        {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 6);
+                        {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
+                        {"branches", ein__branches_text(ctx)},
+                        {"events", ein__number_text(ctx, ctx->plan.events)}};
+    ein__tmpl_put(out, ein__tmpl_state, state, 8);
     ein__put(out, "\n");
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms > 0, true);
     if (z->convs) {
@@ -24888,6 +25321,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
         ein__put_gemm_sizes(z, out);
     }
+    ein__put_branches(z, out);
 }
 
 EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {

@@ -57,6 +57,8 @@
 #include "merge_find.c"
 #include "layout.c"
 #include "relayout.c"
+#include "branch.c"
+#include "memory.c"
 #include "plan.c"
 // plan -> text
 #include "tmpl.c"

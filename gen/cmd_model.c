@@ -15,6 +15,7 @@ const cmd_option cmd_plan_options[] = {
     {"gpu", "NAME", "plan for this GPU; default h200"},
     {"costs", "FILE...", "a table of measured costs"},
     {"baseline", NULL, "no derivation: one call or kernel per operator"},
+    {"branches", "N", "steps side by side in a recorded graph, 1 to 4; default 4"},
     {"prefix", "NAME", "prefix of the symbols; default: the model's name"},
     {"license", "SPDX", "license named in the files; default MIT-0"},
     {NULL, NULL, NULL},

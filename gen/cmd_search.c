@@ -108,6 +108,10 @@ int cmd_search_desc(const cmd_args *args, ein_desc *desc) {
     code = code ? code : positive(args, "depth", &desc->depth);
     code = code ? code : positive(args, "states", &desc->states);
     code = code ? code : positive(args, "intensity", &desc->intensity);
+    code = code ? code : positive(args, "branches", &desc->branches);
+    if (!code && desc->branches > 4) {
+        return cmd_usage(args, "--branches is 4 at most");
+    }
     static bool terminal;
     terminal = isatty(STDERR_FILENO);
     state.started = seconds();

@@ -195,6 +195,7 @@ typedef struct {
     bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
     void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
+    int branches;         // of a recorded graph, at most; default 4, which is also the limit
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
     bool explain_all;  // EIN_EXPLAIN: every candidate, not only the best two and the original one
     bool probe;        // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE

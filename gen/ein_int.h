@@ -23,6 +23,7 @@
 #define EIN__MAX_TERMS 12  // terms of one index form
 #define EIN__MAX_ARGS 64   // operands of one operator
 #define EIN__MAX_ELEMENTS ((int64_t)1 << 40)
+enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
 #define EIN__MAX_NODES 20000
 #define EIN__MAX_DEPTH 200  // nesting of parentheses, blocks and lists in a model's text
 
@@ -341,9 +342,11 @@ typedef struct ein__buffer {
     const char *name;  // content-derived, a C identifier
     int64_t bytes;
     ein__dtype dtype;
-    int64_t at;       // byte offset in the arena (ARENA), the constants (CONST, WEIGHT) or INIT
-    int index;        // which input, output or weight
-    int first, last;  // steps that define and last read it
+    int64_t at;  // byte offset in the arena (ARENA), the constants (CONST, WEIGHT) or INIT
+    int index;   // which input, output or weight
+    int first;   // step that defines it, -1: none uses it
+    // By branch: the last step that uses it, and the last one that is over before any of its uses.
+    int last_on[EIN__BRANCHES], known[EIN__BRANCHES];
 } ein__buffer;
 
 typedef enum {
@@ -394,6 +397,10 @@ typedef struct ein__step {
     bool measured;
     const char *key;    // cost key
     int64_t workspace;  // bytes that a library call may use of the shared workspace
+    // Side by side with other branches in a recorded graph: after steps wait[0..nwait-1] of others;
+    // `known`: by branch, the last step that is over before this one; -1: none.
+    int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
+    int event;  // recorded after the step for those that wait for it, 0: none
 } ein__step;
 
 typedef struct ein__plan {
@@ -402,11 +409,15 @@ typedef struct ein__plan {
     ein__buffer *buffer;
     ein__layout *layout;  // by value id
     ein__val *root;       // by output of the model: the value as planned
-    int64_t arena_bytes;  // activations, then the workspace
-    int64_t workspace_at, workspace_bytes;
-    int64_t const_bytes;  // kept weights and constants
-    int64_t init_bytes;   // while create runs
-    int64_t baseline_ps;  // cost without derivation; 0: this is the baseline
+    int64_t arena_bytes;  // activations, then the workspaces
+    int64_t workspace_at[EIN__BRANCHES],
+        workspace_bytes;      // one for each branch with calls, -1: none
+    int64_t const_bytes;      // kept weights and constants
+    int64_t init_bytes;       // while create runs
+    int64_t baseline_ps;      // cost without derivation; 0: this is the baseline
+    int branches, events;     // of a recorded graph; one branch: no events
+    int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
+    int64_t branched_ps;      // estimate with branches side by side
 } ein__plan;
 
 // ---------------------------------------------------------------------------------- the context

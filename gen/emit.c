@@ -9,11 +9,26 @@ static const char *ein__bytes_text(ein_ctx *ctx, int64_t v) {
     return v ? ein__namef(ctx, "%lldull", (long long)v) : "0";
 }
 
+// Number of branches; empty for one, which switches template lines off.
+static const char *ein__branches_text(ein_ctx *ctx) {
+    return ctx->plan.branches > 1 ? ein__number_text(ctx, ctx->plan.branches) : "";
+}
+
+// Offsets of the workspaces, by branch; 0 for a branch without calls.
+static const char *ein__workspace_list(ein_ctx *ctx) {
+    const char *s = "";
+    for (int b = 0; b < ctx->plan.branches; b++) {
+        int64_t at = ctx->plan.workspace_at[b] < 0 ? 0 : ctx->plan.workspace_at[b];
+        s = ein__namef(ctx, "%s%s%lld", s, b ? ", " : "", (long long)at);
+    }
+    return s;
+}
+
 static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
     ein_ctx *ctx = z->ctx;
     const char *model = ein__symbol(ctx), *upper = ein__symbol_upper(ctx);
     const char *conv = z->convs ? "1" : "0", *gemm = z->gemms ? "1" : "0";
-    const char *convs = ein__number_text(ctx, z->convs);
+    const char *convs = ein__number_text(ctx, z->convs), *branches = ein__branches_text(ctx);
     ptrdiff_t nin = arrlen(ctx->graph.input);
     ein__put_section(out, "create");
     ein__put_steps(z, out, true);
@@ -28,21 +43,21 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
         {"uploads", uploads ? "1" : "0"},
         {"manifest", ein__namef(ctx, "0x%016llxull", (unsigned long long)ein__manifest(ctx))},
-        {"kernel", z->first_kernel ? z->first_kernel : ""}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 11);
+        {"kernel", z->first_kernel ? z->first_kernel : ""},
+        {"branches", branches}};
+    ein__tmpl_put(out, ein__tmpl_create, create, 12);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
-                      {"conv", conv},
-                      {"gemm", gemm},
                       {"nin", ein__number_text(ctx, nin)},
                       {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
-                      {"workspace", ein__number_text(ctx, ctx->plan.workspace_bytes)},
-                      {"workspaceat", ein__number_text(ctx, ctx->plan.workspace_at)}};
-    ein__tmpl_put(out, ein__tmpl_run, run, 7);
+                      {"branches", branches},
+                      {"libraries", z->convs || z->gemms ? "1" : "0"}};
+    ein__tmpl_put(out, ein__tmpl_run, run, 5);
     ein__put_section(out, "destroy");
-    ein__key destroy[] = {{"model", model}, {"conv", conv}, {"convs", convs}, {"gemm", gemm}};
-    ein__tmpl_put(out, ein__tmpl_destroy, destroy, 4);
+    ein__key destroy[] = {
+        {"model", model}, {"conv", conv}, {"convs", convs}, {"gemm", gemm}, {"branches", branches}};
+    ein__tmpl_put(out, ein__tmpl_destroy, destroy, 5);
     ein__put_section(out, "info");
     ein__put_info(z, out);
 }
@@ -55,6 +70,27 @@ EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, 
                        {"gemm", gemm ? "1" : "0"},
                        {"steps", steps ? "1" : "0"}};
     ein__tmpl_put(out, ein__tmpl_calls, keys, 4);
+}
+
+// Which stream and workspace steps use.
+static void ein__put_branches(ein__emitter *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    const char *model = ein__symbol(ctx), *libraries = z->convs || z->gemms ? "1" : "0";
+    ein__key calls[] = {{"model", model},
+                        {"conv", z->convs ? "1" : "0"},
+                        {"gemm", z->gemms ? "1" : "0"},
+                        {"workspace", ein__number_text(ctx, ctx->plan.workspace_bytes)},
+                        {"workspaceat", ein__workspace_list(ctx)}};
+    ein__key branch[] = {
+        {"model", model}, {"branches", ein__branches_text(ctx)}, {"libraries", libraries}};
+    if (z->convs || z->gemms) {
+        ein__put(out, "\n");
+        ein__tmpl_put(out, ein__tmpl_libraries, calls, 5);
+    }
+    if (ctx->plan.branches > 1) {
+        ein__put(out, "\n");
+        ein__tmpl_put(out, ein__tmpl_branch, branch, 3);
+    }
 }
 
 static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
@@ -80,8 +116,10 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
                         {"convs", ein__number_text(ctx, z->convs)},
                         {"gemm", z->gemms ? "1" : "0"},
                         {"nin", ein__number_text(ctx, nin ? nin : 1)},
-                        {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 6);
+                        {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
+                        {"branches", ein__branches_text(ctx)},
+                        {"events", ein__number_text(ctx, ctx->plan.events)}};
+    ein__tmpl_put(out, ein__tmpl_state, state, 8);
     ein__put(out, "\n");
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms > 0, true);
     if (z->convs) {
@@ -99,6 +137,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
         ein__put_gemm_sizes(z, out);
     }
+    ein__put_branches(z, out);
 }
 
 EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {

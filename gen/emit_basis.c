@@ -102,6 +102,11 @@ static bool ein__ktile_make(ein__kgen *g, const ein__step *step, ein__ktile *z) 
     return true;
 }
 
+static int64_t ein__ktile_side(const ein__ktile *z, int k) {
+    const ein__basis_axis *a = &z->b.axis[k];
+    return a->rows > a->cols ? a->rows : a->cols;
+}
+
 // "[r0][r1]" of the tile, with the names of slots.
 static const char *ein__ktile_at(ein__kgen *g, const ein__ktile *z, const int *slot) {
     ein__buf b = {0};
@@ -125,61 +130,73 @@ static void ein__ktile_load(ein__kgen *g, const ein__ktile *z, ein__buf *load) {
     ein__kforget(g, 1);
 }
 
-// One line of the tile along axis k, from columns s0.. to rows. `at` has %s for the axis's index.
-static void ein__ktile_line(ein__kgen *g, const ein__basis_axis *a, const double *entry,
-                            const char *before, const char *after, ein__buf *b) {
+static const char *ein__kstep_text(ein__kgen *g, int64_t k) {
+    return k > 1 ? ein__namef(g->ctx, "%lld * step", (long long)k) : k ? "step" : "0";
+}
+
+static void ein__kmatrix_row(ein__kgen *g, const double *entry, int64_t n, ein__buf *line) {
+    bool first = true;
+    for (int64_t u = 0; u < n; u++) {
+        double v = entry[u], size = v < 0 ? -v : v;
+        if (v == 0) continue;
+        ein__put(line, v < 0 ? first ? " -" : " - " : first ? " " : " + ");
+        if (size != 1) ein__putf(line, "%s * ", ein__kliteral(g, size).s);
+        ein__putf(line, "s%lld", (long long)u);
+        g->flops += 1 + (size != 1);
+        first = false;
+    }
+    ein__put(line, first ? " 0.f;" : ";");
+}
+
+// The function that applies one axis's matrix to a line of the tile; gives its name.
+static const char *ein__ktile_matrix(ein__kgen *g, const ein__basis_axis *a, const double *entry,
+                                     ein__launch *l) {
+    ein__buf b = {0};
     for (int64_t u = 0; u < a->cols; u++) {
         bool used = false;
         for (int64_t i = 0; i < a->rows; i++) used |= entry[i * a->cols + u] != 0;
         if (used)
-            ein__putf(b, "const float s%lld = d%s[%lld]%s;\n", (long long)u, before, (long long)u,
-                      after);
+            ein__putf(&b, "    const float s%lld = d[%s];\n", (long long)u, ein__kstep_text(g, u));
     }
     for (int64_t i = 0; i < a->rows; i++) {
-        ein__putf(b, "d%s[%lld]%s =", before, (long long)i, after);
-        bool first = true;
-        for (int64_t u = 0; u < a->cols; u++) {
-            double v = entry[i * a->cols + u];
-            if (v == 0) continue;
-            ein__put(b, v < 0 ? first ? " -" : " - " : first ? " " : " + ");
-            double size = v < 0 ? -v : v;
-            if (size != 1) ein__putf(b, "%s * ", ein__kliteral(g, size).s);
-            ein__putf(b, "s%lld", (long long)u);
-            g->flops += 1 + (size != 1);
-            first = false;
-        }
-        ein__put(b, first ? " 0.f;\n" : ";\n");
+        ein__buf line = {0};
+        ein__putf(&line, "    d[%s] =", ein__kstep_text(g, i));
+        ein__kmatrix_row(g, entry + i * a->cols, a->cols, &line);
+        ein__tmpl_line(&b, line.s, line.n);
+        ein__buf_free(&line);
     }
+    uint64_t h = ein__fnv(EIN__FNV_START, b.s, b.n);
+    const char *name = ein__namef(g->ctx, "basis_%08x", (unsigned)((h ^ h >> 32) & 0xffffffffu));
+    l->table[l->ndevice] = a->table;
+    l->device[l->ndevice++] =
+        ein__namef(g->ctx, "static __device__ __forceinline__ void %s(float *d, int step) {\n%s}\n",
+                   name, b.s);
+    ein__buf_free(&b);
+    return name;
 }
 
 // Along every axis in turn: those before are rows already, those behind still columns.
-static bool ein__ktile_transform(ein__kgen *g, const ein__ktile *z, ein__buf *b) {
+static bool ein__ktile_transform(ein__kgen *g, const ein__ktile *z, ein__buf *b, ein__launch *l) {
     for (int k = 0; k < z->b.n; k++) {
         double entry[EIN__TABLE_EXTENT * EIN__TABLE_EXTENT];
         if (!ein__table_entries(g->ctx, z->b.axis[k].table, entry)) return false;
-        ein__buf before = {0}, after = {0}, text = {0};
+        ein__buf at = {0}, text = {0};
         int loop[3], n = 0;
-        ein__put(&before, "");
-        ein__put(&after, "");
+        int64_t step = 1;
+        ein__put(&at, "");
         for (int j = 0; j < z->b.n; j++) {
             int slot = j < k ? z->rows[j] : z->cols[j];
-            if (j == k) continue;
-            loop[n++] = slot;
-            ein__putf(j < k ? &before : &after, "[%s]",
-                      g->slot[slot].n == 1 ? "0" : g->slot[slot].name);
+            if (j > k) step *= ein__ktile_side(z, j);
+            ein__putf(&at, "[%s]", j == k || g->slot[slot].n == 1 ? "0" : g->slot[slot].name);
+            if (j != k) loop[n++] = slot;
         }
-        ein__ktile_line(g, &z->b.axis[k], entry, before.s, after.s, &text);
+        ein__putf(&text, "%s(&d%s, %lld);\n", ein__ktile_matrix(g, &z->b.axis[k], entry, l), at.s,
+                  (long long)step);
         for (int j = 1; j < EIN__KLEVELS; j++)
             if (g->code[j].s) g->code[j].s[g->code[j].n = 0] = 0;
-        if (n) {
-            ein__kloops(g, b, loop, n, text.s);
-        } else {
-            ein__put(b, "{\n");
-            ein__kindent(b, text.s, 4);
-            ein__put(b, "}\n");
-        }
-        ein__buf_free(&before);
-        ein__buf_free(&after);
+        if (n) ein__kloops(g, b, loop, n, text.s);
+        else ein__put(b, text.s);
+        ein__buf_free(&at);
         ein__buf_free(&text);
     }
     return true;
@@ -224,10 +241,7 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
 static const char *ein__ktile_array(ein__kgen *g, const ein__ktile *z) {
     ein__buf b = {0};
     ein__put(&b, "d");
-    for (int k = 0; k < z->b.n; k++) {
-        const ein__basis_axis *a = &z->b.axis[k];
-        ein__putf(&b, "[%lld]", (long long)(a->rows > a->cols ? a->rows : a->cols));
-    }
+    for (int k = 0; k < z->b.n; k++) ein__putf(&b, "[%lld]", (long long)ein__ktile_side(z, k));
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
     return s;
@@ -249,7 +263,7 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     ein__put(&index, "");
     ein__kdecompose(g, &index, z.t, z.nt, ~0u, "id");
     ein__ktile_load(g, &z, &load);
-    bool ok = ein__ktile_transform(g, &z, &transform);
+    bool ok = ein__ktile_transform(g, &z, &transform, l);
     ein__ktile_store(g, step, &z, &store);
     int64_t threads = ein__kcount_slots(g, z.t, z.nt);
     int block = ein__kblock(threads);

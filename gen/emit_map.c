@@ -14,6 +14,9 @@ typedef struct ein__launch {
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     unsigned needs;     // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument behind the pointers, or NULL
+    int ndevice;        // functions that it calls, each with the matrix that it applies
+    const char *device[3];
+    ein__val table[3];
 } ein__launch;
 
 // ------------------------------------------------------------------------------- scanning

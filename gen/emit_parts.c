@@ -153,8 +153,9 @@ typedef struct ein__emitter {
     const char *first_kernel;
     unsigned needs;
     int convs, gemms;
-    int spatial;  // axes of convolution descriptors
-    bool zeros;   // some fused convolution has no bias
+    int spatial;   // axes of convolution descriptors
+    int calls_on;  // branch of the last library call put
+    bool zeros;    // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
 } ein__emitter;
 
@@ -250,15 +251,19 @@ static void ein__put_algebra(ein__emitter *z, ein__buf *out, ein__val v, const c
     ein__buf_free(&text);
 }
 
-// The matrices that a transform has in its text.
-static void ein__put_tables(ein__emitter *z, const ein__step *step) {
-    ein__basis b;
-    const ein__scope *s = ein__scope_of(z->ctx, step->val[0]);
-    if (step->kind != EIN__K_BASIS || !ein__match_basis(z->ctx, s, &b)) return;
-    for (int k = 0; k < b.n; k++) {
-        bool again = false;
-        for (int j = 0; j < k; j++) again |= b.axis[j].table.i == b.axis[k].table.i;
-        if (!again) ein__put_algebra(z, &z->kernels, b.axis[k].table, "");
+static bool ein__is_new(const char ***seen, const char *name) {
+    for (ptrdiff_t k = 0; k < arrlen(*seen); k++)
+        if ((*seen)[k] == name) return false;
+    arrput(*seen, name);
+    return true;
+}
+
+// The functions that a kernel calls, each under the matrix that it applies.
+static void ein__put_device(ein__emitter *z, const ein__launch *l, const char ***seen) {
+    for (int k = 0; k < l->ndevice; k++) {
+        if (!ein__is_new(seen, l->device[k])) continue;
+        ein__put_algebra(z, &z->kernels, l->table[k], "");
+        ein__putf(&z->kernels, "%s\n", l->device[k]);
     }
 }
 
@@ -273,11 +278,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             ein__buf text = {0};
             ein__emit_kernel(ctx, &steps[i], ein__kernel_hint(&steps[i]), &text, &l);
             if (ctx->status) return;
-            bool known = false;
-            for (ptrdiff_t k = 0; k < arrlen(*seen); k++) known |= (*seen)[k] == l.name;
-            if (!known) {
-                arrput(*seen, l.name);
-                ein__put_tables(z, step);
+            if (ein__is_new(seen, l.name)) {
+                ein__put_device(z, &l, seen);
                 for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 ein__put_n(&z->kernels, text.s, text.n);
@@ -433,7 +435,10 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein__put_amount(out, z->blob_bytes);
     ein__put(out, "\n// memory    arena ");
     ein__put_amount(out, p->arena_bytes);
-    ein__put(out, " (workspace ");
+    int workspaces = 0;
+    for (int b = 0; b < p->branches; b++) workspaces += p->workspace_at[b] >= 0;
+    if (workspaces > 1) ein__putf(out, " (workspaces %d x ", workspaces);
+    else ein__put(out, " (workspace ");
     ein__put_amount(out, p->workspace_bytes);
     ein__put(out, " of it), constants ");
     ein__put_amount(out, z->const_bytes);
@@ -458,6 +463,12 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
         ein__put(out, "; nothing derived is cheaper");
     }
     ein__put(out, "\n");
+    if (p->branches > 1) {
+        us.n = 0;
+        ein__put_us(&us, p->branched_ps);
+        ein__putf(out, "// branches  %d in a recorded graph, %s estimated\n", p->branches,
+                  us.s + strspn(us.s, " "));
+    }
     ein__buf_free(&us);
     ein__put_rules(z, out);
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
@@ -491,6 +502,10 @@ static void ein__put_section(ein__buf *out, const char *title) {
     ein__put(out, "\n");
 }
 
+static const char *ein__branch_suffix(ein_ctx *ctx, int b) {
+    return b ? ein__namef(ctx, "_%d", b) : "";
+}
+
 // One line a buffer: where it is in the caller's lists, the arena or the constants.
 static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
     static const char *const where[] = {"IN", "OUT", "CONST", "CONST", "INIT", "ARENA"};
@@ -513,9 +528,11 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
         else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
         else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
     }
-    if (z->convs)
-        ein__putf(out, "#define v_workspace ARENA_OF(char, %lld)\n",
-                  (long long)ctx->plan.workspace_at);
+    for (int b = 0; z->convs && b < ctx->plan.branches; b++) {
+        if (ctx->plan.workspace_at[b] < 0) continue;
+        ein__putf(out, "#define v_workspace%s ARENA_OF(char, %lld)\n", ein__branch_suffix(ctx, b),
+                  (long long)ctx->plan.workspace_at[b]);
+    }
     if (z->zeros)
         ein__putf(out, "#define v_zeros CONST_OF(const float, %lld)\n",
                   (long long)ctx->plan.const_bytes);
@@ -660,7 +677,7 @@ static void ein__put_conv_call(ein__emitter *z, ein__buf *out, const ein__step *
     else ein__put(out, "NULL");
     ein__put(out, ", ");
     ein__put_pointer(z, out, s->out, 0);
-    ein__put(out, ", v_workspace));");
+    ein__putf(out, ", v_workspace%s));", ein__branch_suffix(z->ctx, s->branch));
 }
 
 // Says so when a result lies in memory in another order than its dimensions have.
@@ -675,6 +692,23 @@ static void ein__put_order(ein_ctx *ctx, ein__buf *out, ein__val v) {
     ein__put(out, "]\n");
 }
 
+// What the step waits for on other branches; which stream the libraries work on.
+static void ein__put_waits(ein__emitter *z, ein__buf *out, const ein__step *s) {
+    const ein__plan *p = &z->ctx->plan;
+    bool first = s->branch && s->known[s->branch] < 0;
+    if (first && !s->nwait) ein__putf(out, "    CALL(await_event(m, %d, 0));\n", s->branch);
+    for (int k = 0; k < s->nwait; k++)
+        ein__putf(out, "    CALL(await_event(m, %d, %d));  // %s\n", s->branch,
+                  p->step[s->wait[k]].event, ein__call_name(z->ctx, &p->step[s->wait[k]]));
+    if (p->branches == 1 || !ein__is_library(s) || z->calls_on == s->branch) return;
+    z->calls_on = s->branch;
+    ein__putf(out, "    CALL(calls_on(m, %d));\n", s->branch);
+}
+
+static void ein__put_record(ein__buf *out, const ein__step *s) {
+    if (s->event) ein__putf(out, "    CALL(record_event(m, %d, %d));\n", s->branch, s->event);
+}
+
 static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
                           const ein__launch *l) {
     ein_ctx *ctx = z->ctx;
@@ -682,19 +716,21 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
     if (ein__is_library(s) || l->extra)
         for (int k = 0; k < s->nval; k++) ein__put_algebra(z, out, s->val[k], "    ");
     ein__put_order(ctx, out, s->out);
+    ein__put_waits(z, out, s);
     if (ein__is_library(s)) {
         ein__buf call = {0};
         if (s->kind == EIN__K_GEMM) ein__put_gemm_call(z, &call, s, name);
         else ein__put_conv_call(z, &call, s, name);
         ein__tmpl_line(out, call.s, call.n);
         ein__buf_free(&call);
+        ein__put_record(out, s);
         return;
     }
     ein__putf(out, "    %s<<<", l->name);
     ein__put_dims(out, l->grid);
     ein__put(out, ", ");
     ein__put_dims(out, l->block);
-    ein__putf(out, ", %d, stream>>>(", l->smem);
+    ein__putf(out, s->branch ? ", %d, m->on[%d]>>>(" : ", %d, stream>>>(", l->smem, s->branch);
     for (int i = 0; i < l->narg; i++) {
         if (i) ein__put(out, ", ");
         ein__put_pointer(z, out, l->arg[i], 0);
@@ -703,6 +739,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
     ein__put(out, ");\n    LAUNCHED(m, ");
     ein__put_string(out, s->name);
     ein__put(out, ");\n");
+    ein__put_record(out, s);
 }
 
 enum { EIN__STEPS_PER_FUNCTION = 40 };
@@ -728,6 +765,10 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
                            : "    (void)in;\n    (void)out;\n    (void)stream;\n");
         if (n == 0) ein__put(out, "    (void)m;\n");
         for (ptrdiff_t i = from; i < to; i++) ein__put_step(z, out, &steps[i], &launches[i]);
+        for (int b = 1; b < ctx->plan.branches && !init && p == parts - 1; b++)
+            if (ctx->plan.join[b] >= 0)
+                ein__putf(out, "    CALL(await_event(m, 0, %d));  // branch %d\n",
+                          steps[ctx->plan.join[b]].event, b);
         ein__put(out, "    return 0;\n}\n\n");
     }
     if (parts == 1) return;

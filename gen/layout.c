@@ -151,7 +151,6 @@ static int ein__new_buffer(ein_ctx *ctx, ein__bkind kind, ein__val v, int index)
                      .name = ctx->value[v.i].name,
                      .index = index,
                      .first = -1,
-                     .last = -1,
                      .bytes = ein__bytes_of(ctx, v),
                      .dtype = ctx->value[v.i].dtype};
     arrput(ctx->plan.buffer, b);

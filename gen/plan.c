@@ -23,26 +23,6 @@ static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
     return true;
 }
 
-// Values that a step reads from memory: all reads of the values it computes but those themselves.
-EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
-    ein__val *list = NULL;
-    for (int k = 0; k < step->nval; k++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__scope_of(ctx, step->val[k])->body, &reads);
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-            ein__val r = {ein__ex_get(ctx, reads[i])->val};
-            bool known = false;
-            for (int j = 0; j < step->nval; j++) known |= step->val[j].i == r.i;
-            for (ptrdiff_t j = 0; j < arrlen(list); j++) known |= list[j].i == r.i;
-            // A transform has its matrices in its text.
-            known |= !k && step->kind == EIN__K_BASIS && ein__is_table(ctx, r);
-            if (!known) arrput(list, r);
-        }
-        arrfree(reads);
-    }
-    return list;
-}
-
 static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val out) {
     int64_t bytes =
         ein__bytes_of(ctx, c->x) + ein__bytes_of(ctx, c->w) + ein__bytes_of(ctx, out) + (1 << 20);
@@ -152,92 +132,6 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     }
 }
 
-// ------------------------------------------------------------------------------------ memory
-
-static void ein__touch(ein_ctx *ctx, ein__val v, int at) {
-    ein__buffer *b = &ctx->plan.buffer[ctx->plan.layout[v.i].buffer];
-    if (b->first < 0) b->first = at;
-    b->last = at;
-}
-
-static void ein__liveness(ein_ctx *ctx, const ein__step *steps) {
-    for (ptrdiff_t i = 0; i < arrlen(steps); i++) {
-        ein__val *reads = ein__step_reads(ctx, &steps[i]);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++) ein__touch(ctx, reads[k], (int)i);
-        arrfree(reads);
-        ein__touch(ctx, steps[i].out, (int)i);
-    }
-}
-
-static int64_t ein__align(int64_t n) { return (n + 255) & ~(int64_t)255; }
-
-// Lowest offset where `b` overlaps no placed buffer that is alive at the same time. `placed` is
-// ordered by offset.
-static int64_t ein__fit(const ein__buffer *all, const int *placed, const ein__buffer *b) {
-    int64_t at = 0;
-    for (ptrdiff_t i = 0; i < arrlen(placed); i++) {
-        const ein__buffer *p = &all[placed[i]];
-        if (p->last < b->first || b->last < p->first) continue;
-        if (at + ein__align(b->bytes) <= p->at) break;
-        if (p->at + ein__align(p->bytes) > at) at = p->at + ein__align(p->bytes);
-    }
-    return at;
-}
-
-// Offsets in one arena: largest first, each at the lowest place free during its whole life.
-static int64_t ein__arena_offsets(ein_ctx *ctx) {
-    ein__buffer *all = ctx->plan.buffer;
-    int *todo = NULL, *placed = NULL;
-    int64_t total = 0;
-    for (ptrdiff_t i = 0; i < arrlen(all); i++)
-        if (all[i].kind == EIN__B_ARENA && all[i].first >= 0) arrput(todo, (int)i);
-    while (arrlen(todo)) {
-        ptrdiff_t best = 0;
-        for (ptrdiff_t i = 1; i < arrlen(todo); i++)
-            if (all[todo[i]].bytes > all[todo[best]].bytes) best = i;
-        int k = todo[best];
-        arrdel(todo, best);
-        all[k].at = ein__fit(all, placed, &all[k]);
-        ptrdiff_t at = 0;
-        while (at < arrlen(placed) && all[placed[at]].at <= all[k].at) at++;
-        arrins(placed, at, k);
-        if (all[k].at + ein__align(all[k].bytes) > total)
-            total = all[k].at + ein__align(all[k].bytes);
-    }
-    arrfree(todo);
-    arrfree(placed);
-    return total;
-}
-
-// Constants that run needs stay; weights that only create reads, and its intermediates, do not.
-static void ein__constant_offsets(ein_ctx *ctx, const bool *kept) {
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
-        ein__buffer *b = &ctx->plan.buffer[i];
-        if (b->kind != EIN__B_WEIGHT && b->kind != EIN__B_CONST) continue;
-        if (!kept[i]) b->kind = EIN__B_INIT;
-        if (!kept[i] && b->first < 0) continue;
-        int64_t *total = kept[i] ? &ctx->plan.const_bytes : &ctx->plan.init_bytes;
-        b->at = *total;
-        *total += ein__align(b->bytes);
-    }
-}
-
-static void ein__plan_memory(ein_ctx *ctx) {
-    ein__plan *p = &ctx->plan;
-    bool *kept = NULL;
-    arrsetlen(kept, arrlen(p->buffer) + 1);
-    ein__liveness(ctx, p->step);
-    for (ptrdiff_t i = 0; i < arrlen(p->buffer); i++) kept[i] = p->buffer[i].first >= 0;
-    p->arena_bytes = ein__arena_offsets(ctx);
-    ein__liveness(ctx, p->init);
-    ein__constant_offsets(ctx, kept);
-    arrfree(kept);
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++)
-        if (p->step[i].workspace > p->workspace_bytes) p->workspace_bytes = p->step[i].workspace;
-    p->workspace_at = p->arena_bytes;
-    p->arena_bytes += ein__align(p->workspace_bytes);
-}
-
 static void ein__plan_free(ein__plan *p) {
     arrfree(p->step);
     arrfree(p->init);
@@ -283,7 +177,6 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
         if (ein__is_stored(&placer, v) && !placer.view[v.i] && !ein__is_in_text(ctx, &sel, v))
             ein__make_step(ctx, &sel, v);
     }
-    ein__plan_memory(ctx);
     ctx->plan.root = root;
     ein__placer_free(&placer);
     ein__select_free(&sel);
@@ -324,7 +217,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot) {
 
 // The plan of a lowered model: as it stands (the baseline), derived, and derived after merging. The
 // cheapest as a whole is taken, so it never costs more than the baseline under the same table.
-EIN__FN bool ein__make_plan(ein_ctx *ctx) {
+static bool ein__cheapest_plan(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
@@ -340,4 +233,11 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     if (ok && ein__merge_program(ctx, merged, nroot, NULL)) ok = ein__try_plan(ctx, merged, nroot);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok && !ctx->status;
+}
+
+EIN__FN bool ein__make_plan(ein_ctx *ctx) {
+    if (!ein__cheapest_plan(ctx)) return false;
+    ein__plan_branches(ctx, ctx->desc.branches ? ctx->desc.branches : EIN__BRANCHES);
+    ein__plan_memory(ctx);
+    return true;
 }

@@ -13,56 +13,56 @@
 //     1.3 us est. v1.a.c.sum.columns k_map_95eb4a47
 //     4.1 us est. v1.a.c.sum       cuBLAS sgemm 64 x 50176 x 27
 //     4.3 us est. v1.a             k_map_8af0dbfd
-//    10.2 us est. v1.b.c.sum.data  k_basis_2799b948
+//    10.2 us est. v1.b.c.sum.data  k_basis_ba38fd24
 //    24.3 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. v1.b             k_basis_dbd89d4c
+//    10.6 us est. v1.b             k_basis_7f29febf
 //     2.9 us est. p1               k_reduce_4a5bc00c
-//     2.2 us est. v2.a.c.sum.data  k_basis_bc6d1ced
+//     2.2 us est. v2.a.c.sum.data  k_basis_c91131d1
 //    11.8 us est. v2.a.c.sum.product cuBLAS sgemm 128 x 784 x 64, batch 36
-//     3.8 us est. v2.a             k_basis_0ee52ece
-//     4.3 us est. v2.b.c.sum.data  k_basis_ceba63ae
+//     3.8 us est. v2.a             k_basis_2ef10157
+//     4.3 us est. v2.b.c.sum.data  k_basis_c2f1147a
 //    23.6 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. v2.b             k_basis_0ee52ece
+//     3.8 us est. v2.b             k_basis_2ef10157
 //     1.5 us est. p2               k_reduce_23c580fe
-//     1.3 us est. v3.a.c.sum.data  k_basis_3a9f0806
+//     1.3 us est. v3.a.c.sum.data  k_basis_a9bfc821
 //    17.4 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
-//     1.9 us est. v3.a             k_basis_db0567f7
-//     2.2 us est. v3.b.c.sum.data  k_basis_2816ce8d
+//     1.9 us est. v3.a             k_basis_a8fd17a5
+//     2.2 us est. v3.b.c.sum.data  k_basis_a18e3326
 //    34.7 us est. v3.b.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     1.9 us est. v3.b             k_basis_db0567f7
-//     2.2 us est. v3.c.c.sum.data  k_basis_2816ce8d
+//     1.9 us est. v3.b             k_basis_a8fd17a5
+//     2.2 us est. v3.c.c.sum.data  k_basis_a18e3326
 //    34.7 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     1.9 us est. v3.c             k_basis_db0567f7
+//     1.9 us est. v3.c             k_basis_a8fd17a5
 //     1.3 us est. p3               k_reduce_808ed45f
-//     1.3 us est. v4.a.c.sum.data  k_basis_753f6209
+//     1.3 us est. v4.a.c.sum.data  k_basis_88e3177f
 //    19.8 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
-//     1.3 us est. v4.a             k_basis_a937c55b
-//     1.3 us est. v4.b.c.sum.data  k_basis_5cfe9894
+//     1.3 us est. v4.a             k_basis_657033bc
+//     1.3 us est. v4.b.c.sum.data  k_basis_98317fd5
 //    36.1 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     1.3 us est. v4.b             k_basis_a937c55b
-//     1.3 us est. v4.c.c.sum.data  k_basis_5cfe9894
+//     1.3 us est. v4.b             k_basis_657033bc
+//     1.3 us est. v4.c.c.sum.data  k_basis_98317fd5
 //    36.1 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     1.3 us est. v4.c.c.sum       k_basis_5002552f
+//     1.3 us est. v4.c.c.sum       k_basis_9e4e605e
 //     1.3 us est. d1.c.sum.digits  k_map_6cb49389
-//     1.4 us est. d1.c.sum.data    k_basis_45f1ff90
+//     1.4 us est. d1.c.sum.data    k_basis_f6d043b4
 //    37.6 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d1.c.sum.phases  k_basis_78402d41
+//     1.3 us est. d1.c.sum.phases  k_basis_2ad88cf0
 //     1.3 us est. d2.c.sum.digits  k_map_d9e7e04a
-//     1.4 us est. d2.c.sum.data    k_basis_45f1ff90
+//     1.4 us est. d2.c.sum.data    k_basis_f6d043b4
 //    37.6 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d2.c.sum.phases  k_basis_78402d41
+//     1.3 us est. d2.c.sum.phases  k_basis_2ad88cf0
 //     1.3 us est. d3.c.sum.digits  k_map_d9e7e04a
-//     1.4 us est. d3.c.sum.data    k_basis_45f1ff90
+//     1.4 us est. d3.c.sum.data    k_basis_f6d043b4
 //    37.6 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d3.c.sum.phases  k_basis_78402d41
+//     1.3 us est. d3.c.sum.phases  k_basis_2ad88cf0
 //     1.3 us est. d4.c.sum.digits  k_map_d9e7e04a
-//     1.4 us est. d4.c.sum.data    k_basis_45f1ff90
+//     1.4 us est. d4.c.sum.data    k_basis_f6d043b4
 //    20.6 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
-//     1.3 us est. d4.c.sum.phases  k_basis_2b591a96
+//     1.3 us est. d4.c.sum.phases  k_basis_1207fe62
 //     1.3 us est. d5.c.sum.digits  k_map_812964e5
-//     1.3 us est. d5.c.sum.data    k_basis_dc5323e8
+//     1.3 us est. d5.c.sum.data    k_basis_f0eed4a8
 //     6.8 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
-//     1.3 us est. d5.split         k_basis_dfb368b9
+//     1.3 us est. d5.split         k_basis_9fcd68c1
 //     3.2 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
 //     1.3 us est. d6               k_reduce_b420ff76
 //     1.3 us est. y                cuDNN conv 1x1, 64 to 1 + bias
@@ -312,10 +312,22 @@ enum {
 // ---- kernels ------------------------------------------------------------------------------------
 // v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
 //     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+static __device__ __forceinline__ void basis_20628242(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+    d[5 * step] = 0.5f * s2;
+}
+
 // by basis change F(4x4,3x3)
 // d5.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d5.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_cbdf7237(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_cf0bba7a(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -331,27 +343,11 @@ static __global__ void __launch_bounds__(64) k_basis_cbdf7237(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -362,12 +358,10 @@ static __global__ void __launch_bounds__(64) k_basis_cbdf7237(const float *__res
     }
 }
 
-// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
-//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // d4.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d4.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_0c2549d2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_58e39c9a(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 131072u) return;
@@ -383,27 +377,11 @@ static __global__ void __launch_bounds__(256) k_basis_0c2549d2(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -414,12 +392,10 @@ static __global__ void __launch_bounds__(256) k_basis_0c2549d2(const float *__re
     }
 }
 
-// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
-//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // d3.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d3.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_54cc181a(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 262144u) return;
@@ -435,27 +411,11 @@ static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -466,12 +426,10 @@ static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__re
     }
 }
 
-// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
-//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // v4.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v4.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_d663b0de(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_38263b6f(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 131072u) return;
@@ -487,27 +445,11 @@ static __global__ void __launch_bounds__(256) k_basis_d663b0de(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -518,12 +460,10 @@ static __global__ void __launch_bounds__(256) k_basis_d663b0de(const float *__re
     }
 }
 
-// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
-//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // v3.c.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.c.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_5d52296a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_6a1fada4(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 65536u) return;
@@ -539,27 +479,11 @@ static __global__ void __launch_bounds__(128) k_basis_5d52296a(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -570,12 +494,10 @@ static __global__ void __launch_bounds__(128) k_basis_5d52296a(const float *__re
     }
 }
 
-// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
-//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // v3.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_48872e88(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_9c648c24(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -591,27 +513,11 @@ static __global__ void __launch_bounds__(64) k_basis_48872e88(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -622,12 +528,10 @@ static __global__ void __launch_bounds__(64) k_basis_48872e88(const float *__res
     }
 }
 
-// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
-//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // v2.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.b.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_10da5f49(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_30aa58fb(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16384u) return;
@@ -643,27 +547,11 @@ static __global__ void __launch_bounds__(64) k_basis_10da5f49(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -674,12 +562,10 @@ static __global__ void __launch_bounds__(64) k_basis_10da5f49(const float *__res
     }
 }
 
-// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
-//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // v2.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_4acf15f0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_c6215ced(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 8192u) return;
@@ -695,27 +581,11 @@ static __global__ void __launch_bounds__(64) k_basis_4acf15f0(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -726,12 +596,10 @@ static __global__ void __launch_bounds__(64) k_basis_4acf15f0(const float *__res
     }
 }
 
-// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
-//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // v1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v1.b.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 4096u) return;
@@ -747,27 +615,11 @@ static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -834,10 +686,25 @@ static __global__ void __launch_bounds__(256) k_map_8af0dbfd(const float *__rest
 
 // v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
 //     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
+    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
+    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+}
+
 // by basis change F(4x4,3x3)
 // v1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:56, i4 in 0:56, pad v1.a 0
-static __global__ void __launch_bounds__(256) k_basis_2799b948(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_ba38fd24(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 200704u) return;
@@ -858,33 +725,11 @@ static __global__ void __launch_bounds__(256) k_basis_2799b948(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -897,11 +742,24 @@ static __global__ void __launch_bounds__(256) k_basis_2799b948(const float *__re
 
 // v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
 //     1, -8, 1]]
+static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
+    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
+    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
+    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
+}
+
 // by basis change F(4x4,3x3)
 // v1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // v1.b[0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1])
-static __global__ void __launch_bounds__(256) k_basis_dbd89d4c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_7f29febf(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 200704u) return;
@@ -918,29 +776,11 @@ static __global__ void __launch_bounds__(256) k_basis_dbd89d4c(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -975,12 +815,10 @@ static __global__ void __launch_bounds__(256) k_reduce_4a5bc00c(const float *__r
     *reinterpret_cast<float4 *>(y + i2 * 112 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by basis change F(4x4,3x3)
 // v2.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p1[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:28, i4 in 0:28, pad p1 0
-static __global__ void __launch_bounds__(128) k_basis_bc6d1ced(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_c91131d1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 50176u) return;
@@ -1001,33 +839,11 @@ static __global__ void __launch_bounds__(128) k_basis_bc6d1ced(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1038,13 +854,11 @@ static __global__ void __launch_bounds__(128) k_basis_bc6d1ced(const float *__re
     }
 }
 
-// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // v2.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v2.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:112, i3 in 0:112
 // v2.a[0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1])
-static __global__ void __launch_bounds__(256) k_basis_0ee52ece(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_2ef10157(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 100352u) return;
@@ -1061,29 +875,11 @@ static __global__ void __launch_bounds__(256) k_basis_0ee52ece(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1095,12 +891,10 @@ static __global__ void __launch_bounds__(256) k_basis_0ee52ece(const float *__re
     }
 }
 
-// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by basis change F(4x4,3x3)
 // v2.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v2.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:28, i4 in 0:28, pad v2.a 0
-static __global__ void __launch_bounds__(256) k_basis_ceba63ae(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_c2f1147a(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 100352u) return;
@@ -1121,33 +915,11 @@ static __global__ void __launch_bounds__(256) k_basis_ceba63ae(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1181,12 +953,10 @@ static __global__ void __launch_bounds__(256) k_reduce_23c580fe(const float *__r
     *reinterpret_cast<float4 *>(y + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by basis change F(4x4,3x3)
 // v3.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p2[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad p2 0
-static __global__ void __launch_bounds__(64) k_basis_3a9f0806(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_a9bfc821(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -1207,33 +977,11 @@ static __global__ void __launch_bounds__(64) k_basis_3a9f0806(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1244,13 +992,11 @@ static __global__ void __launch_bounds__(64) k_basis_3a9f0806(const float *__res
     }
 }
 
-// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // v3.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v3.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // v3.a[0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1])
-static __global__ void __launch_bounds__(128) k_basis_db0567f7(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_a8fd17a5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 50176u) return;
@@ -1267,29 +1013,11 @@ static __global__ void __launch_bounds__(128) k_basis_db0567f7(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1301,12 +1029,10 @@ static __global__ void __launch_bounds__(128) k_basis_db0567f7(const float *__re
     }
 }
 
-// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by basis change F(4x4,3x3)
 // v3.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v3.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad v3.a 0
-static __global__ void __launch_bounds__(128) k_basis_2816ce8d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_a18e3326(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 50176u) return;
@@ -1327,33 +1053,11 @@ static __global__ void __launch_bounds__(128) k_basis_2816ce8d(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1387,12 +1091,10 @@ static __global__ void __launch_bounds__(128) k_reduce_808ed45f(const float *__r
     *reinterpret_cast<float4 *>(y + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by basis change F(4x4,3x3)
 // v4.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p3[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad p3 0
-static __global__ void __launch_bounds__(64) k_basis_753f6209(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_88e3177f(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -1413,33 +1115,11 @@ static __global__ void __launch_bounds__(64) k_basis_753f6209(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1450,13 +1130,11 @@ static __global__ void __launch_bounds__(64) k_basis_753f6209(const float *__res
     }
 }
 
-// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // v4.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // v4.a[0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_a937c55b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_657033bc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -1473,29 +1151,11 @@ static __global__ void __launch_bounds__(64) k_basis_a937c55b(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1507,12 +1167,10 @@ static __global__ void __launch_bounds__(64) k_basis_a937c55b(const float *__res
     }
 }
 
-// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by basis change F(4x4,3x3)
 // v4.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v4.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad v4.a 0
-static __global__ void __launch_bounds__(64) k_basis_5cfe9894(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_98317fd5(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -1533,33 +1191,11 @@ static __global__ void __launch_bounds__(64) k_basis_5cfe9894(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1570,12 +1206,10 @@ static __global__ void __launch_bounds__(64) k_basis_5cfe9894(const float *__res
     }
 }
 
-// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // v4.c.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.c.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(64) k_basis_5002552f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_9e4e605e(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -1592,29 +1226,11 @@ static __global__ void __launch_bounds__(64) k_basis_5002552f(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1641,13 +1257,11 @@ static __global__ void __launch_bounds__(256) k_map_6cb49389(const float *__rest
     y[i1 * 200704 + i2 * 100352 + i3 * 196 + i4 * 14 + i5] = v0 < 0.f ? 0.f : v0;
 }
 
-// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by digit re-layout; basis change F(4x4,3x3)
 // d1.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d1.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
 //     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
 //     d1.c.sum.digits 0
-static __global__ void __launch_bounds__(64) k_basis_45f1ff90(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_f6d043b4(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -1670,33 +1284,11 @@ static __global__ void __launch_bounds__(64) k_basis_45f1ff90(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1707,12 +1299,10 @@ static __global__ void __launch_bounds__(64) k_basis_45f1ff90(const float *__res
     }
 }
 
-// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by digit re-layout; basis change F(4x4,3x3)
 // d1.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_78402d41(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_2ad88cf0(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -1733,29 +1323,11 @@ static __global__ void __launch_bounds__(64) k_basis_78402d41(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1788,12 +1360,10 @@ static __global__ void __launch_bounds__(256) k_map_d9e7e04a(const float *__rest
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by digit re-layout; basis change F(4x4,3x3)
 // d4.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_2b591a96(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_1207fe62(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16384u) return;
@@ -1814,29 +1384,11 @@ static __global__ void __launch_bounds__(64) k_basis_2b591a96(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1869,13 +1421,11 @@ static __global__ void __launch_bounds__(128) k_map_812964e5(const float *__rest
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by digit re-layout; basis change F(4x4,3x3)
 // d5.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d5.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
 //     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
 //     d5.c.sum.digits 0
-static __global__ void __launch_bounds__(64) k_basis_dc5323e8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_f0eed4a8(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16384u) return;
@@ -1898,33 +1448,11 @@ static __global__ void __launch_bounds__(64) k_basis_dc5323e8(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1935,13 +1463,11 @@ static __global__ void __launch_bounds__(64) k_basis_dc5323e8(const float *__res
     }
 }
 
-// v1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by digit re-layout; basis change F(4x4,3x3)
 // d5.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d5.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
 // d5.split[i0,i1,0,i3,i4,i5] = relu(d5.c.sum.phases[i0,i1,0,i3,i4,i5] + d5.b[i3])
-static __global__ void __launch_bounds__(64) k_basis_dfb368b9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_9fcd68c1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 8192u) return;
@@ -1961,29 +1487,11 @@ static __global__ void __launch_bounds__(64) k_basis_dfb368b9(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -2274,36 +1782,48 @@ static const gemm_size gemm_d5_c_sum_product = {"d5.c.sum.product", 0, 0, 36, 12
 static const gemm_size gemm_d6_c_sum_part = {"d6.c.sum.part", 0, 0, 1, 576, 784, 128, 128, 784, 784,
     0, 0, 0, 1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(csrnet *m, int branch, cudaStream_t stream) {
+    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {57802752};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_cbdf7237<<<dim3(512), dim3(64), 0, stream>>>(v_d5_k, v_d5_c_sum_filter);
+    k_basis_cf0bba7a<<<dim3(512), dim3(64), 0, stream>>>(v_d5_k, v_d5_c_sum_filter);
     LAUNCHED(m, "d5.c.sum.filter");
-    k_basis_0c2549d2<<<dim3(512), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_sum_filter);
+    k_basis_58e39c9a<<<dim3(512), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_sum_filter);
     LAUNCHED(m, "d4.c.sum.filter");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_sum_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_sum_filter);
     LAUNCHED(m, "d3.c.sum.filter");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_sum_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_sum_filter);
     LAUNCHED(m, "d2.c.sum.filter");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_sum_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_sum_filter);
     LAUNCHED(m, "d1.c.sum.filter");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_v4_c_k, v_v4_c_c_sum_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_v4_c_k, v_v4_c_c_sum_filter);
     LAUNCHED(m, "v4.c.c.sum.filter");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_v4_b_k, v_v4_b_c_sum_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_v4_b_k, v_v4_b_c_sum_filter);
     LAUNCHED(m, "v4.b.c.sum.filter");
-    k_basis_d663b0de<<<dim3(512), dim3(256), 0, stream>>>(v_v4_a_k, v_v4_a_c_sum_filter);
+    k_basis_38263b6f<<<dim3(512), dim3(256), 0, stream>>>(v_v4_a_k, v_v4_a_c_sum_filter);
     LAUNCHED(m, "v4.a.c.sum.filter");
-    k_basis_5d52296a<<<dim3(512), dim3(128), 0, stream>>>(v_v3_c_k, v_v3_c_c_sum_filter);
+    k_basis_6a1fada4<<<dim3(512), dim3(128), 0, stream>>>(v_v3_c_k, v_v3_c_c_sum_filter);
     LAUNCHED(m, "v3.c.c.sum.filter");
-    k_basis_5d52296a<<<dim3(512), dim3(128), 0, stream>>>(v_v3_b_k, v_v3_b_c_sum_filter);
+    k_basis_6a1fada4<<<dim3(512), dim3(128), 0, stream>>>(v_v3_b_k, v_v3_b_c_sum_filter);
     LAUNCHED(m, "v3.b.c.sum.filter");
-    k_basis_48872e88<<<dim3(512), dim3(64), 0, stream>>>(v_v3_a_k, v_v3_a_c_sum_filter);
+    k_basis_9c648c24<<<dim3(512), dim3(64), 0, stream>>>(v_v3_a_k, v_v3_a_c_sum_filter);
     LAUNCHED(m, "v3.a.c.sum.filter");
-    k_basis_10da5f49<<<dim3(256), dim3(64), 0, stream>>>(v_v2_b_k, v_v2_b_c_sum_filter);
+    k_basis_30aa58fb<<<dim3(256), dim3(64), 0, stream>>>(v_v2_b_k, v_v2_b_c_sum_filter);
     LAUNCHED(m, "v2.b.c.sum.filter");
-    k_basis_4acf15f0<<<dim3(128), dim3(64), 0, stream>>>(v_v2_a_k, v_v2_a_c_sum_filter);
+    k_basis_c6215ced<<<dim3(128), dim3(64), 0, stream>>>(v_v2_a_k, v_v2_a_c_sum_filter);
     LAUNCHED(m, "v2.a.c.sum.filter");
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_v1_b_k, v_v1_b_c_sum_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_v1_b_k, v_v1_b_c_sum_filter);
     LAUNCHED(m, "v1.b.c.sum.filter");
     // d6.c.sum.part.filter[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
     k_relay_09f53f99<<<dim3(288), dim3(256), 0, stream>>>(v_d6_k, v_d6_c_sum_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
@@ -2334,7 +1854,7 @@ static int check_device(csrnet *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_cbdf7237);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_cf0bba7a);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2429,107 +1949,107 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_v1_a_c_sum, v_v1_a_k, v_v1_a_c_sum_columns, v_v1_a_c_sum));
     k_map_8af0dbfd<<<dim3(3136), dim3(256), 0, stream>>>(v_v1_a_c_sum, v_v1_a_b, v_v1_a);
     LAUNCHED(m, "v1.a");
-    k_basis_2799b948<<<dim3(784), dim3(256), 0, stream>>>(v_v1_a, v_v1_b_c_sum_data);
+    k_basis_ba38fd24<<<dim3(784), dim3(256), 0, stream>>>(v_v1_a, v_v1_b_c_sum_data);
     LAUNCHED(m, "v1.b.c.sum.data");
     // by basis change F(4x4,3x3)
     // v1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v1_b_c_sum_product, v_v1_b_c_sum_filter, v_v1_b_c_sum_data,
         v_v1_b_c_sum_product));
-    k_basis_dbd89d4c<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b_c_sum_product, v_v1_b_b, v_v1_b);
+    k_basis_7f29febf<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b_c_sum_product, v_v1_b_b, v_v1_b);
     LAUNCHED(m, "v1.b");
     k_reduce_4a5bc00c<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b, v_p1);
     LAUNCHED(m, "p1");
-    k_basis_bc6d1ced<<<dim3(392), dim3(128), 0, stream>>>(v_p1, v_v2_a_c_sum_data);
+    k_basis_c91131d1<<<dim3(392), dim3(128), 0, stream>>>(v_p1, v_v2_a_c_sum_data);
     LAUNCHED(m, "v2.a.c.sum.data");
     // by basis change F(4x4,3x3)
     // v2.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v2.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v2_a_c_sum_product, v_v2_a_c_sum_filter, v_v2_a_c_sum_data,
         v_v2_a_c_sum_product));
-    k_basis_0ee52ece<<<dim3(392), dim3(256), 0, stream>>>(v_v2_a_c_sum_product, v_v2_a_b, v_v2_a);
+    k_basis_2ef10157<<<dim3(392), dim3(256), 0, stream>>>(v_v2_a_c_sum_product, v_v2_a_b, v_v2_a);
     LAUNCHED(m, "v2.a");
-    k_basis_ceba63ae<<<dim3(392), dim3(256), 0, stream>>>(v_v2_a, v_v2_b_c_sum_data);
+    k_basis_c2f1147a<<<dim3(392), dim3(256), 0, stream>>>(v_v2_a, v_v2_b_c_sum_data);
     LAUNCHED(m, "v2.b.c.sum.data");
     // by basis change F(4x4,3x3)
     // v2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v2.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v2_b_c_sum_product, v_v2_b_c_sum_filter, v_v2_b_c_sum_data,
         v_v2_b_c_sum_product));
-    k_basis_0ee52ece<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b_c_sum_product, v_v2_b_b, v_v2_b);
+    k_basis_2ef10157<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b_c_sum_product, v_v2_b_b, v_v2_b);
     LAUNCHED(m, "v2.b");
     k_reduce_23c580fe<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b, v_p2);
     LAUNCHED(m, "p2");
-    k_basis_3a9f0806<<<dim3(392), dim3(64), 0, stream>>>(v_p2, v_v3_a_c_sum_data);
+    k_basis_a9bfc821<<<dim3(392), dim3(64), 0, stream>>>(v_p2, v_v3_a_c_sum_data);
     LAUNCHED(m, "v3.a.c.sum.data");
     // by basis change F(4x4,3x3)
     // v3.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_a_c_sum_product, v_v3_a_c_sum_filter, v_v3_a_c_sum_data,
         v_v3_a_c_sum_product));
-    k_basis_db0567f7<<<dim3(392), dim3(128), 0, stream>>>(v_v3_a_c_sum_product, v_v3_a_b, v_v3_a);
+    k_basis_a8fd17a5<<<dim3(392), dim3(128), 0, stream>>>(v_v3_a_c_sum_product, v_v3_a_b, v_v3_a);
     LAUNCHED(m, "v3.a");
-    k_basis_2816ce8d<<<dim3(392), dim3(128), 0, stream>>>(v_v3_a, v_v3_b_c_sum_data);
+    k_basis_a18e3326<<<dim3(392), dim3(128), 0, stream>>>(v_v3_a, v_v3_b_c_sum_data);
     LAUNCHED(m, "v3.b.c.sum.data");
     // by basis change F(4x4,3x3)
     // v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
         v_v3_b_c_sum_product));
-    k_basis_db0567f7<<<dim3(392), dim3(128), 0, stream>>>(v_v3_b_c_sum_product, v_v3_b_b, v_v3_b);
+    k_basis_a8fd17a5<<<dim3(392), dim3(128), 0, stream>>>(v_v3_b_c_sum_product, v_v3_b_b, v_v3_b);
     LAUNCHED(m, "v3.b");
-    k_basis_2816ce8d<<<dim3(392), dim3(128), 0, stream>>>(v_v3_b, v_v3_c_c_sum_data);
+    k_basis_a18e3326<<<dim3(392), dim3(128), 0, stream>>>(v_v3_b, v_v3_c_c_sum_data);
     LAUNCHED(m, "v3.c.c.sum.data");
     // by basis change F(4x4,3x3)
     // v3.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.c.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.c.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
         v_v3_c_c_sum_product));
-    k_basis_db0567f7<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c_c_sum_product, v_v3_c_b, v_v3_c);
+    k_basis_a8fd17a5<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c_c_sum_product, v_v3_c_b, v_v3_c);
     LAUNCHED(m, "v3.c");
     k_reduce_808ed45f<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c, v_p3);
     LAUNCHED(m, "p3");
-    k_basis_753f6209<<<dim3(196), dim3(64), 0, stream>>>(v_p3, v_v4_a_c_sum_data);
+    k_basis_88e3177f<<<dim3(196), dim3(64), 0, stream>>>(v_p3, v_v4_a_c_sum_data);
     LAUNCHED(m, "v4.a.c.sum.data");
     // by basis change F(4x4,3x3)
     // v4.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
         v_v4_a_c_sum_product));
-    k_basis_a937c55b<<<dim3(392), dim3(64), 0, stream>>>(v_v4_a_c_sum_product, v_v4_a_b, v_v4_a);
+    k_basis_657033bc<<<dim3(392), dim3(64), 0, stream>>>(v_v4_a_c_sum_product, v_v4_a_b, v_v4_a);
     LAUNCHED(m, "v4.a");
-    k_basis_5cfe9894<<<dim3(392), dim3(64), 0, stream>>>(v_v4_a, v_v4_b_c_sum_data);
+    k_basis_98317fd5<<<dim3(392), dim3(64), 0, stream>>>(v_v4_a, v_v4_b_c_sum_data);
     LAUNCHED(m, "v4.b.c.sum.data");
     // by basis change F(4x4,3x3)
     // v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
         v_v4_b_c_sum_product));
-    k_basis_a937c55b<<<dim3(392), dim3(64), 0, stream>>>(v_v4_b_c_sum_product, v_v4_b_b, v_v4_b);
+    k_basis_657033bc<<<dim3(392), dim3(64), 0, stream>>>(v_v4_b_c_sum_product, v_v4_b_b, v_v4_b);
     LAUNCHED(m, "v4.b");
-    k_basis_5cfe9894<<<dim3(392), dim3(64), 0, stream>>>(v_v4_b, v_v4_c_c_sum_data);
+    k_basis_98317fd5<<<dim3(392), dim3(64), 0, stream>>>(v_v4_b, v_v4_c_c_sum_data);
     LAUNCHED(m, "v4.c.c.sum.data");
     // by basis change F(4x4,3x3)
     // v4.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.c.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.c.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
         v_v4_c_c_sum_product));
-    k_basis_5002552f<<<dim3(392), dim3(64), 0, stream>>>(v_v4_c_c_sum_product, v_v4_c_c_sum);
+    k_basis_9e4e605e<<<dim3(392), dim3(64), 0, stream>>>(v_v4_c_c_sum_product, v_v4_c_c_sum);
     LAUNCHED(m, "v4.c.c.sum");
     k_map_6cb49389<<<dim3(1568), dim3(256), 0, stream>>>(v_v4_c_c_sum, v_v4_c_b, v_d1_c_sum_digits);
     LAUNCHED(m, "d1.c.sum.digits");
-    k_basis_45f1ff90<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_sum_digits, v_d1_c_sum_data);
+    k_basis_f6d043b4<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_sum_digits, v_d1_c_sum_data);
     LAUNCHED(m, "d1.c.sum.data");
     // by digit re-layout; basis change F(4x4,3x3)
     // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
         v_d1_c_sum_product));
-    k_basis_78402d41<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_sum_product, v_d1_c_sum_phases);
+    k_basis_2ad88cf0<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_sum_product, v_d1_c_sum_phases);
     LAUNCHED(m, "d1.c.sum.phases");
     k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d1_c_sum_phases, v_d1_b, v_d2_c_sum_digits);
     LAUNCHED(m, "d2.c.sum.digits");
-    k_basis_45f1ff90<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_sum_digits, v_d2_c_sum_data);
+    k_basis_f6d043b4<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_sum_digits, v_d2_c_sum_data);
     LAUNCHED(m, "d2.c.sum.data");
     // by digit re-layout; basis change F(4x4,3x3)
     // d2.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d2.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
@@ -2544,33 +2064,33 @@ static int steps_2(csrnet *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_78402d41<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_sum_product, v_d2_c_sum_phases);
+    k_basis_2ad88cf0<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_sum_product, v_d2_c_sum_phases);
     LAUNCHED(m, "d2.c.sum.phases");
     k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d2_c_sum_phases, v_d2_b, v_d3_c_sum_digits);
     LAUNCHED(m, "d3.c.sum.digits");
-    k_basis_45f1ff90<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_sum_digits, v_d3_c_sum_data);
+    k_basis_f6d043b4<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_sum_digits, v_d3_c_sum_data);
     LAUNCHED(m, "d3.c.sum.data");
     // by digit re-layout; basis change F(4x4,3x3)
     // d3.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d3.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
         v_d3_c_sum_product));
-    k_basis_78402d41<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_sum_product, v_d3_c_sum_phases);
+    k_basis_2ad88cf0<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_sum_product, v_d3_c_sum_phases);
     LAUNCHED(m, "d3.c.sum.phases");
     k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d3_c_sum_phases, v_d3_b, v_d4_c_sum_digits);
     LAUNCHED(m, "d4.c.sum.digits");
-    k_basis_45f1ff90<<<dim3(512), dim3(64), 0, stream>>>(v_d4_c_sum_digits, v_d4_c_sum_data);
+    k_basis_f6d043b4<<<dim3(512), dim3(64), 0, stream>>>(v_d4_c_sum_digits, v_d4_c_sum_data);
     LAUNCHED(m, "d4.c.sum.data");
     // by digit re-layout; basis change F(4x4,3x3)
     // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d4.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
         v_d4_c_sum_product));
-    k_basis_2b591a96<<<dim3(256), dim3(64), 0, stream>>>(v_d4_c_sum_product, v_d4_c_sum_phases);
+    k_basis_1207fe62<<<dim3(256), dim3(64), 0, stream>>>(v_d4_c_sum_product, v_d4_c_sum_phases);
     LAUNCHED(m, "d4.c.sum.phases");
     k_map_812964e5<<<dim3(392), dim3(128), 0, stream>>>(v_d4_c_sum_phases, v_d4_b, v_d5_c_sum_digits);
     LAUNCHED(m, "d5.c.sum.digits");
-    k_basis_dc5323e8<<<dim3(256), dim3(64), 0, stream>>>(v_d5_c_sum_digits, v_d5_c_sum_data);
+    k_basis_f0eed4a8<<<dim3(256), dim3(64), 0, stream>>>(v_d5_c_sum_digits, v_d5_c_sum_data);
     LAUNCHED(m, "d5.c.sum.data");
     // by digit re-layout; basis change F(4x4,3x3)
     // d5.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d5.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
@@ -2578,7 +2098,7 @@ static int steps_2(csrnet *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_d5_c_sum_product, v_d5_c_sum_filter, v_d5_c_sum_data,
         v_d5_c_sum_product));
     // d5.split stored as [i3,i4,i2,i0,i5,i1]
-    k_basis_dfb368b9<<<dim3(128), dim3(64), 0, stream>>>(v_d5_c_sum_product, v_d5_b, v_d5);
+    k_basis_9fcd68c1<<<dim3(128), dim3(64), 0, stream>>>(v_d5_c_sum_product, v_d5_b, v_d5);
     LAUNCHED(m, "d5.split");
     // by summation splitting (r0 inside), variable substitution
     // d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.part.filter[i0,i1,i2,r0]
@@ -2615,12 +2135,8 @@ static int check_run(csrnet *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(csrnet *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 57802752, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

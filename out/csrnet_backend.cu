@@ -10,21 +10,21 @@
 // memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
 // plan      19 steps, 72.1 us estimated; 204.0 us without derivation
 // by        basis change 12, digit re-layout 3, summation splitting 4
-//     1.3 us est. d1.c.data        k_basis_32e837b6
+//     1.3 us est. d1.c.data        k_basis_63f435e5
 //    13.9 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.3 us est. d1.c.phases      k_basis_5f4a0ae7
+//     1.3 us est. d1.c.phases      k_basis_883fa580
 //     1.3 us est. d2.c.digits      k_map_78366ebb
-//     1.3 us est. d2.c.data        k_basis_675c1278
+//     1.3 us est. d2.c.data        k_basis_f212beba
 //    13.9 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.3 us est. d2.c.phases      k_basis_5f4a0ae7
+//     1.3 us est. d2.c.phases      k_basis_883fa580
 //     1.3 us est. d3.c.digits      k_map_78366ebb
-//     1.3 us est. d3.c.data        k_basis_675c1278
+//     1.3 us est. d3.c.data        k_basis_f212beba
 //    13.9 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.3 us est. d3.c.phases      k_basis_5f4a0ae7
+//     1.3 us est. d3.c.phases      k_basis_883fa580
 //     1.3 us est. d4.c.digits      k_map_78366ebb
-//     1.3 us est. d4.c.data        k_basis_675c1278
+//     1.3 us est. d4.c.data        k_basis_f212beba
 //     7.7 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
-//     1.3 us est. d4.split         k_basis_536aeb2e
+//     1.3 us est. d4.split         k_basis_1d2cfe7e
 //     4.6 us est. d5.c.part        cuBLAS sgemm 1152 x 196 x 256
 //     1.3 us est. d5               k_reduce_98bfd05e
 //     1.3 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
@@ -147,9 +147,19 @@ static const upload_size uploads[] = {
 
 // ---- kernels ------------------------------------------------------------------------------------
 // d1.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = s0;
+    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+    d[3 * step] = s2;
+}
+
 // by basis change F(2x2,3x3)
 // d4.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d4.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_76fd4ac6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_28e98293(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 131072u) return;
@@ -165,23 +175,11 @@ static __global__ void __launch_bounds__(256) k_basis_76fd4ac6(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = s0;
-        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-        d[3][r1] = s2;
+        basis_44984c55(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = s0;
-        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-        d[o0][3] = s2;
+        basis_44984c55(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -192,10 +190,9 @@ static __global__ void __launch_bounds__(256) k_basis_76fd4ac6(const float *__re
     }
 }
 
-// d1.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
 // by basis change F(2x2,3x3)
 // d3.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d3.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_35a06949(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_a63c7128(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 262144u) return;
@@ -211,23 +208,11 @@ static __global__ void __launch_bounds__(256) k_basis_35a06949(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = s0;
-        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-        d[3][r1] = s2;
+        basis_44984c55(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = s0;
-        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-        d[o0][3] = s2;
+        basis_44984c55(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -257,10 +242,21 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 }
 
 // d1.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 - s2;
+    d[step] = s1 + s2;
+    d[2 * step] = -s1 + s2;
+    d[3 * step] = -s1 + s3;
+}
+
 // by digit re-layout; basis change F(2x2,3x3)
 // d1.c.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d1.c.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] *
 //     d1.c.bt[i0,r0] * d1.c.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad d1.c.digits 0
-static __global__ void __launch_bounds__(64) k_basis_32e837b6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_63f435e5(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -283,25 +279,11 @@ static __global__ void __launch_bounds__(64) k_basis_32e837b6(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 - s2;
-        d[1][r1] = s1 + s2;
-        d[2][r1] = -s1 + s2;
-        d[3][r1] = -s1 + s3;
+        basis_1e3aed31(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 - s2;
-        d[o0][1] = s1 + s2;
-        d[o0][2] = -s1 + s2;
-        d[o0][3] = -s1 + s3;
+        basis_1e3aed31(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -313,10 +295,19 @@ static __global__ void __launch_bounds__(64) k_basis_32e837b6(const float *__res
 }
 
 // d1.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 + s1 + s2;
+    d[step] = s1 - s2 + s3;
+}
+
 // by digit re-layout; basis change F(2x2,3x3)
 // d1.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
 //     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_5f4a0ae7(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_883fa580(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -337,21 +328,11 @@ static __global__ void __launch_bounds__(64) k_basis_5f4a0ae7(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 + s1 + s2;
-        d[1][r1] = s1 - s2 + s3;
+        basis_f17325cc(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 + s1 + s2;
-        d[o0][1] = s1 - s2 + s3;
+        basis_f17325cc(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
@@ -376,11 +357,10 @@ static __global__ void __launch_bounds__(64) k_map_78366ebb(const float *__restr
         v0.y < 0.f ? 0.f : v0.y, v0.z < 0.f ? 0.f : v0.z, v0.w < 0.f ? 0.f : v0.w);
 }
 
-// d1.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
 // by digit re-layout; basis change F(2x2,3x3)
 // d2.c.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d2.c.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] *
 //     d1.c.bt[i0,r0] * d1.c.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad d2.c.digits 0
-static __global__ void __launch_bounds__(64) k_basis_675c1278(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_f212beba(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -403,25 +383,11 @@ static __global__ void __launch_bounds__(64) k_basis_675c1278(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 - s2;
-        d[1][r1] = s1 + s2;
-        d[2][r1] = -s1 + s2;
-        d[3][r1] = -s1 + s3;
+        basis_1e3aed31(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 - s2;
-        d[o0][1] = s1 + s2;
-        d[o0][2] = -s1 + s2;
-        d[o0][3] = -s1 + s3;
+        basis_1e3aed31(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -432,12 +398,11 @@ static __global__ void __launch_bounds__(64) k_basis_675c1278(const float *__res
     }
 }
 
-// d1.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
 // by digit re-layout; basis change F(2x2,3x3)
 // d4.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
 //     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
 // d4.split[i0,i1,0,i3,i4,i5] = relu(d4.c.phases[i0,i1,0,i3,i4,i5])
-static __global__ void __launch_bounds__(64) k_basis_536aeb2e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_1d2cfe7e(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16384u) return;
@@ -458,21 +423,11 @@ static __global__ void __launch_bounds__(64) k_basis_536aeb2e(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 + s1 + s2;
-        d[1][r1] = s1 - s2 + s3;
+        basis_f17325cc(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 + s1 + s2;
-        d[o0][1] = s1 - s2 + s3;
+        basis_f17325cc(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
@@ -642,16 +597,27 @@ static const gemm_size gemm_d5_c_part = {"d5.c.part", 0, 0, 1, 1152, 196, 256, 2
 static const gemm_size gemm_y_c_part = {"y.c.part", 0, 0, 1, 576, 196, 128, 128, 196, 196, 0, 0, 0,
     1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(csrnet_backend *m, int branch, cudaStream_t stream) {
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {4194304};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_76fd4ac6<<<dim3(512), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_filter);
+    k_basis_28e98293<<<dim3(512), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_filter);
     LAUNCHED(m, "d4.c.filter");
-    k_basis_35a06949<<<dim3(1024), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_filter);
+    k_basis_a63c7128<<<dim3(1024), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_filter);
     LAUNCHED(m, "d3.c.filter");
-    k_basis_35a06949<<<dim3(1024), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_filter);
+    k_basis_a63c7128<<<dim3(1024), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_filter);
     LAUNCHED(m, "d2.c.filter");
-    k_basis_35a06949<<<dim3(1024), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_filter);
+    k_basis_a63c7128<<<dim3(1024), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_filter);
     LAUNCHED(m, "d1.c.filter");
     // d5.c.part.filter[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
     k_relay_09f53f99<<<dim3(1152), dim3(256), 0, stream>>>(v_d5_k, v_d5_c_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
@@ -685,7 +651,7 @@ static int check_device(csrnet_backend *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_76fd4ac6);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_28e98293);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -764,44 +730,44 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_32e837b6<<<dim3(512), dim3(64), 0, stream>>>(v_x, v_d1_c_data);
+    k_basis_63f435e5<<<dim3(512), dim3(64), 0, stream>>>(v_x, v_d1_c_data);
     LAUNCHED(m, "d1.c.data");
     // by digit re-layout; basis change F(2x2,3x3)
     // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_product, v_d1_c_filter, v_d1_c_data, v_d1_c_product));
-    k_basis_5f4a0ae7<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_product, v_d1_c_phases);
+    k_basis_883fa580<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_product, v_d1_c_phases);
     LAUNCHED(m, "d1.c.phases");
     k_map_78366ebb<<<dim3(392), dim3(64), 0, stream>>>(v_d1_c_phases, v_d2_c_digits);
     LAUNCHED(m, "d2.c.digits");
-    k_basis_675c1278<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_digits, v_d2_c_data);
+    k_basis_f212beba<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_digits, v_d2_c_data);
     LAUNCHED(m, "d2.c.data");
     // by digit re-layout; basis change F(2x2,3x3)
     // d2.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d2.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d2.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d2_c_product, v_d2_c_filter, v_d2_c_data, v_d2_c_product));
-    k_basis_5f4a0ae7<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_product, v_d2_c_phases);
+    k_basis_883fa580<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_product, v_d2_c_phases);
     LAUNCHED(m, "d2.c.phases");
     k_map_78366ebb<<<dim3(392), dim3(64), 0, stream>>>(v_d2_c_phases, v_d3_c_digits);
     LAUNCHED(m, "d3.c.digits");
-    k_basis_675c1278<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_digits, v_d3_c_data);
+    k_basis_f212beba<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_digits, v_d3_c_data);
     LAUNCHED(m, "d3.c.data");
     // by digit re-layout; basis change F(2x2,3x3)
     // d3.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d3.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d3_c_product, v_d3_c_filter, v_d3_c_data, v_d3_c_product));
-    k_basis_5f4a0ae7<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_product, v_d3_c_phases);
+    k_basis_883fa580<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_product, v_d3_c_phases);
     LAUNCHED(m, "d3.c.phases");
     k_map_78366ebb<<<dim3(392), dim3(64), 0, stream>>>(v_d3_c_phases, v_d4_c_digits);
     LAUNCHED(m, "d4.c.digits");
-    k_basis_675c1278<<<dim3(512), dim3(64), 0, stream>>>(v_d4_c_digits, v_d4_c_data);
+    k_basis_f212beba<<<dim3(512), dim3(64), 0, stream>>>(v_d4_c_digits, v_d4_c_data);
     LAUNCHED(m, "d4.c.data");
     // by digit re-layout; basis change F(2x2,3x3)
     // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d4.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d4_c_product, v_d4_c_filter, v_d4_c_data, v_d4_c_product));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
-    k_basis_536aeb2e<<<dim3(256), dim3(64), 0, stream>>>(v_d4_c_product, v_d4);
+    k_basis_1d2cfe7e<<<dim3(256), dim3(64), 0, stream>>>(v_d4_c_product, v_d4);
     LAUNCHED(m, "d4.split");
     // by summation splitting (r0 inside), variable substitution
     // d5.c.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.part.filter[i0,i1,i2,r0]
@@ -833,11 +799,8 @@ static int check_run(csrnet_backend *m, const void *const *in, void *const *out)
 }
 
 static int run_on(csrnet_backend *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 4194304, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

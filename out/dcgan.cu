@@ -385,6 +385,17 @@ static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 256, 128, 128, 
 static const gemm_size gemm_c5_part = {"c5.part", 0, 0, 1, 48, 1024, 64, 64, 1024, 1024, 0, 0, 0,
     1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(dcgan *m, int branch, cudaStream_t stream) {
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {1310720};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
     (void)stream;
@@ -552,11 +563,8 @@ static int check_run(dcgan *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 1310720, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

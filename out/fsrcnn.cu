@@ -564,6 +564,18 @@ static int gemm_run(fsrcnn *h, const gemm_size *g, const float *a, const float *
 static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 81, 1024, 56, 56, 1024, 1024, 0, 0,
     0, 1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(fsrcnn *m, int branch, cudaStream_t stream) {
+    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {561152};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(fsrcnn *m, cudaStream_t stream) {
     (void)stream;
@@ -728,12 +740,8 @@ static int check_run(fsrcnn *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(fsrcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 561152, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

@@ -375,6 +375,17 @@ static const gemm_size gemm_c3_part = {"c3.part", 0, 0, 1, 2048, 16, 256, 256, 1
 static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 64, 128, 128, 64, 64, 0, 0, 0,
     1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(infogan *m, int branch, cudaStream_t stream) {
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {327680};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(infogan *m, cudaStream_t stream) {
     (void)stream;
@@ -530,11 +541,8 @@ static int check_run(infogan *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 327680, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

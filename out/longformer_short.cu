@@ -442,6 +442,17 @@ static const gemm_size gemm_k = {"k", 0, 1, 1, 1024, 512, 512, 512, 512, 512, 0,
 static const gemm_size gemm_f_sum = {"f.sum", 0, 0, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
 static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {10551296};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer_short *m, cudaStream_t stream) {
     (void)stream;
@@ -595,11 +606,8 @@ static int check_run(longformer_short *m, const void *const *in, void *const *ou
 
 static int run_on(longformer_short *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 10551296, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

@@ -14,55 +14,55 @@
 //     7.4 us est. stem.c           cuBLAS sgemm 64 x 12544 x 147
 //     1.3 us est. r0               k_map_d0b17f86
 //     1.3 us est. p0               k_reduce_e60bcf28
-//     1.3 us est. l1.a.a.c.data    k_basis_be69baeb
+//     1.3 us est. l1.a.a.c.data    k_basis_f688c1c3
 //     2.5 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.a.r           k_basis_412b7d7d
-//     1.3 us est. l1.a.b.c.data    k_basis_be69baeb
+//     1.3 us est. l1.a.r           k_basis_04910779
+//     1.3 us est. l1.a.b.c.data    k_basis_f688c1c3
 //     2.5 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.a             k_basis_a010406c
-//     1.3 us est. l1.b.a.c.data    k_basis_be69baeb
+//     1.3 us est. l1.a             k_basis_a254e128
+//     1.3 us est. l1.b.a.c.data    k_basis_f688c1c3
 //     2.5 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b.r           k_basis_412b7d7d
-//     1.3 us est. l1.b.b.c.data    k_basis_be69baeb
+//     1.3 us est. l1.b.r           k_basis_04910779
+//     1.3 us est. l1.b.b.c.data    k_basis_f688c1c3
 //     2.5 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b             k_basis_a010406c
+//     1.3 us est. l1.b             k_basis_a254e128
 //     5.5 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
-//     1.3 us est. l2.h.b.c.data    k_basis_a345d6c4
+//     1.3 us est. l2.h.b.c.data    k_basis_3db6ed9f
 //     3.5 us est. l2.h.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.b.c         k_basis_9eadc456
+//     1.3 us est. l2.h.b.c         k_basis_600208c1
 //     1.3 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     1.3 us est. l2.a.c.data      k_basis_a345d6c4
+//     1.3 us est. l2.a.c.data      k_basis_3db6ed9f
 //     3.5 us est. l2.a.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.r             k_basis_34da2bcf
-//     1.3 us est. l2.b.c.data      k_basis_a345d6c4
+//     1.3 us est. l2.r             k_basis_d65054c3
+//     1.3 us est. l2.b.c.data      k_basis_3db6ed9f
 //     3.5 us est. l2.b.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2               k_basis_0c0d44b2
+//     1.3 us est. l2               k_basis_bad9aec7
 //     1.3 us est. l3.h.a.c.columns k_map_924c6463
 //     4.2 us est. l3.h.a.c         cuBLAS sgemm 256 x 196 x 1152
 //     1.3 us est. l3.h.r           k_map_da8c3773
-//     1.3 us est. l3.h.b.c.data    k_basis_39b89159
+//     1.3 us est. l3.h.b.c.data    k_basis_ac61cf6d
 //     4.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.b.c         k_basis_4cb77d65
+//     1.3 us est. l3.h.b.c         k_basis_d4d8a4ea
 //     1.3 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
-//     1.3 us est. l3.a.c.data      k_basis_39b89159
+//     1.3 us est. l3.a.c.data      k_basis_ac61cf6d
 //     4.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.r             k_basis_b8763431
-//     1.3 us est. l3.b.c.data      k_basis_39b89159
+//     1.3 us est. l3.r             k_basis_cb48e164
+//     1.3 us est. l3.b.c.data      k_basis_ac61cf6d
 //     4.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3               k_basis_f86c763d
+//     1.3 us est. l3               k_basis_fb9967a1
 //     1.3 us est. l4.h.a.c.columns k_map_c3e5f2fb
 //     5.3 us est. l4.h.a.c         cuBLAS sgemm 512 x 49 x 2304
 //     1.3 us est. l4.h.r           k_map_9ca4df47
-//     1.3 us est. l4.h.b.c.data    k_basis_e87a5d15
+//     1.3 us est. l4.h.b.c.data    k_basis_cdef9e6c
 //     9.1 us est. l4.h.b.c.product cuBLAS sgemm 512 x 4 x 512, batch 36
-//     1.3 us est. l4.h.b.c         k_basis_1d781137
+//     1.3 us est. l4.h.b.c         k_basis_0f7b9c38
 //     2.5 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     1.3 us est. l4.a.c.data      k_basis_e87a5d15
+//     1.3 us est. l4.a.c.data      k_basis_cdef9e6c
 //     9.1 us est. l4.a.c.product   cuBLAS sgemm 512 x 4 x 512, batch 36
-//     1.3 us est. l4.r             k_basis_cef8e6ee
-//     1.3 us est. l4.b.c.data      k_basis_e87a5d15
+//     1.3 us est. l4.r             k_basis_b47fcda1
+//     1.3 us est. l4.b.c.data      k_basis_cdef9e6c
 //     9.1 us est. l4.b.c.product   cuBLAS sgemm 512 x 4 x 512, batch 36
-//     1.3 us est. l4               k_basis_820d10ca
+//     1.3 us est. l4               k_basis_7cacc92d
 //     1.3 us est. f                k_reduce_7cd15fb8
 //     1.3 us est. y                k_reduce_2df504c7
 
@@ -566,10 +566,22 @@ static __global__ void __launch_bounds__(64) k_map_7965321a(const float *__restr
 
 // l1.a.a.c.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
 //     -1/15, 2/15], [0, 0, 1/2]]
+static __device__ __forceinline__ void basis_20628242(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+    d[5 * step] = 0.5f * s2;
+}
+
 // by basis change F(4x4,3x3)
 // l1.a.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l1.a.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 4096u) return;
@@ -585,27 +597,11 @@ static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -656,10 +652,20 @@ static __global__ void __launch_bounds__(128) k_map_60a2cb73(const float *__rest
 }
 
 // l2.h.b.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = s0;
+    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+    d[3 * step] = s2;
+}
+
 // by basis change F(2x2,3x3)
 // l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
 //     l2.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_1bedec60(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_ebe753d1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16384u) return;
@@ -675,23 +681,11 @@ static __global__ void __launch_bounds__(64) k_basis_1bedec60(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = s0;
-        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-        d[3][r1] = s2;
+        basis_44984c55(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = s0;
-        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-        d[o0][3] = s2;
+        basis_44984c55(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -789,11 +783,10 @@ static __global__ void __launch_bounds__(256) k_map_bdaa44ec(const float *__rest
         v0.w * v1);
 }
 
-// l2.h.b.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
 // by basis change F(2x2,3x3)
 // l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
 //     l2.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_092e9fd3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_c5804e73(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 65536u) return;
@@ -809,23 +802,11 @@ static __global__ void __launch_bounds__(128) k_basis_092e9fd3(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = s0;
-        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-        d[3][r1] = s2;
+        basis_44984c55(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = s0;
-        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-        d[o0][3] = s2;
+        basis_44984c55(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -923,12 +904,10 @@ static __global__ void __launch_bounds__(256) k_map_67e8dfe4(const float *__rest
         v0.w * v1);
 }
 
-// l1.a.a.c.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
-//     -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // l4.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l4.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_54cc181a(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 262144u) return;
@@ -944,27 +923,11 @@ static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1089,10 +1052,25 @@ static __global__ void __launch_bounds__(128) k_reduce_e60bcf28(const float *__r
 
 // l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
 //     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
+    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
+    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+}
+
 // by basis change F(4x4,3x3)
 // l1.a.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) p0[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0] *
 //     l1.a.a.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad p0 0
-static __global__ void __launch_bounds__(64) k_basis_be69baeb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_f688c1c3(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -1113,33 +1091,11 @@ static __global__ void __launch_bounds__(64) k_basis_be69baeb(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1152,11 +1108,24 @@ static __global__ void __launch_bounds__(64) k_basis_be69baeb(const float *__res
 
 // l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
 //     1, -8, 1]]
+static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
+    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
+    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
+    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
+}
+
 // by basis change F(4x4,3x3)
 // l1.a.a.c[0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_412b7d7d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_04910779(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -1173,29 +1142,11 @@ static __global__ void __launch_bounds__(64) k_basis_412b7d7d(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1207,13 +1158,11 @@ static __global__ void __launch_bounds__(64) k_basis_412b7d7d(const float *__res
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l1.a.b.c[0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_a010406c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_a254e128(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -1230,29 +1179,11 @@ static __global__ void __launch_bounds__(64) k_basis_a010406c(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1265,10 +1196,21 @@ static __global__ void __launch_bounds__(64) k_basis_a010406c(const float *__res
 }
 
 // l2.h.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 - s2;
+    d[step] = s1 + s2;
+    d[2 * step] = -s1 + s2;
+    d[3 * step] = -s1 + s3;
+}
+
 // by basis change F(2x2,3x3)
 // l2.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0]
 //     * l2.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_a345d6c4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_3db6ed9f(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -1289,25 +1231,11 @@ static __global__ void __launch_bounds__(64) k_basis_a345d6c4(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 - s2;
-        d[1][r1] = s1 + s2;
-        d[2][r1] = -s1 + s2;
-        d[3][r1] = -s1 + s3;
+        basis_1e3aed31(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 - s2;
-        d[o0][1] = s1 + s2;
-        d[o0][2] = -s1 + s2;
-        d[o0][3] = -s1 + s3;
+        basis_1e3aed31(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1319,10 +1247,19 @@ static __global__ void __launch_bounds__(64) k_basis_a345d6c4(const float *__res
 }
 
 // l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 + s1 + s2;
+    d[step] = s1 - s2 + s3;
+}
+
 // by basis change F(2x2,3x3)
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(64) k_basis_9eadc456(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_600208c1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -1339,21 +1276,11 @@ static __global__ void __launch_bounds__(64) k_basis_9eadc456(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 + s1 + s2;
-        d[1][r1] = s1 - s2 + s3;
+        basis_f17325cc(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 + s1 + s2;
-        d[o0][1] = s1 - s2 + s3;
+        basis_f17325cc(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
@@ -1364,12 +1291,11 @@ static __global__ void __launch_bounds__(64) k_basis_9eadc456(const float *__res
     }
 }
 
-// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
 // by basis change F(2x2,3x3)
 // l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_34da2bcf(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_d65054c3(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -1386,21 +1312,11 @@ static __global__ void __launch_bounds__(64) k_basis_34da2bcf(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 + s1 + s2;
-        d[1][r1] = s1 - s2 + s3;
+        basis_f17325cc(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 + s1 + s2;
-        d[o0][1] = s1 - s2 + s3;
+        basis_f17325cc(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
@@ -1412,12 +1328,11 @@ static __global__ void __launch_bounds__(64) k_basis_34da2bcf(const float *__res
     }
 }
 
-// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
 // by basis change F(2x2,3x3)
 // l2.b.c[0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_0c0d44b2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_bad9aec7(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
@@ -1434,21 +1349,11 @@ static __global__ void __launch_bounds__(64) k_basis_0c0d44b2(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 + s1 + s2;
-        d[1][r1] = s1 - s2 + s3;
+        basis_f17325cc(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 + s1 + s2;
-        d[o0][1] = s1 - s2 + s3;
+        basis_f17325cc(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
@@ -1494,11 +1399,10 @@ static __global__ void __launch_bounds__(64) k_map_da8c3773(const float *__restr
         v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// l2.h.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
 // by basis change F(2x2,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0]
 //     * l2.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_39b89159(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_ac61cf6d(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -1519,25 +1423,11 @@ static __global__ void __launch_bounds__(64) k_basis_39b89159(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 - s2;
-        d[1][r1] = s1 + s2;
-        d[2][r1] = -s1 + s2;
-        d[3][r1] = -s1 + s3;
+        basis_1e3aed31(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 - s2;
-        d[o0][1] = s1 + s2;
-        d[o0][2] = -s1 + s2;
-        d[o0][3] = -s1 + s3;
+        basis_1e3aed31(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1548,11 +1438,10 @@ static __global__ void __launch_bounds__(64) k_basis_39b89159(const float *__res
     }
 }
 
-// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
 // by basis change F(2x2,3x3)
 // l3.h.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_4cb77d65(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_d4d8a4ea(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -1569,21 +1458,11 @@ static __global__ void __launch_bounds__(64) k_basis_4cb77d65(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 + s1 + s2;
-        d[1][r1] = s1 - s2 + s3;
+        basis_f17325cc(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 + s1 + s2;
-        d[o0][1] = s1 - s2 + s3;
+        basis_f17325cc(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
@@ -1594,12 +1473,11 @@ static __global__ void __launch_bounds__(64) k_basis_4cb77d65(const float *__res
     }
 }
 
-// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
 // by basis change F(2x2,3x3)
 // l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_b8763431(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_cb48e164(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -1616,21 +1494,11 @@ static __global__ void __launch_bounds__(64) k_basis_b8763431(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 + s1 + s2;
-        d[1][r1] = s1 - s2 + s3;
+        basis_f17325cc(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 + s1 + s2;
-        d[o0][1] = s1 - s2 + s3;
+        basis_f17325cc(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
@@ -1642,12 +1510,11 @@ static __global__ void __launch_bounds__(64) k_basis_b8763431(const float *__res
     }
 }
 
-// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
 // by basis change F(2x2,3x3)
 // l3.b.c[0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3[0,i1,i2,i3] = relu(l3.b.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_f86c763d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_fb9967a1(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -1664,21 +1531,11 @@ static __global__ void __launch_bounds__(64) k_basis_f86c763d(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 + s1 + s2;
-        d[1][r1] = s1 - s2 + s3;
+        basis_f17325cc(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 + s1 + s2;
-        d[o0][1] = s1 - s2 + s3;
+        basis_f17325cc(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
@@ -1718,12 +1575,10 @@ static __global__ void __launch_bounds__(64) k_map_9ca4df47(const float *__restr
     y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
-// l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by basis change F(4x4,3x3)
 // l4.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l4.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i3 in 0:2, i4 in 0:2, pad l4.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_e87a5d15(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_cdef9e6c(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 2048u) return;
@@ -1744,33 +1599,11 @@ static __global__ void __launch_bounds__(64) k_basis_e87a5d15(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1781,12 +1614,10 @@ static __global__ void __launch_bounds__(64) k_basis_e87a5d15(const float *__res
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l4.h.b.c[0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_1d781137(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_0f7b9c38(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 2048u) return;
@@ -1803,29 +1634,11 @@ static __global__ void __launch_bounds__(64) k_basis_1d781137(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1838,13 +1651,11 @@ static __global__ void __launch_bounds__(64) k_basis_1d781137(const float *__res
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l4.a.c[0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4.r[0,i1,i2,i3] = relu(l4.a.c[0,i1,i2,i3] + l4.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_cef8e6ee(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_b47fcda1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 2048u) return;
@@ -1861,29 +1672,11 @@ static __global__ void __launch_bounds__(64) k_basis_cef8e6ee(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1897,13 +1690,11 @@ static __global__ void __launch_bounds__(64) k_basis_cef8e6ee(const float *__res
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l4.b.c[0,i1,i2,i3] = sum(r0,r1) l4.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_820d10ca(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_7cacc92d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 2048u) return;
@@ -1920,29 +1711,11 @@ static __global__ void __launch_bounds__(64) k_basis_820d10ca(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -2247,6 +2020,18 @@ static const gemm_size gemm_l4_a_c_product = {"l4.a.c.product", 0, 0, 36, 512, 4
 static const gemm_size gemm_l4_b_c_product = {"l4.b.c.product", 0, 0, 36, 512, 4, 512, 512, 4, 4,
     262144, 2048, 2048, 1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(resnet18 *m, int branch, cudaStream_t stream) {
+    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {10587136};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     (void)stream;
@@ -2260,13 +2045,13 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l1.a.b.s");
     k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_a_b_k, v_l1_a_b_s, v_l1_a_b_c_scaled);
     LAUNCHED(m, "l1.a.b.c.scaled");
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_b_c_scaled, v_l1_a_b_c_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_b_c_scaled, v_l1_a_b_c_filter);
     LAUNCHED(m, "l1.a.b.c.filter");
     k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_var, v_l1_a_a_scale, v_l1_a_a_s);
     LAUNCHED(m, "l1.a.a.s");
     k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_a_a_k, v_l1_a_a_s, v_l1_a_a_c_scaled);
     LAUNCHED(m, "l1.a.a.c.scaled");
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_a_c_scaled, v_l1_a_a_c_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_a_c_scaled, v_l1_a_a_c_filter);
     LAUNCHED(m, "l1.a.a.c.filter");
     k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_s, v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const);
     LAUNCHED(m, "l1.a.r.const");
@@ -2276,13 +2061,13 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l1.b.b.s");
     k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_b_b_k, v_l1_b_b_s, v_l1_b_b_c_scaled);
     LAUNCHED(m, "l1.b.b.c.scaled");
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_b_c_scaled, v_l1_b_b_c_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_b_c_scaled, v_l1_b_b_c_filter);
     LAUNCHED(m, "l1.b.b.c.filter");
     k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_var, v_l1_b_a_scale, v_l1_b_a_s);
     LAUNCHED(m, "l1.b.a.s");
     k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_b_a_k, v_l1_b_a_s, v_l1_b_a_c_scaled);
     LAUNCHED(m, "l1.b.a.c.scaled");
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_a_c_scaled, v_l1_b_a_c_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_a_c_scaled, v_l1_b_a_c_filter);
     LAUNCHED(m, "l1.b.a.c.filter");
     k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_s, v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const);
     LAUNCHED(m, "l1.b.r.const");
@@ -2296,7 +2081,7 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l2.h.b.s");
     k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_scaled);
     LAUNCHED(m, "l2.h.b.c.scaled");
-    k_basis_1bedec60<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_b_c_scaled, v_l2_h_b_c_filter);
+    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_b_c_scaled, v_l2_h_b_c_filter);
     LAUNCHED(m, "l2.h.b.c.filter");
     k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s);
     LAUNCHED(m, "l2.h.a.s");
@@ -2310,13 +2095,13 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l2.b.s");
     k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_b_k, v_l2_b_s, v_l2_b_c_scaled);
     LAUNCHED(m, "l2.b.c.scaled");
-    k_basis_1bedec60<<<dim3(256), dim3(64), 0, stream>>>(v_l2_b_c_scaled, v_l2_b_c_filter);
+    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_b_c_scaled, v_l2_b_c_filter);
     LAUNCHED(m, "l2.b.c.filter");
     k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_scale, v_l2_a_var, v_l2_a_s);
     LAUNCHED(m, "l2.a.s");
     k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_a_k, v_l2_a_s, v_l2_a_c_scaled);
     LAUNCHED(m, "l2.a.c.scaled");
-    k_basis_1bedec60<<<dim3(256), dim3(64), 0, stream>>>(v_l2_a_c_scaled, v_l2_a_c_filter);
+    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_a_c_scaled, v_l2_a_c_filter);
     LAUNCHED(m, "l2.a.c.filter");
     k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_s, v_l2_a_bias, v_l2_a_mean, v_l2_r_const);
     LAUNCHED(m, "l2.r.const");
@@ -2335,7 +2120,7 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
 
 static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_092e9fd3<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_b_c_scaled, v_l3_h_b_c_filter);
+    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_b_c_scaled, v_l3_h_b_c_filter);
     LAUNCHED(m, "l3.h.b.c.filter");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s);
     LAUNCHED(m, "l3.h.a.s");
@@ -2349,13 +2134,13 @@ static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l3.b.s");
     k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_b_k, v_l3_b_s, v_l3_b_c_scaled);
     LAUNCHED(m, "l3.b.c.scaled");
-    k_basis_092e9fd3<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_scaled, v_l3_b_c_filter);
+    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_scaled, v_l3_b_c_filter);
     LAUNCHED(m, "l3.b.c.filter");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_scale, v_l3_a_var, v_l3_a_s);
     LAUNCHED(m, "l3.a.s");
     k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_a_k, v_l3_a_s, v_l3_a_c_scaled);
     LAUNCHED(m, "l3.a.c.scaled");
-    k_basis_092e9fd3<<<dim3(512), dim3(128), 0, stream>>>(v_l3_a_c_scaled, v_l3_a_c_filter);
+    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_a_c_scaled, v_l3_a_c_filter);
     LAUNCHED(m, "l3.a.c.filter");
     k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_bias, v_l3_a_mean, v_l3_a_s, v_l3_r_const);
     LAUNCHED(m, "l3.r.const");
@@ -2369,7 +2154,7 @@ static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l4.h.b.s");
     k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_scaled);
     LAUNCHED(m, "l4.h.b.c.scaled");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_b_c_scaled, v_l4_h_b_c_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_b_c_scaled, v_l4_h_b_c_filter);
     LAUNCHED(m, "l4.h.b.c.filter");
     k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s);
     LAUNCHED(m, "l4.h.a.s");
@@ -2383,13 +2168,13 @@ static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l4.b.s");
     k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_b_k, v_l4_b_s, v_l4_b_c_scaled);
     LAUNCHED(m, "l4.b.c.scaled");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_b_c_scaled, v_l4_b_c_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_b_c_scaled, v_l4_b_c_filter);
     LAUNCHED(m, "l4.b.c.filter");
     k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_var, v_l4_a_scale, v_l4_a_s);
     LAUNCHED(m, "l4.a.s");
     k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_a_k, v_l4_a_s, v_l4_a_c_scaled);
     LAUNCHED(m, "l4.a.c.scaled");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_a_c_scaled, v_l4_a_c_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_a_c_scaled, v_l4_a_c_filter);
     LAUNCHED(m, "l4.a.c.filter");
     k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const);
     LAUNCHED(m, "l4.r.const");
@@ -2524,76 +2309,76 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     LAUNCHED(m, "r0");
     k_reduce_e60bcf28<<<dim3(392), dim3(128), 0, stream>>>(v_r0, v_p0);
     LAUNCHED(m, "p0");
-    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_p0, v_l1_a_a_c_data);
+    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_p0, v_l1_a_a_c_data);
     LAUNCHED(m, "l1.a.a.c.data");
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    k_basis_412b7d7d<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r);
+    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r);
     LAUNCHED(m, "l1.a.r");
-    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_r, v_l1_a_b_c_data);
+    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_r, v_l1_a_b_c_data);
     LAUNCHED(m, "l1.a.b.c.data");
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    k_basis_a010406c<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a);
+    k_basis_a254e128<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a);
     LAUNCHED(m, "l1.a");
-    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a, v_l1_b_a_c_data);
+    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a, v_l1_b_a_c_data);
     LAUNCHED(m, "l1.b.a.c.data");
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    k_basis_412b7d7d<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r);
+    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r);
     LAUNCHED(m, "l1.b.r");
-    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_r, v_l1_b_b_c_data);
+    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_r, v_l1_b_b_c_data);
     LAUNCHED(m, "l1.b.b.c.data");
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    k_basis_a010406c<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b);
+    k_basis_a254e128<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b);
     LAUNCHED(m, "l1.b");
     // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l1.b[0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
     // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_r_const, NULL, v_l2_h_r,
         v_workspace));
-    k_basis_a345d6c4<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_r, v_l2_h_b_c_data);
+    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_r, v_l2_h_b_c_data);
     LAUNCHED(m, "l2.h.b.c.data");
     // by basis change F(2x2,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    k_basis_9eadc456<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_b_c_product, v_l2_h_b_c);
+    k_basis_600208c1<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_b_c_product, v_l2_h_b_c);
     LAUNCHED(m, "l2.h.b.c");
     // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    k_basis_a345d6c4<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h, v_l2_a_c_data);
+    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h, v_l2_a_c_data);
     LAUNCHED(m, "l2.a.c.data");
     // by basis change F(2x2,3x3)
     // l2.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4] *
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    k_basis_34da2bcf<<<dim3(392), dim3(64), 0, stream>>>(v_l2_a_c_product, v_l2_r_const, v_l2_r);
+    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_a_c_product, v_l2_r_const, v_l2_r);
     LAUNCHED(m, "l2.r");
-    k_basis_a345d6c4<<<dim3(392), dim3(64), 0, stream>>>(v_l2_r, v_l2_b_c_data);
+    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_r, v_l2_b_c_data);
     LAUNCHED(m, "l2.b.c.data");
     // by basis change F(2x2,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    k_basis_0c0d44b2<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_product, v_l2_h, v_l2_const, v_l2);
+    k_basis_bad9aec7<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_product, v_l2_h, v_l2_const, v_l2);
     LAUNCHED(m, "l2");
     k_map_924c6463<<<dim3(882), dim3(256), 0, stream>>>(v_l2, v_l3_h_a_c_columns);
     LAUNCHED(m, "l3.h.a.c.columns");
@@ -2603,35 +2388,35 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_h_a_c, v_l3_h_a_c_scaled, v_l3_h_a_c_columns, v_l3_h_a_c));
     k_map_da8c3773<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_a_c, v_l3_h_r_const, v_l3_h_r);
     LAUNCHED(m, "l3.h.r");
-    k_basis_39b89159<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_r, v_l3_h_b_c_data);
+    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_r, v_l3_h_b_c_data);
     LAUNCHED(m, "l3.h.b.c.data");
     // by basis change F(2x2,3x3)
     // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    k_basis_4cb77d65<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_b_c_product, v_l3_h_b_c);
+    k_basis_d4d8a4ea<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_b_c_product, v_l3_h_b_c);
     LAUNCHED(m, "l3.h.b.c");
     // l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3
     //     in 0:14
     // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
         v_workspace));
-    k_basis_39b89159<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h, v_l3_a_c_data);
+    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h, v_l3_a_c_data);
     LAUNCHED(m, "l3.a.c.data");
     // by basis change F(2x2,3x3)
     // l3.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4] *
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    k_basis_b8763431<<<dim3(196), dim3(64), 0, stream>>>(v_l3_a_c_product, v_l3_r_const, v_l3_r);
+    k_basis_cb48e164<<<dim3(196), dim3(64), 0, stream>>>(v_l3_a_c_product, v_l3_r_const, v_l3_r);
     LAUNCHED(m, "l3.r");
-    k_basis_39b89159<<<dim3(196), dim3(64), 0, stream>>>(v_l3_r, v_l3_b_c_data);
+    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_r, v_l3_b_c_data);
     LAUNCHED(m, "l3.b.c.data");
     // by basis change F(2x2,3x3)
     // l3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    k_basis_f86c763d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_b_c_product, v_l3_h, v_l3_const, v_l3);
+    k_basis_fb9967a1<<<dim3(196), dim3(64), 0, stream>>>(v_l3_b_c_product, v_l3_h, v_l3_const, v_l3);
     LAUNCHED(m, "l3");
     return 0;
 }
@@ -2649,35 +2434,35 @@ static int steps_2(resnet18 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l4_h_a_c, v_l4_h_a_c_scaled, v_l4_h_a_c_columns, v_l4_h_a_c));
     k_map_9ca4df47<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_a_c, v_l4_h_r_const, v_l4_h_r);
     LAUNCHED(m, "l4.h.r");
-    k_basis_e87a5d15<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h_r, v_l4_h_b_c_data);
+    k_basis_cdef9e6c<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h_r, v_l4_h_b_c_data);
     LAUNCHED(m, "l4.h.b.c.data");
     // by basis change F(4x4,3x3)
     // l4.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l4.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
         v_l4_h_b_c_product));
-    k_basis_1d781137<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h_b_c_product, v_l4_h_b_c);
+    k_basis_0f7b9c38<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h_b_c_product, v_l4_h_b_c);
     LAUNCHED(m, "l4.h.b.c");
     // l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
     //     in 0:7
     // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
         v_workspace));
-    k_basis_e87a5d15<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h, v_l4_a_c_data);
+    k_basis_cdef9e6c<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h, v_l4_a_c_data);
     LAUNCHED(m, "l4.a.c.data");
     // by basis change F(4x4,3x3)
     // l4.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l4.a.c.data[i0,i1,r0,i3,i4] *
     //     l4.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    k_basis_cef8e6ee<<<dim3(32), dim3(64), 0, stream>>>(v_l4_a_c_product, v_l4_r_const, v_l4_r);
+    k_basis_b47fcda1<<<dim3(32), dim3(64), 0, stream>>>(v_l4_a_c_product, v_l4_r_const, v_l4_r);
     LAUNCHED(m, "l4.r");
-    k_basis_e87a5d15<<<dim3(32), dim3(64), 0, stream>>>(v_l4_r, v_l4_b_c_data);
+    k_basis_cdef9e6c<<<dim3(32), dim3(64), 0, stream>>>(v_l4_r, v_l4_b_c_data);
     LAUNCHED(m, "l4.b.c.data");
     // by basis change F(4x4,3x3)
     // l4.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l4.b.c.data[i0,i1,r0,i3,i4] *
     //     l4.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    k_basis_820d10ca<<<dim3(32), dim3(64), 0, stream>>>(v_l4_b_c_product, v_l4_h, v_l4_const, v_l4);
+    k_basis_7cacc92d<<<dim3(32), dim3(64), 0, stream>>>(v_l4_b_c_product, v_l4_h, v_l4_const, v_l4);
     LAUNCHED(m, "l4");
     k_reduce_7cd15fb8<<<dim3(512), dim3(32), 0, stream>>>(v_l4, v_f);
     LAUNCHED(m, "f");
@@ -2710,12 +2495,8 @@ static int check_run(resnet18 *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 10587136, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

@@ -13,56 +13,56 @@
 //     3.5 us est. stem.c.digits    k_map_24be28ff
 //   125.0 us est. r0               cuDNN conv 4x4, 12 to 64 + bias + relu
 //    16.4 us est. p0               k_reduce_b25598ac
-//    10.2 us est. l1.a.a.c.data    k_basis_1427923f
+//    10.2 us est. l1.a.a.c.data    k_basis_778da2f1
 //    24.3 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. l1.a.r           k_basis_7291fc16
-//    10.2 us est. l1.a.b.c.data    k_basis_1427923f
+//    10.6 us est. l1.a.r           k_basis_f8432d43
+//    10.2 us est. l1.a.b.c.data    k_basis_778da2f1
 //    24.3 us est. l1.a.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    13.6 us est. l1.a             k_basis_27077148
-//    10.2 us est. l1.b.a.c.data    k_basis_1427923f
+//    13.6 us est. l1.a             k_basis_828f41a2
+//    10.2 us est. l1.b.a.c.data    k_basis_778da2f1
 //    24.3 us est. l1.b.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. l1.b.r           k_basis_7291fc16
-//    10.2 us est. l1.b.b.c.data    k_basis_1427923f
+//    10.6 us est. l1.b.r           k_basis_f8432d43
+//    10.2 us est. l1.b.b.c.data    k_basis_778da2f1
 //    24.3 us est. l1.b.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    13.6 us est. l1.b             k_basis_27077148
+//    13.6 us est. l1.b             k_basis_828f41a2
 //    46.9 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
-//     4.3 us est. l2.h.b.c.data    k_basis_b16f24da
+//     4.3 us est. l2.h.b.c.data    k_basis_a4770a4c
 //    23.6 us est. l2.h.b.c.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. l2.h.b.c         k_basis_b0108707
+//     3.8 us est. l2.h.b.c         k_basis_141fcf6a
 //     5.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     4.3 us est. l2.a.c.data      k_basis_b16f24da
+//     4.3 us est. l2.a.c.data      k_basis_a4770a4c
 //    23.6 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. l2.r             k_basis_5df54e5f
-//     4.3 us est. l2.b.c.data      k_basis_b16f24da
+//     3.8 us est. l2.r             k_basis_e83075d0
+//     4.3 us est. l2.b.c.data      k_basis_a4770a4c
 //    23.6 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     4.9 us est. l2               k_basis_31707cae
+//     4.9 us est. l2               k_basis_b0dd4acc
 //     2.3 us est. l3.h.a.c.digits  k_map_76a541c5
-//     3.6 us est. l3.h.a.c.data    k_basis_f0717682
+//     3.6 us est. l3.h.a.c.data    k_basis_69753df0
 //    47.2 us est. l3.h.a.c.product cuBLAS sgemm 256 x 256 x 512, batch 25
-//     1.8 us est. l3.h.r           k_basis_157ce1bc
-//     2.8 us est. l3.h.b.c.data    k_basis_5b8ea1ea
+//     1.8 us est. l3.h.r           k_basis_20d921b7
+//     2.8 us est. l3.h.b.c.data    k_basis_2a2dd8b0
 //    34.7 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.3 us est. l3.h.b.c         k_basis_af10fa37
+//     2.3 us est. l3.h.b.c         k_basis_c2120ac6
 //     6.9 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
-//     2.8 us est. l3.a.c.data      k_basis_5b8ea1ea
+//     2.8 us est. l3.a.c.data      k_basis_2a2dd8b0
 //    34.7 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.3 us est. l3.r             k_basis_fabe1f79
-//     2.8 us est. l3.b.c.data      k_basis_5b8ea1ea
+//     2.3 us est. l3.r             k_basis_15622c5f
+//     2.8 us est. l3.b.c.data      k_basis_2a2dd8b0
 //    34.7 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.8 us est. l3               k_basis_1f070c24
+//     2.8 us est. l3               k_basis_0b438ae2
 //     3.2 us est. l4.h.a.c.columns k_map_5580b9ae
 //    47.2 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
 //     2.7 us est. l4.h.r           k_reduce_8d25cc1c
-//     1.4 us est. l4.h.b.c.data    k_basis_939de313
+//     1.4 us est. l4.h.b.c.data    k_basis_7a155da1
 //    37.6 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. l4.h.b.c         k_basis_40323b5e
+//     1.3 us est. l4.h.b.c         k_basis_95c43a95
 //     6.9 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     1.4 us est. l4.a.c.data      k_basis_939de313
+//     1.4 us est. l4.a.c.data      k_basis_7a155da1
 //    37.6 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. l4.r             k_basis_b9539811
-//     1.4 us est. l4.b.c.data      k_basis_939de313
+//     1.3 us est. l4.r             k_basis_81a4ad01
+//     1.4 us est. l4.b.c.data      k_basis_7a155da1
 //    37.6 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.4 us est. l4               k_basis_c7f6feeb
+//     1.4 us est. l4               k_basis_d84f9335
 //     1.3 us est. f                k_reduce_21c6e56b
 //     1.3 us est. y.sum            cuBLAS sgemm 16 x 1000 x 512
 //     1.3 us est. y                k_map_8e64300f
@@ -580,10 +580,22 @@ static __global__ void __launch_bounds__(64) k_map_7965321a(const float *__restr
 
 // l1.a.a.c.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
 //     -1/15, 2/15], [0, 0, 1/2]]
+static __device__ __forceinline__ void basis_20628242(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+    d[5 * step] = 0.5f * s2;
+}
+
 // by basis change F(4x4,3x3)
 // l1.a.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l1.a.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 4096u) return;
@@ -599,27 +611,11 @@ static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -669,12 +665,10 @@ static __global__ void __launch_bounds__(128) k_map_60a2cb73(const float *__rest
         v0.w * v1);
 }
 
-// l1.a.a.c.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
-//     -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_10da5f49(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_30aa58fb(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16384u) return;
@@ -690,27 +684,11 @@ static __global__ void __launch_bounds__(64) k_basis_10da5f49(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -808,12 +786,10 @@ static __global__ void __launch_bounds__(256) k_map_bdaa44ec(const float *__rest
         v0.w * v1);
 }
 
-// l1.a.a.c.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
-//     -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_5d52296a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_6a1fada4(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 65536u) return;
@@ -829,27 +805,11 @@ static __global__ void __launch_bounds__(128) k_basis_5d52296a(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -879,10 +839,20 @@ static __global__ void __launch_bounds__(256) k_map_946c79a9(const float *__rest
 }
 
 // l3.h.a.c.g[i0,i1] = [[1, 0], [1/2, 1/2], [1/6, -1/6], [1/3, 1/6], [0, 1/2]]
+static __device__ __forceinline__ void basis_c42be1f1(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    d[0] = s0;
+    d[step] = 0.5f * s0 + 0.5f * s1;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1;
+    d[3 * step] = 0.33333334f * s0 + 0.16666667f * s1;
+    d[4 * step] = 0.5f * s1;
+}
+
 // by basis change F(4x4,2x2)
 // l3.h.a.c.filter[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h.a.c.g[i0,r0] *
 //     l3.h.a.c.digits[i2,i3,i4,i5,r0,r1] * l3.h.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_ad97d851(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_72ca1f5f(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 131072u) return;
@@ -900,23 +870,11 @@ static __global__ void __launch_bounds__(256) k_basis_ad97d851(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 2; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        d[0][r1] = s0;
-        d[1][r1] = 0.5f * s0 + 0.5f * s1;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1;
-        d[3][r1] = 0.33333334f * s0 + 0.16666667f * s1;
-        d[4][r1] = 0.5f * s1;
+        basis_c42be1f1(&d[0][r1], 5);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 5; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        d[o0][0] = s0;
-        d[o0][1] = 0.5f * s0 + 0.5f * s1;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1;
-        d[o0][3] = 0.33333334f * s0 + 0.16666667f * s1;
-        d[o0][4] = 0.5f * s1;
+        basis_c42be1f1(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 5; o0++) {
@@ -1001,12 +959,10 @@ static __global__ void __launch_bounds__(256) k_map_67e8dfe4(const float *__rest
         v0.w * v1);
 }
 
-// l1.a.a.c.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
-//     -1/15, 2/15], [0, 0, 1/2]]
 // by basis change F(4x4,3x3)
 // l4.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l4.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_54cc181a(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 262144u) return;
@@ -1022,27 +978,11 @@ static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1149,10 +1089,25 @@ static __global__ void __launch_bounds__(256) k_reduce_b25598ac(const float *__r
 
 // l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
 //     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
+    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
+    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+}
+
 // by basis change F(4x4,3x3)
 // l1.a.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) p0[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i4 in 0:14, i5 in 0:14, pad p0 0
-static __global__ void __launch_bounds__(256) k_basis_1427923f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_778da2f1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 200704u) return;
@@ -1174,33 +1129,11 @@ static __global__ void __launch_bounds__(256) k_basis_1427923f(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1213,11 +1146,24 @@ static __global__ void __launch_bounds__(256) k_basis_1427923f(const float *__re
 
 // l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
 //     1, -8, 1]]
+static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
+    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
+    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
+    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
+}
+
 // by basis change F(4x4,3x3)
 // l1.a.a.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[i0,i1,i2,i3] + l1.a.r.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_7291fc16(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_f8432d43(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 200704u) return;
@@ -1236,29 +1182,11 @@ static __global__ void __launch_bounds__(256) k_basis_7291fc16(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1270,13 +1198,11 @@ static __global__ void __launch_bounds__(256) k_basis_7291fc16(const float *__re
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l1.a.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[i0,i1,i2,i3] + p0[i0,i1,i2,i3] + l1.a.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_27077148(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_828f41a2(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 200704u) return;
@@ -1295,29 +1221,11 @@ static __global__ void __launch_bounds__(256) k_basis_27077148(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1330,12 +1238,10 @@ static __global__ void __launch_bounds__(256) k_basis_27077148(const float *__re
     }
 }
 
-// l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by basis change F(4x4,3x3)
 // l2.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l2.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:7, i5 in 0:7, pad l2.h.r 0
-static __global__ void __launch_bounds__(256) k_basis_b16f24da(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_a4770a4c(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 100352u) return;
@@ -1357,33 +1263,11 @@ static __global__ void __launch_bounds__(256) k_basis_b16f24da(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1394,12 +1278,10 @@ static __global__ void __launch_bounds__(256) k_basis_b16f24da(const float *__re
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l2.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(256) k_basis_b0108707(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_141fcf6a(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 100352u) return;
@@ -1418,29 +1300,11 @@ static __global__ void __launch_bounds__(256) k_basis_b0108707(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1451,13 +1315,11 @@ static __global__ void __launch_bounds__(256) k_basis_b0108707(const float *__re
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l2.a.c[i0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.r.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_5df54e5f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_e83075d0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 100352u) return;
@@ -1476,29 +1338,11 @@ static __global__ void __launch_bounds__(256) k_basis_5df54e5f(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1510,13 +1354,11 @@ static __global__ void __launch_bounds__(256) k_basis_5df54e5f(const float *__re
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l2.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[i0,i1,i2,i3] = relu(l2.b.c[i0,i1,i2,i3] + l2.h[i0,i1,i2,i3] + l2.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_31707cae(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_b0dd4acc(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 100352u) return;
@@ -1535,29 +1377,11 @@ static __global__ void __launch_bounds__(256) k_basis_31707cae(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1590,10 +1414,23 @@ static __global__ void __launch_bounds__(256) k_map_76a541c5(const float *__rest
 
 // l3.h.a.c.bt[i0,i1] = [[1, -2, -1, 2, 0], [0, -1, 1, 2, 0], [0, -1, 3, -2, 0], [0, 1, 0, -1, 0],
 //     [0, 1, -2, -1, 2]]
+static __device__ __forceinline__ void basis_23399f50(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    d[0] = s0 - 2.f * s1 - s2 + 2.f * s3;
+    d[step] = -s1 + s2 + 2.f * s3;
+    d[2 * step] = -s1 + 3.f * s2 - 2.f * s3;
+    d[3 * step] = s1 - s3;
+    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
+}
+
 // by digit re-layout; basis change F(4x4,2x2)
 // l3.h.a.c.data[i0,i1,i2,i3,i4,i5,i6,i7] = sum(r0,r1) l3.h.a.c.digits[i5,i2,i3,i4,4*i6+r0,4*i7+r1]
 //     * l3.h.a.c.bt[i0,r0] * l3.h.a.c.bt[i1,r1] where i6 in 0:4, i7 in 0:4, pad l3.h.a.c.digits 0
-static __global__ void __launch_bounds__(256) k_basis_f0717682(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_69753df0(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 131072u) return;
@@ -1615,29 +1452,11 @@ static __global__ void __launch_bounds__(256) k_basis_f0717682(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 5; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        d[0][r1] = s0 - 2.f * s1 - s2 + 2.f * s3;
-        d[1][r1] = -s1 + s2 + 2.f * s3;
-        d[2][r1] = -s1 + 3.f * s2 - 2.f * s3;
-        d[3][r1] = s1 - s3;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        basis_23399f50(&d[0][r1], 5);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 5; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        d[o0][0] = s0 - 2.f * s1 - s2 + 2.f * s3;
-        d[o0][1] = -s1 + s2 + 2.f * s3;
-        d[o0][2] = -s1 + 3.f * s2 - 2.f * s3;
-        d[o0][3] = s1 - s3;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
+        basis_23399f50(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 5; o0++) {
@@ -1650,11 +1469,23 @@ static __global__ void __launch_bounds__(256) k_basis_f0717682(const float *__re
 }
 
 // l3.h.a.c.at[i0,i1] = [[1, 1, 1, 8, 0], [0, 1, -1, 4, 0], [0, 1, 1, 2, 0], [0, 1, -1, 1, 1]]
+static __device__ __forceinline__ void basis_67c97a4a(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    d[0] = s0 + s1 + s2 + 8.f * s3;
+    d[step] = s1 - s2 + 4.f * s3;
+    d[2 * step] = s1 + s2 + 2.f * s3;
+    d[3 * step] = s1 - s2 + s3 + s4;
+}
+
 // by digit re-layout; basis change F(4x4,2x2)
 // l3.h.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.h.a.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l3.h.a.c.at[i2%4,r0] * l3.h.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.r.const[i1])
-static __global__ void __launch_bounds__(128) k_basis_157ce1bc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_20d921b7(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 65536u) return;
@@ -1673,27 +1504,11 @@ static __global__ void __launch_bounds__(128) k_basis_157ce1bc(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 5; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3;
-        d[1][r1] = s1 - s2 + 4.f * s3;
-        d[2][r1] = s1 + s2 + 2.f * s3;
-        d[3][r1] = s1 - s2 + s3 + s4;
+        basis_67c97a4a(&d[0][r1], 5);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3;
-        d[o0][1] = s1 - s2 + 4.f * s3;
-        d[o0][2] = s1 + s2 + 2.f * s3;
-        d[o0][3] = s1 - s2 + s3 + s4;
+        basis_67c97a4a(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1707,12 +1522,10 @@ static __global__ void __launch_bounds__(128) k_basis_157ce1bc(const float *__re
     }
 }
 
-// l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by basis change F(4x4,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h.r 0
-static __global__ void __launch_bounds__(128) k_basis_5b8ea1ea(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_2a2dd8b0(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 65536u) return;
@@ -1734,33 +1547,11 @@ static __global__ void __launch_bounds__(128) k_basis_5b8ea1ea(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -1771,12 +1562,10 @@ static __global__ void __launch_bounds__(128) k_basis_5b8ea1ea(const float *__re
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l3.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(128) k_basis_af10fa37(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_c2120ac6(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 65536u) return;
@@ -1795,29 +1584,11 @@ static __global__ void __launch_bounds__(128) k_basis_af10fa37(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1830,13 +1601,11 @@ static __global__ void __launch_bounds__(128) k_basis_af10fa37(const float *__re
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l3.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.r.const[i1])
-static __global__ void __launch_bounds__(128) k_basis_fabe1f79(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_15622c5f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 65536u) return;
@@ -1855,29 +1624,11 @@ static __global__ void __launch_bounds__(128) k_basis_fabe1f79(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1891,13 +1642,11 @@ static __global__ void __launch_bounds__(128) k_basis_fabe1f79(const float *__re
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l3.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.const[i1])
-static __global__ void __launch_bounds__(128) k_basis_1f070c24(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_0b438ae2(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     if (id >= 65536u) return;
@@ -1916,29 +1665,11 @@ static __global__ void __launch_bounds__(128) k_basis_1f070c24(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -1991,12 +1722,10 @@ static __global__ void __launch_bounds__(256) k_reduce_8d25cc1c(const float *__r
     y[i0 * 25088 + i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
-// l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 // by basis change F(4x4,3x3)
 // l4.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l4.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:2, i5 in 0:2, pad l4.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_939de313(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_7a155da1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -2018,33 +1747,11 @@ static __global__ void __launch_bounds__(64) k_basis_939de313(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -2055,12 +1762,10 @@ static __global__ void __launch_bounds__(64) k_basis_939de313(const float *__res
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l4.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_40323b5e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_95c43a95(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -2079,29 +1784,11 @@ static __global__ void __launch_bounds__(64) k_basis_40323b5e(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -2114,13 +1801,11 @@ static __global__ void __launch_bounds__(64) k_basis_40323b5e(const float *__res
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l4.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4.r[i0,i1,i2,i3] = relu(l4.a.c[i0,i1,i2,i3] + l4.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_b9539811(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_81a4ad01(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -2139,29 +1824,11 @@ static __global__ void __launch_bounds__(64) k_basis_b9539811(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -2175,13 +1842,11 @@ static __global__ void __launch_bounds__(64) k_basis_b9539811(const float *__res
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
 // by basis change F(4x4,3x3)
 // l4.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4[i0,i1,i2,i3] = relu(l4.b.c[i0,i1,i2,i3] + l4.h[i0,i1,i2,i3] + l4.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_c7f6feeb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_d84f9335(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -2200,29 +1865,11 @@ static __global__ void __launch_bounds__(64) k_basis_c7f6feeb(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -2519,6 +2166,18 @@ static const gemm_size gemm_l4_b_c_product = {"l4.b.c.product", 0, 0, 36, 512, 6
     262144, 32768, 32768, 1.f};
 static const gemm_size gemm_y_sum = {"y.sum", 0, 1, 1, 16, 1000, 512, 512, 512, 1000, 0, 0, 0, 1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(resnet18_n16 *m, int branch, cudaStream_t stream) {
+    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {83492864};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 62284544));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
     (void)stream;
@@ -2532,13 +2191,13 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
     LAUNCHED(m, "l1.a.b.s");
     k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_a_b_k, v_l1_a_b_s, v_l1_a_b_c_scaled);
     LAUNCHED(m, "l1.a.b.c.scaled");
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_b_c_scaled, v_l1_a_b_c_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_b_c_scaled, v_l1_a_b_c_filter);
     LAUNCHED(m, "l1.a.b.c.filter");
     k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_var, v_l1_a_a_scale, v_l1_a_a_s);
     LAUNCHED(m, "l1.a.a.s");
     k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_a_a_k, v_l1_a_a_s, v_l1_a_a_c_scaled);
     LAUNCHED(m, "l1.a.a.c.scaled");
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_a_c_scaled, v_l1_a_a_c_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_a_c_scaled, v_l1_a_a_c_filter);
     LAUNCHED(m, "l1.a.a.c.filter");
     k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_s, v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const);
     LAUNCHED(m, "l1.a.r.const");
@@ -2548,13 +2207,13 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
     LAUNCHED(m, "l1.b.b.s");
     k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_b_b_k, v_l1_b_b_s, v_l1_b_b_c_scaled);
     LAUNCHED(m, "l1.b.b.c.scaled");
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_b_c_scaled, v_l1_b_b_c_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_b_c_scaled, v_l1_b_b_c_filter);
     LAUNCHED(m, "l1.b.b.c.filter");
     k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_var, v_l1_b_a_scale, v_l1_b_a_s);
     LAUNCHED(m, "l1.b.a.s");
     k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_b_a_k, v_l1_b_a_s, v_l1_b_a_c_scaled);
     LAUNCHED(m, "l1.b.a.c.scaled");
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_a_c_scaled, v_l1_b_a_c_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_a_c_scaled, v_l1_b_a_c_filter);
     LAUNCHED(m, "l1.b.a.c.filter");
     k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_s, v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const);
     LAUNCHED(m, "l1.b.r.const");
@@ -2568,7 +2227,7 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
     LAUNCHED(m, "l2.h.b.s");
     k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_scaled);
     LAUNCHED(m, "l2.h.b.c.scaled");
-    k_basis_10da5f49<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_b_c_scaled, v_l2_h_b_c_filter);
+    k_basis_30aa58fb<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_b_c_scaled, v_l2_h_b_c_filter);
     LAUNCHED(m, "l2.h.b.c.filter");
     k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s);
     LAUNCHED(m, "l2.h.a.s");
@@ -2582,13 +2241,13 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
     LAUNCHED(m, "l2.b.s");
     k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_b_k, v_l2_b_s, v_l2_b_c_scaled);
     LAUNCHED(m, "l2.b.c.scaled");
-    k_basis_10da5f49<<<dim3(256), dim3(64), 0, stream>>>(v_l2_b_c_scaled, v_l2_b_c_filter);
+    k_basis_30aa58fb<<<dim3(256), dim3(64), 0, stream>>>(v_l2_b_c_scaled, v_l2_b_c_filter);
     LAUNCHED(m, "l2.b.c.filter");
     k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_scale, v_l2_a_var, v_l2_a_s);
     LAUNCHED(m, "l2.a.s");
     k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_a_k, v_l2_a_s, v_l2_a_c_scaled);
     LAUNCHED(m, "l2.a.c.scaled");
-    k_basis_10da5f49<<<dim3(256), dim3(64), 0, stream>>>(v_l2_a_c_scaled, v_l2_a_c_filter);
+    k_basis_30aa58fb<<<dim3(256), dim3(64), 0, stream>>>(v_l2_a_c_scaled, v_l2_a_c_filter);
     LAUNCHED(m, "l2.a.c.filter");
     k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_s, v_l2_a_bias, v_l2_a_mean, v_l2_r_const);
     LAUNCHED(m, "l2.r.const");
@@ -2607,13 +2266,13 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
 
 static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_5d52296a<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_b_c_scaled, v_l3_h_b_c_filter);
+    k_basis_6a1fada4<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_b_c_scaled, v_l3_h_b_c_filter);
     LAUNCHED(m, "l3.h.b.c.filter");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s);
     LAUNCHED(m, "l3.h.a.s");
     k_map_946c79a9<<<dim3(2048), dim3(256), 0, stream>>>(v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_digits);
     LAUNCHED(m, "l3.h.a.c.digits");
-    k_basis_ad97d851<<<dim3(512), dim3(256), 0, stream>>>(v_l3_h_a_c_digits, v_l3_h_a_c_filter);
+    k_basis_72ca1f5f<<<dim3(512), dim3(256), 0, stream>>>(v_l3_h_a_c_digits, v_l3_h_a_c_filter);
     LAUNCHED(m, "l3.h.a.c.filter");
     k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const);
     LAUNCHED(m, "l3.h.r.const");
@@ -2623,13 +2282,13 @@ static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
     LAUNCHED(m, "l3.b.s");
     k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_b_k, v_l3_b_s, v_l3_b_c_scaled);
     LAUNCHED(m, "l3.b.c.scaled");
-    k_basis_5d52296a<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_scaled, v_l3_b_c_filter);
+    k_basis_6a1fada4<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_scaled, v_l3_b_c_filter);
     LAUNCHED(m, "l3.b.c.filter");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_scale, v_l3_a_var, v_l3_a_s);
     LAUNCHED(m, "l3.a.s");
     k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_a_k, v_l3_a_s, v_l3_a_c_scaled);
     LAUNCHED(m, "l3.a.c.scaled");
-    k_basis_5d52296a<<<dim3(512), dim3(128), 0, stream>>>(v_l3_a_c_scaled, v_l3_a_c_filter);
+    k_basis_6a1fada4<<<dim3(512), dim3(128), 0, stream>>>(v_l3_a_c_scaled, v_l3_a_c_filter);
     LAUNCHED(m, "l3.a.c.filter");
     k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_bias, v_l3_a_mean, v_l3_a_s, v_l3_r_const);
     LAUNCHED(m, "l3.r.const");
@@ -2643,7 +2302,7 @@ static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
     LAUNCHED(m, "l4.h.b.s");
     k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_scaled);
     LAUNCHED(m, "l4.h.b.c.scaled");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_b_c_scaled, v_l4_h_b_c_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_b_c_scaled, v_l4_h_b_c_filter);
     LAUNCHED(m, "l4.h.b.c.filter");
     k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s);
     LAUNCHED(m, "l4.h.a.s");
@@ -2657,13 +2316,13 @@ static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
     LAUNCHED(m, "l4.b.s");
     k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_b_k, v_l4_b_s, v_l4_b_c_scaled);
     LAUNCHED(m, "l4.b.c.scaled");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_b_c_scaled, v_l4_b_c_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_b_c_scaled, v_l4_b_c_filter);
     LAUNCHED(m, "l4.b.c.filter");
     k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_var, v_l4_a_scale, v_l4_a_s);
     LAUNCHED(m, "l4.a.s");
     k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_a_k, v_l4_a_s, v_l4_a_c_scaled);
     LAUNCHED(m, "l4.a.c.scaled");
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_a_c_scaled, v_l4_a_c_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_a_c_scaled, v_l4_a_c_filter);
     LAUNCHED(m, "l4.a.c.filter");
     k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const);
     LAUNCHED(m, "l4.r.const");
@@ -2799,118 +2458,118 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_workspace));
     k_reduce_b25598ac<<<dim3(3136), dim3(256), 0, stream>>>(v_r0, v_p0);
     LAUNCHED(m, "p0");
-    k_basis_1427923f<<<dim3(784), dim3(256), 0, stream>>>(v_p0, v_l1_a_a_c_data);
+    k_basis_778da2f1<<<dim3(784), dim3(256), 0, stream>>>(v_p0, v_l1_a_a_c_data);
     LAUNCHED(m, "l1.a.a.c.data");
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    k_basis_7291fc16<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r);
+    k_basis_f8432d43<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r);
     LAUNCHED(m, "l1.a.r");
-    k_basis_1427923f<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a_r, v_l1_a_b_c_data);
+    k_basis_778da2f1<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a_r, v_l1_a_b_c_data);
     LAUNCHED(m, "l1.a.b.c.data");
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    k_basis_27077148<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a);
+    k_basis_828f41a2<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a);
     LAUNCHED(m, "l1.a");
-    k_basis_1427923f<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a, v_l1_b_a_c_data);
+    k_basis_778da2f1<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a, v_l1_b_a_c_data);
     LAUNCHED(m, "l1.b.a.c.data");
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    k_basis_7291fc16<<<dim3(784), dim3(256), 0, stream>>>(v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r);
+    k_basis_f8432d43<<<dim3(784), dim3(256), 0, stream>>>(v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r);
     LAUNCHED(m, "l1.b.r");
-    k_basis_1427923f<<<dim3(784), dim3(256), 0, stream>>>(v_l1_b_r, v_l1_b_b_c_data);
+    k_basis_778da2f1<<<dim3(784), dim3(256), 0, stream>>>(v_l1_b_r, v_l1_b_b_c_data);
     LAUNCHED(m, "l1.b.b.c.data");
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    k_basis_27077148<<<dim3(784), dim3(256), 0, stream>>>(v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b);
+    k_basis_828f41a2<<<dim3(784), dim3(256), 0, stream>>>(v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b);
     LAUNCHED(m, "l1.b");
     // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
     // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_r_const, NULL, v_l2_h_r,
         v_workspace));
-    k_basis_b16f24da<<<dim3(392), dim3(256), 0, stream>>>(v_l2_h_r, v_l2_h_b_c_data);
+    k_basis_a4770a4c<<<dim3(392), dim3(256), 0, stream>>>(v_l2_h_r, v_l2_h_b_c_data);
     LAUNCHED(m, "l2.h.b.c.data");
     // by basis change F(4x4,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    k_basis_b0108707<<<dim3(392), dim3(256), 0, stream>>>(v_l2_h_b_c_product, v_l2_h_b_c);
+    k_basis_141fcf6a<<<dim3(392), dim3(256), 0, stream>>>(v_l2_h_b_c_product, v_l2_h_b_c);
     LAUNCHED(m, "l2.h.b.c");
     // l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[i0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[i0,i1,i2,i3] = relu(l2.d.c[i0,i1,i2,i3] + l2.h.b.c[i0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    k_basis_b16f24da<<<dim3(392), dim3(256), 0, stream>>>(v_l2_h, v_l2_a_c_data);
+    k_basis_a4770a4c<<<dim3(392), dim3(256), 0, stream>>>(v_l2_h, v_l2_a_c_data);
     LAUNCHED(m, "l2.a.c.data");
     // by basis change F(4x4,3x3)
     // l2.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    k_basis_5df54e5f<<<dim3(392), dim3(256), 0, stream>>>(v_l2_a_c_product, v_l2_r_const, v_l2_r);
+    k_basis_e83075d0<<<dim3(392), dim3(256), 0, stream>>>(v_l2_a_c_product, v_l2_r_const, v_l2_r);
     LAUNCHED(m, "l2.r");
-    k_basis_b16f24da<<<dim3(392), dim3(256), 0, stream>>>(v_l2_r, v_l2_b_c_data);
+    k_basis_a4770a4c<<<dim3(392), dim3(256), 0, stream>>>(v_l2_r, v_l2_b_c_data);
     LAUNCHED(m, "l2.b.c.data");
     // by basis change F(4x4,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    k_basis_31707cae<<<dim3(392), dim3(256), 0, stream>>>(v_l2_b_c_product, v_l2_h, v_l2_const, v_l2);
+    k_basis_b0dd4acc<<<dim3(392), dim3(256), 0, stream>>>(v_l2_b_c_product, v_l2_h, v_l2_const, v_l2);
     LAUNCHED(m, "l2");
     // l3.h.a.c.digits stored as [i0,i1,i4,i2,i5,i3]
     k_map_76a541c5<<<dim3(7200), dim3(256), 0, stream>>>(v_l2, v_l3_h_a_c_digits_2);
     LAUNCHED(m, "l3.h.a.c.digits");
-    k_basis_f0717682<<<dim3(512), dim3(256), 0, stream>>>(v_l3_h_a_c_digits_2, v_l3_h_a_c_data);
+    k_basis_69753df0<<<dim3(512), dim3(256), 0, stream>>>(v_l3_h_a_c_digits_2, v_l3_h_a_c_data);
     LAUNCHED(m, "l3.h.a.c.data");
     // by digit re-layout; basis change F(4x4,2x2)
     // l3.h.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) l3.h.a.c.data[i0,i1,r0,r1,r2,i3,i4,i5] *
     //     l3.h.a.c.filter[i0,i1,i2,r0,r1,r2]
     CALL(gemm_run(m, &gemm_l3_h_a_c_product, v_l3_h_a_c_filter, v_l3_h_a_c_data,
         v_l3_h_a_c_product));
-    k_basis_157ce1bc<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_a_c_product, v_l3_h_r_const, v_l3_h_r);
+    k_basis_20d921b7<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_a_c_product, v_l3_h_r_const, v_l3_h_r);
     LAUNCHED(m, "l3.h.r");
-    k_basis_5b8ea1ea<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_r, v_l3_h_b_c_data);
+    k_basis_2a2dd8b0<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_r, v_l3_h_b_c_data);
     LAUNCHED(m, "l3.h.b.c.data");
     // by basis change F(4x4,3x3)
     // l3.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    k_basis_af10fa37<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_b_c_product, v_l3_h_b_c);
+    k_basis_c2120ac6<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_b_c_product, v_l3_h_b_c);
     LAUNCHED(m, "l3.h.b.c");
     // l3.d.c[i0,i1,i2,i3] = sum(r0) l2[i0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
     //     i3 in 0:14
     // l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
         v_workspace));
-    k_basis_5b8ea1ea<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h, v_l3_a_c_data);
+    k_basis_2a2dd8b0<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h, v_l3_a_c_data);
     LAUNCHED(m, "l3.a.c.data");
     // by basis change F(4x4,3x3)
     // l3.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    k_basis_fabe1f79<<<dim3(512), dim3(128), 0, stream>>>(v_l3_a_c_product, v_l3_r_const, v_l3_r);
+    k_basis_15622c5f<<<dim3(512), dim3(128), 0, stream>>>(v_l3_a_c_product, v_l3_r_const, v_l3_r);
     LAUNCHED(m, "l3.r");
-    k_basis_5b8ea1ea<<<dim3(512), dim3(128), 0, stream>>>(v_l3_r, v_l3_b_c_data);
+    k_basis_2a2dd8b0<<<dim3(512), dim3(128), 0, stream>>>(v_l3_r, v_l3_b_c_data);
     LAUNCHED(m, "l3.b.c.data");
     // by basis change F(4x4,3x3)
     // l3.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    k_basis_1f070c24<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_product, v_l3_h, v_l3_const, v_l3);
+    k_basis_0b438ae2<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_product, v_l3_h, v_l3_const, v_l3);
     LAUNCHED(m, "l3");
     return 0;
 }
@@ -2929,35 +2588,35 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
     k_reduce_8d25cc1c<<<dim3(1568), dim3(256), 0, stream>>>(v_l4_h_a_c_part, v_l4_h_r_const, v_l4_h_r);
     LAUNCHED(m, "l4.h.r");
-    k_basis_939de313<<<dim3(512), dim3(64), 0, stream>>>(v_l4_h_r, v_l4_h_b_c_data);
+    k_basis_7a155da1<<<dim3(512), dim3(64), 0, stream>>>(v_l4_h_r, v_l4_h_b_c_data);
     LAUNCHED(m, "l4.h.b.c.data");
     // by basis change F(4x4,3x3)
     // l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
         v_l4_h_b_c_product));
-    k_basis_40323b5e<<<dim3(512), dim3(64), 0, stream>>>(v_l4_h_b_c_product, v_l4_h_b_c);
+    k_basis_95c43a95<<<dim3(512), dim3(64), 0, stream>>>(v_l4_h_b_c_product, v_l4_h_b_c);
     LAUNCHED(m, "l4.h.b.c");
     // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
     //     in 0:7
     // l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
         v_workspace));
-    k_basis_939de313<<<dim3(512), dim3(64), 0, stream>>>(v_l4_h, v_l4_a_c_data);
+    k_basis_7a155da1<<<dim3(512), dim3(64), 0, stream>>>(v_l4_h, v_l4_a_c_data);
     LAUNCHED(m, "l4.a.c.data");
     // by basis change F(4x4,3x3)
     // l4.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    k_basis_b9539811<<<dim3(512), dim3(64), 0, stream>>>(v_l4_a_c_product, v_l4_r_const, v_l4_r);
+    k_basis_81a4ad01<<<dim3(512), dim3(64), 0, stream>>>(v_l4_a_c_product, v_l4_r_const, v_l4_r);
     LAUNCHED(m, "l4.r");
-    k_basis_939de313<<<dim3(512), dim3(64), 0, stream>>>(v_l4_r, v_l4_b_c_data);
+    k_basis_7a155da1<<<dim3(512), dim3(64), 0, stream>>>(v_l4_r, v_l4_b_c_data);
     LAUNCHED(m, "l4.b.c.data");
     // by basis change F(4x4,3x3)
     // l4.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    k_basis_c7f6feeb<<<dim3(512), dim3(64), 0, stream>>>(v_l4_b_c_product, v_l4_h, v_l4_const, v_l4);
+    k_basis_d84f9335<<<dim3(512), dim3(64), 0, stream>>>(v_l4_b_c_product, v_l4_h, v_l4_const, v_l4);
     LAUNCHED(m, "l4");
     k_reduce_21c6e56b<<<dim3(2048), dim3(128), 0, stream>>>(v_l4, v_f);
     LAUNCHED(m, "f");
@@ -2992,12 +2651,8 @@ static int check_run(resnet18_n16 *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(resnet18_n16 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 83492864, 62284544));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

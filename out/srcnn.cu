@@ -14,9 +14,9 @@
 //     1.3 us est. c1.sum.columns   k_map_fdc79e28
 //    19.5 us est. c1.sum.part      cuBLAS sgemm 384 x 51528 x 15
 //    21.3 us est. r1               k_reduce_3c183641
-//    10.4 us est. c2.sum.data      k_basis_9709460f
+//    10.4 us est. c2.sum.data      k_basis_a6763a4a
 //    47.2 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
-//    21.8 us est. c2.sum.part      k_basis_34a22d3a
+//    21.8 us est. c2.sum.part      k_basis_a712d029
 //     7.6 us est. r2               k_reduce_8b6c75fc
 //     3.4 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
 //     1.3 us est. y                k_reduce_8a0943f8
@@ -158,10 +158,22 @@ static __global__ void __launch_bounds__(256) k_map_d8e20c29(const float *__rest
 
 // c2.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
 //     -1/15, 2/15], [0, 0, 1/2]]
+static __device__ __forceinline__ void basis_20628242(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+    d[5 * step] = 0.5f * s2;
+}
+
 // by basis change F(4x4,3x3)
 // c2.sum.filter[i0,i1,i2,i3,i4,i5] = sum(r0,r1) c2.sum.g[i0,r0] * c2.sum.blocks[i2,i3,i4,i5,r0,r1]
 //     * c2.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_184e0d5a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_de69fbc3(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 8192u) return;
@@ -180,27 +192,11 @@ static __global__ void __launch_bounds__(64) k_basis_184e0d5a(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -284,11 +280,26 @@ static __global__ void __launch_bounds__(256) k_reduce_3c183641(const float *__r
 
 // c2.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1,
 //     -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
+    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
+    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+}
+
 // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
 //     F(4x4,3x3)
 // c2.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1_) r1[0,i2,4*i3+r0-2,4*i4+r1_-2] * c2.sum.bt[i0,r0] *
 //     c2.sum.bt[i1,r1_] where i3 in 0:57, i4 in 0:57, pad r1 0
-static __global__ void __launch_bounds__(256) k_basis_9709460f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_a6763a4a(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 207936u) return;
@@ -309,33 +320,11 @@ static __global__ void __launch_bounds__(256) k_basis_9709460f(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -348,11 +337,24 @@ static __global__ void __launch_bounds__(256) k_basis_9709460f(const float *__re
 
 // c2.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1, 1,
 //     -8, 1]]
+static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
+    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
+    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
+    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
+}
+
 // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
 //     F(4x4,3x3)
 // c2.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c2.sum.product[r0,r1,i0,i1,i2,i3/4,i4/4] *
 //     c2.sum.at[i3%4,r0] * c2.sum.at[i4%4,r1] where i3 in 0:226, i4 in 0:226
-static __global__ void __launch_bounds__(256) k_basis_34a22d3a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_a712d029(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 415872u) return;
@@ -373,29 +375,11 @@ static __global__ void __launch_bounds__(256) k_basis_34a22d3a(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -563,6 +547,17 @@ static const gemm_size gemm_c2_sum_product = {"c2.sum.product", 0, 0, 36, 128, 3
 static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 25, 50176, 32, 32, 50176, 50176, 0,
     0, 0, 1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(srcnn *m, int branch, cudaStream_t stream) {
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {102673408};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(srcnn *m, cudaStream_t stream) {
     (void)stream;
@@ -570,7 +565,7 @@ static int prepare_weights(srcnn *m, cudaStream_t stream) {
     LAUNCHED(m, "c1.sum.blocks");
     k_map_d8e20c29<<<dim3(288), dim3(256), 0, stream>>>(v_k2, v_c2_sum_blocks);
     LAUNCHED(m, "c2.sum.blocks");
-    k_basis_184e0d5a<<<dim3(128), dim3(64), 0, stream>>>(v_c2_sum_blocks, v_c2_sum_filter);
+    k_basis_de69fbc3<<<dim3(128), dim3(64), 0, stream>>>(v_c2_sum_blocks, v_c2_sum_filter);
     LAUNCHED(m, "c2.sum.filter");
     // y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1]
     k_relay_09f53f99<<<dim3(4), dim3(256), 0, stream>>>(v_k3, v_y_sum_part_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}});
@@ -687,14 +682,14 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_c1_sum_part, v_c1_sum_blocks, v_c1_sum_columns, v_c1_sum_part));
     k_reduce_3c183641<<<dim3(3136), dim3(256), 0, stream>>>(v_c1_sum_part, v_b1, v_r1);
     LAUNCHED(m, "r1");
-    k_basis_9709460f<<<dim3(813), dim3(256), 0, stream>>>(v_r1, v_c2_sum_data);
+    k_basis_a6763a4a<<<dim3(813), dim3(256), 0, stream>>>(v_r1, v_c2_sum_data);
     LAUNCHED(m, "c2.sum.data");
     // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
     //     F(4x4,3x3)
     // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
     //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
     CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
-    k_basis_34a22d3a<<<dim3(1625), dim3(256), 0, stream>>>(v_c2_sum_product, v_c2_sum_part);
+    k_basis_a712d029<<<dim3(1625), dim3(256), 0, stream>>>(v_c2_sum_product, v_c2_sum_part);
     LAUNCHED(m, "c2.sum.part");
     k_reduce_8b6c75fc<<<dim3(1568), dim3(256), 0, stream>>>(v_c2_sum_part, v_b2, v_r2);
     LAUNCHED(m, "r2");
@@ -723,11 +718,8 @@ static int check_run(srcnn *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 102673408, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

@@ -8,6 +8,7 @@
 //@key init      bytes that only create needs, 0: none
 //@key uploads   there are weights
 //@key manifest  hash of their names, types and shapes
+//@key branches  of a recorded graph; empty: one
 //@key kernel    a kernel of the program, to ask what it was compiled for; empty: none
 static int check_weights($model *m, const void *weights, size_t bytes) {
     const unsigned char *p = (const unsigned char *)weights;
@@ -88,9 +89,22 @@ static int open_libraries($model *m) {
     return 0;
 }
 
+//@if branches
+static int open_branches($model *m) {
+    for (size_t i = 1; i < sizeof m->side / sizeof *m->side; i++)
+        CUDA_CALL(m, "branches", cudaStreamCreateWithFlags(&m->side[i], cudaStreamNonBlocking));
+    for (size_t i = 0; i < sizeof m->event / sizeof *m->event; i++)
+        CUDA_CALL(m, "branches", cudaEventCreateWithFlags(&m->event[i], cudaEventDisableTiming));
+    return 0;
+}
+
+//@end
 static int create_all($model *m, const void *weights, const $model_options *o) {
     cudaStream_t stream = NULL;
     int r = open_libraries(m);
+    //@if branches
+    if (!r) r = open_branches(m);
+    //@end
     if (r) return r;
     if (o && o->arena) {
         m->arena = (char *)o->arena;

@@ -2,6 +2,7 @@
 //@key conv   the program calls cuDNN
 //@key convs  how many convolutions
 //@key gemm   the program calls cuBLAS
+//@key branches  of a recorded graph; empty: one
 void $model_destroy($model *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
@@ -11,6 +12,12 @@ void $model_destroy($model *m) {
     //@end
     //@if gemm
     if (m->cublas) cublasDestroy(m->cublas);
+    //@end
+    //@if branches
+    for (size_t i = 0; i < sizeof m->event / sizeof *m->event; i++)
+        if (m->event[i]) cudaEventDestroy(m->event[i]);
+    for (size_t i = 1; i < sizeof m->side / sizeof *m->side; i++)
+        if (m->side[i]) cudaStreamDestroy(m->side[i]);
     //@end
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);

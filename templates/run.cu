@@ -1,10 +1,8 @@
 //@key model  prefix of the program's symbols
-//@key conv   the program calls cuDNN
-//@key gemm   the program calls cuBLAS
 //@key nin    inputs
 //@key nout   outputs
-//@key workspace       bytes of the workspace
-//@key workspaceat     where it is in the arena
+//@key branches   of a recorded graph; empty: one
+//@key libraries  the program calls libraries
 static int check_run($model *m, const void *const *in, void *const *out) {
     if (!m) return BAD_ARGUMENT;
     if (!m->ready) return fail(m, BAD_ARGUMENT, "run", "create did not succeed");
@@ -22,16 +20,13 @@ static int check_run($model *m, const void *const *in, void *const *out) {
 }
 
 static int run_on($model *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    //@if conv
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-    //@end
-    //@if gemm
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + $workspaceat, $workspace));
-    //@end
     m->stream = stream;
+    //@if branches
+    CALL(fork_streams(m, stream));
+    //@end
+    //@if libraries
+    CALL(libraries_on(m, 0, stream));
+    //@end
     return steps(m, in, out, stream);
 }
 

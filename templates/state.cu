@@ -4,6 +4,8 @@
 //@key gemm   the program calls cuBLAS
 //@key nin    inputs
 //@key nout   outputs
+//@key branches  of a recorded graph; empty: one
+//@key events    that order them
 struct $model {
     int ready;  // create went through
     char error[256];
@@ -17,6 +19,12 @@ struct $model {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    //@if branches
+    int forked;                    // branches are on streams of their own: while recording
+    cudaStream_t on[$branches];    // by branch
+    cudaStream_t side[$branches];  // ours; side[0] is not used
+    cudaEvent_t event[$events];
+    //@end
     //@if conv
     cudnnHandle_t cudnn;
     conv_call conv[$convs];

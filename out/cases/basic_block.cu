@@ -10,12 +10,12 @@
 // memory    arena 36 MB (workspace 32 MB of it), constants 1153 kB, peak in create 38 MB
 // plan      6 steps, 10.1 us estimated; 22.1 us without derivation
 // by        basis change 6
-//     1.3 us est. t1.sum.data      k_basis_be69baeb
+//     1.3 us est. t1.sum.data      k_basis_f688c1c3
 //     2.5 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. t2               k_basis_412b7d7d
-//     1.3 us est. t3.sum.data      k_basis_be69baeb
+//     1.3 us est. t2               k_basis_04910779
+//     1.3 us est. t3.sum.data      k_basis_f688c1c3
 //     2.5 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. y                k_basis_a010406c
+//     1.3 us est. y                k_basis_a254e128
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -113,9 +113,21 @@ static const upload_size uploads[] = {
 // ---- kernels ------------------------------------------------------------------------------------
 // t1.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
 //     -1/15, 2/15], [0, 0, 1/2]]
+static __device__ __forceinline__ void basis_20628242(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+    d[5 * step] = 0.5f * s2;
+}
+
 // by basis change F(4x4,3x3)
 // t3.sum.filter[i0,i1,i2,i3] = sum(r0,r1) t1.sum.g[i0,r0] * k2[i2,i3,r0,r1] * t1.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 4096u) return;
@@ -131,27 +143,11 @@ static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -164,10 +160,25 @@ static __global__ void __launch_bounds__(64) k_basis_921113bf(const float *__res
 
 // t1.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1,
 //     -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
+    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
+    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+}
+
 // by basis change F(4x4,3x3)
 // t1.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,4*i3+r0-1,4*i4+r1-1] * t1.sum.bt[i0,r0] *
 //     t1.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad x 0
-static __global__ void __launch_bounds__(64) k_basis_be69baeb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_f688c1c3(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -188,33 +199,11 @@ static __global__ void __launch_bounds__(64) k_basis_be69baeb(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -227,11 +216,24 @@ static __global__ void __launch_bounds__(64) k_basis_be69baeb(const float *__res
 
 // t1.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1, 1,
 //     -8, 1]]
+static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
+    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
+    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
+    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
+}
+
 // by basis change F(4x4,3x3)
 // t1.sum[0,i1,i2,i3] = sum(r0,r1) t1.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // t2[0,i1,i2,i3] = relu(t1.sum[0,i1,i2,i3] + b1[i1])
-static __global__ void __launch_bounds__(64) k_basis_412b7d7d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_04910779(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -248,29 +250,11 @@ static __global__ void __launch_bounds__(64) k_basis_412b7d7d(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -282,13 +266,11 @@ static __global__ void __launch_bounds__(64) k_basis_412b7d7d(const float *__res
     }
 }
 
-// t1.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1, 1,
-//     -8, 1]]
 // by basis change F(4x4,3x3)
 // t3.sum[0,i1,i2,i3] = sum(r0,r1) t3.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // y[0,i1,i2,i3] = relu(x[0,i1,i2,i3] + t3.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(64) k_basis_a010406c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_a254e128(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 12544u) return;
@@ -305,29 +287,11 @@ static __global__ void __launch_bounds__(64) k_basis_a010406c(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -434,12 +398,23 @@ static const gemm_size gemm_t1_sum_product = {"t1.sum.product", 0, 0, 36, 64, 19
 static const gemm_size gemm_t3_sum_product = {"t3.sum.product", 0, 0, 36, 64, 196, 64, 64, 196, 196,
     4096, 12544, 12544, 1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(basic_block *m, int branch, cudaStream_t stream) {
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {4415488};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(basic_block *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_k2, v_t3_sum_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_k2, v_t3_sum_filter);
     LAUNCHED(m, "t3.sum.filter");
-    k_basis_921113bf<<<dim3(64), dim3(64), 0, stream>>>(v_k1, v_t1_sum_filter);
+    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_k1, v_t1_sum_filter);
     LAUNCHED(m, "t1.sum.filter");
     return 0;
 }
@@ -467,7 +442,7 @@ static int check_device(basic_block *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_921113bf);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_0a9c4206);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -546,21 +521,21 @@ static int steps(basic_block *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_x, v_t1_sum_data);
+    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_x, v_t1_sum_data);
     LAUNCHED(m, "t1.sum.data");
     // by basis change F(4x4,3x3)
     // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
     //     t1.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
-    k_basis_412b7d7d<<<dim3(196), dim3(64), 0, stream>>>(v_t1_sum_product, v_b1, v_t2);
+    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_t1_sum_product, v_b1, v_t2);
     LAUNCHED(m, "t2");
-    k_basis_be69baeb<<<dim3(196), dim3(64), 0, stream>>>(v_t2, v_t3_sum_data);
+    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_t2, v_t3_sum_data);
     LAUNCHED(m, "t3.sum.data");
     // by basis change F(4x4,3x3)
     // t3.sum.product[i0,i1,i2,i3,i4] = sum(r0) t3.sum.data[i0,i1,r0,i3,i4] *
     //     t3.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
-    k_basis_a010406c<<<dim3(196), dim3(64), 0, stream>>>(v_t3_sum_product, v_x, v_b2, v_y);
+    k_basis_a254e128<<<dim3(196), dim3(64), 0, stream>>>(v_t3_sum_product, v_x, v_b2, v_y);
     LAUNCHED(m, "y");
     return 0;
 }
@@ -582,11 +557,8 @@ static int check_run(basic_block *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 4415488, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

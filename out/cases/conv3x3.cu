@@ -10,9 +10,9 @@
 // memory    arena 33 MB (workspace 32 MB of it), constants 36 MB, peak in create 78 MB
 // plan      3 steps, 11.7 us estimated; 44.3 us without derivation
 // by        basis change 3
-//     1.3 us est. y.data           k_basis_e87a5d15
+//     1.3 us est. y.data           k_basis_cdef9e6c
 //     9.1 us est. y.product        cuBLAS sgemm 512 x 4 x 512, batch 36
-//     1.3 us est. y                k_basis_1d781137
+//     1.3 us est. y                k_basis_0f7b9c38
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -99,9 +99,21 @@ static const upload_size uploads[] = {
 // ---- kernels ------------------------------------------------------------------------------------
 // y.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30, -1/15,
 //     2/15], [0, 0, 1/2]]
+static __device__ __forceinline__ void basis_20628242(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+    d[5 * step] = 0.5f * s2;
+}
+
 // by basis change F(4x4,3x3)
 // y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * k[i2,i3,r0,r1] * y.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_54cc181a(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 262144u) return;
@@ -117,27 +129,11 @@ static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[3][r1] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[5][r1] = 0.5f * s2;
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-        d[o0][3] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-        d[o0][5] = 0.5f * s2;
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -150,10 +146,25 @@ static __global__ void __launch_bounds__(256) k_basis_6694d53b(const float *__re
 
 // y.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1, -2,
 //     -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
+    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
+    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+}
+
 // by basis change F(4x4,3x3)
 // y.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,4*i3+r0-1,4*i4+r1-1] * y.bt[i0,r0] * y.bt[i1,r1]
 //     where i3 in 0:2, i4 in 0:2, pad x 0
-static __global__ void __launch_bounds__(64) k_basis_e87a5d15(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_cdef9e6c(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 2048u) return;
@@ -174,33 +185,11 @@ static __global__ void __launch_bounds__(64) k_basis_e87a5d15(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -213,10 +202,23 @@ static __global__ void __launch_bounds__(64) k_basis_e87a5d15(const float *__res
 
 // y.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1, 1, -8,
 //     1]]
+static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
+    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
+    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
+    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
+}
+
 // by basis change F(4x4,3x3)
 // y[0,i1,i2,i3] = sum(r0,r1) y.product[r0,r1,i1,i2/4,i3/4] * y.at[i2%4,r0] * y.at[i3%4,r1] where
 //     i2 in 0:7, i3 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_1d781137(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_0f7b9c38(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 2048u) return;
@@ -233,29 +235,11 @@ static __global__ void __launch_bounds__(64) k_basis_1d781137(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[1][r1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[2][r1] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[3][r1] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 8.f * s3 + s4;
-        d[o0][1] = s1 - s2 + 4.f * s3 - 2.f * s4;
-        d[o0][2] = s1 + s2 + 2.f * s3 + 4.f * s4;
-        d[o0][3] = s1 - s2 + s3 - 8.f * s4 + s5;
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -361,10 +345,21 @@ static int gemm_run(conv3x3 *h, const gemm_size *g, const float *a, const float 
 static const gemm_size gemm_y_product = {"y.product", 0, 0, 36, 512, 4, 512, 512, 4, 4, 262144,
     2048, 2048, 1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(conv3x3 *m, int branch, cudaStream_t stream) {
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {589824};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv3x3 *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_6694d53b<<<dim3(1024), dim3(256), 0, stream>>>(v_k, v_y_filter);
+    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_k, v_y_filter);
     LAUNCHED(m, "y.filter");
     return 0;
 }
@@ -392,7 +387,7 @@ static int check_device(conv3x3 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_6694d53b);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_54cc181a);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -470,12 +465,12 @@ static int steps(conv3x3 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_e87a5d15<<<dim3(32), dim3(64), 0, stream>>>(v_x, v_y_data);
+    k_basis_cdef9e6c<<<dim3(32), dim3(64), 0, stream>>>(v_x, v_y_data);
     LAUNCHED(m, "y.data");
     // by basis change F(4x4,3x3)
     // y.product[i0,i1,i2,i3,i4] = sum(r0) y.data[i0,i1,r0,i3,i4] * y.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
-    k_basis_1d781137<<<dim3(32), dim3(64), 0, stream>>>(v_y_product, v_y);
+    k_basis_0f7b9c38<<<dim3(32), dim3(64), 0, stream>>>(v_y_product, v_y);
     LAUNCHED(m, "y");
     return 0;
 }
@@ -497,11 +492,8 @@ static int check_run(conv3x3 *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 589824, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

@@ -342,6 +342,13 @@ static int conv_run(conv5x5 *m, int k, const float *x, const float *w, const flo
     return 0;
 }
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(conv5x5 *m, int branch, cudaStream_t stream) {
+    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv5x5 *m, cudaStream_t stream) {
     (void)stream;
@@ -485,8 +492,8 @@ static int check_run(conv5x5 *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(conv5x5 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

@@ -350,6 +350,13 @@ static int conv_run(convtranspose *m, int k, const float *x, const float *w, con
     return 0;
 }
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(convtranspose *m, int branch, cudaStream_t stream) {
+    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(convtranspose *m, cudaStream_t stream) {
     (void)stream;
@@ -494,8 +501,8 @@ static int check_run(convtranspose *m, const void *const *in, void *const *out) 
 }
 
 static int run_on(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

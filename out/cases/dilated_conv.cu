@@ -10,9 +10,9 @@
 // memory    arena 35 MB (workspace 32 MB of it), constants 8192 kB, peak in create 48 MB
 // plan      3 steps, 10.3 us estimated; 44.3 us without derivation
 // by        basis change 3
-//     1.3 us est. y.data           k_basis_32e837b6
+//     1.3 us est. y.data           k_basis_63f435e5
 //     7.7 us est. y.product        cuBLAS sgemm 256 x 64 x 512, batch 16
-//     1.3 us est. y.phases         k_basis_ac68e8f1
+//     1.3 us est. y.phases         k_basis_91a89f2e
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -99,9 +99,19 @@ static const upload_size uploads[] = {
 
 // ---- kernels ------------------------------------------------------------------------------------
 // y.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = s0;
+    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+    d[3 * step] = s2;
+}
+
 // by basis change F(2x2,3x3)
 // y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * y.digits[i2,i3,r0,r1] * y.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_76fd4ac6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_28e98293(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     if (id >= 131072u) return;
@@ -117,23 +127,11 @@ static __global__ void __launch_bounds__(256) k_basis_76fd4ac6(const float *__re
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        d[0][r1] = s0;
-        d[1][r1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-        d[2][r1] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-        d[3][r1] = s2;
+        basis_44984c55(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        d[o0][0] = s0;
-        d[o0][1] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-        d[o0][2] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-        d[o0][3] = s2;
+        basis_44984c55(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -145,10 +143,21 @@ static __global__ void __launch_bounds__(256) k_basis_76fd4ac6(const float *__re
 }
 
 // y.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 - s2;
+    d[step] = s1 + s2;
+    d[2 * step] = -s1 + s2;
+    d[3 * step] = -s1 + s3;
+}
+
 // by digit re-layout; basis change F(2x2,3x3)
 // y.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) y.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] * y.bt[i0,r0]
 //     * y.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad y.digits 0
-static __global__ void __launch_bounds__(64) k_basis_32e837b6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_63f435e5(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 32768u) return;
@@ -171,25 +180,11 @@ static __global__ void __launch_bounds__(64) k_basis_32e837b6(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 - s2;
-        d[1][r1] = s1 + s2;
-        d[2][r1] = -s1 + s2;
-        d[3][r1] = -s1 + s3;
+        basis_1e3aed31(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 - s2;
-        d[o0][1] = s1 + s2;
-        d[o0][2] = -s1 + s2;
-        d[o0][3] = -s1 + s3;
+        basis_1e3aed31(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
@@ -201,10 +196,19 @@ static __global__ void __launch_bounds__(64) k_basis_32e837b6(const float *__res
 }
 
 // y.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 + s1 + s2;
+    d[step] = s1 - s2 + s3;
+}
+
 // by digit re-layout; basis change F(2x2,3x3)
 // y.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) y.product[r0,r1,i3,i0,i1,i4/2,i5/2] * y.at[i4%2,r0] *
 //     y.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_ac68e8f1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_91a89f2e(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 16384u) return;
@@ -225,21 +229,11 @@ static __global__ void __launch_bounds__(64) k_basis_ac68e8f1(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 4; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        d[0][r1] = s0 + s1 + s2;
-        d[1][r1] = s1 - s2 + s3;
+        basis_f17325cc(&d[0][r1], 4);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        d[o0][0] = s0 + s1 + s2;
-        d[o0][1] = s1 - s2 + s3;
+        basis_f17325cc(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
@@ -345,10 +339,21 @@ static int gemm_run(dilated_conv *h, const gemm_size *g, const float *a, const f
 static const gemm_size gemm_y_product = {"y.product", 0, 0, 16, 256, 64, 512, 512, 64, 64, 131072,
     32768, 16384, 1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(dilated_conv *m, int branch, cudaStream_t stream) {
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {3145728};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dilated_conv *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_76fd4ac6<<<dim3(512), dim3(256), 0, stream>>>(v_k, v_y_filter);
+    k_basis_28e98293<<<dim3(512), dim3(256), 0, stream>>>(v_k, v_y_filter);
     LAUNCHED(m, "y.filter");
     return 0;
 }
@@ -376,7 +381,7 @@ static int check_device(dilated_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_76fd4ac6);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_28e98293);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -455,14 +460,14 @@ static int steps(dilated_conv *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_32e837b6<<<dim3(512), dim3(64), 0, stream>>>(v_x, v_y_data);
+    k_basis_63f435e5<<<dim3(512), dim3(64), 0, stream>>>(v_x, v_y_data);
     LAUNCHED(m, "y.data");
     // by digit re-layout; basis change F(2x2,3x3)
     // y.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) y.data[i0,i1,r0,i3,i4,i5,i6] *
     //     y.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
     // y.phases stored as [i3,i4,i2,i0,i5,i1]
-    k_basis_ac68e8f1<<<dim3(256), dim3(64), 0, stream>>>(v_y_product, v_y);
+    k_basis_91a89f2e<<<dim3(256), dim3(64), 0, stream>>>(v_y_product, v_y);
     LAUNCHED(m, "y.phases");
     return 0;
 }
@@ -484,11 +489,8 @@ static int check_run(dilated_conv *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 3145728, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

@@ -10,9 +10,9 @@
 // memory    arena 38 MB (workspace 32 MB of it), constants 432 kB, peak in create 38 MB
 // plan      3 steps, 5.2 us estimated; 11.5 us without derivation
 // by        basis change 3
-//     1.3 us est. y.data           k_basis_0f0390f9
+//     1.3 us est. y.data           k_basis_db9a7aab
 //     2.6 us est. y.product        cuBLAS sgemm 64 x 361 x 48, batch 36
-//     1.3 us est. y                k_basis_e2bbc711
+//     1.3 us est. y                k_basis_25908f36
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -99,9 +99,27 @@ static const upload_size uploads[] = {
 // ---- kernels ------------------------------------------------------------------------------------
 // y.g[i0,i1] = [[1/2, 0, 0, 0, 0], [1/6, 1/6, 1/6, 1/6, 1/6], [1/6, -1/6, 1/6, -1/6, 1/6], [8/15,
 //     4/15, 2/15, 1/15, 1/30], [1/30, -1/15, 2/15, -4/15, 8/15], [0, 0, 0, 0, 1/2]]
+static __device__ __forceinline__ void basis_edd7d373(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2 + 0.16666667f * s3
+        + 0.16666667f * s4;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2 - 0.16666667f * s3
+        + 0.16666667f * s4;
+    d[3 * step] = 0.53333336f * s0 + 0.26666668f * s1 + 0.13333334f * s2 + 0.06666667f * s3
+        + 0.033333335f * s4;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2 - 0.26666668f * s3
+        + 0.53333336f * s4;
+    d[5 * step] = 0.5f * s4;
+}
+
 // by basis change F(2x2,5x5)
 // y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * k[i2,i3,r0,r1] * y.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_c42f4332(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_c7286f52(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 3072u) return;
@@ -117,39 +135,11 @@ static __global__ void __launch_bounds__(64) k_basis_c42f4332(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 5; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        d[0][r1] = 0.5f * s0;
-        d[1][r1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2 + 0.16666667f * s3
-            + 0.16666667f * s4;
-        d[2][r1] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2 - 0.16666667f * s3
-            + 0.16666667f * s4;
-        d[3][r1] = 0.53333336f * s0 + 0.26666668f * s1 + 0.13333334f * s2 + 0.06666667f * s3
-            + 0.033333335f * s4;
-        d[4][r1] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2 - 0.26666668f * s3
-            + 0.53333336f * s4;
-        d[5][r1] = 0.5f * s4;
+        basis_edd7d373(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        d[o0][0] = 0.5f * s0;
-        d[o0][1] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2 + 0.16666667f * s3
-            + 0.16666667f * s4;
-        d[o0][2] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2 - 0.16666667f * s3
-            + 0.16666667f * s4;
-        d[o0][3] = 0.53333336f * s0 + 0.26666668f * s1 + 0.13333334f * s2 + 0.06666667f * s3
-            + 0.033333335f * s4;
-        d[o0][4] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2 - 0.26666668f * s3
-            + 0.53333336f * s4;
-        d[o0][5] = 0.5f * s4;
+        basis_edd7d373(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -162,10 +152,25 @@ static __global__ void __launch_bounds__(64) k_basis_c42f4332(const float *__res
 
 // y.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1, -2,
 //     -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
+    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
+    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+}
+
 // by basis change F(2x2,5x5)
 // y.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,2*i3+r0-2,2*i4+r1-2] * y.bt[i0,r0] * y.bt[i1,r1]
 //     where i3 in 0:19, i4 in 0:19, pad x 0
-static __global__ void __launch_bounds__(64) k_basis_0f0390f9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_db9a7aab(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 17328u) return;
@@ -186,33 +191,11 @@ static __global__ void __launch_bounds__(64) k_basis_0f0390f9(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[1][r1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[2][r1] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[3][r1] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[4][r1] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[5][r1] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-        d[o0][1] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-        d[o0][2] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-        d[o0][3] = 2.f * s1 + s2 - 2.f * s3 - s4;
-        d[o0][4] = s1 - 2.f * s2 - s3 + 2.f * s4;
-        d[o0][5] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 6; o0++) {
@@ -224,10 +207,21 @@ static __global__ void __launch_bounds__(64) k_basis_0f0390f9(const float *__res
 }
 
 // y.at[i0,i1] = [[1, 1, 1, 2, 1, 0], [0, 1, -1, 1, -2, 1]]
+static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 2.f * s3 + s4;
+    d[step] = s1 - s2 + s3 - 2.f * s4 + s5;
+}
+
 // by basis change F(2x2,5x5)
 // y[0,i1,i2,i3] = sum(r0,r1) y.product[r0,r1,i1,i2/2,i3/2] * y.at[i2%2,r0] * y.at[i3%2,r1] where
 //     i2 in 0:38, i3 in 0:38
-static __global__ void __launch_bounds__(64) k_basis_e2bbc711(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_25908f36(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 23104u) return;
@@ -244,25 +238,11 @@ static __global__ void __launch_bounds__(64) k_basis_e2bbc711(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 6; r1++) {
-        const float s0 = d[0][r1];
-        const float s1 = d[1][r1];
-        const float s2 = d[2][r1];
-        const float s3 = d[3][r1];
-        const float s4 = d[4][r1];
-        const float s5 = d[5][r1];
-        d[0][r1] = s0 + s1 + s2 + 2.f * s3 + s4;
-        d[1][r1] = s1 - s2 + s3 - 2.f * s4 + s5;
+        basis_7e79f157(&d[0][r1], 6);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        const float s0 = d[o0][0];
-        const float s1 = d[o0][1];
-        const float s2 = d[o0][2];
-        const float s3 = d[o0][3];
-        const float s4 = d[o0][4];
-        const float s5 = d[o0][5];
-        d[o0][0] = s0 + s1 + s2 + 2.f * s3 + s4;
-        d[o0][1] = s1 - s2 + s3 - 2.f * s4 + s5;
+        basis_7e79f157(&d[o0][0], 1);
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
@@ -366,10 +346,21 @@ static int gemm_run(pet_conv *h, const gemm_size *g, const float *a, const float
 static const gemm_size gemm_y_product = {"y.product", 0, 0, 36, 64, 361, 48, 48, 361, 361, 3072,
     17328, 23104, 1.f};
 
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(pet_conv *m, int branch, cudaStream_t stream) {
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {5822208};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    (void)branch;
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(pet_conv *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_c42f4332<<<dim3(48), dim3(64), 0, stream>>>(v_k, v_y_filter);
+    k_basis_c7286f52<<<dim3(48), dim3(64), 0, stream>>>(v_k, v_y_filter);
     LAUNCHED(m, "y.filter");
     return 0;
 }
@@ -397,7 +388,7 @@ static int check_device(pet_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_c42f4332);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_c7286f52);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -475,12 +466,12 @@ static int steps(pet_conv *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_0f0390f9<<<dim3(271), dim3(64), 0, stream>>>(v_x, v_y_data);
+    k_basis_db9a7aab<<<dim3(271), dim3(64), 0, stream>>>(v_x, v_y_data);
     LAUNCHED(m, "y.data");
     // by basis change F(2x2,5x5)
     // y.product[i0,i1,i2,i3,i4] = sum(r0) y.data[i0,i1,r0,i3,i4] * y.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
-    k_basis_e2bbc711<<<dim3(361), dim3(64), 0, stream>>>(v_y_product, v_y);
+    k_basis_25908f36<<<dim3(361), dim3(64), 0, stream>>>(v_y_product, v_y);
     LAUNCHED(m, "y");
     return 0;
 }
@@ -502,11 +493,8 @@ static int check_run(pet_conv *m, const void *const *in, void *const *out) {
 }
 
 static int run_on(pet_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + 5822208, 33554432));
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 

@@ -29,4 +29,28 @@ for args in '' '--steps' "$work/p.weights --bench-ms" "$work/p.weights --bench-m
     "$work/p" $args > "$work/said" 2>&1
     check "usage: $args" [ $? = 2 ]
 done
+
+# Branches of a recorded graph: it gives the same bits in whatever order its edges leave open, and
+# no wait of the program is one too many.
+check 'towers: emit' build/einnet emit tests/unseen/towers.ein --small -o "$work/t.cu" \
+    --test "$work/t_test.cu"
+check 'towers: pack' build/einnet pack tests/unseen/towers.ein --small -o "$work/t.weights"
+check 'towers: branches' grep -q '^// branches  [234] ' "$work/t.cu"
+check 'towers: one branch' sh -c "build/einnet emit tests/unseen/towers.ein --branches 1 -o - |
+    grep -c await_event | grep -q '^0$'"
+tests/judge/judgecc --mode plain -o "$work/t" "$work/t_test.cu" "$work/t.cu"
+for order in '' rev rand1 rand2 rand3; do
+    check "towers: order $order" env JUDGE_ORDER=$order "$work/t" "$work/t.weights" --check
+done
+grep -n 'CALL(await_event' "$work/t.cu" | cut -d: -f1 > "$work/lines"
+[ "$(wc -l < "$work/lines")" -ge 4 ] && pass || fail 'towers: there are waits' "$work/lines"
+while read -r line; do
+    sed "${line}d" "$work/t.cu" > "$work/less.cu"
+    tests/judge/judgecc --mode plain -o "$work/less" "$work/t_test.cu" "$work/less.cu"
+    heard=no
+    for order in rev rand1 rand2 rand3; do
+        JUDGE_ORDER=$order "$work/less" "$work/t.weights" --check > "$work/log" 2>&1 || heard=yes
+    done
+    [ $heard = yes ] && pass || fail "towers: without the wait of line $line" "$work/t.cu"
+done < "$work/lines"
 finish

@@ -1,6 +1,8 @@
 // Streams, events and graphs of the judge. Work runs at once, in issue order; with JUDGE_ORDER=rand
 // the work of non-blocking streams waits in queues and runs as late as the program's
-// synchronisation allows, the streams interleaved at random.
+// synchronisation allows, the streams interleaved at random. A replayed graph keeps the order that
+// streams and events gave it and no other: JUDGE_ORDER=rev runs the youngest work that may run
+// first, JUDGE_ORDER=rand any.
 #include <stdio.h>
 #include <time.h>
 
@@ -35,33 +37,37 @@ double seconds_now() {
 
 }  // namespace
 
-// Work under capture, in issue order, with the streams that take part. `unjoined` are forked
-// streams whose last work the origin has not waited for.
+// Work of a graph and the nodes it comes after.
+struct graph_node {
+    std::function<void()> work;
+    std::set<size_t> after;
+};
+
+// Work under capture, in issue order.
 struct CUgraph_st {
-    std::vector<std::function<void()>> work;
+    std::vector<graph_node> node;
     CUstream_st *origin = nullptr;
-    std::set<CUstream_st *> unjoined;
     bool relaxed = false, broken = false;
 };
 
 struct CUgraphExec_st {
-    std::vector<std::function<void()>> work;
+    std::shared_ptr<std::vector<graph_node>> node;
 };
 
+// `captured`: the nodes that the next one of this stream comes after.
 struct CUstream_st {
     bool deferred = false;
     CUgraph_st *capture = nullptr;
-    long captured_work = 0;
+    std::set<size_t> captured;
     std::deque<task> queue;
 };
 
-// The last three say where in a capture the event was last recorded.
+// The last two say where in a capture the event was last recorded.
 struct CUevent_st {
     std::shared_ptr<event_state> state = std::make_shared<event_state>();
     bool timing = true;
     CUgraph_st *capture = nullptr;
-    CUstream_st *captured_on = nullptr;
-    long captured_work = 0;
+    std::set<size_t> captured;
 };
 
 namespace {
@@ -150,8 +156,9 @@ cudaError_t judge_enqueue(cudaStream_t handle, std::function<void()> work) {
         if (stream->capture->broken) {
             return cudaErrorStreamCaptureInvalidated;
         }
-        stream->capture->work.push_back(std::move(work));
-        stream->captured_work++;
+        std::vector<graph_node> &node = stream->capture->node;
+        node.push_back({std::move(work), stream->captured});
+        stream->captured = {node.size() - 1};
         return cudaSuccess;
     }
     if (stream == &null_stream && judge_forbid_capture() != cudaSuccess) {
@@ -244,19 +251,14 @@ cudaError_t cudaDeviceSynchronize() {
     return cudaSuccess;
 }
 
-// Joins `stream` to the capture in which `event` was recorded, or notes that the origin has waited
-// for a forked stream.
+// Joins `stream` to the capture in which `event` was recorded: its next work comes after the event.
 static cudaError_t wait_in_capture(CUstream_st *stream, CUevent_st *event) {
     CUgraph_st *graph = event->capture;
     if (stream->capture && stream->capture != graph) {
         return judge_error(capture_error(stream->capture));
     }
-    if (!stream->capture) {
-        stream->capture = graph;
-        graph->unjoined.insert(stream);
-    } else if (event->captured_on->captured_work == event->captured_work) {
-        graph->unjoined.erase(event->captured_on);
-    }
+    stream->capture = graph;
+    stream->captured.insert(event->captured.begin(), event->captured.end());
     return cudaSuccess;
 }
 
@@ -314,8 +316,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     CUstream_st *stream = resolve(handle);
     event->capture = stream->capture;
     if (stream->capture) {
-        event->captured_on = stream;
-        event->captured_work = stream->captured_work;
+        event->captured = stream->captured;
         return cudaSuccess;
     }
     std::shared_ptr<event_state> state = event->state;
@@ -373,10 +374,27 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
         return judge_error(cudaErrorIllegalState);
     }
     stream->capture = new CUgraph_st;
+    stream->captured.clear();
     stream->capture->origin = stream;
     stream->capture->relaxed = mode == cudaStreamCaptureModeRelaxed;
     captures.insert(stream->capture);
     return cudaSuccess;
+}
+
+// Whether the origin has waited for all work, directly or not.
+static bool joined(const CUgraph_st *graph) {
+    std::vector<bool> reached(graph->node.size(), false);
+    for (size_t i : graph->origin->captured) {
+        reached[i] = true;
+    }
+    bool all = true;
+    for (size_t i = reached.size(); i-- > 0;) {
+        all = all && reached[i];
+        for (size_t j : graph->node[i].after) {
+            reached[j] = reached[j] || reached[i];
+        }
+    }
+    return all;
 }
 
 // Ends the capture whatever the result; only success leaves a graph behind.
@@ -390,12 +408,15 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *result) {
     if (graph->origin != stream) {
         return judge_error(cudaErrorStreamCaptureUnmatched);
     }
-    cudaError_t error = fails                    ? judge_injected(cudaErrorUnknown)
-                        : graph->broken          ? cudaErrorStreamCaptureInvalidated
-                        : graph->unjoined.size() ? cudaErrorStreamCaptureUnjoined
-                                                 : cudaSuccess;
+    cudaError_t error = fails            ? judge_injected(cudaErrorUnknown)
+                        : graph->broken  ? cudaErrorStreamCaptureInvalidated
+                        : !joined(graph) ? cudaErrorStreamCaptureUnjoined
+                                         : cudaSuccess;
     for (CUstream_st *each : streams) {
-        each->capture = each->capture == graph ? nullptr : each->capture;
+        if (each->capture == graph) {
+            each->capture = nullptr;
+            each->captured.clear();
+        }
     }
     for (CUevent_st *each : events) {
         each->capture = each->capture == graph ? nullptr : each->capture;
@@ -423,7 +444,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
 }
 
 static cudaError_t instantiate(cudaGraphExec_t *executable, cudaGraph_t graph) {
-    *executable = new CUgraphExec_st{graph->work};
+    *executable = new CUgraphExec_st{std::make_shared<std::vector<graph_node>>(graph->node)};
     judge_ledger("graph executable", 1);
     return cudaSuccess;
 }
@@ -447,16 +468,42 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *executable, cudaGraph
 }
 #endif
 
+static void replay(const std::vector<graph_node> &node) {
+    std::vector<size_t> left(node.size());
+    std::vector<std::vector<size_t>> before(node.size());
+    std::set<size_t> ready;
+    for (size_t i = 0; i < node.size(); i++) {
+        left[i] = node[i].after.size();
+        for (size_t j : node[i].after) {
+            before[j].push_back(i);
+        }
+        if (!left[i]) {
+            ready.insert(i);
+        }
+    }
+    auto order = judge_env().order;
+    while (!ready.empty()) {
+        auto next = order == judge_settings::reversed ? std::prev(ready.end()) : ready.begin();
+        if (order == judge_settings::random) {
+            next = std::next(ready.begin(), (long)(judge_random() % ready.size()));
+        }
+        size_t i = *next;
+        ready.erase(next);
+        node[i].work();
+        for (size_t j : before[i]) {
+            if (!--left[j]) {
+                ready.insert(j);
+            }
+        }
+    }
+}
+
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     JUDGE_CALL(cudaErrorUnknown);
     if (!executable || !judge_stream_ok(stream)) {
         return judge_error(cudaErrorInvalidResourceHandle);
     }
-    return judge_error(judge_enqueue(stream, [work = executable->work] {
-        for (const auto &step : work) {
-            step();
-        }
-    }));
+    return judge_error(judge_enqueue(stream, [node = executable->node] { replay(*node); }));
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

@@ -305,6 +305,13 @@ static void emit_once(const ein__buf *text, const ein__launch *l) {
     needs |= l->needs;
     for (ptrdiff_t i = 0; i < arrlen(seen); i++)
         if (!strcmp(seen[i].name, l->name)) return;
+    for (int k = 0; k < l->ndevice; k++) {
+        bool known = false;
+        for (ptrdiff_t i = 0; i < arrlen(seen); i++)
+            for (int j = 0; j < seen[i].ndevice; j++) known |= seen[i].device[j] == l->device[k];
+        for (int j = 0; j < k; j++) known |= l->device[j] == l->device[k];
+        if (!known) ein__putf(&kernels, "%s\n", l->device[k]);
+    }
     arrput(seen, *l);
     ein__put(&kernels, text->s);
     ein__put(&kernels, "\n");

@@ -1,0 +1,20 @@
+//@key model  prefix of the program's symbols
+//@key conv   the program calls cuDNN
+//@key gemm   the program calls cuBLAS
+//@key workspace    bytes of the workspace
+//@key workspaceat  where it is in the arena, by branch
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on($model *m, int branch, cudaStream_t stream) {
+    //@if conv
+    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    //@end
+    //@if gemm
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = {$workspaceat};
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], $workspace));
+    //@end
+    (void)branch;
+    return 0;
+}
