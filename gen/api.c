@@ -151,7 +151,9 @@ EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id,
     if (!ein__need_values(ctx)) return ctx->status;
     if (id < 0)
         return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "ids of candidates begin with 0");
-    if (!ein__verify_candidate(ctx, value, id, samples) && !ctx->status)
+    bool equal = id < EIN__MERGE_ID ? ein__verify_candidate(ctx, value, id, samples)
+                                    : ein__verify_merge(ctx, value, id, samples);
+    if (!equal && !ctx->status)
         ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "candidate %d computes something else", id);
     return ctx->status;
 }

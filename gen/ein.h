@@ -243,7 +243,8 @@ EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
 // Proves one candidate that EIN_EXPLAIN lists for contraction `value` (NULL: the model has only
 // one), in the same way, for all values of what the contraction reads. An id is the candidate's
 // place in the list of all, cheapest first: the same for the same model, sizes, costs and search
-// options.
+// options. Ids from 1000000 on are merges of the whole program, each listed once for the model:
+// they are proved step by step, and `value` (or NULL) must take part in the merge.
 EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id, int samples);
 EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats);
 EIN_DEF const char *ein_rule_name(int index);         // NULL past the end

@@ -1,63 +1,57 @@
 // Merges of the whole program for people and for other programs: every one that was priced, or the
-// chosen ones.
+// chosen ones. A merge is a candidate as a contraction has them; its steps are the values that it
+// makes. Where a derivation of the merged contraction is cheaper than the contraction as it stands,
+// both are candidates.
 
-static void ein__put_merge_sizes(ein__buf *out, bool json, const char *name, const int64_t *v,
-                                 int n) {
-    ein__putf(out, json ? ", \"%s\": [" : ", %s ", name);
-    for (int i = 0; i < n; i++)
-        ein__putf(out, json ? "%s%lld" : "%s%lld", i ? json ? ", " : "x" : "", (long long)v[i]);
-    if (json) ein__put(out, "]");
-}
+// Ids of merges begin here, those of every contraction's own candidates with 0.
+enum { EIN__MERGE_ID = 1000000 };
 
-// The library call for contraction `s`: the convolution when `want` says so, else the GEMM. False
-// when there is none.
-static bool ein__put_merge_call(ein_ctx *ctx, const ein__scope *s, bool want, bool json,
-                                ein__buf *out) {
-    int64_t dense[EIN__MAX_RANK];
-    ein__conv_form f;
-    ein__gemm g;
-    ein__dense_result(s, dense);
-    if (want) {
-        if (!ein__find_conv(ctx, s, dense, &f) || !ein__conv_sizes(&f)) return false;
-        ein__putf(out,
-                  json ? "{\"kind\": \"%s\", \"n\": %lld, \"c\": %lld, \"f\": %lld, "
-                         "\"group\": %lld"
-                       : "%s n %lld, c %lld, f %lld, groups %lld",
-                  f.transposed ? "conv_backward_data" : "conv", (long long)f.c.n, (long long)f.c.c,
-                  (long long)f.c.f, (long long)f.c.group);
-        ein__put_merge_sizes(out, json, "filter", f.c.k, f.c.spatial);
-        if (!json) return true;
-        ein__put_merge_sizes(out, json, "stride", f.c.stride, f.c.spatial);
-        ein__put_merge_sizes(out, json, "dilation", f.c.dilation, f.c.spatial);
-        ein__put(out, "}");
-        return true;
-    }
-    if (!ein__match_gemm(ctx, s, dense, &g)) return false;
-    ein__putf(out,
-              json ? "{\"kind\": \"gemm\", \"batch\": %lld, \"m\": %lld, \"n\": %lld, \"k\": %lld}"
-                   : "GEMM batch %lld, m %lld, n %lld, k %lld",
-              (long long)g.batch, (long long)g.m, (long long)g.n, (long long)g.k);
-    return true;
-}
-
-// The cheapest way to compute the merged contraction, and (in JSON) every call that matches.
-static void ein__put_merge_calls(ein_ctx *ctx, const ein__merge *m, bool json, ein__buf *out) {
-    const ein__scope *s = ein__scope_of(ctx, m->wide);
+typedef struct ein__merge_form {
+    const ein__merge *m;
+    bool derived, only;  // by the cheapest derivation; there is no other form
     int64_t ps;
-    ein__skind2 kind = ein__choose(ctx, s, m->map, m->map_read, true, &ps);
-    bool conv = kind == EIN__K_CONV || kind == EIN__K_CONV_DATA;
-    if (json) ein__put(out, ", \"call\": ");
-    if ((!conv && kind != EIN__K_GEMM) || !ein__put_merge_call(ctx, s, conv, json, out))
-        ein__put(out, json ? "{\"kind\": \"kernel\"}" : "kernel");
-    if (!json) return;
-    ein__buf other = {0};
-    ein__put(out, ", \"matches\": [");
-    bool gemm = ein__put_merge_call(ctx, s, false, json, out);
-    if (ein__put_merge_call(ctx, s, true, json, &other))
-        ein__putf(out, "%s%s", gemm ? ", " : "", other.s);
-    ein__put(out, "]");
-    ein__buf_free(&other);
+} ein__merge_form;
+
+// Contraction `v` of a merge as a problem of its own, set to its cheapest definition (`derived`) or
+// to the one it has; its cost in `*ps`. NULL when it met a limit.
+static ein__problem *ein__merge_problem(ein_ctx *ctx, const ein__merge *m, ein__val v, bool derived,
+                                        ein__operands *b, int64_t *ps) {
+    ein__problem *p = ein__problem_of(ctx, v, b);
+    ein__val map = v.i == m->wide.i ? m->map : (ein__val){0};
+    *ps = EIN__NO_WAY;
+    if (!p || ctx->status) return NULL;
+    ein__choice c = ein__choose_def(ctx, p, map, m->map_read);
+    if (c.best < 0) return NULL;
+    p->z.map = map;
+    p->z.map_read = m->map_read;
+    p->z.best[0] = derived ? c.best : 0;
+    *ps = ein__def_cost(&p->z, &p->z.def[p->z.best[0]], EIN__NO_WAY);
+    return p;
 }
+
+// Cost of a merge with its contractions as they stand.
+static int64_t ein__merge_given_cost(ein_ctx *ctx, const ein__merge *m) {
+    ein__operands b = {.n = 0};
+    int64_t total;
+    ein__merge_problem(ctx, m, m->wide, false, &b, &total);
+    for (ptrdiff_t i = 0; i < arrlen(m->bill); i++) total = ein__cost_sum(total, m->bill[i].ps);
+    return total;
+}
+
+// The candidates that merges `found` are, in the order found: an stb_ds array. A candidate's id is
+// EIN__MERGE_ID and its place in it.
+EIN__FN ein__merge_form *ein__merge_forms(ein_ctx *ctx, const ein__merge *found) {
+    ein__merge_form *list = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(found) && !ctx->status; i++) {
+        int64_t given = ein__merge_given_cost(ctx, &found[i]);
+        bool two = found[i].ps < given;
+        arrput(list, ((ein__merge_form){&found[i], false, !two, given}));
+        if (two) arrput(list, ((ein__merge_form){&found[i], true, false, found[i].ps}));
+    }
+    return list;
+}
+
+// ------------------------------------------------------------------------------------ steps
 
 // The values that the merge makes: those that stand for the members, and what they read that the
 // program did not have.
@@ -74,54 +68,213 @@ static void ein__merge_values(ein_ctx *ctx, ein__val v, uint32_t first, ein__val
     arrput(*list, v);
 }
 
-static void ein__put_merge(ein_ctx *ctx, const ein__merge *m, int id, bool json, ein__buf *out) {
+typedef struct ein__merge_lister {
+    ein__explainer x;
+    ein__realiser r;
+    const ein__merge_form *f;
+    int64_t best;  // cost of the best form once the merge is known: the members or the merge
+} ein__merge_lister;
+
+// One step: value `v`, by definition `def` of the explained contraction (-1: it is none of its).
+// `kind`: what computes it where that is no call and no kernel, or NULL.
+static void ein__put_merge_step(ein__merge_lister *l, ein__val v, const ein__def *d, int def,
+                                const char *kind, int64_t ps) {
+    ein_ctx *ctx = l->x.ctx;
+    ein__buf *out = l->x.out, text = {0};
+    const char *why = ctx->value[v.i].why ? ctx->value[v.i].why : "", *trail = "";
+    if (def >= 0) {
+        trail = ein__trail(l->x.z, def);
+        why = *trail ? ein__namef(ctx, "%s; %s", l->f->m->rule, trail) : l->f->m->rule;
+    }
+    if (l->x.json || !ein__print_table(ctx, v, &text)) ein__print_value(ctx, v, &text);
+    if (l->x.json) {
+        ein__put(out, l->x.nstep ? ",\n         " : "\n         ");
+        ein__put(out, "{\"equation\": ");
+        ein__json_string(out, text.s);
+        ein__put(out, ", \"call\": ");
+        if (kind) ein__putf(out, "{\"kind\": \"%s\"}, \"matches\": []", kind);
+        else ein__put_signature(&l->x, d);
+        ein__putf(out, ", \"ps\": %lld, \"rules\": ", (long long)ps);
+        ein__json_string(out, why);
+        ein__put(out, ", \"trail\": [");
+        if (*why) {
+            ein__put(out, "{\"rule\": ");
+            ein__json_string(out, def >= 0 ? l->f->m->rule : why);
+            ein__putf(out, ", \"best_ps\": %lld}", (long long)l->best);
+        }
+        if (*trail) ein__put(out, ", ");
+        if (def >= 0) ein__put_trail_json(&l->x, def);
+        ein__put(out, "]}");
+    } else {
+        ein__put(out, "      ");
+        ein__put_us(out, ps);
+        ein__put(out, "  ");
+        if (kind) ein__put(out, kind);
+        else ein__put_signature(&l->x, d);
+        if (*why) ein__putf(out, "\n                  by %s", why);
+        ein__putf(out, "\n                  %s\n", text.s);
+    }
+    ein__buf_free(&text);
+    l->x.nstep++;
+}
+
+// The steps of definition `def` of a merged contraction, operands first. The map behind it is a
+// step of its own: `*map_ps` receives its share of the cost.
+static void ein__put_merged_steps(ein__merge_lister *l, int def, int64_t *map_ps) {
+    ein_ctx *ctx = l->x.ctx;
+    ein__deriver *z = l->x.z;
+    const ein__def d = z->def[def];
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, ein__sc_get(ctx, d.sc)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        uint32_t v = ein__ex_get(ctx, reads[i])->val;
+        while (arrlen(l->x.listed) <= (ptrdiff_t)v) arrput(l->x.listed, false);
+        int best = ein__best_def(z, (ein__val){v});
+        if (best < 0 || l->x.listed[v] || v == z->problem.i) continue;
+        l->x.listed[v] = true;
+        ein__put_merged_steps(l, best, map_ps);
+    }
+    arrfree(reads);
+    int64_t ps = ein__def_step_cost(z, &d);
+    if (d.cls.i == z->problem.i && z->map.i) {
+        ein__val map = z->map;
+        z->map = (ein__val){0};
+        int64_t alone = ein__def_step_cost(z, &d);
+        z->map = map;
+        *map_ps = ps > alone ? ps - alone : 0;
+        ps -= *map_ps;
+    }
+    ein__put_merge_step(l, l->r.made[ein__class_at(z, d.cls)], &d, def, NULL, ps);
+}
+
+// Contraction `v` of the merge with everything that its definition needs.
+static void ein__put_merged(ein__merge_lister *l, ein__val v, int64_t *map_ps) {
+    ein_ctx *ctx = l->x.ctx;
+    ein__operands b = {.n = 0};
+    int64_t ps;
+    ein__problem *p = ein__merge_problem(ctx, l->f->m, v, l->f->derived, &b, &ps);
+    if (!p) return;
+    int64_t *so_far = ein__costs_so_far(&p->z), given = so_far[0];
+    int64_t rest = ein__merge_given_cost(ctx, l->f->m) - given;
+    p = ein__merge_problem(ctx, l->f->m, v, l->f->derived, &b, &ps);
+    for (ptrdiff_t i = 0; i < arrlen(so_far); i++) {
+        so_far[i] = ein__cost_sum(so_far[i], rest);
+        if (so_far[i] > l->best) so_far[i] = l->best;
+    }
+    l->r = (ein__realiser){.z = &p->z, .nstand = b.n, .self = v};
+    memcpy(l->r.stand_in, b.stand_in, sizeof b.stand_in);
+    memcpy(l->r.actual, b.actual, sizeof b.actual);
+    l->x.z = &p->z;
+    l->x.so_far = so_far;
+    if (ein__realise(&l->r, p->z.problem).i) ein__put_merged_steps(l, p->z.best[0], map_ps);
+    arrfree(l->r.made);
+    arrfree(l->r.by_scope);
+    arrfree(so_far);
+}
+
+// Any other value of the merge: weights at load, copies, windows, the map behind the contraction.
+static void ein__put_merge_value(ein__merge_lister *l, ein__val v, int64_t map_ps) {
+    ein_ctx *ctx = l->x.ctx;
+    const ein__merge *m = l->f->m;
+    ein__deriver none = {.ctx = ctx, .first = UINT32_MAX};
+    ein__def d = {.cls = v, .sc = ctx->value[v.i].scope, .from = -1};
+    int64_t ps = v.i == m->map.i ? map_ps : 0;
+    for (ptrdiff_t i = 0; i < arrlen(m->bill); i++)
+        if (m->bill[i].v.i == v.i) ps = ein__cost_sum(ps, m->bill[i].ps);
+    bool idle = !ps && !ctx->value[v.i].weight_only;
+    l->x.z = &none;
+    ein__put_merge_step(l, v, &d, -1, !idle ? NULL : v.i == m->map.i ? "fused" : "view", ps);
+}
+
+static void ein__put_merge_steps(ein__merge_lister *l) {
+    ein_ctx *ctx = l->x.ctx;
+    const ein__merge *m = l->f->m;
     ein__val *list = NULL;
+    int64_t map_ps = 0;
     for (ptrdiff_t i = 0; i < arrlen(m->now); i++)
         ein__merge_values(ctx, m->now[i], m->first, &list);
-    if (json) {
-        ein__putf(out, "%s\n  {\"id\": %d, \"rule\": \"%s\", \"members\": [", id ? "," : "", id,
-                  m->rule);
-        for (ptrdiff_t i = 0; i < arrlen(m->member); i++) {
-            ein__put(out, i ? ", " : "");
-            ein__json_string(out, ctx->value[m->member[i].i].name);
-        }
-        ein__put(out, "]");
-    } else {
-        ein__putf(out, "  %s %d%s:", m->rule, id, m->chosen ? ", chosen" : "");
-        ein__put_us(out, m->ps);
-        ein__put(out, ", alone");
-        ein__put_us(out, m->members_ps);
-        for (ptrdiff_t i = 0; i < arrlen(m->member); i++)
-            ein__putf(out, "%s%s", i ? ", " : "\n      ", ctx->value[m->member[i].i].name);
-        ein__put(out, "\n      ");
+    // Maps behind the members that stay steps of their own.
+    for (ptrdiff_t i = 0; i < arrlen(m->bill); i++)
+        if (m->bill[i].v.i < m->first) arrput(list, m->bill[i].v);
+    for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
+        if (list[i].i == m->wide.i) ein__put_merged(l, list[i], &map_ps);
+        else ein__put_merge_value(l, list[i], map_ps);
     }
-    ein__put_merge_calls(ctx, m, json, out);
-    if (json)
-        ein__putf(out, ", \"ps\": %lld, \"members_ps\": %lld, \"chosen\": %s, \"equations\": [",
-                  (long long)m->ps, (long long)m->members_ps, m->chosen ? "true" : "false");
-    else ein__put(out, "\n");
-    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
-        ein__buf text = {0};
-        ein__print_value(ctx, list[i], &text);
-        ein__put(out, json ? i ? ",\n      " : "\n      " : "      ");
-        if (json) ein__json_string(out, text.s);
-        else ein__putf(out, "%s\n", text.s);
-        ein__buf_free(&text);
-    }
-    if (json) ein__put(out, "]}");
     arrfree(list);
 }
 
+// ------------------------------------------------------------------------------------ merges
+
+// How the merged contraction is computed as it stands, and every call that it matches.
+static void ein__put_merge_call(ein__merge_lister *l) {
+    ein_ctx *ctx = l->x.ctx;
+    ein__val v = l->f->m->wide;
+    ein__deriver z = {.ctx = ctx, .first = UINT32_MAX, .problem = v};
+    ein__def d = {.cls = v, .sc = ctx->value[v.i].scope, .from = -1};
+    z.map = l->f->m->map;
+    z.map_read = l->f->m->map_read;
+    l->x.z = &z;
+    ein__put_signature(&l->x, &d);
+}
+
+static void ein__put_merge(ein_ctx *ctx, const ein__merge_form *f, int id, bool first, bool json,
+                           ein__buf *out) {
+    const ein__merge *m = f->m;
+    ein__merge_lister l = {.x = {.ctx = ctx, .out = out, .json = json}, .f = f};
+    int64_t given = ein__merge_given_cost(ctx, m);
+    bool chosen = m->chosen && (f->derived || f->only);
+    l.best = given < m->members_ps ? given : m->members_ps;
+    if (json) ein__putf(out, "%s\n  {\"id\": %d, \"rule\": \"%s\"", first ? "" : ",", id, m->rule);
+    else ein__putf(out, "  candidate %d, %s%s:", id, m->rule, chosen ? ", chosen" : "");
+    if (!json) {
+        ein__put_us(out, f->ps);
+        ein__put(out, ", alone");
+        ein__put_us(out, m->members_ps);
+        ein__put(out, "\n      of ");
+    }
+    ein__put(out, json ? ", \"members\": [" : "");
+    for (ptrdiff_t i = 0; i < arrlen(m->member); i++) {
+        const char *name = ctx->value[m->member[i].i].name;
+        ein__put(out, i ? ", " : "");
+        if (json) ein__json_string(out, name);
+        else ein__put(out, name);
+    }
+    if (json) {
+        ein__put(out, "], \"call\": ");
+        ein__put_merge_call(&l);
+        ein__putf(out, ", \"ps\": %lld, \"members_ps\": %lld, \"chosen\": %s, \"steps\": [",
+                  (long long)f->ps, (long long)m->members_ps, chosen ? "true" : "false");
+    } else {
+        ein__put(out, "\n");
+    }
+    ein__put_merge_steps(&l);
+    ein__put(out, json ? "]}" : "");
+    arrfree(l.x.listed);
+}
+
 // Rounds meet the same merge again when what it reads was replaced.
-static bool ein__same_merge(ein_ctx *ctx, const ein__merge *a, const ein__merge *b) {
-    bool same = a->rule == b->rule && a->ps == b->ps && arrlen(a->member) == arrlen(b->member) &&
-                a->first != b->first && !a->chosen && !b->chosen;
+static bool ein__same_merge(ein_ctx *ctx, const ein__merge_form *f, const ein__merge_form *g) {
+    const ein__merge *a = f->m, *b = g->m;
+    bool same = a->rule == b->rule && f->ps == g->ps && f->derived == g->derived &&
+                arrlen(a->member) == arrlen(b->member) && a->first != b->first && !a->chosen &&
+                !b->chosen;
     for (ptrdiff_t k = 0; same && k < arrlen(a->member); k++)
         same = ctx->value[a->member[k].i].name == ctx->value[b->member[k].i].name;
     return same;
 }
 
-// Merges that have a member called `name` (NULL: all); all that were priced, or the chosen ones.
+// Whether contraction or map `name` takes part in merge `m`.
+static bool ein__merge_has(const ein_ctx *ctx, const ein__merge *m, const char *name) {
+    bool has = false;
+    for (ptrdiff_t k = 0; !has && k < arrlen(m->taken); k++) {
+        const char *mine = ctx->value[m->taken[k].i].name;
+        size_t length = strlen(name);
+        has = !strncmp(mine, name, length) && (!mine[length] || mine[length] == '.');
+    }
+    return has;
+}
+
+// Merges that `name` takes part in (NULL: all); all that were priced, or the chosen ones.
 EIN__FN void ein__explain_merges(ein_ctx *ctx, const ein__val *root, int nroot, const char *name,
                                  bool all, bool json, ein__buf *out) {
     ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
@@ -129,20 +282,17 @@ EIN__FN void ein__explain_merges(ein_ctx *ctx, const ein__val *root, int nroot, 
     int n = 0;
     memcpy(merged, root, (size_t)nroot * sizeof *root);
     ein__merge_program(ctx, merged, nroot, &found);
+    ein__merge_form *list = ein__merge_forms(ctx, found);
     if (json) ein__put(out, ", \"merges\": [");
-    for (ptrdiff_t i = 0; i < arrlen(found) && !ctx->status; i++) {
-        bool named = !name;
-        for (ptrdiff_t k = 0; !named && k < arrlen(found[i].member); k++) {
-            const char *mine = ctx->value[found[i].member[k].i].name;
-            size_t length = strlen(name);
-            named = !strncmp(mine, name, length) && (!mine[length] || mine[length] == '.');
-        }
-        for (ptrdiff_t k = 0; named && k < i; k++)
-            named = !ein__same_merge(ctx, &found[i], &found[k]);
-        if (!named || (!all && !found[i].chosen)) continue;
+    for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
+        bool listed = !name || ein__merge_has(ctx, list[i].m, name);
+        for (ptrdiff_t k = 0; listed && k < i; k++)
+            listed = !ein__same_merge(ctx, &list[i], &list[k]);
+        if (!listed || (!all && !list[i].m->chosen)) continue;
         if (!json && !n) ein__put(out, "\nmerges\n");
-        ein__put_merge(ctx, &found[i], n++, json, out);
+        ein__put_merge(ctx, &list[i], EIN__MERGE_ID + (int)i, !n++, json, out);
     }
     if (json) ein__put(out, "]");
+    arrfree(list);
     ein__merges_free(found);
 }

@@ -167,8 +167,8 @@ static const cmd_command commands[] = {
         .summary = "Proves that the plan computes what the model says",
         .detail =
             "Give --small for models whose sizes are too large to evaluate one by one. With\n"
-            "--candidate, VALUE names the contraction if there are several; the options must\n"
-            "be those that explain was given.\n",
+            "--candidate, VALUE names the contraction if there are several (merges, which\n"
+            "begin with 1000000, need none); the options must be those that explain was given.\n",
         .options = {verify_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_verify,
     },

@@ -57,12 +57,19 @@ typedef struct ein__joint {
     int slot[EIN__MERGE_GROUP][EIN__MAX_ITERS];  // its slot per merged traversal slot, or -1
 } ein__joint;
 
+// What a merge costs beside its contractions: copies, windows and maps that are steps of their own.
+typedef struct ein__bill {
+    ein__val v;
+    int64_t ps;
+} ein__bill;
+
 typedef struct ein__merge {
     const char *rule;
     ein__val *member;     // the contractions; stb_ds arrays
     ein__val *old, *now;  // values replaced, and by what
     ein__val *taken;      // values that no other merge may have as well
     ein__val wide;        // the merged contraction
+    ein__bill *bill;      // stb_ds array
     ein__val map;         // what alone reads it, by `map_read`; or none
     ein__ex map_read;
     int64_t ps, members_ps;
@@ -513,6 +520,7 @@ static void ein__merge_free(ein__merge *m) {
     arrfree(m->old);
     arrfree(m->now);
     arrfree(m->taken);
+    arrfree(m->bill);
 }
 
 static void ein__merges_free(ein__merge *list) {
@@ -520,29 +528,39 @@ static void ein__merges_free(ein__merge *list) {
     arrfree(list);
 }
 
-#ifdef EIN_CHECK_STEPS
-// Old and new definitions modulo 2^61-1, with everything else that the program has as free inputs.
-static void ein__check_merge(ein__merger *z, const ein__merge *m) {
-    ein_ctx *ctx = z->ctx;
+// Old and new definitions modulo 2^61-1 at `samples` places each, with everything else that the
+// program has as free inputs. Gives the first value that differs, or none; a proof that meets a
+// limit sets the context's error and gives the value as well.
+static ein__val ein__merge_differs(ein_ctx *ctx, const ein__merge *m, int samples) {
+    ein__val differs = {0};
     uint32_t *fresh = NULL;
-    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < z->first ? i : 0);
-    for (ptrdiff_t k = 0; k < arrlen(m->taken); k++) fresh[m->taken[k].i] = false;
-    for (ptrdiff_t k = 0; k < arrlen(m->old); k++) {
-        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], EIN_CHECK_STEPS, 1, fresh))
-            ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "%s: merging (%s) changes the value",
-                       ctx->value[m->old[k].i].name, m->rule);
-        ein__steps_checked++;
-    }
+    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < m->first ? i : 0);
+    for (ptrdiff_t k = 0; k < arrlen(m->taken); k++) fresh[m->taken[k].i] = 0;
+    for (ptrdiff_t k = 0; k < arrlen(m->old) && !differs.i; k++)
+        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], samples, 1, fresh))
+            differs = m->old[k];
     arrfree(fresh);
+    return differs;
 }
-#endif
 
-// Keeps a merge that was built whole; `extra` is what its operands cost beyond the program's.
-static void ein__add_merge(ein__merger *z, ein__merge *m, int64_t extra) {
-    m->ps = extra + ein__merge_price(z, m->wide, m->map, m->map_read);
+// A map that several members have behind them is one step.
+static void ein__put_bill(ein__bill **bill, ein__val v, int64_t ps) {
+    for (ptrdiff_t i = 0; i < arrlen(*bill); i++)
+        if ((*bill)[i].v.i == v.i) return;
+    arrput(*bill, ((ein__bill){v, ps}));
+}
+
+// Keeps a merge that was built whole.
+static void ein__add_merge(ein__merger *z, ein__merge *m) {
+    m->ps = ein__merge_price(z, m->wide, m->map, m->map_read);
+    for (ptrdiff_t i = 0; i < arrlen(m->bill); i++) m->ps = ein__cost_sum(m->ps, m->bill[i].ps);
     m->first = z->first;
 #ifdef EIN_CHECK_STEPS
-    ein__check_merge(z, m);
+    ein__val differs = ein__merge_differs(z->ctx, m, EIN_CHECK_STEPS);
+    if (differs.i)
+        ein__error(z->ctx, EIN_DIFFERS, (ein__pos){0, 0}, "%s: merging (%s) changes the value",
+                   z->ctx->value[differs.i].name, m->rule);
+    ein__steps_checked += arrlen(m->old);
 #endif
     arrput(z->found, *m);
     *m = (ein__merge){0};
