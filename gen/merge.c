@@ -222,33 +222,45 @@ static void ein__part_form_key(ein_ctx *ctx, ein__part *p) {
     ein__buf_free(&b);
 }
 
-// Adds contraction `sc` as a way of having `member`, when its form is one that merges.
+// Adds contraction `sc` as a way of having `member`, when its form is one that merges: with its
+// first activation as the data, and where both factors are activations with the other one as well
+// (that matters for a shared input alone).
 static void ein__add_part(ein__merger *z, ein__val member, ein__sc sc, ein__val cls,
                           ein__sc outer) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__sc_get(ctx, sc);
     const ein__expr *read[2];
-    ein__part p = {.member = member, .sc = sc, .cls = cls, .outer = outer};
-    if (arrlen(z->part) >= EIN__MERGE_PARTS || !ein__two_factors(ctx, s, read, &p.alpha)) return;
-    int data = ctx->value[read[0]->val].weight_only ? 1 : 0;
-    if (ctx->value[read[data]->val].weight_only) return;
-    p.x = ein__ex_of(ctx, read[data]);
-    p.w = ein__ex_of(ctx, read[1 - data]);
-    p.in_x = ein__ex_uses(ctx, p.x);
-    p.in_w = ein__ex_uses(ctx, p.w);
-    p.level = z->level[member.i];
-    for (uint32_t i = 0; i < s->nt; i++)
-        if (s->n[i] > 1 && !((p.in_x | p.in_w) >> i & 1)) return;
-    ein__part_canon(ctx, &p);
-    if (ctx->value[read[1 - data]->val].weight_only && ein__part_axes(ctx, &p)) {
-        p.windowed = true;
-        ein__part_input_keys(ctx, &p);
+    double alpha;
+    bool first = true;
+    if (!ein__two_factors(ctx, s, read, &alpha)) return;
+    for (int data = 0; data < 2; data++) {
+        ein__part p = {.member = member, .sc = sc, .cls = cls, .outer = outer, .alpha = alpha};
+        if (ctx->value[read[data]->val].weight_only || arrlen(z->part) >= EIN__MERGE_PARTS)
+            continue;
+        p.x = ein__ex_of(ctx, read[data]);
+        p.w = ein__ex_of(ctx, read[1 - data]);
+        p.in_x = ein__ex_uses(ctx, p.x);
+        p.in_w = ein__ex_uses(ctx, p.w);
+        p.level = z->level[member.i];
+        for (uint32_t i = 0; i < s->nt; i++)
+            if (s->n[i] > 1 && !((p.in_x | p.in_w) >> i & 1)) return;
+        ein__part_canon(ctx, &p);
+        p.windowed = ein__part_axes(ctx, &p);
+        if (p.windowed) ein__part_input_keys(ctx, &p);
+        if (first) ein__part_form_key(ctx, &p);
+        if (first || p.windowed) arrput(z->part, p);
+        first = false;
     }
-    ein__part_form_key(ctx, &p);
-    arrput(z->part, p);
 }
 
 // ------------------------------------------------------------------------------------ values
+
+// A map that several members have behind them is one step.
+static void ein__put_bill(ein__bill **bill, ein__val v, int64_t ps) {
+    for (ptrdiff_t i = 0; i < arrlen(*bill); i++)
+        if ((*bill)[i].v.i == v.i) return;
+    arrput(*bill, ((ein__bill){v, ps}));
+}
 
 static ein__val ein__merge_value(ein__merger *z, ein__val like, const char *suffix,
                                  const ein__scope *s, const char *why) {
@@ -266,11 +278,11 @@ static ein__val ein__merge_value(ein__merger *z, ein__val like, const char *suff
     return v;
 }
 
-// What stands in the members' places, `ex` in each one's own iterators, as one weight-only value
-// over the merged iterators that it needs; gives the read of it. `guards`: whether windows of the
-// reduction matter as well.
+// What stands in the members' places, `ex` in each one's own iterators, as one value over the merged
+// iterators that it needs; gives the read of it. `guards`: whether windows of the reduction matter
+// as well. Weights are laid so at load; of activations it is a kernel, which `bill` receives.
 static ein__ex ein__side_by_side(ein__merger *z, const ein__joint *f, const ein__ex *ex,
-                                 bool guards, ein__val like, const char *suffix) {
+                                 bool guards, ein__val like, ein__bill **bill) {
     ein_ctx *ctx = z->ctx;
     ein__ex sum = {0}, only = {0};
     bool same = f->apart;
@@ -298,7 +310,11 @@ static ein__ex ein__side_by_side(ein__merger *z, const ein__joint *f, const ein_
         s.n[s.nt++] = f->s.n[i];
     }
     s.body = ein__ex_subst(ctx, sum, map, (int)(f->s.nt + f->s.ns));
-    ein__val v = ein__merge_value(z, like, suffix, &s, "merging: laid side by side");
+    bool weight = true;
+    for (int i = 0; i < f->np; i++) weight &= ein__ex_weight_only(ctx, ex[i]);
+    ein__val v = ein__merge_value(z, like, weight ? "weights" : "operands", &s,
+                                  "merging: laid side by side");
+    if (v.i && !weight) ein__put_bill(bill, v, ein__kernel_cost(ctx, v));
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)s.nt) : (ein__ex){0};
 }
 
@@ -400,7 +416,7 @@ static ein__ex ein__join_bodies(ein__merger *z, const ein__joint *f, const ein__
             return (ein__ex){0};
     }
     if (all_read) return wide;
-    if (weights) return ein__side_by_side(z, f, body, false, like, "weights");
+    if (weights) return ein__side_by_side(z, f, body, false, like, NULL);
     ein__expr r = *e[0];
     if (r.op == EIN__X_CONST) {
         for (int i = 1; i < f->np; i++)
@@ -541,13 +557,6 @@ static ein__val ein__merge_differs(ein_ctx *ctx, const ein__merge *m, int sample
             differs = m->old[k];
     arrfree(fresh);
     return differs;
-}
-
-// A map that several members have behind them is one step.
-static void ein__put_bill(ein__bill **bill, ein__val v, int64_t ps) {
-    for (ptrdiff_t i = 0; i < arrlen(*bill); i++)
-        if ((*bill)[i].v.i == v.i) return;
-    arrput(*bill, ((ein__bill){v, ps}));
 }
 
 // Keeps a merge that was built whole.

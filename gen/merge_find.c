@@ -93,7 +93,7 @@ static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const 
     }
     ein__joint_subscripts(ctx, &f, p[0], 0, form, ix);
     ein__ex data = part[0].i ? ein__ex_read(ctx, part[0], 0, ix, (int)x->nix) : (ein__ex){0};
-    ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, "weights");
+    ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, &m.bill);
     ein__scope s = f.s, behind = *ein__scope_of(ctx, map);
     s.body = data.i && weights.i ? ein__ex_binary(ctx, EIN__MUL, data, weights) : (ein__ex){0};
     m.wide = s.body.i ? ein__merge_value(z, p[0]->member, "merged", &s, m.rule) : (ein__val){0};

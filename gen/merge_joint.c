@@ -282,11 +282,12 @@ static void ein__merge_shared(ein__merger *z, const ein__part *const *p, int n, 
     const ein__expr *x = ein__ex_get(ctx, p[0]->x);
     ein__ex data = ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix);
     for (int i = 0; i < n; i++) w[i] = ein__scaled(ctx, p[i]->alpha, p[i]->w);
-    ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, "weights");
-    if (!data.i || !weights.i) return;
+    ein__bill *bill = NULL;
+    ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, &bill);
     ein__scope s = f.s;
-    s.body = ein__ex_binary(ctx, EIN__MUL, data, weights);
-    ein__merge_around(z, &f, p, &s, NULL, "merging: shared input");
+    s.body = data.i && weights.i ? ein__ex_binary(ctx, EIN__MUL, data, weights) : (ein__ex){0};
+    if (s.body.i) ein__merge_around(z, &f, p, &s, bill, "merging: shared input");
+    arrfree(bill);
 }
 
 // ------------------------------------------------------------------------------------ batched
@@ -366,7 +367,7 @@ static void ein__merge_batched(ein__merger *z, const ein__part *const *p, int n,
         w[i] = ein__scaled(ctx, p[i]->alpha, p[i]->w);
     }
     ein__ex x = ein__stacked(z, &f, p, false, grouped, &bill);
-    ein__ex y = weight ? ein__side_by_side(z, &f, w, true, p[0]->member, "weights")
+    ein__ex y = weight ? ein__side_by_side(z, &f, w, true, p[0]->member, &bill)
                        : ein__scaled(ctx, p[0]->alpha, ein__stacked(z, &f, p, true, false, &bill));
     if (x.i && y.i) f.s.body = ein__ex_binary(ctx, EIN__MUL, x, y);
     if (f.s.body.i && (ein__ex_uses(ctx, f.s.body) >> place & 1))
