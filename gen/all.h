@@ -55,6 +55,7 @@
 #include "search.c"
 #include "merge.c"
 #include "merge_joint.c"
+#include "merge_chain.c"
 #include "merge_find.c"
 #include "layout.c"
 #include "relayout.c"

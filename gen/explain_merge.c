@@ -29,11 +29,20 @@ static ein__problem *ein__merge_problem(ein_ctx *ctx, const ein__merge *m, ein__
     return p;
 }
 
+static bool ein__runs_inner(const ein_ctx *ctx, const ein__merge *m) {
+    return m->inner.i && !ctx->value[m->inner.i].weight_only;
+}
+
 // Cost of a merge with its contractions as they stand.
 static int64_t ein__merge_given_cost(ein_ctx *ctx, const ein__merge *m) {
     ein__operands b = {.n = 0};
-    int64_t total;
+    int64_t total, inner;
     ein__merge_problem(ctx, m, m->wide, false, &b, &total);
+    if (ein__runs_inner(ctx, m)) {
+        b.n = 0;
+        ein__merge_problem(ctx, m, m->inner, false, &b, &inner);
+        total = ein__cost_sum(total, inner);
+    }
     for (ptrdiff_t i = 0; i < arrlen(m->bill); i++) total = ein__cost_sum(total, m->bill[i].ps);
     return total;
 }
@@ -196,8 +205,10 @@ static void ein__put_merge_steps(ein__merge_lister *l) {
     // Maps behind the members that stay steps of their own.
     for (ptrdiff_t i = 0; i < arrlen(m->bill); i++)
         if (m->bill[i].v.i < m->first) arrput(list, m->bill[i].v);
+    if (m->map.i && m->map.i < m->first) arrput(list, m->map);
     for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
-        if (list[i].i == m->wide.i) ein__put_merged(l, list[i], &map_ps);
+        bool inner = list[i].i == m->inner.i && ein__runs_inner(ctx, m);
+        if (inner || list[i].i == m->wide.i) ein__put_merged(l, list[i], &map_ps);
         else ein__put_merge_value(l, list[i], map_ps);
     }
     arrfree(list);

@@ -69,6 +69,7 @@ typedef struct ein__merge {
     ein__val *old, *now;  // values replaced, and by what
     ein__val *taken;      // values that no other merge may have as well
     ein__val wide;        // the merged contraction
+    ein__val inner;       // a second contraction that it makes, or none
     ein__bill *bill;      // stb_ds array
     ein__val map;         // what alone reads it, by `map_read`; or none
     ein__ex map_read;
@@ -278,9 +279,10 @@ static ein__val ein__merge_value(ein__merger *z, ein__val like, const char *suff
     return v;
 }
 
-// What stands in the members' places, `ex` in each one's own iterators, as one value over the merged
-// iterators that it needs; gives the read of it. `guards`: whether windows of the reduction matter
-// as well. Weights are laid so at load; of activations it is a kernel, which `bill` receives.
+// What stands in the members' places, `ex` in each one's own iterators, as one value over the
+// merged iterators that it needs; gives the read of it. `guards`: whether windows of the reduction
+// matter as well. Weights are laid so at load; of activations it is a kernel, which `bill`
+// receives.
 static ein__ex ein__side_by_side(ein__merger *z, const ein__joint *f, const ein__ex *ex,
                                  bool guards, ein__val like, ein__bill **bill) {
     ein_ctx *ctx = z->ctx;
@@ -562,6 +564,8 @@ static ein__val ein__merge_differs(ein_ctx *ctx, const ein__merge *m, int sample
 // Keeps a merge that was built whole.
 static void ein__add_merge(ein__merger *z, ein__merge *m) {
     m->ps = ein__merge_price(z, m->wide, m->map, m->map_read);
+    if (m->inner.i && !z->ctx->value[m->inner.i].weight_only)
+        m->ps = ein__cost_sum(m->ps, ein__merge_price(z, m->inner, (ein__val){0}, (ein__ex){0}));
     for (ptrdiff_t i = 0; i < arrlen(m->bill); i++) m->ps = ein__cost_sum(m->ps, m->bill[i].ps);
     m->first = z->first;
 #ifdef EIN_CHECK_STEPS

@@ -5,6 +5,7 @@
 //   shared input      V1 = sum(c) x k1, V2 = sum(c) x k2   =>  V = sum(c) x [k1 k2]
 //   batched           V1 = sum(c) x1 k1, V2 = sum(c) x2 k2 =>  V[b] = sum(c) [x1 x2][b] [k1 k2][b]
 //   sum of products   sum(c) x1 k1 + sum(d) x2 k2          =>  sum(c,d) [x1 x2] [k1 k2]
+//   re-association    sum(d) (sum(c) x k1) k2              =>  sum(c) x (sum(d) k1 k2)
 
 // ------------------------------------------------------------------------------------ sums
 
@@ -443,6 +444,7 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, ein__me
         ein__find_groups(&z, EIN__BY_SAME);
         ein__find_groups(&z, EIN__BY_NEAR);
         ein__find_groups(&z, EIN__BY_LIKE);
+        ein__find_chains(&z);
         for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
             ein__val v = z.order[i];
             if (v.i >= z.changed && ein__is_map(ctx, v) && !ctx->value[v.i].weight_only)

@@ -87,7 +87,9 @@ static bool ein__form_holds(ein_ctx *ctx, const ein__merge *found, const ein__me
     for (ptrdiff_t i = 0; i < arrlen(found) && equal; i++)
         if (&found[i] == f->m || (found[i].chosen && found[i].first < f->m->first))
             equal = !ein__merge_differs(ctx, &found[i], samples).i;
-    return equal && (!f->derived || ein__derived_holds(ctx, f->m, f->m->wide, samples));
+    equal = equal && (!f->derived || ein__derived_holds(ctx, f->m, f->m->wide, samples));
+    bool inner = f->derived && ein__runs_inner(ctx, f->m);
+    return equal && (!inner || ein__derived_holds(ctx, f->m, f->m->inner, samples));
 }
 
 // Whether the merge with this id gives the values that it replaces, modulo 2^61-1 at `samples`
