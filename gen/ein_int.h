@@ -403,6 +403,9 @@ typedef struct ein__step {
     int event;  // recorded after the step for those that wait for it, 0: none
 } ein__step;
 
+// Merges of contractions that a plan has: none, whole groups, or groups without some members too.
+typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
+
 typedef struct ein__plan {
     ein__step *step;  // run, in order; stb_ds arrays
     ein__step *init;  // weight-only steps, once in create
@@ -418,6 +421,7 @@ typedef struct ein__plan {
     int branches, events;     // of a recorded graph; one branch: no events
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
+    ein__merging merging;
 } ein__plan;
 
 // ---------------------------------------------------------------------------------- the context

@@ -81,7 +81,8 @@ typedef struct ein__merge_lister {
     ein__explainer x;
     ein__realiser r;
     const ein__merge_form *f;
-    int64_t best;  // cost of the best form once the merge is known: the members or the merge
+    int64_t best;        // cost of the best form once the merge is known: the members or the merge
+    const char **names;  // of the merge's values and of what they read; stb_ds array
 } ein__merge_lister;
 
 // One step: value `v`, by definition `def` of the explained contraction (-1: it is none of its).
@@ -156,6 +157,38 @@ static void ein__put_merged_steps(ein__merge_lister *l, int def, int64_t *map_ps
     ein__put_merge_step(l, l->r.made[ein__class_at(z, d.cls)], &d, def, NULL, ps);
 }
 
+static bool ein__is_named(const char *const *names, const char *name) {
+    for (ptrdiff_t i = 0; i < arrlen(names); i++)
+        if (!strcmp(names[i], name)) return true;
+    return false;
+}
+
+static void ein__merge_names(ein__merge_lister *l, const ein__val *list) {
+    ein_ctx *ctx = l->x.ctx;
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
+        ein__ex *reads = NULL;
+        arrput(l->names, ctx->value[list[i].i].name);
+        ein__ex_reads(ctx, ein__scope_of(ctx, list[i])->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            arrput(l->names, ctx->value[ein__ex_get(ctx, reads[k])->val].name);
+        arrfree(reads);
+    }
+}
+
+// Values made for the derivation get numbers where their names are taken, so that the equations of
+// a merge can stand in one model. The first one is the contraction, whose name it keeps.
+static void ein__number_made(ein__merge_lister *l) {
+    ein_ctx *ctx = l->x.ctx;
+    for (ptrdiff_t i = 1; i < arrlen(l->r.made); i++) {
+        if (!l->r.made[i].i) continue;
+        const char *plain = ctx->value[l->r.made[i].i].name, *name = plain;
+        for (int n = 2; ein__is_named(l->names, name); n++)
+            name = ein__namef(ctx, "%s.%d", plain, n);
+        ctx->value[l->r.made[i].i].name = name;
+        arrput(l->names, name);
+    }
+}
+
 // Contraction `v` of the merge with everything that its definition needs.
 static void ein__put_merged(ein__merge_lister *l, ein__val v, int64_t *map_ps) {
     ein_ctx *ctx = l->x.ctx;
@@ -175,7 +208,10 @@ static void ein__put_merged(ein__merge_lister *l, ein__val v, int64_t *map_ps) {
     memcpy(l->r.actual, b.actual, sizeof b.actual);
     l->x.z = &p->z;
     l->x.so_far = so_far;
-    if (ein__realise(&l->r, p->z.problem).i) ein__put_merged_steps(l, p->z.best[0], map_ps);
+    if (ein__realise(&l->r, p->z.problem).i) {
+        ein__number_made(l);
+        ein__put_merged_steps(l, p->z.best[0], map_ps);
+    }
     arrfree(l->r.made);
     arrfree(l->r.by_scope);
     arrfree(so_far);
@@ -206,6 +242,7 @@ static void ein__put_merge_steps(ein__merge_lister *l) {
     for (ptrdiff_t i = 0; i < arrlen(m->bill); i++)
         if (m->bill[i].v.i < m->first) arrput(list, m->bill[i].v);
     if (m->map.i && m->map.i < m->first) arrput(list, m->map);
+    ein__merge_names(l, list);
     for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
         bool inner = list[i].i == m->inner.i && ein__runs_inner(ctx, m);
         if (inner || list[i].i == m->wide.i) ein__put_merged(l, list[i], &map_ps);
@@ -228,12 +265,17 @@ static void ein__put_merge_call(ein__merge_lister *l) {
     ein__put_signature(&l->x, &d);
 }
 
+// Whether the plan has the merge in this form.
+static bool ein__form_chosen(const ein_ctx *ctx, const ein__merge_form *f) {
+    return ctx->plan.merging != EIN__UNMERGED && f->m->chosen && (f->derived || f->only);
+}
+
 static void ein__put_merge(ein_ctx *ctx, const ein__merge_form *f, int id, bool first, bool json,
                            ein__buf *out) {
     const ein__merge *m = f->m;
     ein__merge_lister l = {.x = {.ctx = ctx, .out = out, .json = json}, .f = f};
     int64_t given = ein__merge_given_cost(ctx, m);
-    bool chosen = m->chosen && (f->derived || f->only);
+    bool chosen = ein__form_chosen(ctx, f);
     l.best = given < m->members_ps ? given : m->members_ps;
     if (json) ein__putf(out, "%s\n  {\"id\": %d, \"rule\": \"%s\"", first ? "" : ",", id, m->rule);
     else ein__putf(out, "  candidate %d, %s%s:", id, m->rule, chosen ? ", chosen" : "");
@@ -261,6 +303,7 @@ static void ein__put_merge(ein_ctx *ctx, const ein__merge_form *f, int id, bool 
     ein__put_merge_steps(&l);
     ein__put(out, json ? "]}" : "");
     arrfree(l.x.listed);
+    arrfree(l.names);
 }
 
 // Rounds meet the same merge again when what it reads was replaced.
@@ -285,21 +328,33 @@ static bool ein__merge_has(const ein_ctx *ctx, const ein__merge *m, const char *
     return has;
 }
 
+// All merges of the program under `root`, as the plan takes them: those that are chosen are in it.
+EIN__FN ein__merge *ein__planned_merges(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__merge *found = NULL;
+    memcpy(merged, root, (size_t)nroot * sizeof *root);
+    ein__merge_program(ctx, merged, nroot, false, &found);
+    if (!found || ctx->status || (!ctx->plan.step && !ein__make_plan(ctx)) ||
+        ctx->plan.merging != EIN__TOGGLED)
+        return found;
+    ein__merges_free(found);
+    memcpy(merged, root, (size_t)nroot * sizeof *root);
+    ein__merge_program(ctx, merged, nroot, true, &found);
+    return found;
+}
+
 // Merges that `name` takes part in (NULL: all); all that were priced, or the chosen ones.
 EIN__FN void ein__explain_merges(ein_ctx *ctx, const ein__val *root, int nroot, const char *name,
                                  bool all, bool json, ein__buf *out) {
-    ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    ein__merge *found = NULL;
+    ein__merge *found = ein__planned_merges(ctx, root, nroot);
     int n = 0;
-    memcpy(merged, root, (size_t)nroot * sizeof *root);
-    ein__merge_program(ctx, merged, nroot, &found);
     ein__merge_form *list = ein__merge_forms(ctx, found);
     if (json) ein__put(out, ", \"merges\": [");
     for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
         bool listed = !name || ein__merge_has(ctx, list[i].m, name);
         for (ptrdiff_t k = 0; listed && k < i; k++)
             listed = !ein__same_merge(ctx, &list[i], &list[k]);
-        if (!listed || (!all && !list[i].m->chosen)) continue;
+        if (!listed || (!all && !ein__form_chosen(ctx, &list[i]))) continue;
         if (!json && !n) ein__put(out, "\nmerges\n");
         ein__put_merge(ctx, &list[i], EIN__MERGE_ID + (int)i, !n++, json, out);
     }

@@ -8,11 +8,12 @@
 // with zeros where their windows differ, at no cost.
 
 enum {
-    EIN__MERGE_GROUP = 16,    // members of one merge
-    EIN__MERGE_ROUNDS = 3,    // merges of merges
-    EIN__MERGE_TRIES = 600,   // merges built and priced
-    EIN__MERGE_PARTS = 4000,  // contractions looked at, derived ones included
-    EIN__MERGE_PADDING = 4    // growth of the arithmetic by windows padded with zeros
+    EIN__MERGE_GROUP = 16,     // members of one merge
+    EIN__MERGE_ROUNDS = 3,     // merges of merges
+    EIN__MERGE_TRIES = 600,    // merges built and priced
+    EIN__MERGE_TOGGLES = 200,  // and those to see which members are better left out
+    EIN__MERGE_PARTS = 4000,   // contractions looked at, derived ones included
+    EIN__MERGE_PADDING = 4     // growth of the arithmetic by windows padded with zeros
 };
 
 // A subscript of a data factor: (plain + k * r + c) / q, with `plain` in traversal iterators.
@@ -75,6 +76,7 @@ typedef struct ein__merge {
     ein__ex map_read;
     int64_t ps, members_ps;
     uint32_t first;  // values from here on were made in its round
+    bool toggled;    // members of a group were left out
     bool chosen;
 } ein__merge;
 
@@ -90,7 +92,8 @@ typedef struct ein__merger {
     uint32_t changed;      // ... and from here on in the last one
     ein__part *part;
     ein__merge *found;
-    int tries;
+    int tries, toggles;
+    bool toggling;  // what is found now is what is left of a group
 } ein__merger;
 
 // ------------------------------------------------------------------------------------ parts
@@ -568,6 +571,7 @@ static void ein__add_merge(ein__merger *z, ein__merge *m) {
         m->ps = ein__cost_sum(m->ps, ein__merge_price(z, m->inner, (ein__val){0}, (ein__ex){0}));
     for (ptrdiff_t i = 0; i < arrlen(m->bill); i++) m->ps = ein__cost_sum(m->ps, m->bill[i].ps);
     m->first = z->first;
+    m->toggled = z->toggling;
 #ifdef EIN_CHECK_STEPS
     ein__val differs = ein__merge_differs(z->ctx, m, EIN_CHECK_STEPS);
     if (differs.i)

@@ -297,6 +297,68 @@ static void ein__try_group(ein__merger *z, const ein__part *const *p, int n, ein
     }
 }
 
+// The most that a merge saves of those found from `from` on; none saves less than nothing.
+static int64_t ein__best_saving(const ein__merger *z, ptrdiff_t from) {
+    int64_t best = 0;
+    for (ptrdiff_t i = from; i < arrlen(z->found); i++)
+        if (z->found[i].members_ps - z->found[i].ps > best)
+            best = z->found[i].members_ps - z->found[i].ps;
+    return best;
+}
+
+// What the group saves without member `out`; the merges are not kept.
+static int64_t ein__saving_without(ein__merger *z, const ein__part *const *p, int n, int out,
+                                   ein__group_key by) {
+    const ein__part *rest[EIN__MERGE_GROUP];
+    ptrdiff_t before = arrlen(z->found);
+    int tries = z->tries, m = 0;
+    for (int i = 0; i < n; i++)
+        if (i != out) rest[m++] = p[i];
+    ein__try_group(z, rest, m, by);
+    int64_t saving = ein__best_saving(z, before);
+    while (arrlen(z->found) > before) {
+        ein__merge_free(&arrlast(z->found));
+        (void)arrpop(z->found);
+    }
+    z->tries = tries;
+    return saving;
+}
+
+// Members are left out of a group one by one, each time the one without which the rest saves most,
+// as long as it saves more so. What is left of the group is merged, and so are those left out.
+static void ein__toggle_members(ein__merger *z, const ein__part *const *p, int n, ein__group_key by,
+                                ptrdiff_t from) {
+    const ein__part *in[EIN__MERGE_GROUP], *left[EIN__MERGE_GROUP];
+    int64_t best = ein__best_saving(z, from);
+    int nleft = 0, nin = n;
+    memcpy(in, p, (size_t)n * sizeof *in);
+    for (bool better = true; better && nin > 2 && !z->ctx->status;) {
+        int out = -1;
+        for (int i = 0; i < nin && z->toggles < EIN__MERGE_TOGGLES; i++, z->toggles++) {
+            int64_t saving = ein__saving_without(z, in, nin, i, by);
+            if (saving <= best) continue;
+            best = saving;
+            out = i;
+        }
+        better = out >= 0;
+        if (!better) break;
+        left[nleft++] = in[out];
+        memmove(&in[out], &in[out + 1], (size_t)(--nin - out) * sizeof *in);
+    }
+    if (nin == n) return;
+    z->toggling = true;
+    ein__try_group(z, in, nin, by);
+    ein__try_group(z, left, nleft, by);
+    z->toggling = false;
+}
+
+// A group of parts with one key: all of it, and what of it is better left out.
+static void ein__merge_group(ein__merger *z, const ein__part *const *p, int n, ein__group_key by) {
+    ptrdiff_t from = arrlen(z->found);
+    ein__try_group(z, p, n, by);
+    if (n > 2) ein__toggle_members(z, p, n, by, from);
+}
+
 // Parts with one key, one of each member, in the program's order.
 static void ein__find_groups(ein__merger *z, ein__group_key by) {
     bool *done = NULL;
@@ -314,23 +376,24 @@ static void ein__find_groups(ein__merger *z, ein__group_key by) {
             done[b] = true;
             if (!known) p[n++] = &z->part[b];
             if (n < EIN__MERGE_GROUP) continue;
-            ein__try_group(z, p, n, by);
+            ein__merge_group(z, p, n, by);
             n = 0;
         }
-        ein__try_group(z, p, n, by);
+        ein__merge_group(z, p, n, by);
     }
     arrfree(done);
 }
 
-// The cheapest merges that have no value in common, in the order of what they save.
-static bool ein__choose_merges(ein__merger *z, ptrdiff_t from) {
+// The cheapest merges that have no value in common, in the order of what they save. `toggle`:
+// groups without some of their members as well.
+static bool ein__choose_merges(ein__merger *z, bool toggle, ptrdiff_t from) {
     ein__val *taken = NULL;
     bool any = false;
     for (;;) {
         ein__merge *best = NULL;
         for (ptrdiff_t i = from; i < arrlen(z->found); i++) {
             ein__merge *m = &z->found[i];
-            bool free = !m->chosen && m->ps < m->members_ps;
+            bool free = !m->chosen && m->ps < m->members_ps && (toggle || !m->toggled);
             for (ptrdiff_t k = 0; free && k < arrlen(m->taken); k++)
                 for (ptrdiff_t t = 0; t < arrlen(taken); t++) free &= taken[t].i != m->taken[k].i;
             if (free && (!best || m->members_ps - m->ps > best->members_ps - best->ps)) best = m;
@@ -431,9 +494,11 @@ static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff
     return ok;
 }
 
-// Merges in the program under `root`, round by round; the roots are replaced. `found`: all merges
-// that were priced (to be freed by ein__merges_free), or NULL. False when none was worth it.
-EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, ein__merge **found) {
+// Merges in the program under `root`, round by round; the roots are replaced. `toggle`: whether
+// groups may be chosen without some of their members. `found`: all merges that were priced, to be
+// freed by ein__merges_free. False when none was worth it.
+EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool toggle,
+                                ein__merge **found) {
     ein__merger z = {.ctx = ctx};
     bool any = false;
     int rounds = ctx->rule_mask >> EIN__RULE_MERGE & 1 ? EIN__MERGE_ROUNDS : 0;
@@ -452,10 +517,10 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, ein__me
         }
         ein__merger_forget(&z);
         z.changed = (uint32_t)arrlen(ctx->value);
-        if (!ein__choose_merges(&z, from) || !ein__apply_merges(&z, root, nroot, from)) break;
+        if (!ein__choose_merges(&z, toggle, from) || !ein__apply_merges(&z, root, nroot, from))
+            break;
         any = true;
     }
-    if (found) *found = z.found;
-    else ein__merges_free(z.found);
+    *found = z.found;
     return any;
 }

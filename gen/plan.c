@@ -202,15 +202,33 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 
 // Plans the derived program under `root`; kept when it is the cheapest so far.
-static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     bool ok = ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
+    ctx->plan.merging = merging;
     if (!ok || ein__plan_cost(&ctx->plan) >= ein__plan_cost(&best)) {
         ein__plan_free(&ctx->plan);
         ctx->plan = best;
     } else {
         ein__plan_free(&best);
+    }
+    return ok;
+}
+
+// Plans the program under `root` with merges, in whole groups, and where leaving out members looks
+// better with that as well: what a merge saves is an estimate that layouts may undo.
+static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
+    bool ok = true, toggled = true;
+    for (int toggle = 0; ok && toggle < 2 && toggled; toggle++) {
+        ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+        ein__merge *found = NULL;
+        memcpy(merged, root, (size_t)nroot * sizeof *root);
+        toggled = false;
+        if (ein__merge_program(ctx, merged, nroot, toggle, &found))
+            ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
+        for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;
+        ein__merges_free(found);
     }
     return ok;
 }
@@ -229,8 +247,8 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ein__build_plan(ctx, root, nroot)) return false;
     if (ctx->desc.baseline) return true;
     int64_t baseline = ein__plan_cost(&ctx->plan);
-    bool ok = ein__try_plan(ctx, derived, nroot);
-    if (ok && ein__merge_program(ctx, merged, nroot, NULL)) ok = ein__try_plan(ctx, merged, nroot);
+    bool ok =
+        ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, merged, nroot);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok && !ctx->status;
 }
