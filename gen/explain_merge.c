@@ -163,29 +163,35 @@ static bool ein__is_named(const char *const *names, const char *name) {
     return false;
 }
 
-static void ein__merge_names(ein__merge_lister *l, const ein__val *list) {
+// Values made on the way get numbers where their names are taken, so that the equations of a merge
+// can stand in one model.
+static void ein__number_value(ein__merge_lister *l, ein__val v) {
     ein_ctx *ctx = l->x.ctx;
-    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
-        ein__ex *reads = NULL;
-        arrput(l->names, ctx->value[list[i].i].name);
-        ein__ex_reads(ctx, ein__scope_of(ctx, list[i])->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
-            arrput(l->names, ctx->value[ein__ex_get(ctx, reads[k])->val].name);
-        arrfree(reads);
-    }
+    const char *plain = ctx->value[v.i].name, *name = plain;
+    for (int n = 2; ein__is_named(l->names, name); n++) name = ein__namef(ctx, "%s.%d", plain, n);
+    ctx->value[v.i].name = name;
+    arrput(l->names, name);
 }
 
-// Values made for the derivation get numbers where their names are taken, so that the equations of
-// a merge can stand in one model. The first one is the contraction, whose name it keeps.
-static void ein__number_made(ein__merge_lister *l) {
+// What the program has, which the values of `list` read or stand for, keeps its name.
+static void ein__merge_names(ein__merge_lister *l, const ein__val *list) {
     ein_ctx *ctx = l->x.ctx;
-    for (ptrdiff_t i = 1; i < arrlen(l->r.made); i++) {
-        if (!l->r.made[i].i) continue;
-        const char *plain = ctx->value[l->r.made[i].i].name, *name = plain;
-        for (int n = 2; ein__is_named(l->names, name); n++)
-            name = ein__namef(ctx, "%s.%d", plain, n);
-        ctx->value[l->r.made[i].i].name = name;
-        arrput(l->names, name);
+    const ein__merge *m = l->f->m;
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, ein__scope_of(ctx, list[i])->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            uint32_t v = ein__ex_get(ctx, reads[k])->val;
+            if (v < m->first) arrput(l->names, ctx->value[v].name);
+        }
+        arrfree(reads);
+        if (list[i].i < m->first) arrput(l->names, ctx->value[list[i].i].name);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(m->now); i++) arrput(l->names, ctx->value[m->now[i].i].name);
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
+        bool own = list[i].i < m->first;
+        for (ptrdiff_t k = 0; k < arrlen(m->now); k++) own |= m->now[k].i == list[i].i;
+        if (!own) ein__number_value(l, list[i]);
     }
 }
 
@@ -209,7 +215,9 @@ static void ein__put_merged(ein__merge_lister *l, ein__val v, int64_t *map_ps) {
     l->x.z = &p->z;
     l->x.so_far = so_far;
     if (ein__realise(&l->r, p->z.problem).i) {
-        ein__number_made(l);
+        // The first one is the contraction, whose name it keeps.
+        for (ptrdiff_t i = 1; i < arrlen(l->r.made); i++)
+            if (l->r.made[i].i) ein__number_value(l, l->r.made[i]);
         ein__put_merged_steps(l, p->z.best[0], map_ps);
     }
     arrfree(l->r.made);

@@ -32,6 +32,7 @@ parts=(
     'merge    -    python3 tests/check_merge.py'
     'search   -    python3 tests/check_search.py'
     'candid   -    python3 tests/check_candidates.py'
+    'proofs   -    sh tests/frame/test_proofs.sh'
     'special  -    sh tests/frame/test_special.sh'
     'sizes    -    python3 tests/check_sizes.py'
     "oracle   -    $python tests/oracle/test_oracle.py"

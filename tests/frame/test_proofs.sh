@@ -1,0 +1,96 @@
+#!/bin/sh
+# verify --candidate must refuse what is wrong: faults are planted in a copy of the sources, and the
+# faulty program must say of its own candidates that they compute something else, with exit code 1.
+. "$(dirname "$0")/lib.sh"
+
+cat > "$work/conv.ein" << 'END'
+ein 1
+model conv
+input x: f32[1,3,6,7]
+weight k: f32[4,3,3,3] = randn(std=0.1)
+output y
+y = Conv(x, k; pads=1)
+END
+cat > "$work/shared.ein" << 'END'
+ein 1
+model shared
+input x: f32[9,8]
+weight a: f32[8,5] = randn(std=0.1)
+weight b: f32[8,7] = randn(std=0.1)
+output y, z
+p = MatMul(x, a)
+q = MatMul(x, b)
+y = Tanh(p)
+z = Relu(q)
+END
+cat > "$work/chain.ein" << 'END'
+ein 1
+model chain
+input x: f32[20,9]
+weight a: f32[9,12] = randn(std=0.1)
+weight b: f32[12,6] = randn(std=0.1)
+output y
+p[i,j] = sum(r) 3 * x[i,r] * a[r,j]
+y[i,j] = sum(r) p[i,r] * b[r,j]
+END
+
+objects=$(ls build/*.o | grep -v '^build/einnet\.o$')
+
+# verdicts PROGRAM MODEL RULE: exit codes of verify over the candidates that have the rule, or over
+# the merges that are made by it, one a line with the message.
+verdicts() {
+    "$1" explain "$2" --all --json > "$work/list.json"
+    python3 - "$work/list.json" "$3" > "$work/ids" << 'END'
+import json, sys
+found = json.load(open(sys.argv[1]))
+for value in found["values"]:
+    for c in value["candidates"]:
+        if any(sys.argv[2] in s["rules"] for s in c["steps"]):
+            print(value["value"], c["id"])
+for m in found["merges"]:
+    if sys.argv[2] in m["rule"]:
+        print(m["members"][-1], m["id"])
+END
+    while read -r value id; do
+        "$1" verify "$2" "$value" --candidate "$id" > "$work/said" 2>&1 < /dev/null
+        echo "$? $id: $(cat "$work/said")"
+    done < "$work/ids"
+}
+
+# fault NAME MODEL RULE FILE SED: what has the rule is proved, and refused once the fault is planted.
+fault() {
+    verdicts build/einnet "$work/$2.ein" "$3" > "$work/sound"
+    if [ -s "$work/sound" ] && ! grep -v '^0 ' "$work/sound" > "$found"; then
+        pass
+    else
+        fail "$1: proved as it stands" "$work/sound"
+    fi
+    rm -rf "$work/gen"
+    mkdir "$work/gen"
+    cp gen/*.c gen/*.h "$work/gen"
+    sed "$5" "gen/$4" > "$work/gen/$4"
+    if cmp -s "gen/$4" "$work/gen/$4"; then
+        fail "$1: the fault is planted"
+        return
+    fi
+    check "$1: the faulty program builds" gcc -std=c11 -O0 -w -I"$work/gen" -Ibuild -c \
+        "$work/gen/einnet.c" -o "$work/einnet.o"
+    check "$1: and links" gcc -o "$work/faulty" "$work/einnet.o" $objects build/onnx/onnx.pb-c.o \
+        -lprotobuf-c -lm
+    verdicts "$work/faulty" "$work/$2.ein" "$3" > "$work/verdicts"
+    if grep -q '^1 \([0-9]*\): .*candidate \1 computes something else' "$work/verdicts"; then
+        pass
+    else
+        fail "$1 is refused" "$work/verdicts"
+    fi
+}
+
+fault 'a window one place too far' conv 'summation splitting' derive.c \
+    's/z->d\[at\]\.lo + rest);/z->d[at].lo + rest + 1);/'
+fault 'a member one place too far' shared 'shared input' merge.c \
+    's/at\[m\] = ein__ix_addc(ctx, flat, f->at\[i\]);/at[m] = ein__ix_addc(ctx, flat, f->at[i] + 1);/'
+fault 'weights of one member at the place of another' shared 'shared input' merge_joint.c \
+    's/ein__ix rest = ein__ix_addc(ctx, j, -f->at\[i\]);/ein__ix rest = j;/'
+fault 'a constant lost in re-association' chain 're-association' merge_chain.c \
+    's/t->alpha \*= alpha;//'
+finish
