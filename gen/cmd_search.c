@@ -115,7 +115,8 @@ int cmd_search_desc(const cmd_args *args, ein_desc *desc) {
     static bool terminal;
     terminal = isatty(STDERR_FILENO);
     state.started = seconds();
-    if (terminal || cmd_get(args, "stats")) {
+    desc->distances = cmd_get(args, "stats") != NULL;
+    if (terminal || desc->distances) {
         desc->progress = show_progress;
         desc->progress_user = &terminal;
     }
@@ -134,8 +135,12 @@ void cmd_search_done(const cmd_args *args, const ein_ctx *ctx) {
     ein_get_stats(ctx, &s);
     fprintf(stderr,
             "problems %lld distinct %lld definitions %lld candidates %lld lookups %lld "
-            "engine_us %lld stop %s\n",
+            "engine_us %lld stop %s ordered %lld nearest %d",
             (long long)s.problems, (long long)s.distinct, (long long)s.definitions,
             (long long)s.candidates, (long long)s.lookups, (long long)(state.searched * 1e6),
-            ein_stop_name(s.stop));
+            ein_stop_name(s.stop), (long long)s.ordered, s.nearest);
+    for (int i = 0; i < EIN_DISTANCES; i++) {
+        fprintf(stderr, " d%d %lld", i, (long long)s.at_distance[i]);
+    }
+    fprintf(stderr, " unmapped %lld\n", (long long)s.unmapped);
 }

@@ -21,13 +21,24 @@ typedef enum {
     EIN__FORMED  // made to be a library call as it stands
 } ein__place_of_class;
 
+// Rows of the iterator mapping table that distances are measured to (distance.c).
+typedef enum {
+    EIN__TO_GEMM,
+    EIN__TO_CONV,
+    EIN__TO_BAND,
+    EIN__NTARGETS,
+    EIN__TO_ANY = EIN__NTARGETS,
+    EIN__TO_NONE
+} ein__target;
+
 typedef struct ein__def {
     ein__val cls;
     ein__sc sc;
     int from;  // definition it was made from, -1 for a class's first
     int depth;
-    const char *rule;  // name of the rule and what it was applied to
-    int inner;         // ein__place_of_class
+    const char *rule;                        // name of the rule and what it was applied to
+    int inner;                               // ein__place_of_class
+    uint8_t known, distance[EIN__NTARGETS];  // bits of the distances that are known
 } ein__def;
 
 typedef struct ein__deriver {
@@ -90,7 +101,8 @@ static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int
 #ifdef EIN_CHECK_STEPS
     ein__check_step(z, cls, sc, rule);
 #endif
-    ein__def d = {cls, sc, from, from < 0 ? 0 : z->def[from].depth + 1, rule, inner};
+    ein__def d = {.cls = cls, .sc = sc, .from = from, .rule = rule, .inner = inner};
+    if (from >= 0) d.depth = z->def[from].depth + 1;
     arrput(z->def, d);
     return true;
 }

@@ -169,6 +169,8 @@ typedef enum {
     EIN_STOP_CANCELLED  // by ein_desc.progress
 } ein_stop;
 
+enum { EIN_DISTANCES = 6 };
+
 // What the search has done.
 typedef struct {
     int64_t problems;     // contractions
@@ -176,8 +178,14 @@ typedef struct {
     int64_t definitions;  // states: equivalent definitions, all distinct
     int64_t lookups;      // definitions that rules gave, known ones included
     int64_t candidates;   // definitions of the problems themselves
+    int64_t ordered;      // problems that met a budget and were explored again, nearest first
     ein_stop stop;        // the worst of all problems
-    bool searching;       // in ein_desc.progress: false in the last call for a contraction
+    // With ein_desc.distances: definitions by their expression distance, the number of cells of the
+    // iterator mapping table that keep them from being an operator. The last counts all beyond.
+    int64_t at_distance[EIN_DISTANCES];
+    int64_t unmapped;  // those that no operator is, however near: sums of parts, copies, transforms
+    int nearest;       // least distance among a problem's definitions; the worst of all problems
+    bool searching;    // in ein_desc.progress: false in the last call for a contraction
 } ein_stats;
 
 // Zero means default, everywhere.
@@ -191,6 +199,7 @@ typedef struct {
     int states;           // definitions of one problem; default 1000
     const char *rules;    // names of the rules to use, separated by commas; "-a,b": all but these
     bool no_converge;     // no derivation towards library calls
+    bool distances;       // ein_stats counts definitions by distance
     bool no_fingerprint;  // states that are known already are queued again: for measurements
     bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
     void *progress_user;

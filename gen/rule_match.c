@@ -1,12 +1,6 @@
 // Converging derivation: what keeps a definition from being a library call is the form of an
 // operand, so the operand is written out as a tensor that has the form (EinNet section 5.2).
 
-static uint32_t ein__read_uses(const ein_ctx *ctx, const ein__expr *r) {
-    uint32_t uses = 0;
-    for (uint32_t k = 0; k < r->nix; k++) uses |= ein__ix_uses(ctx, r->ix[k]);
-    return uses;
-}
-
 // Read `r` written out as a tensor whose dimensions are the iterators it uses: group iterators
 // first, the summation last (or first for the second factor). None when that is no gain or grows
 // too much.
@@ -47,12 +41,8 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     const ein__expr *read[2];
     double alpha;
     ein__gemm g;
-    if (d.inner == EIN__FORMED || !ein__two_factors(ctx, s, read, &alpha)) return;
     bool free = d.cls.i != z->problem.i;
-    uint32_t both = ein__read_uses(ctx, read[0]) & ein__read_uses(ctx, read[1]);
-    // Written out or not, it takes a GEMM for every place of the iterators that both factors have.
-    if (ein__best_gemm(ctx, s, free, &g, NULL) &&
-        g.batch <= ein__slots_volume(s, both & ((1u << s->nt) - 1)))
+    if (!ein__may_converge(z, from, EIN__TO_GEMM) || !ein__two_factors(ctx, s, read, &alpha))
         return;
     for (int which = 1; which < 4; which++) {
         ein__ex x[2];
@@ -285,13 +275,6 @@ static ein__ex ein__conv_weight(ein__deriver *d, const ein__ordered *z, int from
     return made.i ? ein__ex_read(ctx, made, 0, back, (int)c.nt) : (ein__ex){0};
 }
 
-static bool ein__is_conv(ein_ctx *ctx, const ein__scope *s) {
-    int64_t out[EIN__MAX_RANK];
-    ein__conv_form f;
-    ein__dense_result(s, out);
-    return ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
-}
-
 // Adds what the ordered scope is to the definition's class: itself, or a copy of it.
 static void ein__add_ordered(ein__deriver *d, const ein__ordered *z, double alpha, int from) {
     ein_ctx *ctx = d->ctx;
@@ -354,7 +337,7 @@ static void ein__rule_match_conv(ein__deriver *z, int from) {
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
     double alpha;
-    if (d.inner == EIN__FORMED || !ein__two_factors(ctx, s, read, &alpha) || ein__is_conv(ctx, s))
+    if (!ein__may_converge(z, from, EIN__TO_CONV) || !ein__two_factors(ctx, s, read, &alpha))
         return;
     for (int k = 0; k < 2; k++)
         if (read[k]->val >= z->first && ein__copy_of(ctx, (ein__val){read[k]->val})) return;

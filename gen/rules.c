@@ -7,29 +7,32 @@ typedef struct ein__rule {
     const char *name;  // as `--rules` has it
     const char *what;  // in the papers' words
     void (*apply)(ein__deriver *z, int from);
-    int quota;        // definitions that it may add to one problem
-    bool converging;  // towards a library call (EinNet section 5.2)
+    int quota;            // definitions that it may add to one problem
+    bool converging;      // constructs what is missing of a library call (EinNet section 5.2)
+    ein__target towards;  // the operator whose calls it makes
 } ein__rule;
 
 static const ein__rule ein__rules[] = {
     // sum(y,z) a b = sum(y) sum(z) a b; a product of sums where a factor is free of z
-    {"split", "summation splitting", ein__rule_split, 400, false},
+    {"split", "summation splitting", ein__rule_split, 400, false, EIN__TO_GEMM},
     // a[E(i)] = a'[i], a'[i] = a[E(i)]
-    {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 200, true},
+    {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 200, true,
+     EIN__TO_GEMM},
     // the same, for convolutions
-    {"order", "operator matching: dimensions ordered", ein__rule_match_conv, 100, true},
+    {"order", "operator matching: dimensions ordered", ein__rule_match_conv, 100, true,
+     EIN__TO_CONV},
     // a[d*x + u], u = d*U + p, is a'[x + U, p], a'[i,p] = a[d*i + p]
-    {"digits", "digit re-layout", ein__rule_digits, 20, false},
+    {"digits", "digit re-layout", ein__rule_digits, 20, false, EIN__TO_ANY},
     // a[(E + k*r)/q], r = q*R + p: p is a function of E, and a[u + k*R] has no denominator
-    {"point", "one-point rule", ein__rule_point, 20, false},
+    {"point", "one-point rule", ein__rule_point, 20, false, EIN__TO_CONV},
     // r = d*R + p: sum(r) is sum(R) of an inner sum over p
-    {"taps", "summation splitting by digits", ein__rule_taps, 100, false},
+    {"taps", "summation splitting by digits", ein__rule_taps, 100, false, EIN__TO_CONV},
     // sum(r in 0:n) a b = sum(r in 0:n/2) a b + sum(r in n/2:n) a b
-    {"parts", "expression splitting", ein__rule_parts, 20, false},
+    {"parts", "expression splitting", ein__rule_parts, 20, false, EIN__TO_NONE},
     // x[g] = sum(j) [j == g] x[j]
-    {"groups", "groups to block-diagonal weights", ein__rule_groups, 20, false},
+    {"groups", "groups to block-diagonal weights", ein__rule_groups, 20, false, EIN__TO_CONV},
     // sum(y) d[x + y] g[y], x = m*X + a, is sum(i) At[a,i] (G g)[i] (Bt d)[i,X]
-    {"basis", "basis change (Winograd)", ein__rule_basis, 200, false},
+    {"basis", "basis change (Winograd)", ein__rule_basis, 200, false, EIN__TO_GEMM},
 };
 enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
 enum { EIN__RULE_MERGE = EIN__NRULES };  // "merge": of the whole program, see merge_find.c

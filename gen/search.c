@@ -1,51 +1,5 @@
-// The search: rules applied breadth first to the definitions of one problem, each distinct problem
-// once, and the pass that replaces every contraction of a program by its cheapest derivation.
-
-enum { EIN__PROGRESS_STEP = 64 };  // definitions between two calls of ein_desc.progress
-
-static bool ein__progress(ein_ctx *ctx) {
-    const ein_desc *d = &ctx->desc;
-    return !d->progress || d->progress(d->progress_user, &ctx->stats);
-}
-
-// All rules on definition `def`. A rule that meets a limit of the implementation gives nothing.
-static void ein__apply_rules(ein__deriver *z, int def) {
-    for (int r = 0; r < EIN__NRULES; r++) {
-        ptrdiff_t before = arrlen(z->def);
-        if (!(z->ctx->rule_mask >> r & 1)) continue;
-        if (ein__rules[r].converging && z->ctx->desc.no_converge) continue;
-        if (z->added[r] >= ein__rules[r].quota) {
-            ein__stopped(z, EIN_STOP_QUOTA);
-            continue;
-        }
-        ein__attempt attempt = ein__try(z->ctx);
-        ein__rules[r].apply(z, def);
-        ein__tried(z->ctx, attempt);
-        z->added[r] += (int)(arrlen(z->def) - before);
-    }
-}
-
-static void ein__explore(ein__deriver *z) {
-    const ein_desc *limit = &z->ctx->desc;
-    int depth = limit->depth ? limit->depth : EIN__DERIVE_DEPTH;
-    arrput(z->cls, z->problem);
-    ein__add_def(z, z->problem, ein__scope_of(z->ctx, z->problem), -1, NULL, false);
-    for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++) {
-        if (i % EIN__PROGRESS_STEP == 0 && !ein__progress(z->ctx)) {
-            ein__stopped(z, EIN_STOP_CANCELLED);
-            break;
-        }
-        if (z->def[i].depth < depth) ein__apply_rules(z, (int)i);
-        else ein__stopped(z, EIN_STOP_DEPTH);
-    }
-    ein_stats *stats = &z->ctx->stats;
-    stats->distinct++;
-    stats->definitions += arrlen(z->def);
-    stats->lookups += z->lookups;
-    for (ptrdiff_t i = 0; i < arrlen(z->def); i++)
-        stats->candidates += z->def[i].cls.i == z->problem.i;
-    if (stats->stop < z->stop) stats->stop = z->stop;
-}
+// The search over a program: each distinct problem is derived once (explore.c), and the pass
+// replaces every contraction by its cheapest derivation.
 
 static ein__deriver ein__deriver_of(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
     return (ein__deriver){.ctx = ctx,
@@ -79,6 +33,7 @@ typedef struct ein__problem {
     int nstand;
     ein__deriver z;
     ein__choice *choice;  // stb_ds array
+    bool counted;         // its distances are in the statistics
 } ein__problem;
 
 typedef struct ein__search {
@@ -248,9 +203,18 @@ static void ein__find_readers(ein_ctx *ctx, ein__search *z, const ein__val *orde
     }
 }
 
+static void ein__count_problems(ein_ctx *ctx, const ein__search *z) {
+    for (ptrdiff_t i = 0; i < arrlen(z->problem) && ctx->desc.distances; i++) {
+        if (!z->problem[i]->counted) ein__count_distances(&z->problem[i]->z);
+        z->problem[i]->counted = true;
+    }
+}
+
 EIN__FN bool ein__derive(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *order = ein__live(ctx, root, nroot);
     ein__find_readers(ctx, ein__search_of(ctx), order);
     arrfree(order);
-    return ein__run_pass(ctx, root, nroot, ein__rebuild_derived);
+    bool ok = ein__run_pass(ctx, root, nroot, ein__rebuild_derived);
+    ein__count_problems(ctx, ein__search_of(ctx));
+    return ok;
 }
