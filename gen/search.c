@@ -18,10 +18,11 @@ static void ein__deriver_free(ein__deriver *z) {
 
 // ------------------------------------------------------------------------------------ problems
 
-// What the choice among a problem's definitions depends on beside the problem: the map behind it.
+// What the choice among a problem's definitions depends on beside the problem is the map behind it:
+// its scope, with stand-ins for what it reads, and the type of its result.
 typedef struct ein__choice {
-    int64_t map_ps;
-    bool fusable;
+    ein__sc map;  // none: no map
+    ein__dtype dtype;
     int best;
     int64_t ps;
 } ein__choice;
@@ -127,24 +128,56 @@ static ein__problem *ein__problem_of(ein_ctx *ctx, ein__val v, ein__operands *b)
     return p;
 }
 
+// The operands of a map: `self` is what it reads as the problem, values like the others stand in.
+typedef struct ein__map_operands {
+    ein__val of, self;
+    ein__val *actual, *stand_in;  // stb_ds arrays
+} ein__map_operands;
+
+static ein__ex ein__bind_map_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__map_operands *b = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val v = {e->val}, to = v.i == b->of.i ? b->self : (ein__val){0};
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    for (ptrdiff_t i = 0; i < arrlen(b->actual); i++)
+        if (b->actual[i].i == v.i) to = b->stand_in[i];
+    if (!to.i) {
+        to = ein__stand_in(ctx, v, b->stand_in, (int)arrlen(b->stand_in));
+        arrput(b->actual, v);
+        arrput(b->stand_in, to);
+    }
+    return ein__ex_read(ctx, to, pad, e->ix, (int)e->nix);
+}
+
+// Map `map`, which reads the problem by `read`, up to the names of its operands: what costs ask of
+// these is their shape, type and whether they are weights. None when it cannot be written down.
+static ein__sc ein__map_key(ein_ctx *ctx, const ein__problem *p, ein__val map, ein__ex read) {
+    ein__scope s = *ein__scope_of(ctx, map);
+    ein__map_operands b = {.of = {ein__ex_get(ctx, read)->val}, .self = p->z.problem};
+    s.body = ein__ex_replace_reads(ctx, s.body, ein__bind_map_read, &b);
+    arrfree(b.actual);
+    arrfree(b.stand_in);
+    return s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+}
+
 // The cheapest definition of the problem when `map`, which reads it by `read`, is all that reads
 // it (or none is).
 static ein__choice ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, ein__ex read) {
-    ein__epilogue e;
     ein__choice c = {.best = -1};
     if (map.i) {
-        c.map_ps = ein__kernel_cost(ctx, map);
-        c.fusable = ein__conv_epilogue(ctx, ein__scope_of(ctx, map), read, &e);
+        c.map = ein__map_key(ctx, p, map, read);
+        c.dtype = ctx->value[map.i].dtype;
     }
-    for (ptrdiff_t i = 0; i < arrlen(p->choice); i++)
-        if (p->choice[i].map_ps == c.map_ps && p->choice[i].fusable == c.fusable)
-            return p->choice[i];
+    bool known = c.map.i || !map.i;
+    for (ptrdiff_t i = 0; i < arrlen(p->choice) && known; i++)
+        if (p->choice[i].map.i == c.map.i && p->choice[i].dtype == c.dtype) return p->choice[i];
     p->z.map = map;
     p->z.map_read = read;
     if (arrlen(p->z.cost)) p->z.cost[0] = 0;
     c.ps = ein__class_cost(&p->z, p->z.problem);
     c.best = ein__best_def(&p->z, p->z.problem);
-    arrput(p->choice, c);
+    if (known) arrput(p->choice, c);
     return c;
 }
 

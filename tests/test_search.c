@@ -19,6 +19,20 @@ static void check(bool good, const char *format, ...) {
     va_end(args);
 }
 
+static char *read_text(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    char *text = NULL;
+    if (!f) return NULL;
+    if (!fseek(f, 0, SEEK_END)) {
+        long size = ftell(f);
+        rewind(f);
+        text = size >= 0 ? malloc((size_t)size + 1) : NULL;
+        *n = text ? fread(text, 1, (size_t)size, f) : 0;
+    }
+    fclose(f);
+    return text;
+}
+
 // ------------------------------------------------------------------------------------ targets
 
 typedef struct target {
@@ -134,10 +148,69 @@ static void check_target(const target *t, bool verbose) {
     ein_close(ctx);
 }
 
+// ------------------------------------------------------------------------------------ models
+
+// Distance 0 is what the matcher accepts, EIN__FAR what has an iterator too many or is no product.
+static void check_distances(ein__deriver *z, const char *name) {
+    for (int i = 0; i < (int)arrlen(z->def); i++) {
+        const ein__scope *s = ein__sc_get(z->ctx, z->def[i].sc);
+        int64_t out[EIN__MAX_RANK];
+        ein__conv_form f;
+        ein__band b;
+        ein__gemm g;
+        ein__dense_result(s, out);
+        bool conv = ein__find_conv(z->ctx, s, out, &f) && ein__conv_sizes(&f);
+        bool gemm = ein__best_gemm(z->ctx, s, z->def[i].cls.i != z->problem.i, &g, NULL);
+        int to_gemm = ein__def_distance(z, i, EIN__TO_GEMM);
+        int to_conv = ein__def_distance(z, i, EIN__TO_CONV);
+        int to_band = ein__def_distance(z, i, EIN__TO_BAND);
+        bool product = ein__is_contraction(z->ctx, s);
+        check((to_conv == 0) == conv, "%s: definition %d, convolution", name, i);
+        check(to_gemm ? !gemm || g.batch > 1 : gemm, "%s: definition %d, GEMM", name, i);
+        check((to_band == 0) == ein__match_band(z->ctx, s, &b), "%s: definition %d, band", name, i);
+        check(product || (to_gemm & to_conv & to_band) == EIN__FAR, "%s: definition %d", name, i);
+    }
+}
+
+static int64_t cost_of(ein__deriver *z) { return ein__class_cost(z, z->problem); }
+
+// Both orders, nothing binding: as cheap.
+static void check_orders(ein_ctx *ctx, const ein__problem *p, const char *name) {
+    ein__deriver z[2];
+    ctx->desc.states = 4000;
+    for (int k = 0; k < 2; k++) {
+        z[k] = ein__deriver_of(ctx, p->z.problem, (ein__val){0}, (ein__ex){0});
+        (k ? ein__explore_best_first : ein__explore_in_breadth)(&z[k]);
+    }
+    printf("%s: %d %d definitions, %lld %lld ps, %d %d\n", name, (int)arrlen(z[0].def),
+           (int)arrlen(z[1].def), (long long)cost_of(&z[0]), (long long)cost_of(&z[1]), z[0].stop,
+           z[1].stop);
+    check(z[0].stop == EIN_STOP_SATURATED && z[1].stop == EIN_STOP_SATURATED &&
+              cost_of(&z[0]) == cost_of(&z[1]),
+          "%s", name);
+    for (int k = 0; k < 2; k++) ein__deriver_free(&z[k]);
+}
+
+static void check_model(const char *path) {
+    size_t n = 0;
+    char *text = read_text(path, &n);
+    ein_ctx *ctx = text ? planned(path, text, n) : NULL;
+    check(text != NULL, "%s: cannot be read", path);
+    free(text);
+    if (!ctx) return;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->search->problem); i++) {
+        check_distances(&ctx->search->problem[i]->z, path);
+        check_orders(ctx, ctx->search->problem[i], path);
+    }
+    ein_close(ctx);
+}
+
 int main(int argc, char **argv) {
+    int first = 1;
     bool verbose = argc > 1 && !strcmp(argv[1], "-v");
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
         check_target(&targets[i], verbose);
+    for (first += verbose; first < argc; first++) check_model(argv[first]);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }
