@@ -22,6 +22,7 @@
 #define EIN__MAX_ITERS 16  // traversal and reduction iterators of one scope
 #define EIN__MAX_TERMS 12  // terms of one index form
 #define EIN__MAX_ARGS 64   // operands of one operator
+#define EIN__KNOWN_ITERS 256
 #define EIN__MAX_ELEMENTS ((int64_t)1 << 40)
 enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
 #define EIN__MAX_NODES 20000
@@ -444,8 +445,12 @@ struct ein_ctx {
     struct ein__tree *tree;  // syntax tree of the model (syntax.c)
     ein__graph graph;
     ein__table atoms, indices, exprs, scopes;
-    ein__value *value;       // stb_ds array; [0] unused
-    ein__val *tensor_value;  // by graph tensor: the value as lowered
+    struct ein__known_iter {
+        int64_t n;
+        uint32_t slot, ix;
+    } known_iter[EIN__KNOWN_ITERS];  // iterators asked for before, as forms
+    ein__value *value;               // stb_ds array; [0] unused
+    ein__val *tensor_value;          // by graph tensor: the value as lowered
     ein__plan plan;
     struct {
         char *key;

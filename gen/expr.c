@@ -474,6 +474,17 @@ static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list) 
     }
 }
 
+// Whether anything is read, gathers included.
+static bool ein__ex_has_read(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_READ) return true;
+    for (uint32_t i = 0; i < e->nkid; i++)
+        if (ein__ex_has_read(ctx, e->kid[i])) return true;
+    for (uint32_t i = 0; i < e->nix; i++)
+        if (ein__ix_has_gather(ctx, e->ix[i])) return true;
+    return false;
+}
+
 EIN__FN bool ein__ex_contains(const ein_ctx *ctx, ein__ex ex, ein__ex part) {
     if (ex.i == part.i) return true;
     const ein__expr *e = ein__ex_get(ctx, ex);

@@ -166,24 +166,16 @@ static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     f->hi = ein__floordiv(hi, f->q);
     // What q shares with every coefficient it does not share with c: no value is an integer.
     int64_t common = f->q;
-    for (uint32_t i = 0; i < n; i++) common = ein__gcd(f->t[i].k, common);
+    for (uint32_t i = 0; i < n && common > 1; i++) common = ein__gcd(f->t[i].k, common);
     if (common > 1) {
         f->lo = 1;
         f->hi = 0;
     }
-    ein__index clean;
-    memset(&clean, 0, sizeof clean);
-    clean.c = f->c;
-    clean.q = f->q;
-    clean.lo = f->lo;
-    clean.hi = f->hi;
-    clean.n = n;
-    for (uint32_t i = 0; i < n; i++) {
-        clean.t[i].k = f->t[i].k;
-        clean.t[i].atom = f->t[i].atom;
-    }
+    // Every byte up to the last term is set, so equal forms are equal records.
+    f->unused = 0;
+    for (uint32_t i = 0; i < n; i++) f->t[i].unused = 0;
     size_t size = offsetof(ein__index, t) + n * sizeof(ein__term);
-    return (ein__ix){ein__intern(&ctx->arena, &ctx->indices, &clean, size)};
+    return (ein__ix){ein__intern(&ctx->arena, &ctx->indices, f, size)};
 }
 
 static uint32_t ein__atom_intern(ein_ctx *ctx, ein__atom_kind kind, uint32_t slot, int64_t n,
@@ -213,8 +205,13 @@ static ein__ix ein__ix_atom(ein_ctx *ctx, uint32_t atom) {
 
 // The iterator of a slot, running over [0, n). One of extent 1 is the constant 0.
 EIN__FN ein__ix ein__ix_iter(ein_ctx *ctx, uint32_t slot, int64_t n) {
-    if (n == 1) return ein__ix_const(ctx, 0);
-    return ein__ix_atom(ctx, ein__atom_intern(ctx, EIN__ITER, slot, n, 0, 0));
+    struct ein__known_iter *known =
+        &ctx->known_iter[(slot + (uint64_t)n * EIN__MAX_ITERS) % EIN__KNOWN_ITERS];
+    if (known->ix && known->slot == slot && known->n == n) return (ein__ix){known->ix};
+    ein__ix ix = n == 1 ? ein__ix_const(ctx, 0)
+                        : ein__ix_atom(ctx, ein__atom_intern(ctx, EIN__ITER, slot, n, 0, 0));
+    *known = (struct ein__known_iter){n, slot, ix.i};
+    return ix;
 }
 
 // The value of read `ex` of an integer tensor as an index; `n` > 0 promises 0 <= value < n.
@@ -248,12 +245,16 @@ EIN__FN ein__ix ein__ix_sub(ein_ctx *ctx, ein__ix a, ein__ix b) {
 
 EIN__FN ein__ix ein__ix_scale(ein_ctx *ctx, ein__ix a, int64_t k) {
     if (k == 1) return a;
-    return ein__ix_combine(ctx, a, k, ein__ix_const(ctx, 0), 0);
+    return ein__ix_combine(ctx, a, k, a, 0);
 }
 
 EIN__FN ein__ix ein__ix_addc(ein_ctx *ctx, ein__ix a, int64_t c) {
-    if (c == 0) return a;
-    return ein__ix_add(ctx, a, ein__ix_const(ctx, c));
+    if (c == 0 || !a.i) return a;
+    ein__index r = ein__ix_copy(ein__ix_get(ctx, a));
+    if (!ein__ix_linear(ctx, &r)) return ein__ix_add(ctx, a, ein__ix_const(ctx, c));
+    if (ein__mul_overflows(c, r.q, &c) || ein__add_overflows(r.c, c, &r.c))
+        return ein__ix_overflow(ctx);
+    return ein__ix_intern(ctx, &r);
 }
 
 // Exact division: an index only where q divides; reads elsewhere give their padding.
@@ -551,11 +552,29 @@ EIN__FN bool ein__ix_affine(const ein_ctx *ctx, ein__ix ix) {
 
 static ein__ex ein__gather_subst(ein_ctx *ctx, ein__ex ex, const ein__ix *map, int nslot);
 
+// The same where form and replacements are linear and integers: in one sum. False when they are
+// not, or when it does not fit.
+static bool ein__ix_subst_linear(const ein_ctx *ctx, const ein__index *f, const ein__ix *map,
+                                 int nslot, ein__index *sum) {
+    *sum = (ein__index){.c = f->c, .q = 1};
+    if (f->q != 1) return false;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        if (a->kind != EIN__ITER || (int)a->slot >= nslot || !map[a->slot].i) return false;
+        const ein__index *to = ein__ix_get(ctx, map[a->slot]);
+        if (to->q != 1 || !ein__ix_linear(ctx, to) || !ein__ix_append(sum, to, f->t[i].k))
+            return false;
+    }
+    return true;
+}
+
 // The form with iterator of slot s replaced by map[s], for s < nslot; other slots must not occur. A
 // replacement with a denominator may stand in linear places only.
 EIN__FN ein__ix ein__ix_subst(ein_ctx *ctx, ein__ix ix, const ein__ix *map, int nslot) {
     if (!ix.i) return ix;
     const ein__index *f = ein__ix_get(ctx, ix);
+    ein__index all;
+    if (ein__ix_subst_linear(ctx, f, map, nslot, &all)) return ein__ix_intern(ctx, &all);
     ein__ix sum = ein__ix_const(ctx, f->c);
     for (uint32_t i = 0; i < f->n && sum.i; i++) {
         const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);

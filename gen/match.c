@@ -132,9 +132,9 @@ static int ein__join_chains(ein__chain *c, int n) {
         again = false;
         for (int i = 0; i < n && !again; i++)
             for (int j = 0; j < n && !again; j++) {
-                bool follows = i != j;
-                for (int x = 0; x < 3; x++) follows &= c[i].stride[x] == c[j].stride[x] * c[j].n;
-                if (!follows) continue;
+                int x = 0;
+                while (x < 3 && i != j && c[i].stride[x] == c[j].stride[x] * c[j].n) x++;
+                if (x < 3) continue;
                 c[j].n *= c[i].n;
                 c[i] = c[--n];
                 again = true;
@@ -145,7 +145,7 @@ static int ein__join_chains(ein__chain *c, int n) {
 
 static bool ein__group_iterators(const ein__scope *s, const ein__factor *a, const ein__factor *b,
                                  const int64_t *out, ein__groups *g) {
-    *g = (ein__groups){0};
+    g->nm = g->nn = g->nk = g->nb = 0;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         if (s->n[i] == 1) continue;
         bool in_a = a->coef[i] != 0, in_b = b->coef[i] != 0, reduced = i >= s->nt;

@@ -44,12 +44,13 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     bool free = d.cls.i != z->problem.i;
     if (!ein__may_converge(z, from, EIN__TO_GEMM) || !ein__two_factors(ctx, s, read, &alpha))
         return;
+    ein__ex out[2] = {{0}, {0}};
     for (int which = 1; which < 4; which++) {
         ein__ex x[2];
         bool made = true;
         for (int k = 0; k < 2; k++) {
-            x[k] = ein__ex_of(ctx, read[k]);
-            if (which >> k & 1) x[k] = ein__written_out(z, s, read[k], read[1 - k], from);
+            if (which == 1 << k) out[k] = ein__written_out(z, s, read[k], read[1 - k], from);
+            x[k] = which >> k & 1 ? out[k] : ein__ex_of(ctx, read[k]);
             made = made && x[k].i;
         }
         if (!made) continue;
