@@ -29,7 +29,7 @@ static bool ein__is_table(const ein_ctx *ctx, ein__val v) {
     if (p->kind != EIN__V_SCOPE || p->shape.rank != 2 || p->dtype != EIN__F32) return false;
     if (p->shape.d[0] > EIN__TABLE_EXTENT || p->shape.d[1] > EIN__TABLE_EXTENT) return false;
     const ein__scope *s = ein__sc_get(ctx, p->scope);
-    return s->reduce == EIN__R_NONE && !ein__ex_has_read(ctx, s->body);
+    return s->reduce == EIN__R_NONE && !ein__ex_get(ctx, s->body)->reads;
 }
 
 // A matrix's entries, row after row. False when they cannot be computed.

@@ -283,7 +283,8 @@ typedef enum {
 typedef struct ein__expr {
     uint32_t op, fn;
     uint32_t val;
-    uint32_t negate;
+    uint16_t negate;
+    uint16_t reads;  // derived: whether there is any READ in it
     uint64_t bits;
     int64_t n;
     uint32_t nkid, nix;

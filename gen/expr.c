@@ -64,8 +64,15 @@ static ein__ex ein__ex_intern(ein_ctx *ctx, const ein__expr *e) {
     clean.n = e->n;
     clean.nkid = e->nkid;
     clean.nix = e->nix;
-    for (uint32_t i = 0; i < e->nkid; i++) clean.kid[i] = e->kid[i];
-    for (uint32_t i = 0; i < e->nix; i++) clean.ix[i] = e->ix[i];
+    clean.reads = e->op == EIN__X_READ;
+    for (uint32_t i = 0; i < e->nkid; i++) {
+        clean.kid[i] = e->kid[i];
+        clean.reads |= ein__ex_get(ctx, e->kid[i])->reads;
+    }
+    for (uint32_t i = 0; i < e->nix; i++) {
+        clean.ix[i] = e->ix[i];
+        clean.reads |= ein__ix_has_gather(ctx, e->ix[i]);
+    }
     return (ein__ex){ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
 }
 
@@ -456,6 +463,7 @@ static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list);
 // Appends every READ of the expression, those inside subscripts included, each once.
 EIN__FN void ein__ex_reads(const ein_ctx *ctx, ein__ex ex, ein__ex **list) {
     const ein__expr *e = ein__ex_get(ctx, ex);
+    if (!e->reads) return;
     if (e->op == EIN__X_READ) {
         bool known = false;
         for (ptrdiff_t i = 0; i < arrlen(*list); i++) known |= (*list)[i].i == ex.i;
@@ -472,17 +480,6 @@ static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list) 
         if (a->kind == EIN__GATHER) ein__ex_reads(ctx, (ein__ex){a->ex}, list);
         else if (a->kind != EIN__ITER) ein__reads_of_index(ctx, (ein__ix){a->ix}, list);
     }
-}
-
-// Whether anything is read, gathers included.
-static bool ein__ex_has_read(const ein_ctx *ctx, ein__ex ex) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    if (e->op == EIN__X_READ) return true;
-    for (uint32_t i = 0; i < e->nkid; i++)
-        if (ein__ex_has_read(ctx, e->kid[i])) return true;
-    for (uint32_t i = 0; i < e->nix; i++)
-        if (ein__ix_has_gather(ctx, e->ix[i])) return true;
-    return false;
 }
 
 EIN__FN bool ein__ex_contains(const ein_ctx *ctx, ein__ex ex, ein__ex part) {
