@@ -181,13 +181,7 @@ static int64_t ein__leading(int64_t rows, int64_t rs, int64_t cols, int64_t cs, 
 
 // One choice of the chains that stay as m and n (-1: none, extent 1); the others become batch.
 static bool ein__gemm_choice(const ein__groups *g, int im, int in, ein__gemm *r) {
-    ein__chain batch[3 * EIN__MAX_ITERS], one = {1, {0, 0, 0}}, k = g->k[0];
-    ein__chain m = im >= 0 ? g->m[im] : one, n = in >= 0 ? g->n[in] : one;
-    bool tc;
-    r->ldc = ein__leading(m.n, m.stride[2], n.n, n.stride[2], &tc);
-    r->lda = ein__leading(m.n, m.stride[0], k.n, k.stride[0], &r->ta);
-    r->ldb = ein__leading(k.n, k.stride[1], n.n, n.stride[1], &r->tb);
-    if (!r->ldc || !r->lda || !r->ldb || tc) return false;
+    ein__chain batch[3 * EIN__MAX_ITERS], one = {1, {0, 0, 0}};
     int nb = 0;
     for (int i = 0; i < g->nb; i++) batch[nb++] = g->b[i];
     for (int i = 0; i < g->nm; i++)
@@ -196,7 +190,13 @@ static bool ein__gemm_choice(const ein__groups *g, int im, int in, ein__gemm *r)
         if (i != in) batch[nb++] = g->n[i];
     nb = ein__join_chains(batch, nb);
     if (nb > 1) return false;
-    ein__chain b = nb ? batch[0] : one;
+    ein__chain b = nb ? batch[0] : one, k = g->k[0];
+    ein__chain m = im >= 0 ? g->m[im] : one, n = in >= 0 ? g->n[in] : one;
+    bool tc;
+    r->ldc = ein__leading(m.n, m.stride[2], n.n, n.stride[2], &tc);
+    r->lda = ein__leading(m.n, m.stride[0], k.n, k.stride[0], &r->ta);
+    r->ldb = ein__leading(k.n, k.stride[1], n.n, n.stride[1], &r->tb);
+    if (!r->ldc || !r->lda || !r->ldb || tc) return false;
     if (b.stride[0] < 0 || b.stride[1] < 0 || b.stride[2] < 0) return false;
     r->batch = b.n;
     r->m = m.n;
