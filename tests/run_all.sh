@@ -26,6 +26,7 @@ parts=(
     'algebra  -    sh tests/frame/test_algebra.sh'
     'derive   -    sh tests/frame/test_derive.sh'
     'cost     -    sh tests/frame/test_cost.sh'
+    'order    -    sh tests/frame/test_search.sh'
     'explain  -    python3 tests/check_explain.py'
     'basis    -    python3 tests/check_basis.py'
     'layout   -    python3 tests/check_layout.py'

@@ -1,0 +1,35 @@
+#!/bin/sh
+# The order of the search, expression distances and choices: tests/test_search.c on all models, and
+# faults planted in them, which it must catch.
+. "$(dirname "$0")/lib.sh"
+
+# build OPTION DIRECTORY PROGRAM
+build() {
+    gcc -std=c11 "$1" -I"$2" -Ibuild tests/test_search.c -o "$3" -lm
+}
+check 'the checker builds' build -O1 gen "$work/search"
+"$work/search" models/*.ein models/cases/*.ein tests/unseen/*.ein > "$work/log" 2>&1
+if [ $? = 0 ]; then pass; else fail 'order, distances and choices' "$work/log"; fi
+
+# fault NAME FILE SED: the change, planted in a copy of the sources.
+fault() {
+    rm -rf "$work/gen"
+    mkdir "$work/gen"
+    cp gen/*.c gen/*.h "$work/gen"
+    sed "$3" "gen/$2" > "$work/gen/$2"
+    if cmp -s "gen/$2" "$work/gen/$2"; then
+        fail "$1: the fault is planted"
+        return
+    fi
+    check "$1: the faulty source builds" build -O0 "$work/gen" "$work/faulty"
+    if "$work/faulty" models/cases/*.ein > "$work/log" 2>&1; then fail "$1 is caught" "$work/log"
+    else pass; fi
+}
+fault 'distances that order nothing' explore.c \
+    's/far = ein__def_distance(z, def, rule->towards), depth/far = 0, depth/'
+fault 'an operator that is no cell away but does not match' distance.c 's/far ? far : 1/far/'
+fault 'batches that a GEMM has too many of' distance.c \
+    's/ && g.batch <= ein__slots_volume(s, both & ~p->sums))/)/'
+fault 'a rule that best first forgets' explore.c 's/ein__todo_push(heap, t)/if (r \& 1) &/'
+fault 'a choice for any map' search.c 's/p->choice\[i\]\.map\.i == c\.map\.i/true/'
+finish
