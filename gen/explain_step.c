@@ -54,6 +54,23 @@ static void ein__put_conv_match(ein__explainer *x, const ein__conv_form *f) {
     ein__put(x->out, "}");
 }
 
+// How many cells of the iterator mapping table keep a product from being an operator, for those
+// that re-layouts could make of it.
+static void ein__put_distances(ein__explainer *x, const ein__def *d) {
+    static const char *const name[][2] = {{"GEMM", "gemm"}, {"conv", "conv"}, {"band", "band"}};
+    const char *comma = "";
+    int def = (int)(d - x->z->def);
+    if (ein__def_distance(x->z, def, EIN__TO_ANY) == EIN__FAR) return;
+    ein__put(x->out, x->json ? ", \"distance\": {" : ", distance to ");
+    for (int to = 0; to < EIN__NTARGETS; to++) {
+        int far = ein__def_distance(x->z, def, (ein__target)to);
+        if (far == EIN__FAR) continue;
+        ein__putf(x->out, x->json ? "%s\"%s\": %d" : "%s%s %d", comma, name[to][x->json], far);
+        comma = ", ";
+    }
+    if (x->json) ein__put(x->out, "}");
+}
+
 // How a definition is computed: the library call that is cheapest, or a kernel. In JSON also every
 // call that matches, cheapest or not.
 static void ein__put_signature(ein__explainer *x, const ein__def *d) {
@@ -80,6 +97,8 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     else if ((kind == EIN__K_CONV || kind == EIN__K_CONV_DATA) && conv) ein__put_conv_match(x, &f);
     else if (kind == EIN__K_BAND && band) ein__put_band_match(x, &b);
     else ein__putf(x->out, x->json ? "{\"kind\": \"%s%s\"}" : "%s%s", name, load ? " at load" : "");
+    // What a product lacks, where no library has it.
+    if (!x->json && !load && !gemm && !conv && !band) ein__put_distances(x, d);
     if (!x->json) return;
     ein__put(x->out, ", \"matches\": [");
     if (gemm) ein__put_gemm_match(x, &g);
@@ -122,6 +141,7 @@ static void ein__put_step_line(ein__explainer *x, int def) {
         ein__json_string(out, text.s);
         ein__put(out, ", \"call\": ");
         ein__put_signature(x, d);
+        ein__put_distances(x, d);
         ein__putf(out, ", \"ps\": %lld, \"rules\": ", (long long)ps);
         ein__json_string(out, why);
         ein__put(out, ", \"trail\": [");
