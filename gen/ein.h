@@ -178,7 +178,7 @@ typedef struct {
     int64_t definitions;  // states: equivalent definitions, all distinct
     int64_t lookups;      // definitions that rules gave, known ones included
     int64_t candidates;   // definitions of the problems themselves
-    int64_t ordered;      // problems that met a budget and were explored again, nearest first
+    int64_t ordered;      // problems that met a budget and were better explored nearest first
     ein_stop stop;        // the worst of all problems
     // With ein_desc.distances: definitions by their expression distance, the number of cells of the
     // iterator mapping table that keep them from being an operator. The last counts all beyond.

@@ -2,7 +2,8 @@
 //
 // Breadth first, which keeps the shortest trails. Where that meets a budget before it is through,
 // what the budget buys depends on the order, so the problem is explored once more best first: by
-// expression distance.
+// expression distance. That comes to library calls sooner, but a call is not always what is
+// cheapest; the exploration with the cheaper plan is kept.
 
 enum { EIN__PROGRESS_STEP = 64 };  // definitions between two calls of ein_desc.progress
 
@@ -137,15 +138,35 @@ static void ein__explore_best_first(ein__deriver *z) {
     arrfree(heap);
 }
 
+static void ein__deriver_free(ein__deriver *z) {
+    arrfree(z->def);
+    arrfree(z->cls);
+    arrfree(z->cost);
+    arrfree(z->best);
+}
+
+// Explores the problem of `z` again, best first, and keeps what is cheaper.
+static void ein__explore_again(ein__deriver *z) {
+    ein__deriver other = {
+        .ctx = z->ctx, .problem = z->problem, .map = z->map, .map_read = z->map_read};
+    ein__explore_best_first(&other);
+    int64_t lookups = z->lookups + other.lookups;
+    if (!z->ctx->status && ein__class_cost(&other, z->problem) <= ein__class_cost(z, z->problem)) {
+        ein__deriver swap = *z;
+        *z = other;
+        other = swap;
+        z->ctx->stats.ordered++;
+    }
+    z->lookups = lookups;
+    ein__deriver_free(&other);
+}
+
 // All definitions of the problem, as far as the budgets go.
 static void ein__explore(ein__deriver *z) {
     ein_stats *stats = &z->ctx->stats;
     ein__explore_in_breadth(z);
     bool bound = z->stop == EIN_STOP_STATES || z->stop == EIN_STOP_QUOTA;
-    if (bound && !z->ctx->desc.no_converge) {
-        ein__explore_best_first(z);
-        stats->ordered++;
-    }
+    if (bound && !z->ctx->desc.no_converge) ein__explore_again(z);
     stats->distinct++;
     stats->definitions += arrlen(z->def);
     stats->lookups += z->lookups;

@@ -9,13 +9,6 @@ static ein__deriver ein__deriver_of(ein_ctx *ctx, ein__val v, ein__val map, ein_
                           .first = (uint32_t)arrlen(ctx->value)};
 }
 
-static void ein__deriver_free(ein__deriver *z) {
-    arrfree(z->def);
-    arrfree(z->cls);
-    arrfree(z->cost);
-    arrfree(z->best);
-}
-
 // ------------------------------------------------------------------------------------ problems
 
 // What the choice among a problem's definitions depends on beside the problem is the map behind it:

@@ -70,11 +70,10 @@ def check_costs(path):
 
 
 # A case, a budget, and a library call that the search comes to within it by distances, but not
-# without convergence: kind and sizes.
+# without convergence: kind and sizes. (tests/test_search.c has those that are not cheapest.)
 WITHIN = [
     ("conv3x3", 20, ("gemm", {"m": 49, "n": 4608, "k": 512})),
     ("convtranspose", 22, ("gemm", {"m": 64, "n": 4096, "k": 448})),
-    ("conv5x5", 8, ("conv", {"c": 32, "f": 4, "filter": [3, 3]})),
 ]
 
 
