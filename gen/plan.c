@@ -250,6 +250,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     bool ok =
         ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, merged, nroot);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    ein__count_problems(ctx);
     return ok && !ctx->status;
 }
 

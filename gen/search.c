@@ -229,7 +229,9 @@ static void ein__find_readers(ein_ctx *ctx, ein__search *z, const ein__val *orde
     }
 }
 
-static void ein__count_problems(ein_ctx *ctx, const ein__search *z) {
+// Definitions by distance of all problems derived, where ein_desc.distances asks for them.
+EIN__FN void ein__count_problems(ein_ctx *ctx) {
+    const ein__search *z = ein__search_of(ctx);
     for (ptrdiff_t i = 0; i < arrlen(z->problem) && ctx->desc.distances; i++) {
         if (!z->problem[i]->counted) ein__count_distances(&z->problem[i]->z);
         z->problem[i]->counted = true;
@@ -240,7 +242,5 @@ EIN__FN bool ein__derive(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *order = ein__live(ctx, root, nroot);
     ein__find_readers(ctx, ein__search_of(ctx), order);
     arrfree(order);
-    bool ok = ein__run_pass(ctx, root, nroot, ein__rebuild_derived);
-    ein__count_problems(ctx, ein__search_of(ctx));
-    return ok;
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_derived);
 }

@@ -123,7 +123,11 @@ def main():
     total = 0
     for path in models + cases:
         check_costs(path)
-        check("%s: the search saturates" % path, run(path)[1]["stop"] == "saturated")
+        stats = run(path)[1]
+        check("%s: the search saturates" % path, stats["stop"] == "saturated")
+        counted = sum(int(stats[k]) for k in ("d0", "d1", "d2", "d3", "d4", "d5", "unmapped"))
+        check("%s: %d distances" % (path, counted), counted == int(stats["definitions"]))
+        check("%s: every problem comes to an operator" % path, stats["nearest"] == "0")
     for path in models:
         engine, _ = best(path, 3)
         total += engine
