@@ -215,8 +215,8 @@ def summary(rows, cases, models, runs):
 Written by bench/search.sh. States are equivalent definitions created, distinct up to renaming
 (without fingerprints: created again whenever a rule gives them); candidates those of the layers
 themselves. Times are CPU times, medians of %d runs, one thread, on a machine that others share
-(%s; load average %.1f at the end): waiting does not count, but others' use of caches and of the
-other thread of a core does, so times differ by some tens of percent from run to run. Peak memory is
+(%s; load average %.1f at the end): waiting does not count, but others' use of caches
+and of the other thread of a core does, so times differ by some tens of percent from run to run. Peak memory is
 the whole command's. Estimates are the cost model's for the h200, not measurements.
 
 ## Cases
