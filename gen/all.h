@@ -34,6 +34,7 @@
 #include "evalp.c"
 #include "lower.c"
 // expressions -> plan
+#include "rule.c"
 #include "basis.c"
 #include "match.c"
 #include "fold.c"

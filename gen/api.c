@@ -217,6 +217,14 @@ EIN_DEF const char *ein_rule_description(int index) {
     return index >= 0 && index < EIN__NRULES ? ein__rules[index].what : NULL;
 }
 
+EIN_DEF const char *ein_rule_kind(int index) {
+    return index >= 0 && index < EIN__NRULES ? ein__rule_kind_name(ein__rules[index].kind) : NULL;
+}
+
+EIN_DEF bool ein_rule_needed(int index) {
+    return index >= 0 && index < EIN__NRULES && ein__rules[index].needed;
+}
+
 EIN_DEF const char *ein_stop_name(ein_stop stop) {
     static const char *const names[] = {"saturated", "quota", "depth", "states", "cancelled"};
     return stop >= EIN_STOP_SATURATED && stop <= EIN_STOP_CANCELLED ? names[stop] : NULL;

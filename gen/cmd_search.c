@@ -71,26 +71,34 @@ static int positive(const cmd_args *args, const char *option, int *value) {
 static int list_rules(void) {
     const char *name;
     for (int i = 0; (name = ein_rule_name(i)); i++) {
-        printf("%-10s %s\n", name, ein_rule_description(i));
+        printf("%-10s  %-11s  %s%s\n", name, ein_rule_kind(i), ein_rule_description(i),
+               ein_rule_needed(i) ? "; cannot be left out" : "");
     }
+    puts(
+        "A LIST chooses among the rules of the search and 'merge'; the others stay on. With -LIST "
+        "any but the needed\nones are left out.");
     return -1;
 }
 
 static int check_rules(const cmd_args *args, const char *names) {
     char shown[120], name[64], hint[120];
+    bool without = *names == '-';
     names += *names == '-';
     while (*names) {
         size_t length = strcspn(names, ",");
         const char *best = NULL, *known = NULL;
-        int distance = 3;
+        int distance = 3, i = 0;
         snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), names);
-        for (int i = 0; (known = ein_rule_name(i)) && strcmp(known, name); i++) {
+        for (; (known = ein_rule_name(i)) && strcmp(known, name); i++) {
             cmd_nearest(name, known, &best, &distance);
         }
         if (!known) {
             return cmd_usage(args, "unknown rule '%s'%s; --rules help lists them",
                              cli_escape(shown, sizeof shown, name),
                              cmd_hint(hint, sizeof hint, best));
+        }
+        if (without && ein_rule_needed(i)) {
+            return cmd_usage(args, "rule '%s' cannot be left out", known);
         }
         names += length + (names[length] == ',');
     }

@@ -1,16 +1,15 @@
 // Derivation: other definitions of a contraction, found by rules on its expression alone (EinNet
 // section 4, OLLIE section 4). A class is a tensor value, its members are equivalent definitions; a
 // definition reads other classes, so alternatives add up instead of multiplying. Layouts are no
-// part of it: they are chosen afterwards. rules.c lists the rules; variable substitution is none of
-// them, because every inner value is made in normal form: W that depends on x, y only through
-// E(x,y) becomes W'[E(x,y)], the range of E tightened to where the reads are inside.
+// part of it: they are chosen afterwards. rules.c lists the rules. Variable substitution is not
+// searched for, because every inner value is made in normal form: W that depends on x, y only
+// through E(x,y) becomes W'[E(x,y)], the range of E tightened to where the reads are inside.
 
 enum {
     EIN__DERIVE_STATES = 1000,  // definitions of one problem; ein_desc.states
     EIN__DERIVE_DEPTH = 8,      // rules in a row; ein_desc.depth
-    EIN__MAX_RULES = 16,
-    EIN__MAX_GROWTH = 16,  // of an activation written out for a library call
-    EIN__MAX_SPLIT = 6     // summation iterators whose subsets are enumerated
+    EIN__MAX_GROWTH = 16,       // of an activation written out for a library call
+    EIN__MAX_SPLIT = 6          // summation iterators whose subsets are enumerated
 };
 
 // Where a class stands in the derivation of its problem.
@@ -49,8 +48,8 @@ typedef struct ein__deriver {
     int *best;              // by class: that definition
     ein__val problem, map;  // what is derived, and the map that alone reads it (or none)
     ein__ex map_read;
-    uint32_t first;             // values from here on were made for this problem
-    int added[EIN__MAX_RULES];  // definitions by rule
+    uint32_t first;          // values from here on were made for this problem
+    int added[EIN__NRULES];  // definitions by rule
     // Matrices of basis changes made so far, F(m, r): A^T, G, B^T.
     struct {
         int m, r;
@@ -202,11 +201,12 @@ static bool ein__add_composite(ein_ctx *ctx, ein__dims *z, ein__ix e, const ein_
     }
     d->reads |= factor;
     if (ein__ix_get(ctx, r->ix[k])->n != f->n || r->bits) return true;
-    int64_t lo = -rest, hi = ctx->value[r->val].shape.d[k] - 1 - rest, end = d->lo + d->n - 1;
-    if (lo > d->lo) d->lo = lo;
-    if (hi < end) end = hi;
-    d->n = end - d->lo + 1;
-    return d->n > 0;
+    ein__places range = {d->lo, d->lo + d->n - 1};
+    bool any = ein__rule_tighten(ctx, &range,
+                                 &(ein__reach){1, ctx->value[r->val].shape.d[k], {rest, rest}});
+    d->lo = range.lo;
+    d->n = range.hi - range.lo + 1;
+    return any;
 }
 
 // Iterators that must stay themselves: those that stand alone in some subscript, or where a form
@@ -259,7 +259,8 @@ static bool ein__inner_dims(ein_ctx *ctx, const ein__scope *s, const ein__ex *re
     int64_t volume = 1;
     for (int i = 0; i < z->n; i++) volume = ein__muldiv(volume, z->d[i].n, 1);
     volume = ein__muldiv(volume, ein__slots_volume(s, bare), 1);
-    if (ein__muldiv(volume, 100, 1) > ein__muldiv(ein__slots_volume(s, used), growth, 1)) {
+    if (!ein__rule_on(ctx, EIN__RULE_SUBSTITUTE) ||
+        ein__muldiv(volume, 100, 1) > ein__muldiv(ein__slots_volume(s, used), growth, 1)) {
         z->n = 0;
         bare = used;
     }
@@ -331,40 +332,57 @@ static ein__ex ein__inner_read(ein_ctx *ctx, const ein__expr *r, uint32_t outer,
     return ein__ex_read(ctx, (ein__val){r->val}, pad, ix, (int)r->nix);
 }
 
+// A value in another arrangement: V[x] = W[at(x)].
+typedef struct ein__rearranged {
+    ein__scope s;               // definition of W
+    ein__ix at[EIN__MAX_RANK];  // in V's iterators
+} ein__rearranged;
+
+// Variable substitution: sum(inner) of the product of `reads`, which depends on the other iterators
+// of `s` through forms E, as W[E]. Precondition: E separates from the inner iterators in every
+// subscript where it replaces its own, and its box is no larger than theirs by more than `growth` /
+// 100; iterators for which that fails stay themselves. False: W cannot be made.
+static bool ein__rule_substitute(ein_ctx *ctx, const ein__scope *s, const ein__ex *reads,
+                                 uint32_t inner, int64_t growth, ein__rearranged *w) {
+    uint32_t all = (1u << (s->nt + s->ns)) - 1, outer = all & ~inner;
+    ein__dims dims;
+    ein__scope *t = &w->s;
+    if (!ein__inner_dims(ctx, s, reads, outer, growth, &dims) || dims.n > EIN__MAX_RANK)
+        return false;
+    ein__order_dims(&dims);
+    *t = (ein__scope){.reduce = inner ? EIN__R_SUM : EIN__R_NONE, .nt = (uint32_t)dims.n};
+    ein__ix map[EIN__MAX_ITERS] = {{0}};
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
+    for (int i = 0; i < dims.n; i++) {
+        uint32_t slot;
+        t->n[i] = dims.d[i].n;
+        w->at[i] = ein__ix_addc(ctx, dims.d[i].form, -dims.d[i].lo);
+        if (!dims.d[i].composite && ein__ix_is_iter(ctx, dims.d[i].form, &slot))
+            map[slot] = ein__ix_iter(ctx, (uint32_t)i, t->n[i]);
+    }
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        if (!(inner >> i & 1) || s->n[i] == 1) continue;
+        if (t->nt + t->ns == EIN__MAX_ITERS) return false;
+        t->n[t->nt + t->ns] = s->n[i];
+        map[i] = ein__ix_iter(ctx, t->nt + t->ns++, s->n[i]);
+    }
+    if (!t->ns) t->reduce = EIN__R_NONE;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__ex r = ein__inner_read(ctx, ein__ex_get(ctx, reads[i]), outer, &dims, map,
+                                    (int)(s->nt + s->ns));
+        t->body = t->body.i ? ein__ex_binary(ctx, EIN__MUL, t->body, r) : r;
+        if (!t->body.i) return false;
+    }
+    return true;
+}
+
 // The value sum(inner) of the product of `reads`, as a class in normal form, and how the rest of
 // the definition reads it. None when it cannot be made.
 static ein__ex ein__inner_value(ein__deriver *z, const ein__scope *s, const ein__ex *reads,
                                 uint32_t inner, int64_t growth, const char *suffix, int from,
                                 const char *rule) {
-    ein_ctx *ctx = z->ctx;
-    uint32_t all = (1u << (s->nt + s->ns)) - 1, outer = all & ~inner;
-    ein__dims dims;
-    if (!ein__inner_dims(ctx, s, reads, outer, growth, &dims) || dims.n > EIN__MAX_RANK)
-        return (ein__ex){0};
-    ein__order_dims(&dims);
-    ein__scope t = {.reduce = inner ? EIN__R_SUM : EIN__R_NONE, .nt = (uint32_t)dims.n};
-    ein__ix map[EIN__MAX_ITERS] = {{0}}, back[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
-    for (int i = 0; i < dims.n; i++) {
-        uint32_t slot;
-        t.n[i] = dims.d[i].n;
-        back[i] = ein__ix_addc(ctx, dims.d[i].form, -dims.d[i].lo);
-        if (!dims.d[i].composite && ein__ix_is_iter(ctx, dims.d[i].form, &slot))
-            map[slot] = ein__ix_iter(ctx, (uint32_t)i, t.n[i]);
-    }
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
-        if (!(inner >> i & 1) || s->n[i] == 1) continue;
-        if (t.nt + t.ns == EIN__MAX_ITERS) return (ein__ex){0};
-        t.n[t.nt + t.ns] = s->n[i];
-        map[i] = ein__ix_iter(ctx, t.nt + t.ns++, s->n[i]);
-    }
-    if (!t.ns) t.reduce = EIN__R_NONE;
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        ein__ex r = ein__inner_read(ctx, ein__ex_get(ctx, reads[i]), outer, &dims, map,
-                                    (int)(s->nt + s->ns));
-        t.body = t.body.i ? ein__ex_binary(ctx, EIN__MUL, t.body, r) : r;
-        if (!t.body.i) return t.body;
-    }
-    ein__val w = ein__class_of(z, &t, suffix, from, rule, EIN__HALF);
-    return w.i ? ein__ex_read(ctx, w, 0, back, dims.n) : (ein__ex){0};
+    ein__rearranged w;
+    if (!ein__rule_substitute(z->ctx, s, reads, inner, growth, &w)) return (ein__ex){0};
+    ein__val v = ein__class_of(z, &w.s, suffix, from, rule, EIN__HALF);
+    return v.i ? ein__ex_read(z->ctx, v, 0, w.at, (int)w.s.nt) : (ein__ex){0};
 }

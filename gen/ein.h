@@ -258,6 +258,8 @@ EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id,
 EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats);
 EIN_DEF const char *ein_rule_name(int index);         // NULL past the end
 EIN_DEF const char *ein_rule_description(int index);  // NULL past the end
+EIN_DEF const char *ein_rule_kind(int index);         // NULL past the end
+EIN_DEF bool ein_rule_needed(int index);              // cannot be left out
 EIN_DEF const char *ein_stop_name(ein_stop stop);
 EIN_DEF ein_status ein_get_status(const ein_ctx *ctx);
 EIN_DEF const char *ein_error(const ein_ctx *ctx);  // one message a line; "" when fine

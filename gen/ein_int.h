@@ -426,6 +426,32 @@ typedef struct ein__plan {
     ein__merging merging;
 } ein__plan;
 
+// ------------------------------------------------------------------------------------- rules.c
+
+// ORDER rule: the rows of ein__rules in rules.c
+typedef enum {
+    EIN__RULE_SPLIT,
+    EIN__RULE_OPERAND,
+    EIN__RULE_ORDER,
+    EIN__RULE_DIGITS,
+    EIN__RULE_POINT,
+    EIN__RULE_TAPS,
+    EIN__RULE_PARTS,
+    EIN__RULE_GROUPS,
+    EIN__RULE_BASIS,
+    EIN__RULE_SUBSTITUTE,
+    EIN__RULE_TIGHTEN,
+    EIN__RULE_RELAX,
+    EIN__RULE_INLINE,
+    EIN__RULE_SCALE,
+    EIN__RULE_HOIST,
+    EIN__RULE_MERGE,
+    EIN__RULE_MATCH,
+    EIN__RULE_FUSE,
+    EIN__RULE_KERNEL,
+    EIN__NRULES
+} ein__rule_id;
+
 // ---------------------------------------------------------------------------------- the context
 
 struct ein_ctx {
@@ -464,7 +490,7 @@ struct ein_ctx {
     } * calls;                   // sh map: library calls priced, where ein_desc.probe asks for it
     bool more_calls;             // some of them are other contexts'
     struct ein__search *search;  // problems derived so far (search.c)
-    uint32_t rule_mask;          // rules of the table to use
+    uint32_t rule_mask;          // by ein__rule_id: rules that are on
     ein_stats stats;
 };
 

@@ -387,7 +387,7 @@ static void ein__put_rules(ein__emitter *z, ein__buf *out) {
     struct {
         const char *name;
         int steps;
-    } rule[EIN__MAX_RULES];
+    } rule[EIN__NRULES];
     int n = 0;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const char *why = ctx->value[ctx->plan.step[i].val[0].i].why, *last;
@@ -400,7 +400,7 @@ static void ein__put_rules(ein__emitter *z, ein__buf *out) {
         const char *name = ein__name_n(ctx, why, length);
         int at = 0;
         while (at < n && rule[at].name != name) at++;
-        if (at == EIN__MAX_RULES) continue;
+        if (at == EIN__NRULES) continue;
         if (at == n) rule[n++].name = name, rule[at].steps = 0;
         rule[at].steps++;
     }

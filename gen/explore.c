@@ -12,9 +12,10 @@ static bool ein__progress(ein_ctx *ctx) {
     return !d->progress || d->progress(d->progress_user, &ctx->stats);
 }
 
-// Whether the options leave rule `r` out.
+// Whether rule `r` is none of search, or the options leave it out.
 static bool ein__rule_is_off(const ein_ctx *ctx, int r) {
-    return !(ctx->rule_mask >> r & 1) || (ein__rules[r].converging && ctx->desc.no_converge);
+    if (!ein__rules[r].apply || !ein__rule_on(ctx, (ein__rule_id)r)) return true;
+    return ein__rules[r].converging && ctx->desc.no_converge;
 }
 
 // Rule `r` on definition `def`. A rule that meets a limit of the implementation gives nothing.

@@ -137,9 +137,10 @@ static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
 
 // ------------------------------------------------------------------------------------ inlining
 
-// The body of map `p` at the subscripts of `read`; none when reading it so cannot be written as an
-// expression (a padding other than 0, an index that need not be an integer).
-static ein__ex ein__inline_body(ein_ctx *ctx, ein__val p, const ein__expr *read) {
+// Traversal merging: W[i] = g(i), read at E(x), is g(E(x)) where E(x) is in W's box, and 0
+// elsewhere. None when that cannot be written as an expression. Precondition: E gives integers, and
+// where it leaves the box the padding of the read is 0.
+static ein__ex ein__rule_inline(ein_ctx *ctx, ein__val p, const ein__expr *read) {
     const ein__scope *s = ein__scope_of(ctx, p);
     for (uint32_t i = 0; i < read->nix; i++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[i]);
@@ -162,6 +163,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     ein_ctx *ctx = z->ctx;
     const ein__value *value = &ctx->value[p.i], *self = &ctx->value[z->self.i];
     if (z->nothing || !ein__is_map(ctx, p)) return false;
+    if (!ein__rule_on(ctx, EIN__RULE_INLINE)) return false;
     if (value->weight_only && !self->weight_only) return false;
     const ein__scope *s = ein__scope_of(ctx, p);
     bool copy = ein__copy_of(ctx, p) != NULL;
@@ -191,7 +193,7 @@ static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
     ein__val old = {e->val}, p = z->now[e->val];
     if (ein__may_inline(z, old, p, e)) {
         ein__attempt attempt = ein__try(ctx);
-        ein__ex body = ein__inline_body(ctx, p, e);
+        ein__ex body = ein__rule_inline(ctx, p, e);
         if (ein__tried(ctx, attempt) && body.i && ein__ex_size(ctx, body) <= EIN__MAX_INLINE)
             return body;
         if (ctx->status) return (ein__ex){0};
@@ -575,10 +577,4 @@ static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
     arrfree(z.now);
     arrfree(z.by_scope);
     return ok;
-}
-
-EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
-    return ein__run_pass(ctx, root, nroot, ein__rebuild_inline) &&
-           ein__run_pass(ctx, root, nroot, ein__rebuild_scales) &&
-           ein__run_pass(ctx, root, nroot, ein__rebuild_hoist);
 }

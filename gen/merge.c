@@ -496,7 +496,7 @@ typedef struct ein__seen_through {
 static ein__ex ein__see_through(ein_ctx *ctx, void *user, ein__ex ex) {
     const ein__seen_through *z = user;
     const ein__expr *r = ein__ex_get(ctx, ex);
-    return r->val == z->old.i ? ein__inline_body(ctx, z->now, r) : ex;
+    return r->val == z->old.i ? ein__rule_inline(ctx, z->now, r) : ex;
 }
 
 // Cost of window `now` in the place of `old`: nothing when it is one block of the merged value, or

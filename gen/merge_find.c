@@ -501,7 +501,7 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool to
                                 ein__merge **found) {
     ein__merger z = {.ctx = ctx};
     bool any = false;
-    int rounds = ctx->rule_mask >> EIN__RULE_MERGE & 1 ? EIN__MERGE_ROUNDS : 0;
+    int rounds = ein__rule_on(ctx, EIN__RULE_MERGE) ? EIN__MERGE_ROUNDS : 0;
     for (int round = 0; round < rounds && !ctx->status; round++) {
         ptrdiff_t from = arrlen(z.found);
         ein__merger_look(&z, root, nroot);

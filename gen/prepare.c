@@ -71,9 +71,12 @@ static ein__ex ein__pad_data(ein__pass *z, const ein__conv_form *f) {
     }
     for (int a = 0; a < c->spatial; a++) {
         int k = f->axis[a];
-        extent[k] = (c->out[a] - 1) * c->stride[a] + (c->k[a] - 1) * c->dilation[a] + 1;
-        from[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)k, extent[k]), -c->pad[a]);
-        to[k] = ein__ix_addc(ctx, to[k], c->pad[a]);
+        int64_t last = (c->out[a] - 1) * c->stride[a] + (c->k[a] - 1) * c->dilation[a] - c->pad[a];
+        ein__places box = {0, extent[k] - 1};
+        ein__rule_relax_operand(ctx, &box, (ein__places){-c->pad[a], last}, true);
+        extent[k] = box.hi - box.lo + 1;
+        from[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)k, extent[k]), box.lo);
+        to[k] = ein__ix_addc(ctx, to[k], -box.lo);
     }
     ein__ex body = ein__ex_read(ctx, (ein__val){f->x->val}, 0, from, rank);
     const char *name = ein__namef(ctx, "%s.padded", ctx->value[z->self.i].name);
@@ -127,6 +130,7 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     ein__ex w = ein__relay_filter(z, &f);
     if (!w.i) return ctx->status ? (ein__val){0} : v;
     if (ein__conv_sizes(&f)) return ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
+    if (!ein__rule_on(ctx, EIN__RULE_RELAX)) return v;
     if (f.transposed) return ein__crop_transposed(z, v, &f, w);
     return ein__with_product(z, v, ein__pad_data(z, &f), w);
 }

@@ -152,7 +152,6 @@ static bool ein__relaid_high(ein_ctx *ctx, const ein__expr *r, uint32_t k, const
                              uint32_t slot, ein__relaid *c) {
     const ein__index *f = ein__ix_get(ctx, r->ix[k]);
     int64_t c0 = ein__floormod(f->c, g->d), extent = ctx->value[r->val].shape.d[k];
-    int64_t lo = c0 ? -1 : 0, hi = ein__floordiv(extent - 1 - c0, g->d);
     ein__ix i = ein__ix_addc(ctx, g->high[slot], ein__floordiv(f->c, g->d));
     int low = ein__relaid_low(c, g->low[slot]);
     for (uint32_t q = 0; q < f->n; q++) {
@@ -161,16 +160,13 @@ static bool ein__relaid_high(ein_ctx *ctx, const ein__expr *r, uint32_t k, const
             i = ein__ix_add(ctx, i, ein__ix_scale(ctx, g->whole[other], f->t[q].k / g->d));
     }
     if (!i.i || low < 0) return false;
-    const ein__index *range = ein__ix_get(ctx, i);
-    int64_t from = range->lo, to = range->hi;
-    if (from > lo) lo = from;
-    if (to < hi) hi = to;
-    if (lo > hi) return false;
+    ein__places reads = {ein__ix_get(ctx, i)->lo, ein__ix_get(ctx, i)->hi}, box = reads;
+    if (!ein__rule_tighten(ctx, &box, &(ein__reach){g->d, extent, {c0, c0 + g->d - 1}}))
+        return false;
     // Zeros are written out on one side until both are padded alike: library calls take one padding
     // for both.
-    int64_t before = lo - from, after = to - hi;
-    if (!g->in_place && before > after) lo = from + after;
-    if (!g->in_place && after > before) hi = to - before;
+    if (!g->in_place) ein__rule_relax_operand(ctx, &box, reads, false);
+    int64_t lo = box.lo, hi = box.hi;
     // d * (i + lo) + p + c0, with p the low digit placed before
     ein__ix at = ein__ix_scale(ctx, ein__ix_iter(ctx, c->t.nt, hi - lo + 1), g->d);
     at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)low, c->t.n[low]));

@@ -124,12 +124,12 @@ static bool ein__point_range(ein_ctx *ctx, ein__points *z, uint32_t dim) {
         int64_t n = (int)slot == p->sum ? p->taps : z->s->n[slot];
         *(k < 0 ? &low : &high) += k * (n - 1);
     }
-    int64_t before = u->lo + high, after = extent - 1 - low - u->hi;
-    int64_t spare = before < after ? before : after;
-    if (spare > high - low) spare = high - low;
-    if (spare < 0) spare = 0;
-    p->lo = spare - high;
-    p->n = extent - low - spare - p->lo;
+    ein__places places = {u->lo, u->hi};
+    ein__reach data = {1, extent, {low, high}};
+    if (!ein__rule_tighten(ctx, &places, &data)) return false;
+    ein__rule_relax(ctx, &places, &data);
+    p->lo = places.lo;
+    p->n = places.hi - places.lo + 1;
     return p->n > 0;
 }
 

@@ -20,29 +20,19 @@ static bool ein__is_blocking(int64_t n, int64_t d) {
     return d > 1 && d < n && n <= EIN__MAX_WINDOW && (n + d - 1) / d * d * 4 <= n * 5;
 }
 
-static int64_t ein__ceildiv(int64_t a, int64_t b) { return -ein__floordiv(-a, b); }
-
 // The inner positions: those that some block needs and whose window meets the data, and as many
 // more as make both paddings one, which library calls ask for.
-static bool ein__block_range(const ein__conv *c, int a, ein__blocks *b) {
+static bool ein__block_range(const ein_ctx *ctx, const ein__conv *c, int a, ein__blocks *b) {
     int64_t block = b->n > 1 ? c->dilation[a] * b->d : 0, stride = c->out[a] > 1 ? c->stride[a] : 0;
     int64_t reach = c->dilation[a] * (b->d - 1), last = stride * (c->out[a] - 1);
     b->step = ein__gcd(stride, block);
     if (!b->step) b->step = 1;
-    int64_t lo = ein__ceildiv(c->pad[a] - reach, b->step);
-    int64_t hi = (last + block * (b->n - 1)) / b->step;
-    int64_t inside = ein__floordiv(c->in[a] - 1 + c->pad[a], b->step);
-    if (lo < 0) lo = 0;
-    if (hi > inside) hi = inside;
-    if (lo > hi) return false;
-    int64_t before = c->pad[a] - b->step * lo;
-    int64_t after = b->step * hi - c->pad[a] + reach - c->in[a] + 1, need = after > 0 ? after : 0;
-    int64_t more = before < need ? ein__ceildiv(need - before, b->step) : 0;
-    lo -= more;
-    before += more * b->step;
-    hi += ein__floordiv(before - after, b->step);
-    b->lo = lo;
-    b->count = hi - lo + 1;
+    ein__reach data = {b->step, c->in[a], {-c->pad[a], reach - c->pad[a]}};
+    ein__places places = {0, (last + block * (b->n - 1)) / b->step};
+    if (!ein__rule_tighten(ctx, &places, &data)) return false;
+    ein__rule_relax(ctx, &places, &data);
+    b->lo = places.lo;
+    b->count = places.hi - places.lo + 1;
     return true;
 }
 
@@ -199,7 +189,7 @@ static void ein__split_taps(ein__deriver *z, const ein__conv_form *f, ein__block
     ein__buf why = {0};
     ein__put(&why, "summation splitting (blocks of ");
     for (int a = 0; a < f->c.spatial; a++) {
-        bool ok = ein__block_range(&f->c, a, &b[a]);
+        bool ok = ein__block_range(ctx, &f->c, a, &b[a]);
         had = ein__muldiv(had, f->c.out[a], 1);
         now = ok ? ein__muldiv(now, b[a].count, 1) : INT64_MAX;
         ein__putf(&why, "%s%lld", a ? "x" : "", (long long)b[a].d);

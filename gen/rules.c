@@ -1,63 +1,129 @@
-// The rules of derivation, one row each. A rule is given one definition and adds equivalent ones of
-// the same class, or classes that they read. It takes its constants from the expression: extents,
-// coefficients, denominators. To add a rule: one function in a rule_*.c file, one row here;
-// tests/test_rules.c applies every row to random scopes and wants scopes that it fires on.
+// The table of rules, one row each (EinNet section 4 and Table 1, OLLIE section 4): name, the
+// papers' words, kind, law. A rule takes its constants from the expression: extents, coefficients,
+// denominators. tests/test_rules.c applies every row to random scopes or programs, wants it to
+// fire, and proves both sides modulo 2^61-1.
+//
+// To add a rule of search: a function in a rule_*.c file that is given one definition and adds
+// equivalent ones of its class, or classes that they read; its id in ein_int.h; its row here.
+
+typedef enum {
+    EIN__BY_SEARCH,   // tried on every definition of a problem
+    EIN__IN_FORM,     // part of the form in which other rules make inner values
+    EIN__ON_PROGRAM,  // applied to every value of the program
+    EIN__TO_STEPS     // makes steps of values
+} ein__rule_kind;
 
 typedef struct ein__rule {
     const char *name;  // as `--rules` has it
     const char *what;  // in the papers' words
-    void (*apply)(ein__deriver *z, int from);
-    int quota;            // definitions that it may add to one problem
+    ein__rule_kind kind;
+    void (*apply)(ein__deriver *z, int from);       // of search
+    ein__val (*rewrite)(ein__pass *z, ein__val v);  // of the program, by passes
+    int quota;                                      // definitions that it may add to one problem
     bool converging;      // constructs what is missing of a library call (EinNet section 5.2)
     ein__target towards;  // the operator whose calls it makes
+    bool needed;          // cannot be turned off
 } ein__rule;
 
 static const ein__rule ein__rules[] = {
     // sum(y,z) a b = sum(y) sum(z) a b; a product of sums where a factor is free of z
-    {"split", "summation splitting", ein__rule_split, 400, false, EIN__TO_GEMM},
+    [EIN__RULE_SPLIT] = {"split", "summation splitting", EIN__BY_SEARCH, ein__rule_split,
+                         .quota = 400, .towards = EIN__TO_GEMM},
     // a[E(i)] = a'[i], a'[i] = a[E(i)]
-    {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 200, true,
-     EIN__TO_GEMM},
+    [EIN__RULE_OPERAND] = {"operand", "operator matching: operand re-laid", EIN__BY_SEARCH,
+                           ein__rule_match_gemm, .quota = 200, .converging = true,
+                           .towards = EIN__TO_GEMM},
     // the same, for convolutions
-    {"order", "operator matching: dimensions ordered", ein__rule_match_conv, 100, true,
-     EIN__TO_CONV},
+    [EIN__RULE_ORDER] = {"order", "operator matching: dimensions ordered", EIN__BY_SEARCH,
+                         ein__rule_match_conv, .quota = 100, .converging = true,
+                         .towards = EIN__TO_CONV},
     // a[d*x + u], u = d*U + p, is a'[x + U, p], a'[i,p] = a[d*i + p]
-    {"digits", "digit re-layout", ein__rule_digits, 20, false, EIN__TO_ANY},
+    [EIN__RULE_DIGITS] = {"digits", "digit re-layout", EIN__BY_SEARCH, ein__rule_digits,
+                          .quota = 20, .towards = EIN__TO_ANY},
     // a[(E + k*r)/q], r = q*R + p: p is a function of E, and a[u + k*R] has no denominator
-    {"point", "one-point rule", ein__rule_point, 20, false, EIN__TO_CONV},
+    [EIN__RULE_POINT] = {"point", "one-point rule", EIN__BY_SEARCH, ein__rule_point, .quota = 20,
+                         .towards = EIN__TO_CONV},
     // r = d*R + p: sum(r) is sum(R) of an inner sum over p
-    {"taps", "summation splitting by digits", ein__rule_taps, 100, false, EIN__TO_CONV},
+    [EIN__RULE_TAPS] = {"taps", "summation splitting by digits", EIN__BY_SEARCH, ein__rule_taps,
+                        .quota = 100, .towards = EIN__TO_CONV},
     // sum(r in 0:n) a b = sum(r in 0:n/2) a b + sum(r in n/2:n) a b
-    {"parts", "expression splitting", ein__rule_parts, 20, false, EIN__TO_NONE},
+    [EIN__RULE_PARTS] = {"parts", "expression splitting", EIN__BY_SEARCH, ein__rule_parts,
+                         .quota = 20, .towards = EIN__TO_NONE},
     // x[g] = sum(j) [j == g] x[j]
-    {"groups", "groups to block-diagonal weights", ein__rule_groups, 20, false, EIN__TO_CONV},
+    [EIN__RULE_GROUPS] = {"groups", "groups to block-diagonal weights", EIN__BY_SEARCH,
+                          ein__rule_groups, .quota = 20, .towards = EIN__TO_CONV},
     // sum(y) d[x + y] g[y], x = m*X + a, is sum(i) At[a,i] (G g)[i] (Bt d)[i,X]
-    {"basis", "basis change (Winograd)", ein__rule_basis, 200, false, EIN__TO_GEMM},
+    [EIN__RULE_BASIS] = {"basis", "basis change (Winograd)", EIN__BY_SEARCH, ein__rule_basis,
+                         .quota = 200, .towards = EIN__TO_GEMM},
+    // V[x] = W[E(x)] where V depends on x through E alone: ein__rule_substitute in derive.c
+    [EIN__RULE_SUBSTITUTE] = {"substitute", "variable substitution", EIN__IN_FORM},
+    // V over 0:n is V over lo..hi where a factor is outside its box elsewhere: ein__rule_tighten
+    [EIN__RULE_TIGHTEN] = {"tighten", "boundary tightening", EIN__IN_FORM},
+    // V over 0:n is read from V over more places; a[i] from a' with zeros around a:
+    // ein__rule_relax,
+    // ein__rule_relax_operand
+    [EIN__RULE_RELAX] = {"relax", "boundary relaxing", EIN__IN_FORM},
+    // f(W[E(x)]), W[i] = g(i), is f(g(E(x))): ein__rule_inline
+    [EIN__RULE_INLINE] = {"inline", "traversal merging", EIN__ON_PROGRAM,
+                          .rewrite = ein__rebuild_inline},
+    // alpha[f] * sum(y) x[y] w[f,y] is sum(y) x[y] (alpha[f] * w[f,y])
+    [EIN__RULE_SCALE] = {"scale", "factors folded into weights", EIN__ON_PROGRAM,
+                         .rewrite = ein__rebuild_scales},
+    // f(x, w(x)) is f(x, c[x]), c[x] = w(x) of weights alone, made at load
+    [EIN__RULE_HOIST] = {"hoist", "parts of weights alone computed at load", EIN__ON_PROGRAM,
+                         .rewrite = ein__rebuild_hoist},
+    // contractions that share an operand, or are alike, are windows on one: ein__merge_program
+    [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM},
+    // a contraction is the call whose groups and strides its iterators have: ein__choose
+    [EIN__RULE_MATCH] = {"match", "operator matching: library calls", EIN__TO_STEPS},
+    // M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is one step: ein__rule_fuse
+    [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS},
+    // what no call computes is a kernel of its own: ein__kernel_kind
+    [EIN__RULE_KERNEL] = {"kernel", "eOperator generation", EIN__TO_STEPS, .needed = true},
 };
-enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
-enum { EIN__RULE_MERGE = EIN__NRULES };  // "merge": of the whole program, see merge_find.c
+_Static_assert(sizeof ein__rules / sizeof *ein__rules == EIN__NRULES, "a row for every rule");
 
-// The rules that `names` lists, separated by commas; all of them without a list. Sets the context's
-// error for a name that is none. A '-' in front: all but these.
+static const char *ein__rule_kind_name(ein__rule_kind kind) {
+    static const char *const names[] = {"search", "normal form", "program", "steps"};
+    return names[kind];
+}
+
+static int ein__rule_named(const char *name, size_t n) {
+    for (int r = 0; r < EIN__NRULES; r++)
+        if (strlen(ein__rules[r].name) == n && !strncmp(ein__rules[r].name, name, n)) return r;
+    return -1;
+}
+
+// The rules that are on. `names`, separated by commas: of the rules of search and of merging just
+// these, and all of the other kinds; with a '-' in front all but these; NULL: all. Sets the
+// context's error for a name that is none, and for one that cannot be left out.
 EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
-    uint32_t mask = 0;
-    if (!names) return (1u << (EIN__NRULES + 1)) - 1;
+    uint32_t mask = 0, all = (1u << EIN__NRULES) - 1, kept = 0;
+    if (!names) return all;
     bool without = *names == '-';
     names += without;
+    for (int r = 0; r < EIN__NRULES; r++)
+        if (ein__rules[r].kind != EIN__BY_SEARCH && r != EIN__RULE_MERGE) kept |= 1u << r;
     while (*names) {
         size_t n = strcspn(names, ",");
-        int found = -1;
-        for (int r = 0; r < EIN__NRULES; r++)
-            if (strlen(ein__rules[r].name) == n && !strncmp(ein__rules[r].name, names, n))
-                found = r;
-        if (n == 5 && !strncmp("merge", names, n)) found = EIN__RULE_MERGE;
-        if (found < 0) {
-            ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown rule '%.*s'", (int)(n & 63),
-                       names);
+        int found = ein__rule_named(names, n);
+        if (found < 0 || (without && ein__rules[found].needed)) {
+            ein__error(ctx, EIN_USAGE, (ein__pos){0, 0},
+                       found < 0 ? "unknown rule '%.*s'" : "rule '%.*s' cannot be left out",
+                       (int)(n & 63), names);
             return 0;
         }
         mask |= 1u << found;
         names += n + (names[n] == ',');
     }
-    return without ? ~mask & ((1u << (EIN__NRULES + 1)) - 1) : mask;
+    return without ? all & ~mask : mask | kept;
+}
+
+// The rewrites of the program that need no search, by the rules that are on.
+EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
+    bool ok = !ctx->status;
+    for (int r = 0; r < EIN__NRULES && ok; r++)
+        if (ein__rules[r].rewrite && ein__rule_on(ctx, (ein__rule_id)r))
+            ok = ein__run_pass(ctx, root, nroot, ein__rules[r].rewrite);
+    return ok;
 }

@@ -135,12 +135,13 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     ein__gemm g;
     ein__epilogue e;
     ein__dense_result(s, out);
-    bool conv = ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
+    bool calls = ein__rule_on(ctx, EIN__RULE_MATCH);
+    bool conv = calls && ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
     int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0;
     ein__skind2 kind = ein__kernel_kind(ctx, s);
     *ps = ein__cost_scope(ctx, kind, s, m, read);
     int64_t gemm_ps;
-    if (ein__best_gemm(ctx, s, free, &g, &gemm_ps)) {
+    if (calls && ein__best_gemm(ctx, s, free, &g, &gemm_ps)) {
         gemm_ps = ein__cost_sum(gemm_ps, map);
         if (gemm_ps <= *ps) {
             *ps = gemm_ps;
@@ -164,28 +165,38 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     return kind;
 }
 
+// Expression fusion: M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is f(x, reduce(y) g(x,y)), one
+// step that stores M alone; `*read` receives the read of V. Precondition: M is a map over V's box
+// and reads V once, at its own index; the caller's: nothing else reads V.
+static bool ein__rule_fuse(ein_ctx *ctx, ein__val m, ein__val v, ein__ex *read) {
+    const ein__scope *s = ein__scope_of(ctx, m);
+    ein__ex *reads = NULL;
+    int times = 0;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !s || s->reduce != EIN__R_NONE) return false;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+        if (ein__ex_get(ctx, reads[k])->val != v.i) continue;
+        times++;
+        *read = reads[k];
+    }
+    arrfree(reads);
+    return times == 1 && ein__reads_in_place(ctx, ein__ex_get(ctx, *read), s);
+}
+
 // The map that alone reads reduction `v`, at its own index, and that read; none otherwise. `order`
 // is searched from place `from`.
 EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const ein__val *order, const int *uses, ein__val v,
                                   ptrdiff_t from, ein__ex *read) {
     if (uses[v.i] != 1) return (ein__val){0};
     for (ptrdiff_t i = from; i < arrlen(order); i++) {
-        ein__val m = order[i];
-        const ein__scope *s = ein__scope_of(ctx, m);
-        if (!s) continue;
+        const ein__scope *s = ein__scope_of(ctx, order[i]);
         ein__ex *reads = NULL;
-        ein__val found = {0};
-        int times = 0;
-        ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
-            const ein__expr *r = ein__ex_get(ctx, reads[k]);
-            if (r->val != v.i) continue;
-            times++;
-            *read = reads[k];
-            if (s->reduce == EIN__R_NONE && ein__reads_in_place(ctx, r, s)) found = m;
-        }
+        bool mine = false;
+        if (s) ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            mine |= ein__ex_get(ctx, reads[k])->val == v.i;
         arrfree(reads);
-        if (times) return times == 1 ? found : (ein__val){0};
+        if (mine) return ein__rule_fuse(ctx, order[i], v, read) ? order[i] : (ein__val){0};
     }
     return (ein__val){0};
 }
@@ -264,6 +275,7 @@ static int ein__row_members(ein__selector *z, ein__val m, ein__val *list) {
 
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
         ein__val m = z->order[i], list[EIN__MAX_ROW_VALS];
         if (!ein__is_map(ctx, m) || ctx->value[m.i].weight_only || ein__copy_of(ctx, m)) continue;
@@ -278,7 +290,8 @@ static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m,
     int64_t ps, gemm_ps;
     ein__gemm g;
     ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
-    if (!z->free || z->root[v.i] || kind == EIN__K_GEMM) return kind;
+    if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH))
+        return kind;
     if (!ein__best_gemm(z->ctx, s, true, &g, &gemm_ps) || gemm_ps >= ps) return kind;
     ein__skind2 other = ein__choose(z->ctx, s, m, read, true, &ps);
     z->reordered += other != kind;
