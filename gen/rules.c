@@ -47,8 +47,11 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_TAPS] = {"taps", "summation splitting by digits", EIN__BY_SEARCH, ein__rule_taps,
                         .quota = 100, .towards = EIN__TO_CONV},
     // sum(r in 0:n) a b = sum(r in 0:n/2) a b + sum(r in n/2:n) a b
-    [EIN__RULE_PARTS] = {"parts", "expression splitting", EIN__BY_SEARCH, ein__rule_parts,
+    [EIN__RULE_PARTS] = {"parts", "expression splitting: halves", EIN__BY_SEARCH, ein__rule_parts,
                          .quota = 20, .towards = EIN__TO_NONE},
+    // V over 0:n is V over lo..hi, where every read is inside, + V over 0:lo + V over hi+1:n
+    [EIN__RULE_BORDER] = {"border", "expression splitting: interior and border", EIN__BY_SEARCH,
+                          ein__rule_border, .quota = 20, .towards = EIN__TO_NONE},
     // x[g] = sum(j) [j == g] x[j]
     [EIN__RULE_GROUPS] = {"groups", "groups to block-diagonal weights", EIN__BY_SEARCH,
                           ein__rule_groups, .quota = 20, .towards = EIN__TO_CONV},
@@ -58,7 +61,8 @@ static const ein__rule ein__rules[] = {
     // V[x] = W[E(x)] where V depends on x through E alone: ein__rule_substitute in derive.c
     [EIN__RULE_SUBSTITUTE] = {"substitute", "variable substitution", EIN__IN_FORM},
     // V over 0:n is V over lo..hi where a factor is outside its box elsewhere: ein__rule_tighten
-    [EIN__RULE_TIGHTEN] = {"tighten", "boundary tightening", EIN__IN_FORM},
+    [EIN__RULE_TIGHTEN] = {"tighten", "boundary tightening", EIN__IN_FORM,
+                           ein__rule_tighten_problem, .quota = 2, .towards = EIN__TO_NONE},
     // V over 0:n is read from V over more places; a[i] from a' with zeros around a:
     // ein__rule_relax,
     // ein__rule_relax_operand
