@@ -240,21 +240,31 @@ static bool ein__row_collect(ein__selector *z, ein__val v, const ein__scope *m, 
     return ok;
 }
 
-// Uses of `r` by the members and by `m` itself must be all there are.
+// Whether `v` reads `r`, and if so at its own row only: `*own` is cleared by another read.
+static bool ein__reads_row(ein_ctx *ctx, ein__val v, ein__val r, bool *own) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ex *reads = NULL;
+    bool does = false;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (e->val != r.i) continue;
+        does = true;
+        for (uint32_t k = 0; k < e->nix; k++) *own &= e->ix[k].i == ein__ix_iter(ctx, k, s->n[k]).i;
+    }
+    arrfree(reads);
+    return does;
+}
+
+// Uses of `r` by the members and by `m` itself must be all there are, each at its own row: that row
+// alone is in registers.
 static bool ein__row_closed(ein__selector *z, ein__val m, const ein__val *list, int n) {
-    ein_ctx *ctx = z->ctx;
     for (int k = 0; k < n; k++) {
         int inside = 0;
-        for (int j = 0; j <= n; j++) {
-            ein__ex *reads = NULL;
-            bool does = false;
-            ein__ex_reads(ctx, ein__scope_of(ctx, j < n ? list[j] : m)->body, &reads);
-            for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-                does |= ein__ex_get(ctx, reads[i])->val == list[k].i;
-            arrfree(reads);
-            inside += does;
-        }
-        if (inside != z->uses[list[k].i]) return false;
+        bool own = true;
+        for (int j = 0; j <= n; j++)
+            inside += ein__reads_row(z->ctx, j < n ? list[j] : m, list[k], &own);
+        if (inside != z->uses[list[k].i] || !own) return false;
     }
     return true;
 }
