@@ -14,6 +14,18 @@ check 'the random scopes build' build -O2 gen test_rules "$work/rules"
 "$work/rules" > "$work/log" 2>&1
 if [ $? = 0 ]; then pass; else fail 'every rule keeps random scopes' "$work/log"; fi
 
+# Without any one rule, and without all that can be left out, the plan computes the same.
+einnet=build/einnet
+rules=$("$einnet" emit x.ein -o - --rules help | awk '/  (search|normal form|program|steps)  / && !/cannot/ {print $1}')
+all=$(echo $rules | tr ' ' ',')
+for rule in $rules "$all"; do
+    for model in models/cases/conv5x5.ein models/cases/convtranspose.ein tests/unseen/attention.ein; do
+        check "$model without $rule" "$einnet" verify "$model" --small --rules="-$rule"
+    done
+done
+"$einnet" emit models/cases/conv3x3.ein -o - --rules=-match > "$work/log" 2>&1
+if grep -q 'cublas\|cudnn' "$work/log"; then fail 'no call without operator matching' "$work/log"; else pass; fi
+
 # fault NAME FILE SED: the change, planted in a copy of the sources, must be caught by the check of
 # a single step, on random scopes.
 fault() {
@@ -31,10 +43,40 @@ fault() {
 }
 fault 'a window one place too far' derive.c \
     's/z->d\[at\]\.lo + rest);/z->d[at].lo + rest + 1);/'
-fault 'a range tightened one too far' derive.c \
-    's/\.shape\.d\[k\] - 1 - rest, end/.shape.d[k] - 2 - rest, end/'
+fault 'a range tightened one too far' rule.c \
+    's/z->extent - 1 - z->window\.lo/z->extent - 2 - z->window.lo/'
 fault 'the range of a form forgotten' derive.c \
     's/= ein__ix_addc(ctx, dims\.d\[i\]\.form, -dims\.d\[i\]\.lo)/= dims.d[i].form/'
+fault 'a box counted from the wrong end' rule_parts.c \
+    's/{last - hi, last - lo}/{-hi, -lo}/'
+fault 'relaxing that takes places away' rule.c \
+    's/r->lo -= more;/r->lo += more;/'
+fault 'an operand with zeros that loses its first place' rule.c \
+    's/if (whole) \*box = reads;/if (whole) box->lo++;/'
+fault 'a map merged without its guard' fold.c \
+    's/        if (f->lo < 0 || f->hi >= s->n\[i\])/        if (f->lo < 0)/'
+fault 'a map merged in spite of its padding' fold.c \
+    's/ || (!inside \&\& read->bits)) return/) return/'
+fault 'a factor that lost its sign on the way to the weights' fold.c \
+    's/\*alpha = left ? a : ein__ex_unary(ctx, EIN__NEG, a);/*alpha = a;/'
+fault 'weights made at load for one place alone' fold.c \
+    's/map\[i\] = ein__ix_iter(ctx, t\.nt, s->n\[i\]);/(void)i;/'
+fault 'a batch of members all in one place' merge_find.c \
+    's/n), -i), 1);/n), 0), 1);/'
+fault 'a result that overlaps the interior' rule_parts.c \
+    's/part\[i\]\.lo = in\.hi + 1;/part[i].lo = in.hi;/'
+fault 'a part read where the whole is' rule_parts.c \
+    's/ein__ix_iter(ctx, i, s->n\[i\]), -at\[i\]\.lo)/ein__ix_iter(ctx, i, s->n[i]), 0)/'
+fault 'a batch stride of the other operand' match.c \
+    's/r->sa = b\.stride\[0\];/r->sa = b.stride[1];/'
+fault 'channels that count groups innermost' match.c \
+    's/channel\[\] = {EIN__C_IN, EIN__C_GROUP}/channel[] = {EIN__C_GROUP, EIN__C_IN}/'
+fault 'a band that begins elsewhere' match.c \
+    's/g->c = f->c;/g->c = f->c + 1;/'
+fault 'a map fused that reads another place' select.c \
+    's/return times == 1 \&\& ein__reads_in_place(ctx, ein__ex_get(ctx, \*read), s);/return times == 1;/'
+fault 'a statistic of another row in registers' select.c \
+    's/z->uses\[list\[k\]\.i\] || !own)/z->uses[list[k].i])/'
 fault 'tightening by one of several factors with sums in the read' derive.c \
     's/if (ein__ix_get(ctx, r->ix\[k\])->n != f->n || r->bits) return/if (r->bits) return/'
 fault 'a factor lost in a split' rule_split.c \
