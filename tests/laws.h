@@ -229,6 +229,7 @@ static sides law_scale(ein_ctx *ctx, ein__val v) {
 }
 
 // Contractions with one operand in common, merged; each merge that is priced is checked on the way.
+// It derives both, so one scope in four does.
 static sides law_merge(ein_ctx *ctx, ein__val v) {
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
@@ -237,7 +238,8 @@ static sides law_merge(ein_ctx *ctx, ein__val v) {
     int k = ctx->value[read[1]->val].weight_only;
     const ein__value w = ctx->value[read[k]->val];
     int64_t before = ein__steps_checked;
-    if (!w.weight_only || ctx->value[read[1 - k]->val].weight_only) return NO_SIDES;
+    if (!w.weight_only || ctx->value[read[1 - k]->val].weight_only || random_in(0, 3))
+        return NO_SIDES;
     ein__val other =
         ein__val_new(ctx, "k2", EIN__V_WEIGHT, -1, (ein__sc){0}, &w.shape, w.dtype, -1);
     ein__scope t = *s;

@@ -89,6 +89,8 @@ expect 2 'a depth that is no number' "$einnet" emit m.ein -o - --depth 3x
 expect 2 'states beyond reason' "$einnet" emit m.ein -o - --states 99999999999
 expect 2 'an unknown rule' "$einnet" emit m.ein -o - --rules digits,splat
 says "did you mean 'split'"
+expect 2 'a rule that is needed' "$einnet" emit m.ein -o - --rules=-kernel
+says "rule 'kernel' cannot be left out"
 expect 0 'the rules' "$einnet" emit m.ein -o - --rules help
 says 'summation splitting'
 expect 0 'statistics' "$einnet" emit m.ein -o - --stats --depth 1 --states 2 --rules split,operand
