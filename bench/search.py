@@ -120,7 +120,8 @@ def cpu_name():
 
 
 # Why the figures differ from EinNet's. The counts it quotes are in the tables around it.
-WHY = """What a state is. EinNet's state is a whole expression, a tree of scopes: two choices in two places
+WHY = """\
+What a state is. EinNet's state is a whole expression, a tree of scopes: two choices in two places
 make four states, and substitution, tightening, a re-layout, the merge of two iterators are each a
 step to a further state. Here a state is one definition of one value. Inner values are shared, so
 choices in two places add up; substitution and tightening are part of how a value is made, digits
@@ -216,8 +217,9 @@ Written by bench/search.sh. States are equivalent definitions created, distinct 
 (without fingerprints: created again whenever a rule gives them); candidates those of the layers
 themselves. Times are CPU times, medians of %d runs, one thread, on a machine that others share
 (%s; load average %.1f at the end): waiting does not count, but others' use of caches
-and of the other thread of a core does, so times differ by some tens of percent from run to run. Peak memory is
-the whole command's. Estimates are the cost model's for the h200, not measurements.
+and of the other thread of a core does, so times differ by some tens of percent from run to
+run. Peak memory is the whole command's. Estimates are the cost model's for the h200, not
+measurements.
 
 ## Cases
 
