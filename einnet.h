@@ -173,6 +173,8 @@ typedef enum {
     EIN_STOP_CANCELLED  // by ein_desc.progress
 } ein_stop;
 
+enum { EIN_DISTANCES = 6 };
+
 // What the search has done.
 typedef struct {
     int64_t problems;     // contractions
@@ -180,8 +182,14 @@ typedef struct {
     int64_t definitions;  // states: equivalent definitions, all distinct
     int64_t lookups;      // definitions that rules gave, known ones included
     int64_t candidates;   // definitions of the problems themselves
+    int64_t ordered;      // problems that met a budget and were better explored nearest first
     ein_stop stop;        // the worst of all problems
-    bool searching;       // in ein_desc.progress: false in the last call for a contraction
+    // With ein_desc.distances: definitions by their expression distance, the number of cells of the
+    // iterator mapping table that keep them from being an operator. The last counts all beyond.
+    int64_t at_distance[EIN_DISTANCES];
+    int64_t unmapped;  // those that no operator is, however near: sums of parts, copies, transforms
+    int nearest;       // least distance among a problem's definitions; the worst of all problems
+    bool searching;    // in ein_desc.progress: false in the last call for a contraction
 } ein_stats;
 
 // Zero means default, everywhere.
@@ -195,6 +203,7 @@ typedef struct {
     int states;           // definitions of one problem; default 1000
     const char *rules;    // names of the rules to use, separated by commas; "-a,b": all but these
     bool no_converge;     // no derivation towards library calls
+    bool distances;       // ein_stats counts definitions by distance
     bool no_fingerprint;  // states that are known already are queued again: for measurements
     bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
     void *progress_user;
@@ -247,11 +256,14 @@ EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
 // Proves one candidate that EIN_EXPLAIN lists for contraction `value` (NULL: the model has only
 // one), in the same way, for all values of what the contraction reads. An id is the candidate's
 // place in the list of all, cheapest first: the same for the same model, sizes, costs and search
-// options.
+// options. Ids from 1000000 on are merges of the whole program, each listed once for the model:
+// they are proved step by step, and `value` (or NULL) must take part in the merge.
 EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id, int samples);
 EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats);
 EIN_DEF const char *ein_rule_name(int index);         // NULL past the end
 EIN_DEF const char *ein_rule_description(int index);  // NULL past the end
+EIN_DEF const char *ein_rule_kind(int index);         // NULL past the end
+EIN_DEF bool ein_rule_needed(int index);              // cannot be left out
 EIN_DEF const char *ein_stop_name(ein_stop stop);
 EIN_DEF ein_status ein_get_status(const ein_ctx *ctx);
 EIN_DEF const char *ein_error(const ein_ctx *ctx);  // one message a line; "" when fine
@@ -295,6 +307,7 @@ EIN_DEF const char *ein_operator_name(int index);   // NULL past the end
 #define EIN__MAX_ITERS 16  // traversal and reduction iterators of one scope
 #define EIN__MAX_TERMS 12  // terms of one index form
 #define EIN__MAX_ARGS 64   // operands of one operator
+#define EIN__KNOWN_ITERS 256
 #define EIN__MAX_ELEMENTS ((int64_t)1 << 40)
 enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
 #define EIN__MAX_NODES 20000
@@ -555,7 +568,8 @@ typedef enum {
 typedef struct ein__expr {
     uint32_t op, fn;
     uint32_t val;
-    uint32_t negate;
+    uint16_t negate;
+    uint16_t reads;  // derived: whether there is any READ in it
     uint64_t bits;
     int64_t n;
     uint32_t nkid, nix;
@@ -676,6 +690,9 @@ typedef struct ein__step {
     int event;  // recorded after the step for those that wait for it, 0: none
 } ein__step;
 
+// Merges of contractions that a plan has: none, whole groups, or groups without some members too.
+typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
+
 typedef struct ein__plan {
     ein__step *step;  // run, in order; stb_ds arrays
     ein__step *init;  // weight-only steps, once in create
@@ -691,7 +708,35 @@ typedef struct ein__plan {
     int branches, events;     // of a recorded graph; one branch: no events
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
+    ein__merging merging;
 } ein__plan;
+
+// ------------------------------------------------------------------------------------- rules.c
+
+// ORDER rule: the rows of ein__rules in rules.c
+typedef enum {
+    EIN__RULE_SPLIT,
+    EIN__RULE_OPERAND,
+    EIN__RULE_ORDER,
+    EIN__RULE_DIGITS,
+    EIN__RULE_POINT,
+    EIN__RULE_TAPS,
+    EIN__RULE_PARTS,
+    EIN__RULE_BORDER,
+    EIN__RULE_GROUPS,
+    EIN__RULE_BASIS,
+    EIN__RULE_SUBSTITUTE,
+    EIN__RULE_TIGHTEN,
+    EIN__RULE_RELAX,
+    EIN__RULE_INLINE,
+    EIN__RULE_SCALE,
+    EIN__RULE_HOIST,
+    EIN__RULE_MERGE,
+    EIN__RULE_MATCH,
+    EIN__RULE_FUSE,
+    EIN__RULE_KERNEL,
+    EIN__NRULES
+} ein__rule_id;
 
 // ---------------------------------------------------------------------------------- the context
 
@@ -713,8 +758,12 @@ struct ein_ctx {
     struct ein__tree *tree;  // syntax tree of the model (syntax.c)
     ein__graph graph;
     ein__table atoms, indices, exprs, scopes;
-    ein__value *value;       // stb_ds array; [0] unused
-    ein__val *tensor_value;  // by graph tensor: the value as lowered
+    struct ein__known_iter {
+        int64_t n;
+        uint32_t slot, ix;
+    } known_iter[EIN__KNOWN_ITERS];  // iterators asked for before, as forms
+    ein__value *value;               // stb_ds array; [0] unused
+    ein__val *tensor_value;          // by graph tensor: the value as lowered
     ein__plan plan;
     struct {
         char *key;
@@ -727,7 +776,7 @@ struct ein_ctx {
     } * calls;                   // sh map: library calls priced, where ein_desc.probe asks for it
     bool more_calls;             // some of them are other contexts'
     struct ein__search *search;  // problems derived so far (search.c)
-    uint32_t rule_mask;          // rules of the table to use
+    uint32_t rule_mask;          // by ein__rule_id: rules that are on
     ein_stats stats;
 };
 
@@ -918,17 +967,27 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
 
 // -------------------------------------------------------------------------------------- interning
 
-// Eight bytes at a time: interning is most of what deriving does. The order of ids does not depend
-// on it.
+// Sixteen bytes at a time, in two chains that a processor runs side by side: interning is most of
+// what deriving does. The order of ids does not depend on it.
 static uint32_t ein__record_hash(const void *rec, size_t size) {
     const unsigned char *p = rec;
-    uint64_t h = EIN__FNV_START ^ size;
-    for (; size >= 8; p += 8, size -= 8) {
+    uint64_t h = EIN__FNV_START ^ size, g = 0;
+    for (; size >= 16; p += 16, size -= 16) {
+        uint64_t word[2];
+        memcpy(word, p, 16);
+        h = (h ^ word[0]) * 0x9E3779B97F4A7C15ull;
+        g = (g ^ word[1]) * 0xBF58476D1CE4E5B9ull;
+        h ^= h >> 29;
+        g ^= g >> 31;
+    }
+    if (size >= 8) {
         uint64_t word;
         memcpy(&word, p, 8);
         h = (h ^ word) * 0x9E3779B97F4A7C15ull;
-        h ^= h >> 29;
+        p += 8;
+        size -= 8;
     }
+    h = (h ^ g) * 0x94D049BB133111EBull;
     for (; size; p++, size--) h = (h ^ *p) * 0x100000001b3ull;
     return (uint32_t)(h ^ h >> 32);
 }
@@ -991,7 +1050,8 @@ EIN__FN const char *ein__name_n(ein_ctx *ctx, const char *s, size_t n) {
 }
 
 EIN__FN const char *ein__name(ein_ctx *ctx, const char *s) {
-    return ein__name_n(ctx, s, strlen(s));
+    uint32_t id = ein__intern(&ctx->arena, &ctx->names, s, strlen(s) + 1);
+    return ctx->names.rec[id];
 }
 
 EIN__PRINTF(2, 3) EIN__FN const char *ein__namef(ein_ctx *ctx, const char *format, ...) {
@@ -1000,7 +1060,7 @@ EIN__PRINTF(2, 3) EIN__FN const char *ein__namef(ein_ctx *ctx, const char *forma
     va_start(args, format);
     ein__vputf(&b, format, args);
     va_end(args);
-    const char *name = ein__name_n(ctx, b.s ? b.s : "", b.n);
+    const char *name = ein__name(ctx, b.s ? b.s : "");
     ein__buf_free(&b);
     return name;
 }
@@ -7180,24 +7240,16 @@ static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     f->hi = ein__floordiv(hi, f->q);
     // What q shares with every coefficient it does not share with c: no value is an integer.
     int64_t common = f->q;
-    for (uint32_t i = 0; i < n; i++) common = ein__gcd(f->t[i].k, common);
+    for (uint32_t i = 0; i < n && common > 1; i++) common = ein__gcd(f->t[i].k, common);
     if (common > 1) {
         f->lo = 1;
         f->hi = 0;
     }
-    ein__index clean;
-    memset(&clean, 0, sizeof clean);
-    clean.c = f->c;
-    clean.q = f->q;
-    clean.lo = f->lo;
-    clean.hi = f->hi;
-    clean.n = n;
-    for (uint32_t i = 0; i < n; i++) {
-        clean.t[i].k = f->t[i].k;
-        clean.t[i].atom = f->t[i].atom;
-    }
+    // Every byte up to the last term is set, so equal forms are equal records.
+    f->unused = 0;
+    for (uint32_t i = 0; i < n; i++) f->t[i].unused = 0;
     size_t size = offsetof(ein__index, t) + n * sizeof(ein__term);
-    return (ein__ix){ein__intern(&ctx->arena, &ctx->indices, &clean, size)};
+    return (ein__ix){ein__intern(&ctx->arena, &ctx->indices, f, size)};
 }
 
 static uint32_t ein__atom_intern(ein_ctx *ctx, ein__atom_kind kind, uint32_t slot, int64_t n,
@@ -7227,8 +7279,13 @@ static ein__ix ein__ix_atom(ein_ctx *ctx, uint32_t atom) {
 
 // The iterator of a slot, running over [0, n). One of extent 1 is the constant 0.
 EIN__FN ein__ix ein__ix_iter(ein_ctx *ctx, uint32_t slot, int64_t n) {
-    if (n == 1) return ein__ix_const(ctx, 0);
-    return ein__ix_atom(ctx, ein__atom_intern(ctx, EIN__ITER, slot, n, 0, 0));
+    struct ein__known_iter *known =
+        &ctx->known_iter[(slot + (uint64_t)n * EIN__MAX_ITERS) % EIN__KNOWN_ITERS];
+    if (known->ix && known->slot == slot && known->n == n) return (ein__ix){known->ix};
+    ein__ix ix = n == 1 ? ein__ix_const(ctx, 0)
+                        : ein__ix_atom(ctx, ein__atom_intern(ctx, EIN__ITER, slot, n, 0, 0));
+    *known = (struct ein__known_iter){n, slot, ix.i};
+    return ix;
 }
 
 // The value of read `ex` of an integer tensor as an index; `n` > 0 promises 0 <= value < n.
@@ -7262,12 +7319,16 @@ EIN__FN ein__ix ein__ix_sub(ein_ctx *ctx, ein__ix a, ein__ix b) {
 
 EIN__FN ein__ix ein__ix_scale(ein_ctx *ctx, ein__ix a, int64_t k) {
     if (k == 1) return a;
-    return ein__ix_combine(ctx, a, k, ein__ix_const(ctx, 0), 0);
+    return ein__ix_combine(ctx, a, k, a, 0);
 }
 
 EIN__FN ein__ix ein__ix_addc(ein_ctx *ctx, ein__ix a, int64_t c) {
-    if (c == 0) return a;
-    return ein__ix_add(ctx, a, ein__ix_const(ctx, c));
+    if (c == 0 || !a.i) return a;
+    ein__index r = ein__ix_copy(ein__ix_get(ctx, a));
+    if (!ein__ix_linear(ctx, &r)) return ein__ix_add(ctx, a, ein__ix_const(ctx, c));
+    if (ein__mul_overflows(c, r.q, &c) || ein__add_overflows(r.c, c, &r.c))
+        return ein__ix_overflow(ctx);
+    return ein__ix_intern(ctx, &r);
 }
 
 // Exact division: an index only where q divides; reads elsewhere give their padding.
@@ -7565,11 +7626,29 @@ EIN__FN bool ein__ix_affine(const ein_ctx *ctx, ein__ix ix) {
 
 static ein__ex ein__gather_subst(ein_ctx *ctx, ein__ex ex, const ein__ix *map, int nslot);
 
+// The same where form and replacements are linear and integers: in one sum. False when they are
+// not, or when it does not fit.
+static bool ein__ix_subst_linear(const ein_ctx *ctx, const ein__index *f, const ein__ix *map,
+                                 int nslot, ein__index *sum) {
+    *sum = (ein__index){.c = f->c, .q = 1};
+    if (f->q != 1) return false;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        if (a->kind != EIN__ITER || (int)a->slot >= nslot || !map[a->slot].i) return false;
+        const ein__index *to = ein__ix_get(ctx, map[a->slot]);
+        if (to->q != 1 || !ein__ix_linear(ctx, to) || !ein__ix_append(sum, to, f->t[i].k))
+            return false;
+    }
+    return true;
+}
+
 // The form with iterator of slot s replaced by map[s], for s < nslot; other slots must not occur. A
 // replacement with a denominator may stand in linear places only.
 EIN__FN ein__ix ein__ix_subst(ein_ctx *ctx, ein__ix ix, const ein__ix *map, int nslot) {
     if (!ix.i) return ix;
     const ein__index *f = ein__ix_get(ctx, ix);
+    ein__index all;
+    if (ein__ix_subst_linear(ctx, f, map, nslot, &all)) return ein__ix_intern(ctx, &all);
     ein__ix sum = ein__ix_const(ctx, f->c);
     for (uint32_t i = 0; i < f->n && sum.i; i++) {
         const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
@@ -7654,8 +7733,15 @@ static ein__ex ein__ex_intern(ein_ctx *ctx, const ein__expr *e) {
     clean.n = e->n;
     clean.nkid = e->nkid;
     clean.nix = e->nix;
-    for (uint32_t i = 0; i < e->nkid; i++) clean.kid[i] = e->kid[i];
-    for (uint32_t i = 0; i < e->nix; i++) clean.ix[i] = e->ix[i];
+    clean.reads = e->op == EIN__X_READ;
+    for (uint32_t i = 0; i < e->nkid; i++) {
+        clean.kid[i] = e->kid[i];
+        clean.reads |= ein__ex_get(ctx, e->kid[i])->reads;
+    }
+    for (uint32_t i = 0; i < e->nix; i++) {
+        clean.ix[i] = e->ix[i];
+        clean.reads |= ein__ix_has_gather(ctx, e->ix[i]);
+    }
     return (ein__ex){ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
 }
 
@@ -8046,6 +8132,7 @@ static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list);
 // Appends every READ of the expression, those inside subscripts included, each once.
 EIN__FN void ein__ex_reads(const ein_ctx *ctx, ein__ex ex, ein__ex **list) {
     const ein__expr *e = ein__ex_get(ctx, ex);
+    if (!e->reads) return;
     if (e->op == EIN__X_READ) {
         bool known = false;
         for (ptrdiff_t i = 0; i < arrlen(*list); i++) known |= (*list)[i].i == ex.i;
@@ -10521,6 +10608,64 @@ EIN__FN bool ein__lower(ein_ctx *ctx) {
     return !ctx->status;
 }
 // expressions -> plan
+/* ---- rule.c ---- */
+// Which rules are on, and the two laws of ranges that rules and passes share: boundary tightening
+// and boundary relaxing (EinNet section 4.1). They hold because reading outside a value's box gives
+// its padding: whether a place is in the box or not, it is 0 there. rules.c is the whole table.
+
+static bool ein__rule_on(const ein_ctx *ctx, ein__rule_id rule) {
+    return ctx->rule_mask >> rule & 1;
+}
+
+// Places lo..hi of a dimension.
+typedef struct ein__places {
+    int64_t lo, hi;
+} ein__places;
+
+// What place p of a dimension reads: step * p + w, w in `window`, step > 0, of a box 0:extent that
+// gives 0 outside. `window` is what the iterators beside p add, or 0..0.
+typedef struct ein__reach {
+    int64_t step, extent;
+    ein__places window;
+} ein__reach;
+
+// Boundary tightening: V over lo..hi is V over the places whose window meets the box; at the others
+// a factor of the product is 0, and so is reading outside V. False: no place is left.
+static bool ein__rule_tighten(const ein_ctx *ctx, ein__places *r, const ein__reach *z) {
+    if (!ein__rule_on(ctx, EIN__RULE_TIGHTEN)) return r->lo <= r->hi;
+    int64_t lo = -ein__floordiv(z->window.hi, z->step);
+    int64_t hi = ein__floordiv(z->extent - 1 - z->window.lo, z->step);
+    if (r->lo < lo) r->lo = lo;
+    if (r->hi > hi) r->hi = hi;
+    return r->lo <= r->hi;
+}
+
+// Boundary relaxing of a result: V over lo..hi is a window on V over more places, as many as make
+// what is read before the box equal to what is read behind it: library calls take one padding for
+// both. Precondition: nothing reads V at the new places, or it is 0 there.
+static void ein__rule_relax(const ein_ctx *ctx, ein__places *r, const ein__reach *z) {
+    if (!ein__rule_on(ctx, EIN__RULE_RELAX)) return;
+    int64_t before = -(z->step * r->lo + z->window.lo);
+    int64_t after = z->step * r->hi + z->window.hi - (z->extent - 1), need = after > 0 ? after : 0;
+    if (before < need) {
+        int64_t more = -ein__floordiv(before - need, z->step);
+        r->lo -= more;
+        before += more * z->step;
+    }
+    r->hi += ein__floordiv(before - after, z->step);
+}
+
+// Boundary relaxing of an operand that is read at `reads`: a[i] is a'[i - lo'], a' over a larger
+// box with zeros in it. The box grows to all that is read, or on one side only, until both are
+// padded alike. Precondition: the padding of the read is 0, and the box meets what is read.
+static void ein__rule_relax_operand(const ein_ctx *ctx, ein__places *box, ein__places reads,
+                                    bool whole) {
+    if (!ein__rule_on(ctx, EIN__RULE_RELAX)) return;
+    int64_t before = box->lo - reads.lo, after = reads.hi - box->hi;
+    if (whole) *box = reads;
+    else if (before > after) box->lo = reads.lo + after;
+    else box->hi = reads.hi - before;
+}
 /* ---- basis.c ---- */
 // Small constant transforms: a reduction whose factors are small constant matrices, one per
 // summation iterator, and one read, V[i..] = sum(u,v) A[i,u] B[j,v] x[.., u, v]. It is separable: a
@@ -10553,12 +10698,7 @@ static bool ein__is_table(const ein_ctx *ctx, ein__val v) {
     if (p->kind != EIN__V_SCOPE || p->shape.rank != 2 || p->dtype != EIN__F32) return false;
     if (p->shape.d[0] > EIN__TABLE_EXTENT || p->shape.d[1] > EIN__TABLE_EXTENT) return false;
     const ein__scope *s = ein__sc_get(ctx, p->scope);
-    ein__ex *reads = NULL;
-    if (s->reduce != EIN__R_NONE) return false;
-    ein__ex_reads(ctx, s->body, &reads);
-    bool none = !arrlen(reads);
-    arrfree(reads);
-    return none;
+    return s->reduce == EIN__R_NONE && !ein__ex_get(ctx, s->body)->reads;
 }
 
 // A matrix's entries, row after row. False when they cannot be computed.
@@ -10841,9 +10981,9 @@ static int ein__join_chains(ein__chain *c, int n) {
         again = false;
         for (int i = 0; i < n && !again; i++)
             for (int j = 0; j < n && !again; j++) {
-                bool follows = i != j;
-                for (int x = 0; x < 3; x++) follows &= c[i].stride[x] == c[j].stride[x] * c[j].n;
-                if (!follows) continue;
+                int x = 0;
+                while (x < 3 && i != j && c[i].stride[x] == c[j].stride[x] * c[j].n) x++;
+                if (x < 3) continue;
                 c[j].n *= c[i].n;
                 c[i] = c[--n];
                 again = true;
@@ -10854,7 +10994,7 @@ static int ein__join_chains(ein__chain *c, int n) {
 
 static bool ein__group_iterators(const ein__scope *s, const ein__factor *a, const ein__factor *b,
                                  const int64_t *out, ein__groups *g) {
-    *g = (ein__groups){0};
+    g->nm = g->nn = g->nk = g->nb = 0;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         if (s->n[i] == 1) continue;
         bool in_a = a->coef[i] != 0, in_b = b->coef[i] != 0, reduced = i >= s->nt;
@@ -11547,9 +11687,10 @@ static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
 
 // ------------------------------------------------------------------------------------ inlining
 
-// The body of map `p` at the subscripts of `read`; none when reading it so cannot be written as an
-// expression (a padding other than 0, an index that need not be an integer).
-static ein__ex ein__inline_body(ein_ctx *ctx, ein__val p, const ein__expr *read) {
+// Traversal merging: W[i] = g(i), read at E(x), is g(E(x)) where E(x) is in W's box, and 0
+// elsewhere. None when that cannot be written as an expression. Precondition: E gives integers, and
+// where it leaves the box the padding of the read is 0.
+static ein__ex ein__rule_inline(ein_ctx *ctx, ein__val p, const ein__expr *read) {
     const ein__scope *s = ein__scope_of(ctx, p);
     for (uint32_t i = 0; i < read->nix; i++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[i]);
@@ -11572,6 +11713,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     ein_ctx *ctx = z->ctx;
     const ein__value *value = &ctx->value[p.i], *self = &ctx->value[z->self.i];
     if (z->nothing || !ein__is_map(ctx, p)) return false;
+    if (!ein__rule_on(ctx, EIN__RULE_INLINE)) return false;
     if (value->weight_only && !self->weight_only) return false;
     const ein__scope *s = ein__scope_of(ctx, p);
     bool copy = ein__copy_of(ctx, p) != NULL;
@@ -11601,7 +11743,7 @@ static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
     ein__val old = {e->val}, p = z->now[e->val];
     if (ein__may_inline(z, old, p, e)) {
         ein__attempt attempt = ein__try(ctx);
-        ein__ex body = ein__inline_body(ctx, p, e);
+        ein__ex body = ein__rule_inline(ctx, p, e);
         if (ein__tried(ctx, attempt) && body.i && ein__ex_size(ctx, body) <= EIN__MAX_INLINE)
             return body;
         if (ctx->status) return (ein__ex){0};
@@ -11986,12 +12128,6 @@ static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
     arrfree(z.by_scope);
     return ok;
 }
-
-EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
-    return ein__run_pass(ctx, root, nroot, ein__rebuild_inline) &&
-           ein__run_pass(ctx, root, nroot, ein__rebuild_scales) &&
-           ein__run_pass(ctx, root, nroot, ein__rebuild_hoist);
-}
 /* ---- prepare.c ---- */
 // Rewrites that give contractions and row statistics the form that a library call or a kernel
 // needs: filters re-laid at load, uneven padding made explicit, maps reordered to run along what
@@ -12066,9 +12202,12 @@ static ein__ex ein__pad_data(ein__pass *z, const ein__conv_form *f) {
     }
     for (int a = 0; a < c->spatial; a++) {
         int k = f->axis[a];
-        extent[k] = (c->out[a] - 1) * c->stride[a] + (c->k[a] - 1) * c->dilation[a] + 1;
-        from[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)k, extent[k]), -c->pad[a]);
-        to[k] = ein__ix_addc(ctx, to[k], c->pad[a]);
+        int64_t last = (c->out[a] - 1) * c->stride[a] + (c->k[a] - 1) * c->dilation[a] - c->pad[a];
+        ein__places box = {0, extent[k] - 1};
+        ein__rule_relax_operand(ctx, &box, (ein__places){-c->pad[a], last}, true);
+        extent[k] = box.hi - box.lo + 1;
+        from[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)k, extent[k]), box.lo);
+        to[k] = ein__ix_addc(ctx, to[k], -box.lo);
     }
     ein__ex body = ein__ex_read(ctx, (ein__val){f->x->val}, 0, from, rank);
     const char *name = ein__namef(ctx, "%s.padded", ctx->value[z->self.i].name);
@@ -12122,6 +12261,7 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     ein__ex w = ein__relay_filter(z, &f);
     if (!w.i) return ctx->status ? (ein__val){0} : v;
     if (ein__conv_sizes(&f)) return ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
+    if (!ein__rule_on(ctx, EIN__RULE_RELAX)) return v;
     if (f.transposed) return ein__crop_transposed(z, v, &f, w);
     return ein__with_product(z, v, ein__pad_data(z, &f), w);
 }
@@ -13064,12 +13204,13 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     ein__gemm g;
     ein__epilogue e;
     ein__dense_result(s, out);
-    bool conv = ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
+    bool calls = ein__rule_on(ctx, EIN__RULE_MATCH);
+    bool conv = calls && ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
     int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0;
     ein__skind2 kind = ein__kernel_kind(ctx, s);
     *ps = ein__cost_scope(ctx, kind, s, m, read);
     int64_t gemm_ps;
-    if (ein__best_gemm(ctx, s, free, &g, &gemm_ps)) {
+    if (calls && ein__best_gemm(ctx, s, free, &g, &gemm_ps)) {
         gemm_ps = ein__cost_sum(gemm_ps, map);
         if (gemm_ps <= *ps) {
             *ps = gemm_ps;
@@ -13093,28 +13234,38 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     return kind;
 }
 
+// Expression fusion: M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is f(x, reduce(y) g(x,y)), one
+// step that stores M alone; `*read` receives the read of V. Precondition: M is a map over V's box
+// and reads V once, at its own index; the caller's: nothing else reads V.
+static bool ein__rule_fuse(ein_ctx *ctx, ein__val m, ein__val v, ein__ex *read) {
+    const ein__scope *s = ein__scope_of(ctx, m);
+    ein__ex *reads = NULL;
+    int times = 0;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !s || s->reduce != EIN__R_NONE) return false;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+        if (ein__ex_get(ctx, reads[k])->val != v.i) continue;
+        times++;
+        *read = reads[k];
+    }
+    arrfree(reads);
+    return times == 1 && ein__reads_in_place(ctx, ein__ex_get(ctx, *read), s);
+}
+
 // The map that alone reads reduction `v`, at its own index, and that read; none otherwise. `order`
 // is searched from place `from`.
 EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const ein__val *order, const int *uses, ein__val v,
                                   ptrdiff_t from, ein__ex *read) {
     if (uses[v.i] != 1) return (ein__val){0};
     for (ptrdiff_t i = from; i < arrlen(order); i++) {
-        ein__val m = order[i];
-        const ein__scope *s = ein__scope_of(ctx, m);
-        if (!s) continue;
+        const ein__scope *s = ein__scope_of(ctx, order[i]);
         ein__ex *reads = NULL;
-        ein__val found = {0};
-        int times = 0;
-        ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
-            const ein__expr *r = ein__ex_get(ctx, reads[k]);
-            if (r->val != v.i) continue;
-            times++;
-            *read = reads[k];
-            if (s->reduce == EIN__R_NONE && ein__reads_in_place(ctx, r, s)) found = m;
-        }
+        bool mine = false;
+        if (s) ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            mine |= ein__ex_get(ctx, reads[k])->val == v.i;
         arrfree(reads);
-        if (times) return times == 1 ? found : (ein__val){0};
+        if (mine) return ein__rule_fuse(ctx, order[i], v, read) ? order[i] : (ein__val){0};
     }
     return (ein__val){0};
 }
@@ -13158,21 +13309,31 @@ static bool ein__row_collect(ein__selector *z, ein__val v, const ein__scope *m, 
     return ok;
 }
 
-// Uses of `r` by the members and by `m` itself must be all there are.
+// Whether `v` reads `r`, and if so at its own row only: `*own` is cleared by another read.
+static bool ein__reads_row(ein_ctx *ctx, ein__val v, ein__val r, bool *own) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ex *reads = NULL;
+    bool does = false;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (e->val != r.i) continue;
+        does = true;
+        for (uint32_t k = 0; k < e->nix; k++) *own &= e->ix[k].i == ein__ix_iter(ctx, k, s->n[k]).i;
+    }
+    arrfree(reads);
+    return does;
+}
+
+// Uses of `r` by the members and by `m` itself must be all there are, each at its own row: that row
+// alone is in registers.
 static bool ein__row_closed(ein__selector *z, ein__val m, const ein__val *list, int n) {
-    ein_ctx *ctx = z->ctx;
     for (int k = 0; k < n; k++) {
         int inside = 0;
-        for (int j = 0; j <= n; j++) {
-            ein__ex *reads = NULL;
-            bool does = false;
-            ein__ex_reads(ctx, ein__scope_of(ctx, j < n ? list[j] : m)->body, &reads);
-            for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-                does |= ein__ex_get(ctx, reads[i])->val == list[k].i;
-            arrfree(reads);
-            inside += does;
-        }
-        if (inside != z->uses[list[k].i]) return false;
+        bool own = true;
+        for (int j = 0; j <= n; j++)
+            inside += ein__reads_row(z->ctx, j < n ? list[j] : m, list[k], &own);
+        if (inside != z->uses[list[k].i] || !own) return false;
     }
     return true;
 }
@@ -13193,6 +13354,7 @@ static int ein__row_members(ein__selector *z, ein__val m, ein__val *list) {
 
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
         ein__val m = z->order[i], list[EIN__MAX_ROW_VALS];
         if (!ein__is_map(ctx, m) || ctx->value[m.i].weight_only || ein__copy_of(ctx, m)) continue;
@@ -13207,7 +13369,8 @@ static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m,
     int64_t ps, gemm_ps;
     ein__gemm g;
     ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
-    if (!z->free || z->root[v.i] || kind == EIN__K_GEMM) return kind;
+    if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH))
+        return kind;
     if (!ein__best_gemm(z->ctx, s, true, &g, &gemm_ps) || gemm_ps >= ps) return kind;
     ein__skind2 other = ein__choose(z->ctx, s, m, read, true, &ps);
     z->reordered += other != kind;
@@ -13273,16 +13436,15 @@ EIN__FN void ein__select_free(ein__selector *z) {
 // Derivation: other definitions of a contraction, found by rules on its expression alone (EinNet
 // section 4, OLLIE section 4). A class is a tensor value, its members are equivalent definitions; a
 // definition reads other classes, so alternatives add up instead of multiplying. Layouts are no
-// part of it: they are chosen afterwards. rules.c lists the rules; variable substitution is none of
-// them, because every inner value is made in normal form: W that depends on x, y only through
-// E(x,y) becomes W'[E(x,y)], the range of E tightened to where the reads are inside.
+// part of it: they are chosen afterwards. rules.c lists the rules. Variable substitution is not
+// searched for, because every inner value is made in normal form: W that depends on x, y only
+// through E(x,y) becomes W'[E(x,y)], the range of E tightened to where the reads are inside.
 
 enum {
     EIN__DERIVE_STATES = 1000,  // definitions of one problem; ein_desc.states
     EIN__DERIVE_DEPTH = 8,      // rules in a row; ein_desc.depth
-    EIN__MAX_RULES = 16,
-    EIN__MAX_GROWTH = 16,  // of an activation written out for a library call
-    EIN__MAX_SPLIT = 6     // summation iterators whose subsets are enumerated
+    EIN__MAX_GROWTH = 16,       // of an activation written out for a library call
+    EIN__MAX_SPLIT = 6          // summation iterators whose subsets are enumerated
 };
 
 // Where a class stands in the derivation of its problem.
@@ -13293,13 +13455,24 @@ typedef enum {
     EIN__FORMED  // made to be a library call as it stands
 } ein__place_of_class;
 
+// Rows of the iterator mapping table that distances are measured to (distance.c).
+typedef enum {
+    EIN__TO_GEMM,
+    EIN__TO_CONV,
+    EIN__TO_BAND,
+    EIN__NTARGETS,
+    EIN__TO_ANY = EIN__NTARGETS,
+    EIN__TO_NONE
+} ein__target;
+
 typedef struct ein__def {
     ein__val cls;
     ein__sc sc;
     int from;  // definition it was made from, -1 for a class's first
     int depth;
-    const char *rule;  // name of the rule and what it was applied to
-    int inner;         // ein__place_of_class
+    const char *rule;                        // name of the rule and what it was applied to
+    int inner;                               // ein__place_of_class
+    uint8_t known, distance[EIN__NTARGETS];  // bits of the distances that are known
 } ein__def;
 
 typedef struct ein__deriver {
@@ -13310,8 +13483,8 @@ typedef struct ein__deriver {
     int *best;              // by class: that definition
     ein__val problem, map;  // what is derived, and the map that alone reads it (or none)
     ein__ex map_read;
-    uint32_t first;             // values from here on were made for this problem
-    int added[EIN__MAX_RULES];  // definitions by rule
+    uint32_t first;          // values from here on were made for this problem
+    int added[EIN__NRULES];  // definitions by rule
     // Matrices of basis changes made so far, F(m, r): A^T, G, B^T.
     struct {
         int m, r;
@@ -13362,7 +13535,8 @@ static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int
 #ifdef EIN_CHECK_STEPS
     ein__check_step(z, cls, sc, rule);
 #endif
-    ein__def d = {cls, sc, from, from < 0 ? 0 : z->def[from].depth + 1, rule, inner};
+    ein__def d = {.cls = cls, .sc = sc, .from = from, .rule = rule, .inner = inner};
+    if (from >= 0) d.depth = z->def[from].depth + 1;
     arrput(z->def, d);
     return true;
 }
@@ -13462,11 +13636,12 @@ static bool ein__add_composite(ein_ctx *ctx, ein__dims *z, ein__ix e, const ein_
     }
     d->reads |= factor;
     if (ein__ix_get(ctx, r->ix[k])->n != f->n || r->bits) return true;
-    int64_t lo = -rest, hi = ctx->value[r->val].shape.d[k] - 1 - rest, end = d->lo + d->n - 1;
-    if (lo > d->lo) d->lo = lo;
-    if (hi < end) end = hi;
-    d->n = end - d->lo + 1;
-    return d->n > 0;
+    ein__places range = {d->lo, d->lo + d->n - 1};
+    bool any = ein__rule_tighten(ctx, &range,
+                                 &(ein__reach){1, ctx->value[r->val].shape.d[k], {rest, rest}});
+    d->lo = range.lo;
+    d->n = range.hi - range.lo + 1;
+    return any;
 }
 
 // Iterators that must stay themselves: those that stand alone in some subscript, or where a form
@@ -13519,7 +13694,8 @@ static bool ein__inner_dims(ein_ctx *ctx, const ein__scope *s, const ein__ex *re
     int64_t volume = 1;
     for (int i = 0; i < z->n; i++) volume = ein__muldiv(volume, z->d[i].n, 1);
     volume = ein__muldiv(volume, ein__slots_volume(s, bare), 1);
-    if (ein__muldiv(volume, 100, 1) > ein__muldiv(ein__slots_volume(s, used), growth, 1)) {
+    if (!ein__rule_on(ctx, EIN__RULE_SUBSTITUTE) ||
+        ein__muldiv(volume, 100, 1) > ein__muldiv(ein__slots_volume(s, used), growth, 1)) {
         z->n = 0;
         bare = used;
     }
@@ -13591,42 +13767,307 @@ static ein__ex ein__inner_read(ein_ctx *ctx, const ein__expr *r, uint32_t outer,
     return ein__ex_read(ctx, (ein__val){r->val}, pad, ix, (int)r->nix);
 }
 
+// A value in another arrangement: V[x] = W[at(x)].
+typedef struct ein__rearranged {
+    ein__scope s;               // definition of W
+    ein__ix at[EIN__MAX_RANK];  // in V's iterators
+} ein__rearranged;
+
+// Variable substitution: sum(inner) of the product of `reads`, which depends on the other iterators
+// of `s` through forms E, as W[E]. Precondition: E separates from the inner iterators in every
+// subscript where it replaces its own, and its box is no larger than theirs by more than `growth` /
+// 100; iterators for which that fails stay themselves. False: W cannot be made.
+static bool ein__rule_substitute(ein_ctx *ctx, const ein__scope *s, const ein__ex *reads,
+                                 uint32_t inner, int64_t growth, ein__rearranged *w) {
+    uint32_t all = (1u << (s->nt + s->ns)) - 1, outer = all & ~inner;
+    ein__dims dims;
+    ein__scope *t = &w->s;
+    if (!ein__inner_dims(ctx, s, reads, outer, growth, &dims) || dims.n > EIN__MAX_RANK)
+        return false;
+    ein__order_dims(&dims);
+    *t = (ein__scope){.reduce = inner ? EIN__R_SUM : EIN__R_NONE, .nt = (uint32_t)dims.n};
+    ein__ix map[EIN__MAX_ITERS] = {{0}};
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
+    for (int i = 0; i < dims.n; i++) {
+        uint32_t slot;
+        t->n[i] = dims.d[i].n;
+        w->at[i] = ein__ix_addc(ctx, dims.d[i].form, -dims.d[i].lo);
+        if (!dims.d[i].composite && ein__ix_is_iter(ctx, dims.d[i].form, &slot))
+            map[slot] = ein__ix_iter(ctx, (uint32_t)i, t->n[i]);
+    }
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        if (!(inner >> i & 1) || s->n[i] == 1) continue;
+        if (t->nt + t->ns == EIN__MAX_ITERS) return false;
+        t->n[t->nt + t->ns] = s->n[i];
+        map[i] = ein__ix_iter(ctx, t->nt + t->ns++, s->n[i]);
+    }
+    if (!t->ns) t->reduce = EIN__R_NONE;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__ex r = ein__inner_read(ctx, ein__ex_get(ctx, reads[i]), outer, &dims, map,
+                                    (int)(s->nt + s->ns));
+        t->body = t->body.i ? ein__ex_binary(ctx, EIN__MUL, t->body, r) : r;
+        if (!t->body.i) return false;
+    }
+    return true;
+}
+
 // The value sum(inner) of the product of `reads`, as a class in normal form, and how the rest of
 // the definition reads it. None when it cannot be made.
 static ein__ex ein__inner_value(ein__deriver *z, const ein__scope *s, const ein__ex *reads,
                                 uint32_t inner, int64_t growth, const char *suffix, int from,
                                 const char *rule) {
-    ein_ctx *ctx = z->ctx;
-    uint32_t all = (1u << (s->nt + s->ns)) - 1, outer = all & ~inner;
-    ein__dims dims;
-    if (!ein__inner_dims(ctx, s, reads, outer, growth, &dims) || dims.n > EIN__MAX_RANK)
-        return (ein__ex){0};
-    ein__order_dims(&dims);
-    ein__scope t = {.reduce = inner ? EIN__R_SUM : EIN__R_NONE, .nt = (uint32_t)dims.n};
-    ein__ix map[EIN__MAX_ITERS] = {{0}}, back[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
-    for (int i = 0; i < dims.n; i++) {
-        uint32_t slot;
-        t.n[i] = dims.d[i].n;
-        back[i] = ein__ix_addc(ctx, dims.d[i].form, -dims.d[i].lo);
-        if (!dims.d[i].composite && ein__ix_is_iter(ctx, dims.d[i].form, &slot))
-            map[slot] = ein__ix_iter(ctx, (uint32_t)i, t.n[i]);
+    ein__rearranged w;
+    if (!ein__rule_substitute(z->ctx, s, reads, inner, growth, &w)) return (ein__ex){0};
+    ein__val v = ein__class_of(z, &w.s, suffix, from, rule, EIN__HALF);
+    return v.i ? ein__ex_read(z->ctx, v, 0, w.at, (int)w.s.nt) : (ein__ex){0};
+}
+/* ---- distance.c ---- */
+// Expression distance (EinNet section 5.2): how much of the iterator mapping table (its Table 2)
+// keeps a contraction from being an operator. A cell of the table is a group of iterators in one of
+// the operands or in the result; a group is told by where its iterators occur:
+//
+//              both factors   one and the result   both, summed      all three
+//   GEMM       -              rows, columns        depth             batch
+//   conv       -              batch, axes; out     in, taps          groups
+//   band       -              rows; columns        depth or band     batch
+//
+// A cell fits when the group's iterators are there as the operator has them, in its order and with
+// its strides; the distance is how many do not. 0 means that the operator is matched as it stands,
+// EIN__FAR that an iterator is in no group, so that no re-layout makes the operator of it.
+
+enum { EIN__FAR = 99 };
+
+static uint32_t ein__read_uses(const ein_ctx *ctx, const ein__expr *r) {
+    uint32_t uses = 0;
+    for (uint32_t k = 0; k < r->nix; k++) uses |= ein__ix_uses(ctx, r->ix[k]);
+    return uses;
+}
+
+static bool ein__is_conv(ein_ctx *ctx, const ein__scope *s) {
+    int64_t out[EIN__MAX_RANK];
+    ein__conv_form f;
+    ein__dense_result(s, out);
+    return ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
+}
+
+// A product as the table sees it: which iterators are in which factor.
+typedef struct ein__mapped {
+    const ein__scope *s;
+    const ein__expr *read[2];
+    double alpha;
+    uint32_t in[2], sums, real;  // slots; real: of more than one place
+} ein__mapped;
+
+static bool ein__map_iterators(ein_ctx *ctx, const ein__scope *s, ein__mapped *p) {
+    *p = (ein__mapped){.s = s};
+    if (!ein__two_factors(ctx, s, p->read, &p->alpha)) return false;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        if (s->n[i] > 1) p->real |= 1u << i;
+    for (int k = 0; k < 2; k++) p->in[k] = ein__read_uses(ctx, p->read[k]) & p->real;
+    p->sums = p->real & ~((1u << s->nt) - 1);
+    return true;
+}
+
+// Whether every iterator is in some group: what is summed is in both factors, the rest in one.
+static bool ein__all_grouped(const ein__mapped *p) {
+    return !(p->sums & ~(p->in[0] & p->in[1])) && !(p->real & ~(p->in[0] | p->in[1]));
+}
+
+// Whether the iterators of `group` stand in `read` as one index does that counts them: in
+// subscripts of their own, inside the box, each the next one's stride times its extent.
+static bool ein__one_chain(ein_ctx *ctx, const ein__scope *s, const ein__expr *read,
+                           uint32_t group) {
+    const ein__shape *shape = &ctx->value[read->val].shape;
+    int64_t stride[EIN__MAX_RANK];
+    ein__chain chain[EIN__MAX_ITERS];
+    int n = 0;
+    ein__dense_strides(shape, stride);
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        uint32_t uses = ein__ix_uses(ctx, read->ix[k]);
+        if (!(uses & group)) continue;
+        if ((uses & ~group) || f->q != 1 || f->lo < 0 || f->hi >= shape->d[k] ||
+            !ein__ix_linear(ctx, f))
+            return false;
     }
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
-        if (!(inner >> i & 1) || s->n[i] == 1) continue;
-        if (t.nt + t.ns == EIN__MAX_ITERS) return (ein__ex){0};
-        t.n[t.nt + t.ns] = s->n[i];
-        map[i] = ein__ix_iter(ctx, t.nt + t.ns++, s->n[i]);
+        if (!(group >> i & 1)) continue;
+        ein__chain one = {s->n[i], {0, 0, 0}};
+        for (uint32_t k = 0; k < read->nix; k++)
+            one.stride[0] += stride[k] * ein__ix_coef(ctx, read->ix[k], i);
+        if (one.stride[0] <= 0) return false;
+        chain[n++] = one;
     }
-    if (!t.ns) t.reduce = EIN__R_NONE;
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        ein__ex r = ein__inner_read(ctx, ein__ex_get(ctx, reads[i]), outer, &dims, map,
-                                    (int)(s->nt + s->ns));
-        t.body = t.body.i ? ein__ex_binary(ctx, EIN__MUL, t.body, r) : r;
-        if (!t.body.i) return t.body;
+    return ein__join_chains(chain, n) <= 1;
+}
+
+// GEMM: cells are the groups of the two factors. Its result may be stored in any order where it is
+// `free`; else a product that matches only in another order is one cell off.
+static int ein__gemm_distance(ein_ctx *ctx, const ein__mapped *p, bool free) {
+    const ein__scope *s = p->s;
+    ein__gemm g;
+    uint32_t both = p->in[0] & p->in[1];
+    int far = 0;
+    if (!ein__all_grouped(p) || !p->sums) return EIN__FAR;
+    // It takes a GEMM for every place of the iterators that all three have; one that needs more
+    // leaves out what other strides would put into its rows or columns.
+    if (ein__best_gemm(ctx, s, free, &g, NULL) && g.batch <= ein__slots_volume(s, both & ~p->sums))
+        return 0;
+    for (int k = 0; k < 2; k++) {
+        const uint32_t group[3] = {p->in[k] & ~both, p->sums, both & ~p->sums};
+        for (int i = 0; i < 3; i++)
+            far += group[i] && !ein__one_chain(ctx, s, p->read[k], group[i]);
     }
-    ein__val w = ein__class_of(z, &t, suffix, from, rule, EIN__HALF);
-    return w.i ? ein__ex_read(ctx, w, 0, back, dims.n) : (ein__ex){0};
+    return far ? far : 1;
+}
+
+// Subscripts of a convolution's data that are neither plain nor a window, and windows that run
+// backwards; then the order of the dimensions: channels behind the batch, windows last.
+static int ein__data_distance(ein_ctx *ctx, const ein__conv_form *f) {
+    int far = 0, last = 0, windows = 0;
+    bool ordered = true;
+    for (uint32_t k = 0; k < f->x->nix; k++) {
+        const ein__index *ix = ein__ix_get(ctx, f->x->ix[k]);
+        int space = 0, taps = 0, other = 0, place = 0;
+        bool backwards = false;
+        for (uint32_t t = 0; t < ix->n; t++) {
+            const ein__atom *a = ein__atom_get(ctx, ix->t[t].atom);
+            ein__crole role = a->kind == EIN__ITER ? f->role[a->slot] : EIN__C_NONE;
+            space += role == EIN__C_BATCH;
+            taps += role == EIN__C_IN;
+            other += role == EIN__C_NONE || role == EIN__C_GROUP || role == EIN__C_OUT;
+            backwards |= ix->t[t].k < 0;
+        }
+        bool window = space && taps;
+        place = window ? 2 : taps || other ? 1 : 0;
+        windows += window;
+        far += ix->q != 1 || (window && (space > 1 || taps > 1 || other)) || backwards;
+        if (ix->n && place < last) ordered = false;
+        if (place > last) last = place;
+    }
+    return far + !ordered + (windows > 3);
+}
+
+// Whether the dimensions of a filter are groups, results, channels, taps, and those of the result
+// batch, groups, results, positions, each in one piece.
+static int ein__order_mismatches(ein_ctx *ctx, const ein__conv_form *f) {
+    static const int rank[] = {
+        [EIN__C_NONE] = 0,   [EIN__C_GROUP] = 0, [EIN__C_OUT] = 1,   [EIN__C_IN] = 2,
+        [EIN__C_FILTER] = 2, [EIN__C_SPACE] = 2, [EIN__C_BATCH] = 2,
+    };
+    int last = 0, filter = !ein__inside(ctx, f->w), result = 0;
+    uint32_t window = 0;
+    for (uint32_t k = 0; k < f->w->nix; k++) {
+        uint32_t slot;
+        if (!ein__ix_uses(ctx, f->w->ix[k])) continue;
+        if (!ein__ix_is_iter(ctx, f->w->ix[k], &slot)) {
+            filter = 1;
+            continue;
+        }
+        if (rank[f->role[slot]] < last) filter = 1;
+        last = rank[f->role[slot]];
+    }
+    for (uint32_t k = 0; k < f->x->nix; k++)
+        if (ein__ix_get(ctx, f->x->ix[k])->n > 1) window |= ein__ix_uses(ctx, f->x->ix[k]);
+    last = 0;
+    for (uint32_t i = 0; i < f->s->nt; i++) {
+        if (f->s->n[i] == 1) continue;
+        bool batch = f->role[i] == EIN__C_BATCH && !(window >> i & 1);
+        // A dimension that only the data has may be an axis as well as a batch.
+        int place = f->role[i] == EIN__C_GROUP ? 1 : f->role[i] == EIN__C_OUT ? 2 : batch ? 0 : 3;
+        if (batch && last >= 2) place = 3;
+        if (place < last) result = 1;
+        last = place;
+    }
+    return filter + result;
+}
+
+// Convolution: the nearer of the two ways to tell data from filter.
+static int ein__conv_distance(ein_ctx *ctx, const ein__mapped *p) {
+    int least = EIN__FAR;
+    if (!ein__all_grouped(p) || !p->sums) return EIN__FAR;
+    if (ein__is_conv(ctx, p->s)) return 0;
+    for (int k = 0; k < 2; k++) {
+        ein__conv_form f = {.s = p->s, .x = p->read[k], .w = p->read[1 - k]};
+        if (ctx->value[f.x->val].weight_only && !ctx->value[f.w->val].weight_only) continue;
+        if (!ein__conv_roles(ctx, &f)) continue;
+        int far = (p->alpha != 1) + ein__data_distance(ctx, &f) + ein__order_mismatches(ctx, &f);
+        if (far < 1) far = 1;
+        if (far < least) least = far;
+    }
+    return least;
+}
+
+// G2BMM and GBMM: one subscript of one factor moves with the row; every other one that holds two
+// iterators is a cell off, and so is every sum but one. Our kernels take any strides.
+static int ein__band_distance(ein_ctx *ctx, const ein__mapped *p) {
+    ein__band g;
+    int least = EIN__FAR, sums = 0;
+    uint32_t rows = ~p->sums & p->real;
+    if (ein__match_band(ctx, p->s, &g)) return 0;
+    for (uint32_t i = 0; i < EIN__MAX_ITERS; i++) sums += p->sums >> i & 1;
+    for (int k = 0; k < 2; k++) {
+        int mixed[2] = {0, 0};
+        bool moves = false;
+        for (int o = 0; o < 2; o++)
+            for (uint32_t i = 0; i < p->read[o]->nix; i++) {
+                uint32_t uses = ein__ix_uses(ctx, p->read[o]->ix[i]) & p->real;
+                if (!(uses & (uses - 1))) continue;
+                mixed[o]++;
+                moves |= o == k && (uses & rows & p->in[1 - k]);
+            }
+        if (!moves) continue;
+        int far = mixed[0] + mixed[1] - 1 + (sums > 1 ? sums - 1 : 0);
+        if (far < 1) far = 1;
+        if (far < least) least = far;
+    }
+    return least;
+}
+
+// Distance of definition `def` from operator `to`, or from the nearest one; EIN__FAR when it is no
+// product. Kept with the definition.
+static int ein__def_distance(ein__deriver *z, int def, ein__target to) {
+    if (to == EIN__TO_NONE) return EIN__FAR;
+    if (to == EIN__TO_ANY) {
+        int least = EIN__FAR;
+        for (int k = 0; k < EIN__NTARGETS; k++) {
+            int far = ein__def_distance(z, def, (ein__target)k);
+            if (far < least) least = far;
+        }
+        return least;
+    }
+    ein__def *d = &z->def[def];
+    if (d->known >> to & 1) return d->distance[to];
+    ein__mapped p;
+    int far = EIN__FAR;
+    if (ein__map_iterators(z->ctx, ein__sc_get(z->ctx, d->sc), &p))
+        far = to == EIN__TO_GEMM   ? ein__gemm_distance(z->ctx, &p, d->cls.i != z->problem.i)
+              : to == EIN__TO_CONV ? ein__conv_distance(z->ctx, &p)
+                                   : ein__band_distance(z->ctx, &p);
+    d->known |= (uint8_t)(1u << to);
+    d->distance[to] = (uint8_t)far;
+    return far;
+}
+
+// Converging derivation goes towards an operator that re-layouts can reach and that is not matched
+// yet; what was formed for a call needs nothing.
+static bool ein__may_converge(ein__deriver *z, int def, ein__target to) {
+    if (z->def[def].inner == EIN__FORMED) return false;
+    int far = ein__def_distance(z, def, to);
+    return far > 0 && far < EIN__FAR;
+}
+
+// Counts the definitions of a problem by their distance from the nearest operator.
+static void ein__count_distances(ein__deriver *z) {
+    ein_stats *stats = &z->ctx->stats;
+    int nearest = EIN__FAR;
+    for (int i = 0; i < (int)arrlen(z->def); i++) {
+        int far = ein__def_distance(z, i, EIN__TO_ANY);
+        if (far < nearest) nearest = far;
+        if (far == EIN__FAR) stats->unmapped++;
+        else stats->at_distance[far < EIN_DISTANCES ? far : EIN_DISTANCES - 1]++;
+    }
+    if (stats->nearest < nearest) stats->nearest = nearest;
 }
 /* ---- rule_split.c ---- */
 // Summation splitting: part of a sum goes to an inner value (EinNet section 4.1, OLLIE section 4).
@@ -13703,12 +14144,6 @@ static void ein__rule_split(ein__deriver *z, int from) {
 // Converging derivation: what keeps a definition from being a library call is the form of an
 // operand, so the operand is written out as a tensor that has the form (EinNet section 5.2).
 
-static uint32_t ein__read_uses(const ein_ctx *ctx, const ein__expr *r) {
-    uint32_t uses = 0;
-    for (uint32_t k = 0; k < r->nix; k++) uses |= ein__ix_uses(ctx, r->ix[k]);
-    return uses;
-}
-
 // Read `r` written out as a tensor whose dimensions are the iterators it uses: group iterators
 // first, the summation last (or first for the second factor). None when that is no gain or grows
 // too much.
@@ -13749,19 +14184,16 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
     const ein__expr *read[2];
     double alpha;
     ein__gemm g;
-    if (d.inner == EIN__FORMED || !ein__two_factors(ctx, s, read, &alpha)) return;
     bool free = d.cls.i != z->problem.i;
-    uint32_t both = ein__read_uses(ctx, read[0]) & ein__read_uses(ctx, read[1]);
-    // Written out or not, it takes a GEMM for every place of the iterators that both factors have.
-    if (ein__best_gemm(ctx, s, free, &g, NULL) &&
-        g.batch <= ein__slots_volume(s, both & ((1u << s->nt) - 1)))
+    if (!ein__may_converge(z, from, EIN__TO_GEMM) || !ein__two_factors(ctx, s, read, &alpha))
         return;
+    ein__ex out[2] = {{0}, {0}};
     for (int which = 1; which < 4; which++) {
         ein__ex x[2];
         bool made = true;
         for (int k = 0; k < 2; k++) {
-            x[k] = ein__ex_of(ctx, read[k]);
-            if (which >> k & 1) x[k] = ein__written_out(z, s, read[k], read[1 - k], from);
+            if (which == 1 << k) out[k] = ein__written_out(z, s, read[k], read[1 - k], from);
+            x[k] = which >> k & 1 ? out[k] : ein__ex_of(ctx, read[k]);
             made = made && x[k].i;
         }
         if (!made) continue;
@@ -13987,13 +14419,6 @@ static ein__ex ein__conv_weight(ein__deriver *d, const ein__ordered *z, int from
     return made.i ? ein__ex_read(ctx, made, 0, back, (int)c.nt) : (ein__ex){0};
 }
 
-static bool ein__is_conv(ein_ctx *ctx, const ein__scope *s) {
-    int64_t out[EIN__MAX_RANK];
-    ein__conv_form f;
-    ein__dense_result(s, out);
-    return ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
-}
-
 // Adds what the ordered scope is to the definition's class: itself, or a copy of it.
 static void ein__add_ordered(ein__deriver *d, const ein__ordered *z, double alpha, int from) {
     ein_ctx *ctx = d->ctx;
@@ -14056,7 +14481,7 @@ static void ein__rule_match_conv(ein__deriver *z, int from) {
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
     double alpha;
-    if (d.inner == EIN__FORMED || !ein__two_factors(ctx, s, read, &alpha) || ein__is_conv(ctx, s))
+    if (!ein__may_converge(z, from, EIN__TO_CONV) || !ein__two_factors(ctx, s, read, &alpha))
         return;
     for (int k = 0; k < 2; k++)
         if (read[k]->val >= z->first && ein__copy_of(ctx, (ein__val){read[k]->val})) return;
@@ -14091,29 +14516,19 @@ static bool ein__is_blocking(int64_t n, int64_t d) {
     return d > 1 && d < n && n <= EIN__MAX_WINDOW && (n + d - 1) / d * d * 4 <= n * 5;
 }
 
-static int64_t ein__ceildiv(int64_t a, int64_t b) { return -ein__floordiv(-a, b); }
-
 // The inner positions: those that some block needs and whose window meets the data, and as many
 // more as make both paddings one, which library calls ask for.
-static bool ein__block_range(const ein__conv *c, int a, ein__blocks *b) {
+static bool ein__block_range(const ein_ctx *ctx, const ein__conv *c, int a, ein__blocks *b) {
     int64_t block = b->n > 1 ? c->dilation[a] * b->d : 0, stride = c->out[a] > 1 ? c->stride[a] : 0;
     int64_t reach = c->dilation[a] * (b->d - 1), last = stride * (c->out[a] - 1);
     b->step = ein__gcd(stride, block);
     if (!b->step) b->step = 1;
-    int64_t lo = ein__ceildiv(c->pad[a] - reach, b->step);
-    int64_t hi = (last + block * (b->n - 1)) / b->step;
-    int64_t inside = ein__floordiv(c->in[a] - 1 + c->pad[a], b->step);
-    if (lo < 0) lo = 0;
-    if (hi > inside) hi = inside;
-    if (lo > hi) return false;
-    int64_t before = c->pad[a] - b->step * lo;
-    int64_t after = b->step * hi - c->pad[a] + reach - c->in[a] + 1, need = after > 0 ? after : 0;
-    int64_t more = before < need ? ein__ceildiv(need - before, b->step) : 0;
-    lo -= more;
-    before += more * b->step;
-    hi += ein__floordiv(before - after, b->step);
-    b->lo = lo;
-    b->count = hi - lo + 1;
+    ein__reach data = {b->step, c->in[a], {-c->pad[a], reach - c->pad[a]}};
+    ein__places places = {0, (last + block * (b->n - 1)) / b->step};
+    if (!ein__rule_tighten(ctx, &places, &data)) return false;
+    ein__rule_relax(ctx, &places, &data);
+    b->lo = places.lo;
+    b->count = places.hi - places.lo + 1;
     return true;
 }
 
@@ -14270,7 +14685,7 @@ static void ein__split_taps(ein__deriver *z, const ein__conv_form *f, ein__block
     ein__buf why = {0};
     ein__put(&why, "summation splitting (blocks of ");
     for (int a = 0; a < f->c.spatial; a++) {
-        bool ok = ein__block_range(&f->c, a, &b[a]);
+        bool ok = ein__block_range(ctx, &f->c, a, &b[a]);
         had = ein__muldiv(had, f->c.out[a], 1);
         now = ok ? ein__muldiv(now, b[a].count, 1) : INT64_MAX;
         ein__putf(&why, "%s%lld", a ? "x" : "", (long long)b[a].d);
@@ -14454,8 +14869,75 @@ static void ein__rule_groups(ein__deriver *z, int from) {
     if (copy.body.i) ein__add_def(z, d.cls, &copy, from, rule, d.inner);
 }
 /* ---- rule_parts.c ---- */
-// Expression splitting (EinNet section 4.2): a window falls into two halves, each a contraction of
-// its own, and the result is their sum.
+// Expression splitting (EinNet section 4.2): a box falls into parts, each a contraction of its own,
+// and the result is their sum. A window falls into two halves; the result into its interior, where
+// all reads are inside, and its border. Boundary tightening of a whole problem is the same with one
+// part.
+
+// What slot `i` of `s` reads by subscript `dim` of read `r` while the other iterators take `at`.
+// False: the subscript is no sum of iterators with i in it, or padding would not be 0.
+static bool ein__reach_of(const ein_ctx *ctx, const ein__expr *r, uint32_t dim, uint32_t slot,
+                          const ein__places *at, ein__reach *z) {
+    const ein__index *f = ein__ix_get(ctx, r->ix[dim]);
+    int64_t step = 0, lo = f->c, hi = f->c, last = ctx->value[r->val].shape.d[dim] - 1;
+    if (f->q != 1 || r->bits) return false;
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        int64_t k = f->t[t].k;
+        if (a->kind != EIN__ITER) return false;
+        if (a->slot == slot) {
+            step = k;
+            continue;
+        }
+        lo += k * (k > 0 ? at[a->slot].lo : at[a->slot].hi);
+        hi += k * (k > 0 ? at[a->slot].hi : at[a->slot].lo);
+    }
+    // Counting the box from its end turns a negative step around.
+    *z = step > 0 ? (ein__reach){step, last + 1, {lo, hi}}
+                  : (ein__reach){-step, last + 1, {last - hi, last - lo}};
+    return step != 0;
+}
+
+// Tightens the places of all iterators to where every factor can be inside. False: nowhere.
+static bool ein__tighten_slots(ein_ctx *ctx, const ein__scope *s, const ein__expr *const *read,
+                               ein__places *at) {
+    ein__reach z;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        for (int r = 0; r < 2; r++)
+            for (uint32_t k = 0; k < read[r]->nix; k++)
+                if (ein__reach_of(ctx, read[r], k, i, at, &z) &&
+                    !ein__rule_tighten(ctx, &at[i], &z))
+                    return false;
+    return true;
+}
+
+static void ein__all_places(const ein__scope *s, ein__places *at) {
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) at[i] = (ein__places){0, s->n[i] - 1};
+}
+
+// The definition `s` with every iterator over its own places.
+static bool ein__over_places(ein_ctx *ctx, const ein__scope *s, const ein__places *at,
+                             ein__rearranged *w) {
+    ein__ix map[EIN__MAX_ITERS];
+    w->s = *s;
+    if (s->nt > EIN__MAX_RANK) return false;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        w->s.n[i] = at[i].hi - at[i].lo + 1;
+        map[i] = ein__ix_addc(ctx, ein__ix_iter(ctx, i, w->s.n[i]), at[i].lo);
+        if (i < s->nt) w->at[i] = ein__ix_addc(ctx, ein__ix_iter(ctx, i, s->n[i]), -at[i].lo);
+    }
+    w->s.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
+    return w->s.body.i != 0;
+}
+
+// A part as a class, read where the whole is.
+static ein__ex ein__part_of(ein__deriver *z, const ein__scope *s, const ein__places *at,
+                            const char *suffix, int from, int place) {
+    ein__rearranged w;
+    if (!ein__over_places(z->ctx, s, at, &w)) return (ein__ex){0};
+    ein__val v = ein__class_of(z, &w.s, suffix, from, "expression splitting", place);
+    return v.i ? ein__ex_read(z->ctx, v, 0, w.at, (int)s->nt) : (ein__ex){0};
+}
 
 // Whether summation slot `i` stands beside a traversal iterator in some subscript.
 static bool ein__in_window(ein_ctx *ctx, const ein__scope *s, const ein__expr *const *read,
@@ -14468,43 +14950,112 @@ static bool ein__in_window(ein_ctx *ctx, const ein__scope *s, const ein__expr *c
     return false;
 }
 
-// The definition `s` with the sum over slot `i` running over `n` places from `first` on, read where
-// the whole is.
-static ein__ex ein__part_of(ein__deriver *z, const ein__scope *s, uint32_t i, int64_t first,
-                            int64_t n, int from) {
-    ein_ctx *ctx = z->ctx;
-    ein__scope t = *s;
-    ein__ix map[EIN__MAX_ITERS], at[EIN__MAX_RANK];
-    for (uint32_t k = 0; k < s->nt + s->ns; k++) map[k] = ein__ix_iter(ctx, k, s->n[k]);
-    for (uint32_t k = 0; k < s->nt; k++) at[k] = map[k];
-    t.n[i] = n;
-    map[i] = ein__ix_addc(ctx, ein__ix_iter(ctx, i, n), first);
-    t.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
-    ein__val v = t.body.i ? ein__class_of(z, &t, "half", from, "expression splitting", EIN__HALF)
-                          : (ein__val){0};
-    return v.i ? ein__ex_read(ctx, v, 0, at, (int)s->nt) : (ein__ex){0};
+// What derivation starts from, if it is a product: no part of another split.
+static bool ein__may_fall_apart(ein__deriver *z, int from, const ein__expr **read) {
+    const ein__def d = z->def[from];
+    double alpha;
+    return !d.inner && !d.depth &&
+           ein__two_factors(z->ctx, ein__sc_get(z->ctx, d.sc), read, &alpha);
+}
+
+static void ein__add_sum(ein__deriver *z, int from, ein__ex sum) {
+    const ein__def d = z->def[from];
+    const ein__scope *s = ein__sc_get(z->ctx, d.sc);
+    ein__scope t = {.reduce = EIN__R_NONE, .nt = s->nt, .body = sum};
+    memcpy(t.n, s->n, s->nt * sizeof *t.n);
+    if (sum.i) ein__add_def(z, d.cls, &t, from, "expression splitting", d.inner);
 }
 
 // sum(r in 0:n) = sum(r in 0:a) + sum(r in a:n)
 static void ein__rule_parts(ein__deriver *z, int from) {
     enum { LEAST = 2 };  // places of a half
+    const ein__scope *s = ein__sc_get(z->ctx, z->def[from].sc);
+    const ein__expr *read[2];
+    ein__places at[EIN__MAX_ITERS];
+    if (!ein__may_fall_apart(z, from, read)) return;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        int64_t half = (s->n[i] + 1) / 2;
+        if (s->n[i] < 2 * LEAST || !ein__in_window(z->ctx, s, read, i)) continue;
+        ein__all_places(s, at);
+        at[i].hi = half - 1;
+        ein__ex a = ein__part_of(z, s, at, "half", from, EIN__HALF);
+        at[i] = (ein__places){half, s->n[i] - 1};
+        ein__ex b = ein__part_of(z, s, at, "half", from, EIN__HALF);
+        ein__add_sum(z, from, a.i && b.i ? ein__ex_binary(z->ctx, EIN__ADD, a, b) : (ein__ex){0});
+    }
+}
+
+// The places of traversal slot `i` at which no factor leaves its box whatever the others do.
+static ein__places ein__interior(ein_ctx *ctx, const ein__scope *s, const ein__expr *const *read,
+                                 uint32_t i) {
+    ein__places all[EIN__MAX_ITERS], in = {0, s->n[i] - 1};
+    ein__reach z;
+    ein__all_places(s, all);
+    for (int r = 0; r < 2; r++)
+        for (uint32_t k = 0; k < read[r]->nix; k++) {
+            if (!ein__reach_of(ctx, read[r], k, i, all, &z)) continue;
+            int64_t lo = -ein__floordiv(z.window.lo, z.step);
+            int64_t hi = ein__floordiv(z.extent - 1 - z.window.hi, z.step);
+            if (lo > in.lo) in.lo = lo;
+            if (hi < in.hi) in.hi = hi;
+        }
+    return in;
+}
+
+// V over a box is its interior, and the rest of the box along one axis after the other. A part is
+// tightened: sums of a border pass over fewer places, and a part that is 0 is none.
+static void ein__rule_border(ein__deriver *z, int from) {
+    enum { AXES = 3 };
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__sc_get(ctx, z->def[from].sc);
+    const ein__expr *read[2];
+    ein__places rest[EIN__MAX_ITERS], part[EIN__MAX_ITERS];
+    ein__ex sum = {0};
+    int axes = 0;
+    if (!ein__may_fall_apart(z, from, read) || s->nt > EIN__MAX_RANK) return;
+    ein__all_places(s, rest);
+    for (uint32_t i = 0; i <= s->nt; i++) {
+        ein__places in = i < s->nt ? ein__interior(ctx, s, read, i) : (ein__places){0, 0};
+        bool whole = i == s->nt, cut = in.lo > 0 || in.hi < rest[i].hi;
+        // Of a box that is mostly border the interior is not worth a step.
+        if (!whole && (!cut || 2 * (in.hi - in.lo + 1) < s->n[i] || axes++ >= AXES)) continue;
+        if (whole && !axes) return;
+        for (int side = 0; side < (whole ? 1 : 2); side++) {
+            memcpy(part, rest, sizeof part);
+            if (!whole && side) part[i].lo = in.hi + 1;
+            else if (!whole) part[i].hi = in.lo - 1;
+            if (part[i].lo > part[i].hi && !whole) continue;
+            if (!ein__tighten_slots(ctx, s, read, part)) continue;
+            ein__ex one = ein__part_of(z, s, part, whole ? "interior" : "border", from,
+                                       whole ? EIN__HALF : EIN__FORMED);
+            if (!one.i) return;
+            sum = sum.i ? ein__ex_binary(ctx, EIN__ADD, sum, one) : one;
+        }
+        if (!whole) rest[i] = in;
+    }
+    ein__add_sum(z, from, sum);
+}
+
+// The problem over the places where something is added: a sum of fewer terms, a smaller box.
+static void ein__rule_tighten_problem(ein__deriver *z, int from) {
     ein_ctx *ctx = z->ctx;
     const ein__def d = z->def[from];
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
-    double alpha;
-    if (d.inner || d.depth || s->nt > EIN__MAX_RANK || !ein__two_factors(ctx, s, read, &alpha))
+    ein__places at[EIN__MAX_ITERS], all[EIN__MAX_ITERS];
+    ein__rearranged w;
+    if (!ein__may_fall_apart(z, from, read)) return;
+    ein__all_places(s, at);
+    ein__all_places(s, all);
+    if (!ein__tighten_slots(ctx, s, read, at) || !memcmp(at, all, (s->nt + s->ns) * sizeof *at) ||
+        !ein__over_places(ctx, s, at, &w))
         return;
-    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
-        int64_t half = (s->n[i] + 1) / 2;
-        if (s->n[i] < 2 * LEAST || !ein__in_window(ctx, s, read, i)) continue;
-        ein__ex a = ein__part_of(z, s, i, 0, half, from),
-                b = ein__part_of(z, s, i, half, s->n[i] - half, from);
-        ein__scope t = {.reduce = EIN__R_NONE, .nt = s->nt};
-        memcpy(t.n, s->n, s->nt * sizeof *t.n);
-        t.body = a.i && b.i ? ein__ex_binary(ctx, EIN__ADD, a, b) : (ein__ex){0};
-        if (t.body.i) ein__add_def(z, d.cls, &t, from, "expression splitting", d.inner);
+    if (!memcmp(at, all, s->nt * sizeof *at)) {
+        ein__add_def(z, d.cls, &w.s, from, "boundary tightening", d.inner);
+        return;
     }
+    ein__val v = ein__class_of(z, &w.s, "tight", from, "boundary tightening", EIN__WHOLE);
+    if (v.i) ein__add_sum(z, from, ein__ex_read(ctx, v, 0, w.at, (int)s->nt));
 }
 /* ---- rule_digits.c ---- */
 // Digit re-layout: iterators beside multiples of a coefficient d fall into two digits each, and
@@ -14661,7 +15212,6 @@ static bool ein__relaid_high(ein_ctx *ctx, const ein__expr *r, uint32_t k, const
                              uint32_t slot, ein__relaid *c) {
     const ein__index *f = ein__ix_get(ctx, r->ix[k]);
     int64_t c0 = ein__floormod(f->c, g->d), extent = ctx->value[r->val].shape.d[k];
-    int64_t lo = c0 ? -1 : 0, hi = ein__floordiv(extent - 1 - c0, g->d);
     ein__ix i = ein__ix_addc(ctx, g->high[slot], ein__floordiv(f->c, g->d));
     int low = ein__relaid_low(c, g->low[slot]);
     for (uint32_t q = 0; q < f->n; q++) {
@@ -14670,16 +15220,13 @@ static bool ein__relaid_high(ein_ctx *ctx, const ein__expr *r, uint32_t k, const
             i = ein__ix_add(ctx, i, ein__ix_scale(ctx, g->whole[other], f->t[q].k / g->d));
     }
     if (!i.i || low < 0) return false;
-    const ein__index *range = ein__ix_get(ctx, i);
-    int64_t from = range->lo, to = range->hi;
-    if (from > lo) lo = from;
-    if (to < hi) hi = to;
-    if (lo > hi) return false;
+    ein__places reads = {ein__ix_get(ctx, i)->lo, ein__ix_get(ctx, i)->hi}, box = reads;
+    if (!ein__rule_tighten(ctx, &box, &(ein__reach){g->d, extent, {c0, c0 + g->d - 1}}))
+        return false;
     // Zeros are written out on one side until both are padded alike: library calls take one padding
     // for both.
-    int64_t before = lo - from, after = to - hi;
-    if (!g->in_place && before > after) lo = from + after;
-    if (!g->in_place && after > before) hi = to - before;
+    if (!g->in_place) ein__rule_relax_operand(ctx, &box, reads, false);
+    int64_t lo = box.lo, hi = box.hi;
     // d * (i + lo) + p + c0, with p the low digit placed before
     ein__ix at = ein__ix_scale(ctx, ein__ix_iter(ctx, c->t.nt, hi - lo + 1), g->d);
     at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)low, c->t.n[low]));
@@ -14891,12 +15438,12 @@ static bool ein__point_range(ein_ctx *ctx, ein__points *z, uint32_t dim) {
         int64_t n = (int)slot == p->sum ? p->taps : z->s->n[slot];
         *(k < 0 ? &low : &high) += k * (n - 1);
     }
-    int64_t before = u->lo + high, after = extent - 1 - low - u->hi;
-    int64_t spare = before < after ? before : after;
-    if (spare > high - low) spare = high - low;
-    if (spare < 0) spare = 0;
-    p->lo = spare - high;
-    p->n = extent - low - spare - p->lo;
+    ein__places places = {u->lo, u->hi};
+    ein__reach data = {1, extent, {low, high}};
+    if (!ein__rule_tighten(ctx, &places, &data)) return false;
+    ein__rule_relax(ctx, &places, &data);
+    p->lo = places.lo;
+    p->n = places.hi - places.lo + 1;
     return p->n > 0;
 }
 
@@ -15529,65 +16076,138 @@ static void ein__rule_basis(ein__deriver *z, int from) {
     }
 }
 /* ---- rules.c ---- */
-// The rules of derivation, one row each. A rule is given one definition and adds equivalent ones of
-// the same class, or classes that they read. It takes its constants from the expression: extents,
-// coefficients, denominators. To add a rule: one function in a rule_*.c file, one row here;
-// tests/test_rules.c applies every row to random scopes and wants scopes that it fires on.
+// The table of rules, one row each (EinNet section 4 and Table 1, OLLIE section 4): name, the
+// papers' words, kind, law. A rule takes its constants from the expression: extents, coefficients,
+// denominators. tests/test_rules.c applies every row to random scopes or programs, wants it to
+// fire, and proves both sides modulo 2^61-1.
+//
+// To add a rule of search: a function in a rule_*.c file that is given one definition and adds
+// equivalent ones of its class, or classes that they read; its id in ein_int.h; its row here.
+
+typedef enum {
+    EIN__BY_SEARCH,   // tried on every definition of a problem
+    EIN__IN_FORM,     // part of the form in which other rules make inner values
+    EIN__ON_PROGRAM,  // applied to every value of the program
+    EIN__TO_STEPS     // makes steps of values
+} ein__rule_kind;
 
 typedef struct ein__rule {
     const char *name;  // as `--rules` has it
     const char *what;  // in the papers' words
-    void (*apply)(ein__deriver *z, int from);
-    int quota;        // definitions that it may add to one problem
-    bool converging;  // towards a library call (EinNet section 5.2)
+    ein__rule_kind kind;
+    void (*apply)(ein__deriver *z, int from);       // of search
+    ein__val (*rewrite)(ein__pass *z, ein__val v);  // of the program, by passes
+    int quota;                                      // definitions that it may add to one problem
+    bool converging;      // constructs what is missing of a library call (EinNet section 5.2)
+    ein__target towards;  // the operator whose calls it makes
+    bool needed;          // cannot be turned off
 } ein__rule;
 
 static const ein__rule ein__rules[] = {
     // sum(y,z) a b = sum(y) sum(z) a b; a product of sums where a factor is free of z
-    {"split", "summation splitting", ein__rule_split, 400, false},
+    [EIN__RULE_SPLIT] = {"split", "summation splitting", EIN__BY_SEARCH, ein__rule_split,
+                         .quota = 400, .towards = EIN__TO_GEMM},
     // a[E(i)] = a'[i], a'[i] = a[E(i)]
-    {"operand", "operator matching: operand re-laid", ein__rule_match_gemm, 200, true},
+    [EIN__RULE_OPERAND] = {"operand", "operator matching: operand re-laid", EIN__BY_SEARCH,
+                           ein__rule_match_gemm, .quota = 200, .converging = true,
+                           .towards = EIN__TO_GEMM},
     // the same, for convolutions
-    {"order", "operator matching: dimensions ordered", ein__rule_match_conv, 100, true},
+    [EIN__RULE_ORDER] = {"order", "operator matching: dimensions ordered", EIN__BY_SEARCH,
+                         ein__rule_match_conv, .quota = 100, .converging = true,
+                         .towards = EIN__TO_CONV},
     // a[d*x + u], u = d*U + p, is a'[x + U, p], a'[i,p] = a[d*i + p]
-    {"digits", "digit re-layout", ein__rule_digits, 20, false},
+    [EIN__RULE_DIGITS] = {"digits", "digit re-layout", EIN__BY_SEARCH, ein__rule_digits,
+                          .quota = 20, .towards = EIN__TO_ANY},
     // a[(E + k*r)/q], r = q*R + p: p is a function of E, and a[u + k*R] has no denominator
-    {"point", "one-point rule", ein__rule_point, 20, false},
+    [EIN__RULE_POINT] = {"point", "one-point rule", EIN__BY_SEARCH, ein__rule_point, .quota = 20,
+                         .towards = EIN__TO_CONV},
     // r = d*R + p: sum(r) is sum(R) of an inner sum over p
-    {"taps", "summation splitting by digits", ein__rule_taps, 100, false},
+    [EIN__RULE_TAPS] = {"taps", "summation splitting by digits", EIN__BY_SEARCH, ein__rule_taps,
+                        .quota = 100, .towards = EIN__TO_CONV},
     // sum(r in 0:n) a b = sum(r in 0:n/2) a b + sum(r in n/2:n) a b
-    {"parts", "expression splitting", ein__rule_parts, 20, false},
+    [EIN__RULE_PARTS] = {"parts", "expression splitting: halves", EIN__BY_SEARCH, ein__rule_parts,
+                         .quota = 20, .towards = EIN__TO_NONE},
+    // V over 0:n is V over lo..hi, where every read is inside, + V over 0:lo + V over hi+1:n
+    [EIN__RULE_BORDER] = {"border", "expression splitting: interior and border", EIN__BY_SEARCH,
+                          ein__rule_border, .quota = 20, .towards = EIN__TO_NONE},
     // x[g] = sum(j) [j == g] x[j]
-    {"groups", "groups to block-diagonal weights", ein__rule_groups, 20, false},
+    [EIN__RULE_GROUPS] = {"groups", "groups to block-diagonal weights", EIN__BY_SEARCH,
+                          ein__rule_groups, .quota = 20, .towards = EIN__TO_CONV},
     // sum(y) d[x + y] g[y], x = m*X + a, is sum(i) At[a,i] (G g)[i] (Bt d)[i,X]
-    {"basis", "basis change (Winograd)", ein__rule_basis, 200, false},
+    [EIN__RULE_BASIS] = {"basis", "basis change (Winograd)", EIN__BY_SEARCH, ein__rule_basis,
+                         .quota = 200, .towards = EIN__TO_GEMM},
+    // V[x] = W[E(x)] where V depends on x through E alone: ein__rule_substitute in derive.c
+    [EIN__RULE_SUBSTITUTE] = {"substitute", "variable substitution", EIN__IN_FORM},
+    // V over 0:n is V over lo..hi where a factor is outside its box elsewhere: ein__rule_tighten
+    [EIN__RULE_TIGHTEN] = {"tighten", "boundary tightening", EIN__IN_FORM,
+                           ein__rule_tighten_problem, .quota = 2, .towards = EIN__TO_NONE},
+    // V over 0:n is read from V over more places; a[i] from a' with zeros around a:
+    // ein__rule_relax,
+    // ein__rule_relax_operand
+    [EIN__RULE_RELAX] = {"relax", "boundary relaxing", EIN__IN_FORM},
+    // f(W[E(x)]), W[i] = g(i), is f(g(E(x))): ein__rule_inline
+    [EIN__RULE_INLINE] = {"inline", "traversal merging", EIN__ON_PROGRAM,
+                          .rewrite = ein__rebuild_inline},
+    // alpha[f] * sum(y) x[y] w[f,y] is sum(y) x[y] (alpha[f] * w[f,y])
+    [EIN__RULE_SCALE] = {"scale", "factors folded into weights", EIN__ON_PROGRAM,
+                         .rewrite = ein__rebuild_scales},
+    // f(x, w(x)) is f(x, c[x]), c[x] = w(x) of weights alone, made at load
+    [EIN__RULE_HOIST] = {"hoist", "parts of weights alone computed at load", EIN__ON_PROGRAM,
+                         .rewrite = ein__rebuild_hoist},
+    // contractions that share an operand, or are alike, are windows on one: ein__merge_program
+    [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM},
+    // a contraction is the call whose groups and strides its iterators have: ein__choose
+    [EIN__RULE_MATCH] = {"match", "operator matching: library calls", EIN__TO_STEPS},
+    // M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is one step: ein__rule_fuse
+    [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS},
+    // what no call computes is a kernel of its own: ein__kernel_kind
+    [EIN__RULE_KERNEL] = {"kernel", "eOperator generation", EIN__TO_STEPS, .needed = true},
 };
-enum { EIN__NRULES = sizeof ein__rules / sizeof *ein__rules };
-enum { EIN__RULE_MERGE = EIN__NRULES };  // "merge": of the whole program, see merge_find.c
+_Static_assert(sizeof ein__rules / sizeof *ein__rules == EIN__NRULES, "a row for every rule");
 
-// The rules that `names` lists, separated by commas; all of them without a list. Sets the context's
-// error for a name that is none. A '-' in front: all but these.
+static const char *ein__rule_kind_name(ein__rule_kind kind) {
+    static const char *const names[] = {"search", "normal form", "program", "steps"};
+    return names[kind];
+}
+
+static int ein__rule_named(const char *name, size_t n) {
+    for (int r = 0; r < EIN__NRULES; r++)
+        if (strlen(ein__rules[r].name) == n && !strncmp(ein__rules[r].name, name, n)) return r;
+    return -1;
+}
+
+// The rules that are on. `names`, separated by commas: of the rules of search and of merging just
+// these, and all of the other kinds; with a '-' in front all but these; NULL: all. Sets the
+// context's error for a name that is none, and for one that cannot be left out.
 EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
-    uint32_t mask = 0;
-    if (!names) return (1u << (EIN__NRULES + 1)) - 1;
+    uint32_t mask = 0, all = (1u << EIN__NRULES) - 1, kept = 0;
+    if (!names) return all;
     bool without = *names == '-';
     names += without;
+    for (int r = 0; r < EIN__NRULES; r++)
+        if (ein__rules[r].kind != EIN__BY_SEARCH && r != EIN__RULE_MERGE) kept |= 1u << r;
     while (*names) {
         size_t n = strcspn(names, ",");
-        int found = -1;
-        for (int r = 0; r < EIN__NRULES; r++)
-            if (strlen(ein__rules[r].name) == n && !strncmp(ein__rules[r].name, names, n))
-                found = r;
-        if (n == 5 && !strncmp("merge", names, n)) found = EIN__RULE_MERGE;
-        if (found < 0) {
-            ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown rule '%.*s'", (int)(n & 63),
-                       names);
+        int found = ein__rule_named(names, n);
+        if (found < 0 || (without && ein__rules[found].needed)) {
+            ein__error(ctx, EIN_USAGE, (ein__pos){0, 0},
+                       found < 0 ? "unknown rule '%.*s'" : "rule '%.*s' cannot be left out",
+                       (int)(n & 63), names);
             return 0;
         }
         mask |= 1u << found;
         names += n + (names[n] == ',');
     }
-    return without ? ~mask & ((1u << (EIN__NRULES + 1)) - 1) : mask;
+    return without ? all & ~mask : mask | kept;
+}
+
+// The rewrites of the program that need no search, by the rules that are on.
+EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
+    bool ok = !ctx->status;
+    for (int r = 0; r < EIN__NRULES && ok; r++)
+        if (ein__rules[r].rewrite && ein__rule_on(ctx, (ein__rule_id)r))
+            ok = ein__run_pass(ctx, root, nroot, ein__rules[r].rewrite);
+    return ok;
 }
 /* ---- extract.c ---- */
 // Choice: the cheapest definition of every class, and the values made from it.
@@ -15743,9 +16363,13 @@ static ein__val ein__realise(ein__realiser *r, ein__val v) {
     r->made[at] = made;
     return made;
 }
-/* ---- search.c ---- */
-// The search: rules applied breadth first to the definitions of one problem, each distinct problem
-// once, and the pass that replaces every contraction of a program by its cheapest derivation.
+/* ---- explore.c ---- */
+// Exploration of one problem: rules applied to its definitions until nothing is new.
+//
+// Breadth first, which keeps the shortest trails. Where that meets a budget before it is through,
+// what the budget buys depends on the order, so the problem is explored once more best first: by
+// expression distance. That comes to library calls sooner, but a call is not always what is
+// cheapest; the exploration with the cheaper plan is kept.
 
 enum { EIN__PROGRESS_STEP = 64 };  // definitions between two calls of ein_desc.progress
 
@@ -15754,51 +16378,131 @@ static bool ein__progress(ein_ctx *ctx) {
     return !d->progress || d->progress(d->progress_user, &ctx->stats);
 }
 
-// All rules on definition `def`. A rule that meets a limit of the implementation gives nothing.
-static void ein__apply_rules(ein__deriver *z, int def) {
-    for (int r = 0; r < EIN__NRULES; r++) {
-        ptrdiff_t before = arrlen(z->def);
-        if (!(z->ctx->rule_mask >> r & 1)) continue;
-        if (ein__rules[r].converging && z->ctx->desc.no_converge) continue;
-        if (z->added[r] >= ein__rules[r].quota) {
-            ein__stopped(z, EIN_STOP_QUOTA);
-            continue;
-        }
-        ein__attempt attempt = ein__try(z->ctx);
-        ein__rules[r].apply(z, def);
-        ein__tried(z->ctx, attempt);
-        z->added[r] += (int)(arrlen(z->def) - before);
-    }
+// Whether rule `r` is none of search, or the options leave it out.
+static bool ein__rule_is_off(const ein_ctx *ctx, int r) {
+    if (!ein__rules[r].apply || !ein__rule_on(ctx, (ein__rule_id)r)) return true;
+    return ein__rules[r].converging && ctx->desc.no_converge;
 }
 
-static void ein__explore(ein__deriver *z) {
-    const ein_desc *limit = &z->ctx->desc;
-    int depth = limit->depth ? limit->depth : EIN__DERIVE_DEPTH;
+// Rule `r` on definition `def`. A rule that meets a limit of the implementation gives nothing.
+static void ein__apply_rule(ein__deriver *z, int def, int r) {
+    ptrdiff_t before = arrlen(z->def);
+    if (z->added[r] >= ein__rules[r].quota) {
+        ein__stopped(z, EIN_STOP_QUOTA);
+        return;
+    }
+    ein__attempt attempt = ein__try(z->ctx);
+    ein__rules[r].apply(z, def);
+    ein__tried(z->ctx, attempt);
+    z->added[r] += (int)(arrlen(z->def) - before);
+}
+
+static int ein__depth_limit(const ein_ctx *ctx) {
+    return ctx->desc.depth ? ctx->desc.depth : EIN__DERIVE_DEPTH;
+}
+
+// Makes the problem's own definition the only one.
+static void ein__explore_from_start(ein__deriver *z) {
+    arrsetlen(z->def, 0);
+    arrsetlen(z->cls, 0);
+    memset(z->added, 0, sizeof z->added);
+    z->ntransform = 0;
+    z->stop = EIN_STOP_SATURATED;
+    z->first = (uint32_t)arrlen(z->ctx->value);
     arrput(z->cls, z->problem);
     ein__add_def(z, z->problem, ein__scope_of(z->ctx, z->problem), -1, NULL, false);
-    for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++) {
-        if (i % EIN__PROGRESS_STEP == 0 && !ein__progress(z->ctx)) {
-            ein__stopped(z, EIN_STOP_CANCELLED);
-            break;
-        }
-        if (z->def[i].depth < depth) ein__apply_rules(z, (int)i);
-        else ein__stopped(z, EIN_STOP_DEPTH);
-    }
-    ein_stats *stats = &z->ctx->stats;
-    stats->distinct++;
-    stats->definitions += arrlen(z->def);
-    stats->lookups += z->lookups;
-    for (ptrdiff_t i = 0; i < arrlen(z->def); i++)
-        stats->candidates += z->def[i].cls.i == z->problem.i;
-    if (stats->stop < z->stop) stats->stop = z->stop;
 }
 
-static ein__deriver ein__deriver_of(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
-    return (ein__deriver){.ctx = ctx,
-                          .problem = v,
-                          .map = map,
-                          .map_read = read,
-                          .first = (uint32_t)arrlen(ctx->value)};
+static bool ein__explore_cancelled(ein__deriver *z) {
+    if (ein__progress(z->ctx)) return false;
+    ein__stopped(z, EIN_STOP_CANCELLED);
+    return true;
+}
+
+static void ein__explore_in_breadth(ein__deriver *z) {
+    int depth = ein__depth_limit(z->ctx);
+    ein__explore_from_start(z);
+    for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++) {
+        if (i % EIN__PROGRESS_STEP == 0 && ein__explore_cancelled(z)) return;
+        if (z->def[i].depth >= depth) ein__stopped(z, EIN_STOP_DEPTH);
+        for (int r = 0; r < EIN__NRULES && z->def[i].depth < depth; r++)
+            if (!ein__rule_is_off(z->ctx, r)) ein__apply_rule(z, (int)i, r);
+    }
+}
+
+// ---------------------------------------------------------------------------------- best first
+
+// A rule still to be applied to a definition. `rank` says how far behind it an operator is at
+// least: rules applied so far and cells that do not fit. A level of exploration counts twice,
+// because it multiplies the definitions, where converging adds one or two.
+typedef struct ein__todo {
+    int rank, depth, distance, def, rule;
+    bool exploring;
+} ein__todo;
+
+// Equal ranks: construct before exploring, then the shorter trail, the nearer operator, the older
+// definition, the order of the table.
+static bool ein__todo_before(const ein__todo *a, const ein__todo *b) {
+    if (a->rank != b->rank) return a->rank < b->rank;
+    if (a->exploring != b->exploring) return b->exploring;
+    if (a->depth != b->depth) return a->depth < b->depth;
+    if (a->distance != b->distance) return a->distance < b->distance;
+    return a->def != b->def ? a->def < b->def : a->rule < b->rule;
+}
+
+// A binary heap, least first.
+static void ein__todo_push(ein__todo **heap, ein__todo t) {
+    arrput(*heap, t);
+    ein__todo *h = *heap;
+    for (ptrdiff_t i = arrlen(h) - 1; i > 0 && ein__todo_before(&h[i], &h[(i - 1) / 2]);) {
+        ein__todo swap = h[i];
+        h[i] = h[(i - 1) / 2];
+        h[i = (i - 1) / 2] = swap;
+    }
+}
+
+static ein__todo ein__todo_pop(ein__todo **heap) {
+    ein__todo *h = *heap, top = h[0], last = arrpop(h);
+    ptrdiff_t n = arrlen(h), i = 0;
+    for (ptrdiff_t k = 1; k < n; k = 2 * i + 1) {
+        if (k + 1 < n && ein__todo_before(&h[k + 1], &h[k])) k++;
+        if (!ein__todo_before(&h[k], &last)) break;
+        h[i] = h[k];
+        i = k;
+    }
+    if (n) h[i] = last;
+    return top;
+}
+
+// Queues the rules for definition `def`. A rule that leads to no operator of the table comes last.
+static void ein__todo_add(ein__deriver *z, int def, ein__todo **heap) {
+    for (int r = 0; r < EIN__NRULES; r++) {
+        const ein__rule *rule = &ein__rules[r];
+        if (ein__rule_is_off(z->ctx, r)) continue;
+        if (rule->converging && !ein__may_converge(z, def, rule->towards)) continue;
+        int far = ein__def_distance(z, def, rule->towards), depth = z->def[def].depth;
+        ein__todo t = {.depth = depth, .distance = far, .def = def, .rule = r};
+        t.exploring = !rule->converging;
+        t.rank = t.exploring ? 2 * depth + far + 1 : depth + far;
+        ein__todo_push(heap, t);
+    }
+}
+
+static void ein__explore_best_first(ein__deriver *z) {
+    int depth = ein__depth_limit(z->ctx), queued = 0;
+    ein__todo *heap = NULL;
+    ein__explore_from_start(z);
+    for (int64_t turn = 0; !z->ctx->status; turn++) {
+        for (; queued < (int)arrlen(z->def); queued++) {
+            if (z->def[queued].depth < depth) ein__todo_add(z, queued, &heap);
+            else ein__stopped(z, EIN_STOP_DEPTH);
+        }
+        if (!arrlen(heap)) break;
+        if (turn % EIN__PROGRESS_STEP == 0 && ein__explore_cancelled(z)) break;
+        ein__todo t = ein__todo_pop(&heap);
+        ein__apply_rule(z, t.def, t.rule);
+    }
+    arrfree(heap);
 }
 
 static void ein__deriver_free(ein__deriver *z) {
@@ -15808,12 +16512,54 @@ static void ein__deriver_free(ein__deriver *z) {
     arrfree(z->best);
 }
 
+// Explores the problem of `z` again, best first, and keeps what is cheaper.
+static void ein__explore_again(ein__deriver *z) {
+    ein__deriver other = {
+        .ctx = z->ctx, .problem = z->problem, .map = z->map, .map_read = z->map_read};
+    ein__explore_best_first(&other);
+    int64_t lookups = z->lookups + other.lookups;
+    if (!z->ctx->status && ein__class_cost(&other, z->problem) <= ein__class_cost(z, z->problem)) {
+        ein__deriver swap = *z;
+        *z = other;
+        other = swap;
+        z->ctx->stats.ordered++;
+    }
+    z->lookups = lookups;
+    ein__deriver_free(&other);
+}
+
+// All definitions of the problem, as far as the budgets go.
+static void ein__explore(ein__deriver *z) {
+    ein_stats *stats = &z->ctx->stats;
+    ein__explore_in_breadth(z);
+    bool bound = z->stop == EIN_STOP_STATES || z->stop == EIN_STOP_QUOTA;
+    if (bound && !z->ctx->desc.no_converge) ein__explore_again(z);
+    stats->distinct++;
+    stats->definitions += arrlen(z->def);
+    stats->lookups += z->lookups;
+    for (ptrdiff_t i = 0; i < arrlen(z->def); i++)
+        stats->candidates += z->def[i].cls.i == z->problem.i;
+    if (stats->stop < z->stop) stats->stop = z->stop;
+}
+/* ---- search.c ---- */
+// The search over a program: each distinct problem is derived once (explore.c), and the pass
+// replaces every contraction by its cheapest derivation.
+
+static ein__deriver ein__deriver_of(ein_ctx *ctx, ein__val v, ein__val map, ein__ex read) {
+    return (ein__deriver){.ctx = ctx,
+                          .problem = v,
+                          .map = map,
+                          .map_read = read,
+                          .first = (uint32_t)arrlen(ctx->value)};
+}
+
 // ------------------------------------------------------------------------------------ problems
 
-// What the choice among a problem's definitions depends on beside the problem: the map behind it.
+// What the choice among a problem's definitions depends on beside the problem is the map behind it:
+// its scope, with stand-ins for what it reads, and the type of its result.
 typedef struct ein__choice {
-    int64_t map_ps;
-    bool fusable;
+    ein__sc map;  // none: no map
+    ein__dtype dtype;
     int best;
     int64_t ps;
 } ein__choice;
@@ -15825,6 +16571,7 @@ typedef struct ein__problem {
     int nstand;
     ein__deriver z;
     ein__choice *choice;  // stb_ds array
+    bool counted;         // its distances are in the statistics
 } ein__problem;
 
 typedef struct ein__search {
@@ -15918,24 +16665,56 @@ static ein__problem *ein__problem_of(ein_ctx *ctx, ein__val v, ein__operands *b)
     return p;
 }
 
+// The operands of a map: `self` is what it reads as the problem, values like the others stand in.
+typedef struct ein__map_operands {
+    ein__val of, self;
+    ein__val *actual, *stand_in;  // stb_ds arrays
+} ein__map_operands;
+
+static ein__ex ein__bind_map_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__map_operands *b = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val v = {e->val}, to = v.i == b->of.i ? b->self : (ein__val){0};
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    for (ptrdiff_t i = 0; i < arrlen(b->actual); i++)
+        if (b->actual[i].i == v.i) to = b->stand_in[i];
+    if (!to.i) {
+        to = ein__stand_in(ctx, v, b->stand_in, (int)arrlen(b->stand_in));
+        arrput(b->actual, v);
+        arrput(b->stand_in, to);
+    }
+    return ein__ex_read(ctx, to, pad, e->ix, (int)e->nix);
+}
+
+// Map `map`, which reads the problem by `read`, up to the names of its operands: what costs ask of
+// these is their shape, type and whether they are weights. None when it cannot be written down.
+static ein__sc ein__map_key(ein_ctx *ctx, const ein__problem *p, ein__val map, ein__ex read) {
+    ein__scope s = *ein__scope_of(ctx, map);
+    ein__map_operands b = {.of = {ein__ex_get(ctx, read)->val}, .self = p->z.problem};
+    s.body = ein__ex_replace_reads(ctx, s.body, ein__bind_map_read, &b);
+    arrfree(b.actual);
+    arrfree(b.stand_in);
+    return s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+}
+
 // The cheapest definition of the problem when `map`, which reads it by `read`, is all that reads
 // it (or none is).
 static ein__choice ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, ein__ex read) {
-    ein__epilogue e;
     ein__choice c = {.best = -1};
     if (map.i) {
-        c.map_ps = ein__kernel_cost(ctx, map);
-        c.fusable = ein__conv_epilogue(ctx, ein__scope_of(ctx, map), read, &e);
+        c.map = ein__map_key(ctx, p, map, read);
+        c.dtype = ctx->value[map.i].dtype;
     }
-    for (ptrdiff_t i = 0; i < arrlen(p->choice); i++)
-        if (p->choice[i].map_ps == c.map_ps && p->choice[i].fusable == c.fusable)
-            return p->choice[i];
+    bool known = c.map.i || !map.i;
+    for (ptrdiff_t i = 0; i < arrlen(p->choice) && known; i++)
+        if (p->choice[i].map.i == c.map.i && p->choice[i].dtype == c.dtype) return p->choice[i];
     p->z.map = map;
     p->z.map_read = read;
     if (arrlen(p->z.cost)) p->z.cost[0] = 0;
     c.ps = ein__class_cost(&p->z, p->z.problem);
     c.best = ein__best_def(&p->z, p->z.problem);
-    arrput(p->choice, c);
+    if (known) arrput(p->choice, c);
     return c;
 }
 
@@ -15994,6 +16773,15 @@ static void ein__find_readers(ein_ctx *ctx, ein__search *z, const ein__val *orde
     }
 }
 
+// Definitions by distance of all problems derived, where ein_desc.distances asks for them.
+EIN__FN void ein__count_problems(ein_ctx *ctx) {
+    const ein__search *z = ein__search_of(ctx);
+    for (ptrdiff_t i = 0; i < arrlen(z->problem) && ctx->desc.distances; i++) {
+        if (!z->problem[i]->counted) ein__count_distances(&z->problem[i]->z);
+        z->problem[i]->counted = true;
+    }
+}
+
 EIN__FN bool ein__derive(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *order = ein__live(ctx, root, nroot);
     ein__find_readers(ctx, ein__search_of(ctx), order);
@@ -16011,11 +16799,12 @@ EIN__FN bool ein__derive(ein_ctx *ctx, ein__val *root, int nroot) {
 // with zeros where their windows differ, at no cost.
 
 enum {
-    EIN__MERGE_GROUP = 16,    // members of one merge
-    EIN__MERGE_ROUNDS = 3,    // merges of merges
-    EIN__MERGE_TRIES = 600,   // merges built and priced
-    EIN__MERGE_PARTS = 4000,  // contractions looked at, derived ones included
-    EIN__MERGE_PADDING = 4    // growth of the arithmetic by windows padded with zeros
+    EIN__MERGE_GROUP = 16,     // members of one merge
+    EIN__MERGE_ROUNDS = 3,     // merges of merges
+    EIN__MERGE_TRIES = 600,    // merges built and priced
+    EIN__MERGE_TOGGLES = 200,  // and those to see which members are better left out
+    EIN__MERGE_PARTS = 4000,   // contractions looked at, derived ones included
+    EIN__MERGE_PADDING = 4     // growth of the arithmetic by windows padded with zeros
 };
 
 // A subscript of a data factor: (plain + k * r + c) / q, with `plain` in traversal iterators.
@@ -16060,16 +16849,25 @@ typedef struct ein__joint {
     int slot[EIN__MERGE_GROUP][EIN__MAX_ITERS];  // its slot per merged traversal slot, or -1
 } ein__joint;
 
+// What a merge costs beside its contractions: copies, windows and maps that are steps of their own.
+typedef struct ein__bill {
+    ein__val v;
+    int64_t ps;
+} ein__bill;
+
 typedef struct ein__merge {
     const char *rule;
     ein__val *member;     // the contractions; stb_ds arrays
     ein__val *old, *now;  // values replaced, and by what
     ein__val *taken;      // values that no other merge may have as well
     ein__val wide;        // the merged contraction
+    ein__val inner;       // a second contraction that it makes, or none
+    ein__bill *bill;      // stb_ds array
     ein__val map;         // what alone reads it, by `map_read`; or none
     ein__ex map_read;
     int64_t ps, members_ps;
     uint32_t first;  // values from here on were made in its round
+    bool toggled;    // members of a group were left out
     bool chosen;
 } ein__merge;
 
@@ -16085,7 +16883,8 @@ typedef struct ein__merger {
     uint32_t changed;      // ... and from here on in the last one
     ein__part *part;
     ein__merge *found;
-    int tries;
+    int tries, toggles;
+    bool toggling;  // what is found now is what is left of a group
 } ein__merger;
 
 // ------------------------------------------------------------------------------------ parts
@@ -16218,33 +17017,48 @@ static void ein__part_form_key(ein_ctx *ctx, ein__part *p) {
     ein__buf_free(&b);
 }
 
-// Adds contraction `sc` as a way of having `member`, when its form is one that merges.
+// Adds contraction `sc` as a way of having `member`, when its form is one that merges: with its
+// first activation as the data, and where both factors are activations with the other one as well
+// (that matters for a shared input alone).
 static void ein__add_part(ein__merger *z, ein__val member, ein__sc sc, ein__val cls,
                           ein__sc outer) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__sc_get(ctx, sc);
     const ein__expr *read[2];
-    ein__part p = {.member = member, .sc = sc, .cls = cls, .outer = outer};
-    if (arrlen(z->part) >= EIN__MERGE_PARTS || !ein__two_factors(ctx, s, read, &p.alpha)) return;
-    int data = ctx->value[read[0]->val].weight_only ? 1 : 0;
-    if (ctx->value[read[data]->val].weight_only) return;
-    p.x = ein__ex_of(ctx, read[data]);
-    p.w = ein__ex_of(ctx, read[1 - data]);
-    p.in_x = ein__ex_uses(ctx, p.x);
-    p.in_w = ein__ex_uses(ctx, p.w);
-    p.level = z->level[member.i];
-    for (uint32_t i = 0; i < s->nt; i++)
-        if (s->n[i] > 1 && !((p.in_x | p.in_w) >> i & 1)) return;
-    ein__part_canon(ctx, &p);
-    if (ctx->value[read[1 - data]->val].weight_only && ein__part_axes(ctx, &p)) {
-        p.windowed = true;
-        ein__part_input_keys(ctx, &p);
+    double alpha;
+    bool first = true;
+    if (!ein__two_factors(ctx, s, read, &alpha)) return;
+    for (int data = 0; data < 2; data++) {
+        ein__part p = {.member = member, .sc = sc, .cls = cls, .outer = outer, .alpha = alpha};
+        if (ctx->value[read[data]->val].weight_only || arrlen(z->part) >= EIN__MERGE_PARTS)
+            continue;
+        p.x = ein__ex_of(ctx, read[data]);
+        p.w = ein__ex_of(ctx, read[1 - data]);
+        p.in_x = ein__ex_uses(ctx, p.x);
+        p.in_w = ein__ex_uses(ctx, p.w);
+        p.level = z->level[member.i];
+        // A sum over nothing that is read counts its terms; with no sum at all it is no
+        // contraction.
+        for (uint32_t i = 0; i < s->nt + s->ns; i++)
+            if (s->n[i] > 1 && !((p.in_x | p.in_w) >> i & 1)) return;
+        if (!((p.in_x | p.in_w) >> s->nt)) return;
+        ein__part_canon(ctx, &p);
+        p.windowed = ein__part_axes(ctx, &p);
+        if (p.windowed) ein__part_input_keys(ctx, &p);
+        if (first) ein__part_form_key(ctx, &p);
+        if (first || p.windowed) arrput(z->part, p);
+        first = false;
     }
-    ein__part_form_key(ctx, &p);
-    arrput(z->part, p);
 }
 
 // ------------------------------------------------------------------------------------ values
+
+// A map that several members have behind them is one step.
+static void ein__put_bill(ein__bill **bill, ein__val v, int64_t ps) {
+    for (ptrdiff_t i = 0; i < arrlen(*bill); i++)
+        if ((*bill)[i].v.i == v.i) return;
+    arrput(*bill, ((ein__bill){v, ps}));
+}
 
 static ein__val ein__merge_value(ein__merger *z, ein__val like, const char *suffix,
                                  const ein__scope *s, const char *why) {
@@ -16262,11 +17076,12 @@ static ein__val ein__merge_value(ein__merger *z, ein__val like, const char *suff
     return v;
 }
 
-// What stands in the members' places, `ex` in each one's own iterators, as one weight-only value
-// over the merged iterators that it needs; gives the read of it. `guards`: whether windows of the
-// reduction matter as well.
+// What stands in the members' places, `ex` in each one's own iterators, as one value over the
+// merged iterators that it needs; gives the read of it. `guards`: whether windows of the reduction
+// matter as well. Weights are laid so at load; of activations it is a kernel, which `bill`
+// receives.
 static ein__ex ein__side_by_side(ein__merger *z, const ein__joint *f, const ein__ex *ex,
-                                 bool guards, ein__val like, const char *suffix) {
+                                 bool guards, ein__val like, ein__bill **bill) {
     ein_ctx *ctx = z->ctx;
     ein__ex sum = {0}, only = {0};
     bool same = f->apart;
@@ -16294,7 +17109,11 @@ static ein__ex ein__side_by_side(ein__merger *z, const ein__joint *f, const ein_
         s.n[s.nt++] = f->s.n[i];
     }
     s.body = ein__ex_subst(ctx, sum, map, (int)(f->s.nt + f->s.ns));
-    ein__val v = ein__merge_value(z, like, suffix, &s, "merging: laid side by side");
+    bool weight = true;
+    for (int i = 0; i < f->np; i++) weight &= ein__ex_weight_only(ctx, ex[i]);
+    ein__val v = ein__merge_value(z, like, weight ? "weights" : "operands", &s,
+                                  "merging: laid side by side");
+    if (v.i && !weight) ein__put_bill(bill, v, ein__kernel_cost(ctx, v));
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)s.nt) : (ein__ex){0};
 }
 
@@ -16396,7 +17215,7 @@ static ein__ex ein__join_bodies(ein__merger *z, const ein__joint *f, const ein__
             return (ein__ex){0};
     }
     if (all_read) return wide;
-    if (weights) return ein__side_by_side(z, f, body, false, like, "weights");
+    if (weights) return ein__side_by_side(z, f, body, false, like, NULL);
     ein__expr r = *e[0];
     if (r.op == EIN__X_CONST) {
         for (int i = 1; i < f->np; i++)
@@ -16471,7 +17290,7 @@ typedef struct ein__seen_through {
 static ein__ex ein__see_through(ein_ctx *ctx, void *user, ein__ex ex) {
     const ein__seen_through *z = user;
     const ein__expr *r = ein__ex_get(ctx, ex);
-    return r->val == z->old.i ? ein__inline_body(ctx, z->now, r) : ex;
+    return r->val == z->old.i ? ein__rule_inline(ctx, z->now, r) : ex;
 }
 
 // Cost of window `now` in the place of `old`: nothing when it is one block of the merged value, or
@@ -16516,6 +17335,7 @@ static void ein__merge_free(ein__merge *m) {
     arrfree(m->old);
     arrfree(m->now);
     arrfree(m->taken);
+    arrfree(m->bill);
 }
 
 static void ein__merges_free(ein__merge *list) {
@@ -16523,41 +17343,42 @@ static void ein__merges_free(ein__merge *list) {
     arrfree(list);
 }
 
-#ifdef EIN_CHECK_STEPS
-// Old and new definitions modulo 2^61-1, with everything else that the program has as free inputs.
-static void ein__check_merge(ein__merger *z, const ein__merge *m) {
-    ein_ctx *ctx = z->ctx;
+// Old and new definitions modulo 2^61-1 at `samples` places each, with everything else that the
+// program has as free inputs. Gives the first value that differs, or none; a proof that meets a
+// limit sets the context's error and gives the value as well.
+static ein__val ein__merge_differs(ein_ctx *ctx, const ein__merge *m, int samples) {
+    ein__val differs = {0};
     uint32_t *fresh = NULL;
-    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < z->first ? i : 0);
-    for (ptrdiff_t k = 0; k < arrlen(m->taken); k++) fresh[m->taken[k].i] = false;
-    for (ptrdiff_t k = 0; k < arrlen(m->old); k++) {
-        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], EIN_CHECK_STEPS, 1, fresh))
-            ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "%s: merging (%s) changes the value",
-                       ctx->value[m->old[k].i].name, m->rule);
-        ein__steps_checked++;
-    }
+    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < m->first ? i : 0);
+    for (ptrdiff_t k = 0; k < arrlen(m->taken); k++) fresh[m->taken[k].i] = 0;
+    for (ptrdiff_t k = 0; k < arrlen(m->old) && !differs.i; k++)
+        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], samples, 1, fresh))
+            differs = m->old[k];
     arrfree(fresh);
+    return differs;
 }
-#endif
 
-// Keeps a merge that was built whole; `extra` is what its operands cost beyond the program's.
-static void ein__add_merge(ein__merger *z, ein__merge *m, int64_t extra) {
-    m->ps = extra + ein__merge_price(z, m->wide, m->map, m->map_read);
+// Keeps a merge that was built whole.
+static void ein__add_merge(ein__merger *z, ein__merge *m) {
+    m->ps = ein__merge_price(z, m->wide, m->map, m->map_read);
+    if (m->inner.i && !z->ctx->value[m->inner.i].weight_only)
+        m->ps = ein__cost_sum(m->ps, ein__merge_price(z, m->inner, (ein__val){0}, (ein__ex){0}));
+    for (ptrdiff_t i = 0; i < arrlen(m->bill); i++) m->ps = ein__cost_sum(m->ps, m->bill[i].ps);
     m->first = z->first;
+    m->toggled = z->toggling;
 #ifdef EIN_CHECK_STEPS
-    ein__check_merge(z, m);
+    ein__val differs = ein__merge_differs(z->ctx, m, EIN_CHECK_STEPS);
+    if (differs.i)
+        ein__error(z->ctx, EIN_DIFFERS, (ein__pos){0, 0}, "%s: merging (%s) changes the value",
+                   z->ctx->value[differs.i].name, m->rule);
+    ein__steps_checked += arrlen(m->old);
 #endif
     arrput(z->found, *m);
     *m = (ein__merge){0};
 }
-/* ---- merge_find.c ---- */
-// Which contractions merge, and the pass that puts the chosen merges into the program. Groups come
-// from equal forms of expressions; a merge is taken when the merged contraction and what reads it
-// cost less than the members do alone.
-//
-//   shared input      V1 = sum(c) x k1, V2 = sum(c) x k2   =>  V = sum(c) x [k1 k2]
-//   batched           V1 = sum(c) x1 k1, V2 = sum(c) x2 k2 =>  V[b] = sum(c) [x1 x2][b] [k1 k2][b]
-//   sum of products   sum(c) x1 k1 + sum(d) x2 k2          =>  sum(c,d) [x1 x2] [k1 k2]
+/* ---- merge_joint.c ---- */
+// Merged contractions: members side by side (shared input), or behind a new dimension (batched),
+// and what then stands for each of them. merge_find.c says which are tried.
 
 // ------------------------------------------------------------------------------------ frames
 
@@ -16726,19 +17547,23 @@ static void ein__joint_maps(ein_ctx *ctx, ein__joint *f, const ein__part *const 
 
 // ------------------------------------------------------------------------------------ merges
 
+// Members and what they cost alone, a map behind several of them once.
 static void ein__merge_members(ein__merger *z, ein__merge *m, const ein__part *const *p, int n) {
     for (int i = 0; i < n; i++) {
         ein__ex read = {0};
+        ein__val map = ein__map_behind(z, p[i]->member, &read), other = {0};
+        for (int k = 0; k < i; k++)
+            if (z->behind[p[k]->member.i].i == map.i) other = map;
         arrput(m->member, p[i]->member);
         arrput(m->taken, p[i]->member);
-        m->members_ps +=
-            ein__merge_price(z, p[i]->member, ein__map_behind(z, p[i]->member, &read), read);
+        int64_t ps = ein__merge_price(z, p[i]->member, other.i ? (ein__val){0} : map, read);
+        m->members_ps = ein__cost_sum(m->members_ps, ps);
     }
 }
 
 // The merge of members into windows on `wide`, and what they cost.
 static bool ein__merge_windows(ein__merger *z, ein__merge *m, const ein__joint *f,
-                               const ein__part *const *p, int64_t *extra) {
+                               const ein__part *const *p) {
     for (int i = 0; i < f->np; i++) {
         ein__ex read = {0};
         ein__val v = ein__member_of(z, f, i, p[i], p[i]->member, m->wide, m->rule);
@@ -16746,11 +17571,12 @@ static bool ein__merge_windows(ein__merger *z, ein__merge *m, const ein__joint *
         arrput(m->old, p[i]->member);
         arrput(m->now, v);
         if (p[i]->outer.i) {
-            *extra += ein__outer_cost(z, p[i], v);
+            ein__put_bill(&m->bill, v, ein__outer_cost(z, p[i], v));
             continue;
         }
         ein__val map = ein__map_behind(z, p[i]->member, &read);
-        *extra += map.i ? ein__kernel_cost(z->ctx, map) : ein__window_cost(z, p[i]->member, v);
+        if (map.i) ein__put_bill(&m->bill, map, ein__kernel_cost(z->ctx, map));
+        else ein__put_bill(&m->bill, v, ein__window_cost(z, p[i]->member, v));
     }
     return true;
 }
@@ -16758,7 +17584,7 @@ static bool ein__merge_windows(ein__merger *z, ein__merge *m, const ein__joint *
 // The same with the maps behind the members joined as well. False when there are none, or they
 // differ.
 static bool ein__merge_maps(ein__merger *z, ein__merge *m, const ein__joint *f,
-                            const ein__part *const *p, int64_t *extra) {
+                            const ein__part *const *p) {
     ein_ctx *ctx = z->ctx;
     ein__val map[EIN__MERGE_GROUP];
     ein__ex read[EIN__MERGE_GROUP], body[EIN__MERGE_GROUP];
@@ -16785,23 +17611,24 @@ static bool ein__merge_maps(ein__merger *z, ein__merge *m, const ein__joint *f,
         arrput(m->old, map[i]);
         arrput(m->now, v);
         arrput(m->taken, map[i]);
-        *extra += ein__window_cost(z, map[i], v);
+        ein__put_bill(&m->bill, v, ein__window_cost(z, map[i], v));
     }
     return true;
 }
 
-// Builds the merge around the merged contraction `s`, with members alone and with their maps.
+// Builds the merge around the merged contraction `s`, with members alone and with their maps;
+// `bill`: what its operands cost.
 static void ein__merge_around(ein__merger *z, const ein__joint *f, const ein__part *const *p,
-                              const ein__scope *s, int64_t extra, const char *rule) {
+                              const ein__scope *s, const ein__bill *bill, const char *rule) {
     ein__val wide = ein__merge_value(z, p[0]->member, "merged", s, rule);
     for (int maps = 0; wide.i && maps < 2; maps++) {
         ein__merge m = {.rule = rule, .wide = wide};
-        int64_t ps = extra;
         ein__attempt attempt = ein__try(z->ctx);
-        bool ok = maps ? ein__merge_maps(z, &m, f, p, &ps) : ein__merge_windows(z, &m, f, p, &ps);
+        for (ptrdiff_t i = 0; i < arrlen(bill); i++) arrput(m.bill, bill[i]);
+        bool ok = maps ? ein__merge_maps(z, &m, f, p) : ein__merge_windows(z, &m, f, p);
         if (ein__tried(z->ctx, attempt) && ok && !z->ctx->status) {
             ein__merge_members(z, &m, p, f->np);
-            ein__add_merge(z, &m, ps);
+            ein__add_merge(z, &m);
         }
         ein__merge_free(&m);
     }
@@ -16834,11 +17661,12 @@ static void ein__merge_shared(ein__merger *z, const ein__part *const *p, int n, 
     const ein__expr *x = ein__ex_get(ctx, p[0]->x);
     ein__ex data = ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix);
     for (int i = 0; i < n; i++) w[i] = ein__scaled(ctx, p[i]->alpha, p[i]->w);
-    ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, "weights");
-    if (!data.i || !weights.i) return;
+    ein__bill *bill = NULL;
+    ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, &bill);
     ein__scope s = f.s;
-    s.body = ein__ex_binary(ctx, EIN__MUL, data, weights);
-    ein__merge_around(z, &f, p, &s, 0, "merging: shared input");
+    s.body = data.i && weights.i ? ein__ex_binary(ctx, EIN__MUL, data, weights) : (ein__ex){0};
+    if (s.body.i) ein__merge_around(z, &f, p, &s, bill, "merging: shared input");
+    arrfree(bill);
 }
 
 // ------------------------------------------------------------------------------------ batched
@@ -16846,7 +17674,7 @@ static void ein__merge_shared(ein__merger *z, const ein__part *const *p, int n, 
 // Factor `x` of member 0 read from the members' factors laid one behind the other along the first
 // dimension that is read inside its box (`grouped`: along the one that the reduction runs through).
 static ein__ex ein__stacked(ein__merger *z, const ein__joint *f, const ein__part *const *p,
-                            bool second, bool grouped, int64_t *extra) {
+                            bool second, bool grouped, ein__bill **bill) {
     ein_ctx *ctx = z->ctx;
     const ein__expr *x = ein__ex_get(ctx, second ? p[0]->w : p[0]->x);
     ein__val part[EIN__MERGE_GROUP];
@@ -16871,7 +17699,7 @@ static ein__ex ein__stacked(ein__merger *z, const ein__joint *f, const ein__part
     ein__ix b = ein__ix_iter(ctx, (uint32_t)f->joined, f->np);
     ix[axis] = ein__ix_add(ctx, ix[axis], ein__ix_scale(ctx, b, ctx->value[x->val].shape.d[axis]));
     ein__val all = ein__concatenate(z, part, f->np, axis);
-    if (all.i) *extra += ein__concat_cost(z, all, part, f->np, axis);
+    if (all.i) ein__put_bill(bill, all, ein__concat_cost(z, all, part, f->np, axis));
     return all.i ? ein__ex_read(ctx, all, 0, ix, (int)x->nix) : (ein__ex){0};
 }
 
@@ -16883,7 +17711,7 @@ static void ein__merge_batched(ein__merger *z, const ein__part *const *p, int n,
     const bool weight = ctx->value[ein__ex_get(ctx, p[0]->w)->val].weight_only;
     ein__joint f;
     ein__ex w[EIN__MERGE_GROUP];
-    int64_t extra = 0;
+    ein__bill *bill = NULL;
     bool own = true;
     int slot[EIN__MAX_ITERS], place = 0;
     for (int i = 0; i < n; i++) own &= !p[i]->outer.i;
@@ -16917,14 +17745,191 @@ static void ein__merge_batched(ein__merger *z, const ein__part *const *p, int n,
         ein__add_guard(&f, i, ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)place, n), -i), 1);
         w[i] = ein__scaled(ctx, p[i]->alpha, p[i]->w);
     }
-    ein__ex x = ein__stacked(z, &f, p, false, grouped, &extra);
-    ein__ex y = weight ? ein__side_by_side(z, &f, w, true, p[0]->member, "weights")
-                       : ein__scaled(ctx, p[0]->alpha, ein__stacked(z, &f, p, true, false, &extra));
-    if (!x.i || !y.i) return;
-    f.s.body = ein__ex_binary(ctx, EIN__MUL, x, y);
-    if (!(ein__ex_uses(ctx, f.s.body) >> place & 1)) return;
-    ein__merge_around(z, &f, p, &f.s, extra, "merging: batched");
+    ein__ex x = ein__stacked(z, &f, p, false, grouped, &bill);
+    ein__ex y = weight ? ein__side_by_side(z, &f, w, true, p[0]->member, &bill)
+                       : ein__scaled(ctx, p[0]->alpha, ein__stacked(z, &f, p, true, false, &bill));
+    if (x.i && y.i) f.s.body = ein__ex_binary(ctx, EIN__MUL, x, y);
+    if (f.s.body.i && (ein__ex_uses(ctx, f.s.body) >> place & 1))
+        ein__merge_around(z, &f, p, &f.s, bill, "merging: batched");
+    arrfree(bill);
 }
+/* ---- merge_chain.c ---- */
+// Re-association of products: one contraction reads another, and the factors change partners.
+//
+//   sum(k) (sum(j) a b) c  =>  sum(j) a (sum(k) b c)
+//
+// Sums that `a` takes no part in go inside, whatever they came from; where `b` and `c` are weights,
+// the inner product is made at load. It stands beside the merges, because it is one more rule
+// between contractions: what it gives is priced, chosen, listed and proved as they are.
+
+// The three factors in one set of slots: traversal of the outer product, its reductions, then those
+// of the inner one.
+typedef struct ein__triple {
+    ein__ex a, b, c;
+    double alpha;
+    uint32_t nt, n;  // traversal slots, all slots
+    int64_t extent[EIN__MAX_ITERS];
+} ein__triple;
+
+// Whether the outer product reads nothing of `inner` that is outside its box, or the factors of
+// `inner` are 0 there as well: one of them has the iterator as a subscript of the same extent.
+static bool ein__padded_alike(ein_ctx *ctx, const ein__expr *r, const ein__expr *const *factor) {
+    const ein__shape *shape = &ctx->value[r->val].shape;
+    for (uint32_t d = 0; d < r->nix; d++) {
+        const ein__index *f = ein__ix_get(ctx, r->ix[d]);
+        bool alike = f->lo >= 0 && f->hi < shape->d[d];
+        if (f->q != 1) return false;
+        for (int i = 0; i < 2 && !alike; i++)
+            for (uint32_t k = 0; k < factor[i]->nix; k++) {
+                uint32_t slot;
+                alike |= ein__ix_is_iter(ctx, factor[i]->ix[k], &slot) && slot == d &&
+                         ctx->value[factor[i]->val].shape.d[k] == shape->d[d];
+            }
+        if (!alike) return false;
+    }
+    return true;
+}
+
+// Contraction `v` as a product of three: factor `side` is a contraction itself, of which factor
+// `keep` stays outside. False where that is not the form.
+static bool ein__triple_of(ein__merger *z, ein__val v, int side, int keep, ein__triple *t) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__expr *outer[2], *inner[2];
+    double alpha;
+    if (!ein__two_factors(ctx, s, outer, &t->alpha) || outer[0]->val == outer[1]->val) return false;
+    const ein__expr *r = outer[side];
+    const ein__value *u = &ctx->value[r->val];
+    const ein__scope *of = ein__scope_of(ctx, (ein__val){r->val});
+    if (!of || u->weight_only || u->dtype != EIN__F32 || (v.i < z->changed && r->val < z->changed))
+        return false;
+    if (!ein__two_factors(ctx, of, inner, &alpha) || !ein__padded_alike(ctx, r, inner))
+        return false;
+    t->alpha *= alpha;
+    t->nt = s->nt;
+    t->n = s->nt + s->ns;
+    if (t->n + of->ns > EIN__MAX_ITERS) return false;
+    memcpy(t->extent, s->n, sizeof t->extent);
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t d = 0; d < of->nt; d++) map[d] = r->ix[d];
+    for (uint32_t j = of->nt; j < of->nt + of->ns; j++) {
+        map[j] = ein__ix_iter(ctx, t->n, of->n[j]);
+        t->extent[t->n++] = of->n[j];
+    }
+    int n = (int)(of->nt + of->ns);
+    t->a = ein__ex_subst(ctx, ein__ex_of(ctx, inner[keep]), map, n);
+    t->b = ein__ex_subst(ctx, ein__ex_of(ctx, inner[1 - keep]), map, n);
+    t->c = ein__ex_of(ctx, outer[1 - side]);
+    return t->a.i && t->b.i;
+}
+
+// Adds the slots in `from` to a scope as traversal or reductions; `map` says where they are there.
+static void ein__add_slots(ein_ctx *ctx, const ein__triple *t, uint32_t from, bool reduced,
+                           ein__scope *s, ein__ix *map) {
+    for (uint32_t k = 0; k < t->n; k++) {
+        if (!(from >> k & 1)) continue;
+        uint32_t to = s->nt + s->ns;
+        s->n[to] = t->extent[k];
+        map[k] = ein__ix_iter(ctx, to, t->extent[k]);
+        s->nt += !reduced;
+        s->ns += reduced;
+    }
+    s->reduce = s->ns ? (uint32_t)EIN__R_SUM : (uint32_t)EIN__R_NONE;
+}
+
+// The product of `b` and `c`, and `*outer`, which has `a` and reads it.
+static ein__val ein__triple_inner(ein__merger *z, const ein__triple *t, ein__val v, const char *why,
+                                  ein__scope *outer) {
+    ein_ctx *ctx = z->ctx;
+    const uint32_t traversal = (1u << t->nt) - 1, sums = ((1u << t->n) - 1) & ~traversal;
+    uint32_t in_a = ein__ex_uses(ctx, t->a),
+             in_w = ein__ex_uses(ctx, t->b) | ein__ex_uses(ctx, t->c);
+    ein__ix map[EIN__MAX_ITERS], at[EIN__MAX_RANK];
+    ein__scope s = {.reduce = EIN__R_NONE};
+    *outer = s;
+    if (!(sums & in_a) || !(sums & ~in_a)) return (ein__val){0};
+    // Windows of the outer product last, as in a filter.
+    const ein__scope *own = ein__scope_of(ctx, v);
+    uint32_t late = sums & ((1u << (own->nt + own->ns)) - 1);
+    ein__add_slots(ctx, t, in_w & traversal, false, &s, map);
+    ein__add_slots(ctx, t, in_w & in_a & sums & ~late, false, &s, map);
+    ein__add_slots(ctx, t, in_w & in_a & late, false, &s, map);
+    if (s.nt > EIN__MAX_RANK) return (ein__val){0};
+    ein__add_slots(ctx, t, sums & ~in_a, true, &s, map);
+    ein__ex b = ein__ex_subst(ctx, t->b, map, (int)t->n),
+            c = ein__ex_subst(ctx, t->c, map, (int)t->n);
+    s.body = b.i && c.i ? ein__ex_binary(ctx, EIN__MUL, ein__scaled(ctx, t->alpha, b), c) : b;
+    if (!c.i || !s.body.i || !ein__is_contraction(ctx, &s)) return (ein__val){0};
+    ein__val w = ein__merge_value(z, v, "inner", &s, why);
+    if (!w.i) return w;
+    ein__add_slots(ctx, t, traversal, false, outer, map);
+    ein__add_slots(ctx, t, sums & in_a & ~late, true, outer, map);
+    ein__add_slots(ctx, t, sums & in_a & late, true, outer, map);
+    uint32_t order[] = {in_w & traversal, in_w & in_a & sums & ~late, in_w & in_a & late};
+    int n = 0;
+    for (int g = 0; g < 3; g++)
+        for (uint32_t k = 0; k < t->n; k++)
+            if (order[g] >> k & 1) at[n++] = map[k];
+    ein__ex a = ein__ex_subst(ctx, t->a, map, (int)t->n), r = ein__ex_read(ctx, w, 0, at, n);
+    outer->body = a.i && r.i ? ein__ex_binary(ctx, EIN__MUL, a, r) : (ein__ex){0};
+    bool product = outer->body.i && ein__is_contraction(ctx, outer);
+    return product ? w : (ein__val){0};
+}
+
+static void ein__try_triple(ein__merger *z, ein__val v, int side, int keep) {
+    ein_ctx *ctx = z->ctx;
+    ein__triple t;
+    ein__scope outer;
+    ein__merge m = {.rule = "re-association"};
+    if (!ein__triple_of(z, v, side, keep, &t)) return;
+    const ein__expr *read[2];
+    double alpha;
+    ein__two_factors(ctx, ein__scope_of(ctx, v), read, &alpha);
+    ein__val u = {read[side]->val};
+    m.inner = ein__triple_inner(z, &t, v, m.rule, &outer);
+    m.wide = m.inner.i ? ein__merge_value(z, v, NULL, &outer, m.rule) : (ein__val){0};
+    if (!m.wide.i) return;
+    const ein__scope *inner = ein__scope_of(ctx, m.inner), *of = ein__scope_of(ctx, u);
+    int64_t before = ein__slots_volume(of, ~0u) + ein__slots_volume(ein__scope_of(ctx, v), ~0u);
+    int64_t now = ein__slots_volume(&outer, ~0u);
+    if (!ctx->value[m.inner.i].weight_only) now += ein__slots_volume(inner, ~0u);
+    // So much more arithmetic is nobody's gain.
+    if (now / EIN__MERGE_PADDING > before) return;
+    m.map = ein__map_behind(z, v, &m.map_read);
+    arrput(m.member, u);
+    arrput(m.member, v);
+    arrput(m.taken, u);
+    arrput(m.taken, v);
+    arrput(m.old, v);
+    arrput(m.now, m.wide);
+    m.members_ps = ein__merge_price(z, v, m.map, m.map_read);
+    // What others read as well stays.
+    if (z->uses[u.i] == 1 && !z->root[u.i])
+        m.members_ps = ein__cost_sum(m.members_ps, ein__merge_price(z, u, (ein__val){0}, t.a));
+    ein__add_merge(z, &m);
+    ein__merge_free(&m);
+}
+
+// Every contraction that reads a contraction, with either factor of that one left outside.
+static void ein__find_chains(ein__merger *z) {
+    for (ptrdiff_t i = 0; i < arrlen(z->product) && !z->ctx->status; i++)
+        for (int k = 0; k < 4 && z->tries < EIN__MERGE_TRIES; k++) {
+            ein__attempt attempt = ein__try(z->ctx);
+            ptrdiff_t before = arrlen(z->found);
+            ein__try_triple(z, z->product[i], k / 2, k % 2);
+            ein__tried(z->ctx, attempt);
+            z->tries += arrlen(z->found) > before;
+        }
+}
+/* ---- merge_find.c ---- */
+// Which contractions merge, and the pass that puts the chosen merges into the program. Groups come
+// from equal forms of expressions; a merge is taken when the merged contraction and what reads it
+// cost less than the members do alone.
+//
+//   shared input      V1 = sum(c) x k1, V2 = sum(c) x k2   =>  V = sum(c) x [k1 k2]
+//   batched           V1 = sum(c) x1 k1, V2 = sum(c) x2 k2 =>  V[b] = sum(c) [x1 x2][b] [k1 k2][b]
+//   sum of products   sum(c) x1 k1 + sum(d) x2 k2          =>  sum(c,d) [x1 x2] [k1 k2]
+//   re-association    sum(d) (sum(c) x k1) k2              =>  sum(c) x (sum(d) k1 k2)
 
 // ------------------------------------------------------------------------------------ sums
 
@@ -16978,7 +17983,8 @@ static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const 
     ein__ix form[EIN__MAX_RANK], ix[EIN__MAX_RANK];
     ein__val part[EIN__MERGE_GROUP];
     ein__ex w[EIN__MERGE_GROUP];
-    int64_t total = 0, extra = 0;
+    ein__merge m = {.rule = "merging: sum of products"};
+    int64_t total = 0;
     ein__joint_clear(ctx, &f, sum->n);
     f.s.nt = t->nt;
     for (uint32_t i = 0; i < t->nt; i++) {
@@ -17005,24 +18011,27 @@ static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const 
         f.s.reduce = EIN__R_SUM;
         form[axis] = c;
         ein__val all = ein__concatenate(z, part, f.np, axis);
-        if (all.i) extra = ein__concat_cost(z, all, part, f.np, axis);
+        if (all.i) ein__put_bill(&m.bill, all, ein__concat_cost(z, all, part, f.np, axis));
         part[0] = all;
     } else if (!ein__joint_windows(ctx, &f, p, axis, form)) {
         return;
     }
     ein__joint_subscripts(ctx, &f, p[0], 0, form, ix);
     ein__ex data = part[0].i ? ein__ex_read(ctx, part[0], 0, ix, (int)x->nix) : (ein__ex){0};
-    ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, "weights");
-    ein__merge m = {.rule = "merging: sum of products"};
+    ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, &m.bill);
     ein__scope s = f.s, behind = *ein__scope_of(ctx, map);
     s.body = data.i && weights.i ? ein__ex_binary(ctx, EIN__MUL, data, weights) : (ein__ex){0};
     m.wide = s.body.i ? ein__merge_value(z, p[0]->member, "merged", &s, m.rule) : (ein__val){0};
-    if (!m.wide.i) return;
     const ein__expr *r = ein__ex_get(ctx, sum->read[0]);
-    m.map_read = sum->now = ein__ex_read(ctx, m.wide, 0, r->ix, (int)r->nix);
-    behind.body = ein__ex_replace_reads(ctx, behind.body, ein__replace_terms, sum);
-    m.map = behind.body.i ? ein__merge_value(z, map, NULL, &behind, m.rule) : (ein__val){0};
-    if (!m.map.i) return;
+    if (m.wide.i) {
+        m.map_read = sum->now = ein__ex_read(ctx, m.wide, 0, r->ix, (int)r->nix);
+        behind.body = ein__ex_replace_reads(ctx, behind.body, ein__replace_terms, sum);
+        m.map = behind.body.i ? ein__merge_value(z, map, NULL, &behind, m.rule) : (ein__val){0};
+    }
+    if (!m.map.i) {
+        ein__merge_free(&m);
+        return;
+    }
     arrput(m.old, map);
     arrput(m.now, m.map);
     arrput(m.taken, map);
@@ -17031,7 +18040,7 @@ static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const 
         arrput(m.taken, p[i]->member);
         m.members_ps += ein__merge_price(z, p[i]->member, i ? (ein__val){0} : map, sum->read[i]);
     }
-    ein__add_merge(z, &m, extra);
+    ein__add_merge(z, &m);
     ein__merge_free(&m);
 }
 
@@ -17212,6 +18221,68 @@ static void ein__try_group(ein__merger *z, const ein__part *const *p, int n, ein
     }
 }
 
+// The most that a merge saves of those found from `from` on; none saves less than nothing.
+static int64_t ein__best_saving(const ein__merger *z, ptrdiff_t from) {
+    int64_t best = 0;
+    for (ptrdiff_t i = from; i < arrlen(z->found); i++)
+        if (z->found[i].members_ps - z->found[i].ps > best)
+            best = z->found[i].members_ps - z->found[i].ps;
+    return best;
+}
+
+// What the group saves without member `out`; the merges are not kept.
+static int64_t ein__saving_without(ein__merger *z, const ein__part *const *p, int n, int out,
+                                   ein__group_key by) {
+    const ein__part *rest[EIN__MERGE_GROUP];
+    ptrdiff_t before = arrlen(z->found);
+    int tries = z->tries, m = 0;
+    for (int i = 0; i < n; i++)
+        if (i != out) rest[m++] = p[i];
+    ein__try_group(z, rest, m, by);
+    int64_t saving = ein__best_saving(z, before);
+    while (arrlen(z->found) > before) {
+        ein__merge_free(&arrlast(z->found));
+        (void)arrpop(z->found);
+    }
+    z->tries = tries;
+    return saving;
+}
+
+// Members are left out of a group one by one, each time the one without which the rest saves most,
+// as long as it saves more so. What is left of the group is merged, and so are those left out.
+static void ein__toggle_members(ein__merger *z, const ein__part *const *p, int n, ein__group_key by,
+                                ptrdiff_t from) {
+    const ein__part *in[EIN__MERGE_GROUP], *left[EIN__MERGE_GROUP];
+    int64_t best = ein__best_saving(z, from);
+    int nleft = 0, nin = n;
+    memcpy(in, p, (size_t)n * sizeof *in);
+    for (bool better = true; better && nin > 2 && !z->ctx->status;) {
+        int out = -1;
+        for (int i = 0; i < nin && z->toggles < EIN__MERGE_TOGGLES; i++, z->toggles++) {
+            int64_t saving = ein__saving_without(z, in, nin, i, by);
+            if (saving <= best) continue;
+            best = saving;
+            out = i;
+        }
+        better = out >= 0;
+        if (!better) break;
+        left[nleft++] = in[out];
+        memmove(&in[out], &in[out + 1], (size_t)(--nin - out) * sizeof *in);
+    }
+    if (nin == n) return;
+    z->toggling = true;
+    ein__try_group(z, in, nin, by);
+    ein__try_group(z, left, nleft, by);
+    z->toggling = false;
+}
+
+// A group of parts with one key: all of it, and what of it is better left out.
+static void ein__merge_group(ein__merger *z, const ein__part *const *p, int n, ein__group_key by) {
+    ptrdiff_t from = arrlen(z->found);
+    ein__try_group(z, p, n, by);
+    if (n > 2) ein__toggle_members(z, p, n, by, from);
+}
+
 // Parts with one key, one of each member, in the program's order.
 static void ein__find_groups(ein__merger *z, ein__group_key by) {
     bool *done = NULL;
@@ -17229,23 +18300,24 @@ static void ein__find_groups(ein__merger *z, ein__group_key by) {
             done[b] = true;
             if (!known) p[n++] = &z->part[b];
             if (n < EIN__MERGE_GROUP) continue;
-            ein__try_group(z, p, n, by);
+            ein__merge_group(z, p, n, by);
             n = 0;
         }
-        ein__try_group(z, p, n, by);
+        ein__merge_group(z, p, n, by);
     }
     arrfree(done);
 }
 
-// The cheapest merges that have no value in common, in the order of what they save.
-static bool ein__choose_merges(ein__merger *z, ptrdiff_t from) {
+// The cheapest merges that have no value in common, in the order of what they save. `toggle`:
+// groups without some of their members as well.
+static bool ein__choose_merges(ein__merger *z, bool toggle, ptrdiff_t from) {
     ein__val *taken = NULL;
     bool any = false;
     for (;;) {
         ein__merge *best = NULL;
         for (ptrdiff_t i = from; i < arrlen(z->found); i++) {
             ein__merge *m = &z->found[i];
-            bool free = !m->chosen && m->ps < m->members_ps;
+            bool free = !m->chosen && m->ps < m->members_ps && (toggle || !m->toggled);
             for (ptrdiff_t k = 0; free && k < arrlen(m->taken); k++)
                 for (ptrdiff_t t = 0; t < arrlen(taken); t++) free &= taken[t].i != m->taken[k].i;
             if (free && (!best || m->members_ps - m->ps > best->members_ps - best->ps)) best = m;
@@ -17346,12 +18418,14 @@ static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff
     return ok;
 }
 
-// Merges in the program under `root`, round by round; the roots are replaced. `found`: all merges
-// that were priced (to be freed by ein__merges_free), or NULL. False when none was worth it.
-EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, ein__merge **found) {
+// Merges in the program under `root`, round by round; the roots are replaced. `toggle`: whether
+// groups may be chosen without some of their members. `found`: all merges that were priced, to be
+// freed by ein__merges_free. False when none was worth it.
+EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool toggle,
+                                ein__merge **found) {
     ein__merger z = {.ctx = ctx};
     bool any = false;
-    int rounds = ctx->rule_mask >> EIN__RULE_MERGE & 1 ? EIN__MERGE_ROUNDS : 0;
+    int rounds = ein__rule_on(ctx, EIN__RULE_MERGE) ? EIN__MERGE_ROUNDS : 0;
     for (int round = 0; round < rounds && !ctx->status; round++) {
         ptrdiff_t from = arrlen(z.found);
         ein__merger_look(&z, root, nroot);
@@ -17359,6 +18433,7 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, ein__me
         ein__find_groups(&z, EIN__BY_SAME);
         ein__find_groups(&z, EIN__BY_NEAR);
         ein__find_groups(&z, EIN__BY_LIKE);
+        ein__find_chains(&z);
         for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
             ein__val v = z.order[i];
             if (v.i >= z.changed && ein__is_map(ctx, v) && !ctx->value[v.i].weight_only)
@@ -17366,11 +18441,11 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, ein__me
         }
         ein__merger_forget(&z);
         z.changed = (uint32_t)arrlen(ctx->value);
-        if (!ein__choose_merges(&z, from) || !ein__apply_merges(&z, root, nroot, from)) break;
+        if (!ein__choose_merges(&z, toggle, from) || !ein__apply_merges(&z, root, nroot, from))
+            break;
         any = true;
     }
-    if (found) *found = z.found;
-    else ein__merges_free(z.found);
+    *found = z.found;
     return any;
 }
 /* ---- layout.c ---- */
@@ -18685,15 +19760,33 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 
 // Plans the derived program under `root`; kept when it is the cheapest so far.
-static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     bool ok = ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
+    ctx->plan.merging = merging;
     if (!ok || ein__plan_cost(&ctx->plan) >= ein__plan_cost(&best)) {
         ein__plan_free(&ctx->plan);
         ctx->plan = best;
     } else {
         ein__plan_free(&best);
+    }
+    return ok;
+}
+
+// Plans the program under `root` with merges, in whole groups, and where leaving out members looks
+// better with that as well: what a merge saves is an estimate that layouts may undo.
+static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
+    bool ok = true, toggled = true;
+    for (int toggle = 0; ok && toggle < 2 && toggled; toggle++) {
+        ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+        ein__merge *found = NULL;
+        memcpy(merged, root, (size_t)nroot * sizeof *root);
+        toggled = false;
+        if (ein__merge_program(ctx, merged, nroot, toggle, &found))
+            ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
+        for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;
+        ein__merges_free(found);
     }
     return ok;
 }
@@ -18712,9 +19805,10 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ein__build_plan(ctx, root, nroot)) return false;
     if (ctx->desc.baseline) return true;
     int64_t baseline = ein__plan_cost(&ctx->plan);
-    bool ok = ein__try_plan(ctx, derived, nroot);
-    if (ok && ein__merge_program(ctx, merged, nroot, NULL)) ok = ein__try_plan(ctx, merged, nroot);
+    bool ok =
+        ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, merged, nroot);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    ein__count_problems(ctx);
     return ok && !ctx->status;
 }
 
@@ -24747,7 +25841,7 @@ static void ein__put_rules(ein__emitter *z, ein__buf *out) {
     struct {
         const char *name;
         int steps;
-    } rule[EIN__MAX_RULES];
+    } rule[EIN__NRULES];
     int n = 0;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const char *why = ctx->value[ctx->plan.step[i].val[0].i].why, *last;
@@ -24760,7 +25854,7 @@ static void ein__put_rules(ein__emitter *z, ein__buf *out) {
         const char *name = ein__name_n(ctx, why, length);
         int at = 0;
         while (at < n && rule[at].name != name) at++;
-        if (at == EIN__MAX_RULES) continue;
+        if (at == EIN__NRULES) continue;
         if (at == n) rule[n++].name = name, rule[at].steps = 0;
         rule[at].steps++;
     }
@@ -25926,158 +27020,9 @@ EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
     }
     arrfree(z.call);
 }
-/* ---- explain_merge.c ---- */
-// Merges of the whole program for people and for other programs: every one that was priced, or the
-// chosen ones.
-
-static void ein__put_merge_sizes(ein__buf *out, bool json, const char *name, const int64_t *v,
-                                 int n) {
-    ein__putf(out, json ? ", \"%s\": [" : ", %s ", name);
-    for (int i = 0; i < n; i++)
-        ein__putf(out, json ? "%s%lld" : "%s%lld", i ? json ? ", " : "x" : "", (long long)v[i]);
-    if (json) ein__put(out, "]");
-}
-
-// The library call for contraction `s`: the convolution when `want` says so, else the GEMM. False
-// when there is none.
-static bool ein__put_merge_call(ein_ctx *ctx, const ein__scope *s, bool want, bool json,
-                                ein__buf *out) {
-    int64_t dense[EIN__MAX_RANK];
-    ein__conv_form f;
-    ein__gemm g;
-    ein__dense_result(s, dense);
-    if (want) {
-        if (!ein__find_conv(ctx, s, dense, &f) || !ein__conv_sizes(&f)) return false;
-        ein__putf(out,
-                  json ? "{\"kind\": \"%s\", \"n\": %lld, \"c\": %lld, \"f\": %lld, "
-                         "\"group\": %lld"
-                       : "%s n %lld, c %lld, f %lld, groups %lld",
-                  f.transposed ? "conv_backward_data" : "conv", (long long)f.c.n, (long long)f.c.c,
-                  (long long)f.c.f, (long long)f.c.group);
-        ein__put_merge_sizes(out, json, "filter", f.c.k, f.c.spatial);
-        if (!json) return true;
-        ein__put_merge_sizes(out, json, "stride", f.c.stride, f.c.spatial);
-        ein__put_merge_sizes(out, json, "dilation", f.c.dilation, f.c.spatial);
-        ein__put(out, "}");
-        return true;
-    }
-    if (!ein__match_gemm(ctx, s, dense, &g)) return false;
-    ein__putf(out,
-              json ? "{\"kind\": \"gemm\", \"batch\": %lld, \"m\": %lld, \"n\": %lld, \"k\": %lld}"
-                   : "GEMM batch %lld, m %lld, n %lld, k %lld",
-              (long long)g.batch, (long long)g.m, (long long)g.n, (long long)g.k);
-    return true;
-}
-
-// The cheapest way to compute the merged contraction, and (in JSON) every call that matches.
-static void ein__put_merge_calls(ein_ctx *ctx, const ein__merge *m, bool json, ein__buf *out) {
-    const ein__scope *s = ein__scope_of(ctx, m->wide);
-    int64_t ps;
-    ein__skind2 kind = ein__choose(ctx, s, m->map, m->map_read, true, &ps);
-    bool conv = kind == EIN__K_CONV || kind == EIN__K_CONV_DATA;
-    if (json) ein__put(out, ", \"call\": ");
-    if ((!conv && kind != EIN__K_GEMM) || !ein__put_merge_call(ctx, s, conv, json, out))
-        ein__put(out, json ? "{\"kind\": \"kernel\"}" : "kernel");
-    if (!json) return;
-    ein__buf other = {0};
-    ein__put(out, ", \"matches\": [");
-    bool gemm = ein__put_merge_call(ctx, s, false, json, out);
-    if (ein__put_merge_call(ctx, s, true, json, &other))
-        ein__putf(out, "%s%s", gemm ? ", " : "", other.s);
-    ein__put(out, "]");
-    ein__buf_free(&other);
-}
-
-// The values that the merge makes: those that stand for the members, and what they read that the
-// program did not have.
-static void ein__merge_values(ein_ctx *ctx, ein__val v, uint32_t first, ein__val **list) {
-    for (ptrdiff_t i = 0; i < arrlen(*list); i++)
-        if ((*list)[i].i == v.i) return;
-    const ein__scope *s = ein__scope_of(ctx, v);
-    if (!s || v.i < first) return;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        ein__merge_values(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, first, list);
-    arrfree(reads);
-    arrput(*list, v);
-}
-
-static void ein__put_merge(ein_ctx *ctx, const ein__merge *m, int id, bool json, ein__buf *out) {
-    ein__val *list = NULL;
-    for (ptrdiff_t i = 0; i < arrlen(m->now); i++)
-        ein__merge_values(ctx, m->now[i], m->first, &list);
-    if (json) {
-        ein__putf(out, "%s\n  {\"id\": %d, \"rule\": \"%s\", \"members\": [", id ? "," : "", id,
-                  m->rule);
-        for (ptrdiff_t i = 0; i < arrlen(m->member); i++) {
-            ein__put(out, i ? ", " : "");
-            ein__json_string(out, ctx->value[m->member[i].i].name);
-        }
-        ein__put(out, "]");
-    } else {
-        ein__putf(out, "  %s %d%s:", m->rule, id, m->chosen ? ", chosen" : "");
-        ein__put_us(out, m->ps);
-        ein__put(out, ", alone");
-        ein__put_us(out, m->members_ps);
-        for (ptrdiff_t i = 0; i < arrlen(m->member); i++)
-            ein__putf(out, "%s%s", i ? ", " : "\n      ", ctx->value[m->member[i].i].name);
-        ein__put(out, "\n      ");
-    }
-    ein__put_merge_calls(ctx, m, json, out);
-    if (json)
-        ein__putf(out, ", \"ps\": %lld, \"members_ps\": %lld, \"chosen\": %s, \"equations\": [",
-                  (long long)m->ps, (long long)m->members_ps, m->chosen ? "true" : "false");
-    else ein__put(out, "\n");
-    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
-        ein__buf text = {0};
-        ein__print_value(ctx, list[i], &text);
-        ein__put(out, json ? i ? ",\n      " : "\n      " : "      ");
-        if (json) ein__json_string(out, text.s);
-        else ein__putf(out, "%s\n", text.s);
-        ein__buf_free(&text);
-    }
-    if (json) ein__put(out, "]}");
-    arrfree(list);
-}
-
-// Rounds meet the same merge again when what it reads was replaced.
-static bool ein__same_merge(ein_ctx *ctx, const ein__merge *a, const ein__merge *b) {
-    bool same = a->rule == b->rule && a->ps == b->ps && arrlen(a->member) == arrlen(b->member) &&
-                a->first != b->first && !a->chosen && !b->chosen;
-    for (ptrdiff_t k = 0; same && k < arrlen(a->member); k++)
-        same = ctx->value[a->member[k].i].name == ctx->value[b->member[k].i].name;
-    return same;
-}
-
-// Merges that have a member called `name` (NULL: all); all that were priced, or the chosen ones.
-EIN__FN void ein__explain_merges(ein_ctx *ctx, const ein__val *root, int nroot, const char *name,
-                                 bool all, bool json, ein__buf *out) {
-    ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    ein__merge *found = NULL;
-    int n = 0;
-    memcpy(merged, root, (size_t)nroot * sizeof *root);
-    ein__merge_program(ctx, merged, nroot, &found);
-    if (json) ein__put(out, ", \"merges\": [");
-    for (ptrdiff_t i = 0; i < arrlen(found) && !ctx->status; i++) {
-        bool named = !name;
-        for (ptrdiff_t k = 0; !named && k < arrlen(found[i].member); k++) {
-            const char *mine = ctx->value[found[i].member[k].i].name;
-            size_t length = strlen(name);
-            named = !strncmp(mine, name, length) && (!mine[length] || mine[length] == '.');
-        }
-        for (ptrdiff_t k = 0; named && k < i; k++)
-            named = !ein__same_merge(ctx, &found[i], &found[k]);
-        if (!named || (!all && !found[i].chosen)) continue;
-        if (!json && !n) ein__put(out, "\nmerges\n");
-        ein__put_merge(ctx, &found[i], n++, json, out);
-    }
-    if (json) ein__put(out, "]");
-    ein__merges_free(found);
-}
-/* ---- explain.c ---- */
-// What the derivation found, for people and for other programs: every definition of a contraction
-// with its steps, the rules that led to it and its cost.
+/* ---- explain_step.c ---- */
+// How explaining prints one step: its library call or kernel, its equation, the rules that led to
+// it and what the best form so far cost.
 
 typedef struct ein__explainer {
     ein_ctx *ctx;
@@ -26132,6 +27077,23 @@ static void ein__put_conv_match(ein__explainer *x, const ein__conv_form *f) {
     ein__put(x->out, "}");
 }
 
+// How many cells of the iterator mapping table keep a product from being an operator, for those
+// that re-layouts could make of it.
+static void ein__put_distances(ein__explainer *x, const ein__def *d) {
+    static const char *const name[][2] = {{"GEMM", "gemm"}, {"conv", "conv"}, {"band", "band"}};
+    const char *comma = "";
+    int def = (int)(d - x->z->def);
+    if (ein__def_distance(x->z, def, EIN__TO_ANY) == EIN__FAR) return;
+    ein__put(x->out, x->json ? ", \"distance\": {" : ", distance to ");
+    for (int to = 0; to < EIN__NTARGETS; to++) {
+        int far = ein__def_distance(x->z, def, (ein__target)to);
+        if (far == EIN__FAR) continue;
+        ein__putf(x->out, x->json ? "%s\"%s\": %d" : "%s%s %d", comma, name[to][x->json], far);
+        comma = ", ";
+    }
+    if (x->json) ein__put(x->out, "}");
+}
+
 // How a definition is computed: the library call that is cheapest, or a kernel. In JSON also every
 // call that matches, cheapest or not.
 static void ein__put_signature(ein__explainer *x, const ein__def *d) {
@@ -26158,6 +27120,8 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     else if ((kind == EIN__K_CONV || kind == EIN__K_CONV_DATA) && conv) ein__put_conv_match(x, &f);
     else if (kind == EIN__K_BAND && band) ein__put_band_match(x, &b);
     else ein__putf(x->out, x->json ? "{\"kind\": \"%s%s\"}" : "%s%s", name, load ? " at load" : "");
+    // What a product lacks, where no library has it.
+    if (!x->json && !load && !gemm && !conv && !band) ein__put_distances(x, d);
     if (!x->json) return;
     ein__put(x->out, ", \"matches\": [");
     if (gemm) ein__put_gemm_match(x, &g);
@@ -26200,6 +27164,7 @@ static void ein__put_step_line(ein__explainer *x, int def) {
         ein__json_string(out, text.s);
         ein__put(out, ", \"call\": ");
         ein__put_signature(x, d);
+        ein__put_distances(x, d);
         ein__putf(out, ", \"ps\": %lld, \"rules\": ", (long long)ps);
         ein__json_string(out, why);
         ein__put(out, ", \"trail\": [");
@@ -26234,6 +27199,428 @@ static void ein__put_steps_of(ein__explainer *x, int def) {
     arrfree(reads);
     ein__put_step_line(x, def);
 }
+
+// ------------------------------------------------------------------------------------ costs so far
+
+// Places of the classes that a definition reads, joined to `*list`; -1 ends it.
+static void ein__read_classes(ein__deriver *z, const ein__def *d, int **list) {
+    ein__ex *reads = NULL;
+    ein__ex_reads(z->ctx, ein__sc_get(z->ctx, d->sc)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ptrdiff_t at = ein__class_at(z, (ein__val){ein__ex_get(z->ctx, reads[i])->val});
+        if (at >= 0) arrput(*list, (int)at);
+    }
+    arrput(*list, -1);
+    arrfree(reads);
+}
+
+// By definition: the least cost of the problem by it and the definitions found before it.
+static int64_t *ein__costs_so_far(ein__deriver *z) {
+    int64_t *cost = NULL, *step = NULL, *so_far = NULL;
+    int *classes = NULL, *start = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(z->cls); i++) arrput(cost, EIN__NO_WAY);
+    for (ptrdiff_t n = 0; n < arrlen(z->def); n++) {
+        arrput(step, ein__def_step_cost(z, &z->def[n]));
+        arrput(start, (int)arrlen(classes));
+        ein__read_classes(z, &z->def[n], &classes);
+        // The new definition first; the older ones only once it has made something cheaper.
+        bool changed = true;
+        for (ptrdiff_t first = n; changed; first = 0) {
+            changed = false;
+            for (ptrdiff_t i = first; i <= n; i++) {
+                int64_t total = step[i];
+                for (int k = start[i]; classes[k] >= 0; k++)
+                    total = ein__cost_sum(total, cost[classes[k]]);
+                ptrdiff_t at = ein__class_at(z, z->def[i].cls);
+                if (total >= cost[at]) continue;
+                cost[at] = total;
+                changed = true;
+            }
+        }
+        arrput(so_far, cost[0]);
+    }
+    arrfree(cost);
+    arrfree(step);
+    arrfree(classes);
+    arrfree(start);
+    return so_far;
+}
+/* ---- explain_merge.c ---- */
+// Merges of the whole program for people and for other programs: every one that was priced, or the
+// chosen ones. A merge is a candidate as a contraction has them; its steps are the values that it
+// makes. Where a derivation of the merged contraction is cheaper than the contraction as it stands,
+// both are candidates.
+
+// Ids of merges begin here, those of every contraction's own candidates with 0.
+enum { EIN__MERGE_ID = 1000000 };
+
+typedef struct ein__merge_form {
+    const ein__merge *m;
+    bool derived, only;  // by the cheapest derivation; there is no other form
+    int64_t ps;
+} ein__merge_form;
+
+// Contraction `v` of a merge as a problem of its own, set to its cheapest definition (`derived`) or
+// to the one it has; its cost in `*ps`. NULL when it met a limit.
+static ein__problem *ein__merge_problem(ein_ctx *ctx, const ein__merge *m, ein__val v, bool derived,
+                                        ein__operands *b, int64_t *ps) {
+    ein__problem *p = ein__problem_of(ctx, v, b);
+    ein__val map = v.i == m->wide.i ? m->map : (ein__val){0};
+    *ps = EIN__NO_WAY;
+    if (!p || ctx->status) return NULL;
+    ein__choice c = ein__choose_def(ctx, p, map, m->map_read);
+    if (c.best < 0) return NULL;
+    p->z.map = map;
+    p->z.map_read = m->map_read;
+    p->z.best[0] = derived ? c.best : 0;
+    *ps = ein__def_cost(&p->z, &p->z.def[p->z.best[0]], EIN__NO_WAY);
+    return p;
+}
+
+static bool ein__runs_inner(const ein_ctx *ctx, const ein__merge *m) {
+    return m->inner.i && !ctx->value[m->inner.i].weight_only;
+}
+
+// Cost of a merge with its contractions as they stand.
+static int64_t ein__merge_given_cost(ein_ctx *ctx, const ein__merge *m) {
+    ein__operands b = {.n = 0};
+    int64_t total, inner;
+    ein__merge_problem(ctx, m, m->wide, false, &b, &total);
+    if (ein__runs_inner(ctx, m)) {
+        b.n = 0;
+        ein__merge_problem(ctx, m, m->inner, false, &b, &inner);
+        total = ein__cost_sum(total, inner);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(m->bill); i++) total = ein__cost_sum(total, m->bill[i].ps);
+    return total;
+}
+
+// The candidates that merges `found` are, in the order found: an stb_ds array. A candidate's id is
+// EIN__MERGE_ID and its place in it.
+EIN__FN ein__merge_form *ein__merge_forms(ein_ctx *ctx, const ein__merge *found) {
+    ein__merge_form *list = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(found) && !ctx->status; i++) {
+        int64_t given = ein__merge_given_cost(ctx, &found[i]);
+        bool two = found[i].ps < given;
+        arrput(list, ((ein__merge_form){&found[i], false, !two, given}));
+        if (two) arrput(list, ((ein__merge_form){&found[i], true, false, found[i].ps}));
+    }
+    return list;
+}
+
+// ------------------------------------------------------------------------------------ steps
+
+// The values that the merge makes: those that stand for the members, and what they read that the
+// program did not have.
+static void ein__merge_values(ein_ctx *ctx, ein__val v, uint32_t first, ein__val **list) {
+    for (ptrdiff_t i = 0; i < arrlen(*list); i++)
+        if ((*list)[i].i == v.i) return;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    if (!s || v.i < first) return;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        ein__merge_values(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, first, list);
+    arrfree(reads);
+    arrput(*list, v);
+}
+
+typedef struct ein__merge_lister {
+    ein__explainer x;
+    ein__realiser r;
+    const ein__merge_form *f;
+    int64_t best;        // cost of the best form once the merge is known: the members or the merge
+    const char **names;  // of the merge's values and of what they read; stb_ds array
+} ein__merge_lister;
+
+// One step: value `v`, by definition `def` of the explained contraction (-1: it is none of its).
+// `kind`: what computes it where that is no call and no kernel, or NULL.
+static void ein__put_merge_step(ein__merge_lister *l, ein__val v, const ein__def *d, int def,
+                                const char *kind, int64_t ps) {
+    ein_ctx *ctx = l->x.ctx;
+    ein__buf *out = l->x.out, text = {0};
+    const char *why = ctx->value[v.i].why ? ctx->value[v.i].why : "", *trail = "";
+    if (def >= 0) {
+        trail = ein__trail(l->x.z, def);
+        why = *trail ? ein__namef(ctx, "%s; %s", l->f->m->rule, trail) : l->f->m->rule;
+    }
+    if (l->x.json || !ein__print_table(ctx, v, &text)) ein__print_value(ctx, v, &text);
+    if (l->x.json) {
+        ein__put(out, l->x.nstep ? ",\n         " : "\n         ");
+        ein__put(out, "{\"equation\": ");
+        ein__json_string(out, text.s);
+        ein__put(out, ", \"call\": ");
+        if (kind) ein__putf(out, "{\"kind\": \"%s\"}, \"matches\": []", kind);
+        else ein__put_signature(&l->x, d);
+        ein__putf(out, ", \"ps\": %lld, \"rules\": ", (long long)ps);
+        ein__json_string(out, why);
+        ein__put(out, ", \"trail\": [");
+        if (*why) {
+            ein__put(out, "{\"rule\": ");
+            ein__json_string(out, def >= 0 ? l->f->m->rule : why);
+            ein__putf(out, ", \"best_ps\": %lld}", (long long)l->best);
+        }
+        if (*trail) ein__put(out, ", ");
+        if (def >= 0) ein__put_trail_json(&l->x, def);
+        ein__put(out, "]}");
+    } else {
+        ein__put(out, "      ");
+        ein__put_us(out, ps);
+        ein__put(out, "  ");
+        if (kind) ein__put(out, kind);
+        else ein__put_signature(&l->x, d);
+        if (*why) ein__putf(out, "\n                  by %s", why);
+        ein__putf(out, "\n                  %s\n", text.s);
+    }
+    ein__buf_free(&text);
+    l->x.nstep++;
+}
+
+// The steps of definition `def` of a merged contraction, operands first. The map behind it is a
+// step of its own: `*map_ps` receives its share of the cost.
+static void ein__put_merged_steps(ein__merge_lister *l, int def, int64_t *map_ps) {
+    ein_ctx *ctx = l->x.ctx;
+    ein__deriver *z = l->x.z;
+    const ein__def d = z->def[def];
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, ein__sc_get(ctx, d.sc)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        uint32_t v = ein__ex_get(ctx, reads[i])->val;
+        while (arrlen(l->x.listed) <= (ptrdiff_t)v) arrput(l->x.listed, false);
+        int best = ein__best_def(z, (ein__val){v});
+        if (best < 0 || l->x.listed[v] || v == z->problem.i) continue;
+        l->x.listed[v] = true;
+        ein__put_merged_steps(l, best, map_ps);
+    }
+    arrfree(reads);
+    int64_t ps = ein__def_step_cost(z, &d);
+    if (d.cls.i == z->problem.i && z->map.i) {
+        ein__val map = z->map;
+        z->map = (ein__val){0};
+        int64_t alone = ein__def_step_cost(z, &d);
+        z->map = map;
+        *map_ps = ps > alone ? ps - alone : 0;
+        ps -= *map_ps;
+    }
+    ein__put_merge_step(l, l->r.made[ein__class_at(z, d.cls)], &d, def, NULL, ps);
+}
+
+static bool ein__is_named(const char *const *names, const char *name) {
+    for (ptrdiff_t i = 0; i < arrlen(names); i++)
+        if (!strcmp(names[i], name)) return true;
+    return false;
+}
+
+// Values made on the way get numbers where their names are taken, so that the equations of a merge
+// can stand in one model.
+static void ein__number_value(ein__merge_lister *l, ein__val v) {
+    ein_ctx *ctx = l->x.ctx;
+    const char *plain = ctx->value[v.i].name, *name = plain;
+    for (int n = 2; ein__is_named(l->names, name); n++) name = ein__namef(ctx, "%s.%d", plain, n);
+    ctx->value[v.i].name = name;
+    arrput(l->names, name);
+}
+
+// What the program has, which the values of `list` read or stand for, keeps its name.
+static void ein__merge_names(ein__merge_lister *l, const ein__val *list) {
+    ein_ctx *ctx = l->x.ctx;
+    const ein__merge *m = l->f->m;
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, ein__scope_of(ctx, list[i])->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            uint32_t v = ein__ex_get(ctx, reads[k])->val;
+            if (v < m->first) arrput(l->names, ctx->value[v].name);
+        }
+        arrfree(reads);
+        if (list[i].i < m->first) arrput(l->names, ctx->value[list[i].i].name);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(m->now); i++) arrput(l->names, ctx->value[m->now[i].i].name);
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
+        bool own = list[i].i < m->first;
+        for (ptrdiff_t k = 0; k < arrlen(m->now); k++) own |= m->now[k].i == list[i].i;
+        if (!own) ein__number_value(l, list[i]);
+    }
+}
+
+// Contraction `v` of the merge with everything that its definition needs.
+static void ein__put_merged(ein__merge_lister *l, ein__val v, int64_t *map_ps) {
+    ein_ctx *ctx = l->x.ctx;
+    ein__operands b = {.n = 0};
+    int64_t ps;
+    ein__problem *p = ein__merge_problem(ctx, l->f->m, v, l->f->derived, &b, &ps);
+    if (!p) return;
+    int64_t *so_far = ein__costs_so_far(&p->z), given = so_far[0];
+    int64_t rest = ein__merge_given_cost(ctx, l->f->m) - given;
+    p = ein__merge_problem(ctx, l->f->m, v, l->f->derived, &b, &ps);
+    for (ptrdiff_t i = 0; i < arrlen(so_far); i++) {
+        so_far[i] = ein__cost_sum(so_far[i], rest);
+        if (so_far[i] > l->best) so_far[i] = l->best;
+    }
+    l->r = (ein__realiser){.z = &p->z, .nstand = b.n, .self = v};
+    memcpy(l->r.stand_in, b.stand_in, sizeof b.stand_in);
+    memcpy(l->r.actual, b.actual, sizeof b.actual);
+    l->x.z = &p->z;
+    l->x.so_far = so_far;
+    if (ein__realise(&l->r, p->z.problem).i) {
+        // The first one is the contraction, whose name it keeps.
+        for (ptrdiff_t i = 1; i < arrlen(l->r.made); i++)
+            if (l->r.made[i].i) ein__number_value(l, l->r.made[i]);
+        ein__put_merged_steps(l, p->z.best[0], map_ps);
+    }
+    arrfree(l->r.made);
+    arrfree(l->r.by_scope);
+    arrfree(so_far);
+}
+
+// Any other value of the merge: weights at load, copies, windows, the map behind the contraction.
+static void ein__put_merge_value(ein__merge_lister *l, ein__val v, int64_t map_ps) {
+    ein_ctx *ctx = l->x.ctx;
+    const ein__merge *m = l->f->m;
+    ein__deriver none = {.ctx = ctx, .first = UINT32_MAX};
+    ein__def d = {.cls = v, .sc = ctx->value[v.i].scope, .from = -1};
+    int64_t ps = v.i == m->map.i ? map_ps : 0;
+    for (ptrdiff_t i = 0; i < arrlen(m->bill); i++)
+        if (m->bill[i].v.i == v.i) ps = ein__cost_sum(ps, m->bill[i].ps);
+    bool idle = !ps && !ctx->value[v.i].weight_only;
+    l->x.z = &none;
+    ein__put_merge_step(l, v, &d, -1, !idle ? NULL : v.i == m->map.i ? "fused" : "view", ps);
+}
+
+static void ein__put_merge_steps(ein__merge_lister *l) {
+    ein_ctx *ctx = l->x.ctx;
+    const ein__merge *m = l->f->m;
+    ein__val *list = NULL;
+    int64_t map_ps = 0;
+    for (ptrdiff_t i = 0; i < arrlen(m->now); i++)
+        ein__merge_values(ctx, m->now[i], m->first, &list);
+    // Maps behind the members that stay steps of their own.
+    for (ptrdiff_t i = 0; i < arrlen(m->bill); i++)
+        if (m->bill[i].v.i < m->first) arrput(list, m->bill[i].v);
+    if (m->map.i && m->map.i < m->first) arrput(list, m->map);
+    ein__merge_names(l, list);
+    for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
+        bool inner = list[i].i == m->inner.i && ein__runs_inner(ctx, m);
+        if (inner || list[i].i == m->wide.i) ein__put_merged(l, list[i], &map_ps);
+        else ein__put_merge_value(l, list[i], map_ps);
+    }
+    arrfree(list);
+}
+
+// ------------------------------------------------------------------------------------ merges
+
+// How the merged contraction is computed as it stands, and every call that it matches.
+static void ein__put_merge_call(ein__merge_lister *l) {
+    ein_ctx *ctx = l->x.ctx;
+    ein__val v = l->f->m->wide;
+    ein__deriver z = {.ctx = ctx, .first = UINT32_MAX, .problem = v};
+    ein__def d = {.cls = v, .sc = ctx->value[v.i].scope, .from = -1};
+    z.map = l->f->m->map;
+    z.map_read = l->f->m->map_read;
+    l->x.z = &z;
+    ein__put_signature(&l->x, &d);
+}
+
+// Whether the plan has the merge in this form.
+static bool ein__form_chosen(const ein_ctx *ctx, const ein__merge_form *f) {
+    return ctx->plan.merging != EIN__UNMERGED && f->m->chosen && (f->derived || f->only);
+}
+
+static void ein__put_merge(ein_ctx *ctx, const ein__merge_form *f, int id, bool first, bool json,
+                           ein__buf *out) {
+    const ein__merge *m = f->m;
+    ein__merge_lister l = {.x = {.ctx = ctx, .out = out, .json = json}, .f = f};
+    int64_t given = ein__merge_given_cost(ctx, m);
+    bool chosen = ein__form_chosen(ctx, f);
+    l.best = given < m->members_ps ? given : m->members_ps;
+    if (json) ein__putf(out, "%s\n  {\"id\": %d, \"rule\": \"%s\"", first ? "" : ",", id, m->rule);
+    else ein__putf(out, "  candidate %d, %s%s:", id, m->rule, chosen ? ", chosen" : "");
+    if (!json) {
+        ein__put_us(out, f->ps);
+        ein__put(out, ", alone");
+        ein__put_us(out, m->members_ps);
+        ein__put(out, "\n      of ");
+    }
+    ein__put(out, json ? ", \"members\": [" : "");
+    for (ptrdiff_t i = 0; i < arrlen(m->member); i++) {
+        const char *name = ctx->value[m->member[i].i].name;
+        ein__put(out, i ? ", " : "");
+        if (json) ein__json_string(out, name);
+        else ein__put(out, name);
+    }
+    if (json) {
+        ein__put(out, "], \"call\": ");
+        ein__put_merge_call(&l);
+        ein__putf(out, ", \"ps\": %lld, \"members_ps\": %lld, \"chosen\": %s, \"steps\": [",
+                  (long long)f->ps, (long long)m->members_ps, chosen ? "true" : "false");
+    } else {
+        ein__put(out, "\n");
+    }
+    ein__put_merge_steps(&l);
+    ein__put(out, json ? "]}" : "");
+    arrfree(l.x.listed);
+    arrfree(l.names);
+}
+
+// Rounds meet the same merge again when what it reads was replaced.
+static bool ein__same_merge(ein_ctx *ctx, const ein__merge_form *f, const ein__merge_form *g) {
+    const ein__merge *a = f->m, *b = g->m;
+    bool same = a->rule == b->rule && f->ps == g->ps && f->derived == g->derived &&
+                arrlen(a->member) == arrlen(b->member) && a->first != b->first && !a->chosen &&
+                !b->chosen;
+    for (ptrdiff_t k = 0; same && k < arrlen(a->member); k++)
+        same = ctx->value[a->member[k].i].name == ctx->value[b->member[k].i].name;
+    return same;
+}
+
+// Whether contraction or map `name` takes part in merge `m`.
+static bool ein__merge_has(const ein_ctx *ctx, const ein__merge *m, const char *name) {
+    bool has = false;
+    for (ptrdiff_t k = 0; !has && k < arrlen(m->taken); k++) {
+        const char *mine = ctx->value[m->taken[k].i].name;
+        size_t length = strlen(name);
+        has = !strncmp(mine, name, length) && (!mine[length] || mine[length] == '.');
+    }
+    return has;
+}
+
+// All merges of the program under `root`, as the plan takes them: those that are chosen are in it.
+EIN__FN ein__merge *ein__planned_merges(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__merge *found = NULL;
+    memcpy(merged, root, (size_t)nroot * sizeof *root);
+    ein__merge_program(ctx, merged, nroot, false, &found);
+    if (!found || ctx->status || (!ctx->plan.step && !ein__make_plan(ctx)) ||
+        ctx->plan.merging != EIN__TOGGLED)
+        return found;
+    ein__merges_free(found);
+    memcpy(merged, root, (size_t)nroot * sizeof *root);
+    ein__merge_program(ctx, merged, nroot, true, &found);
+    return found;
+}
+
+// Merges that `name` takes part in (NULL: all); all that were priced, or the chosen ones.
+EIN__FN void ein__explain_merges(ein_ctx *ctx, const ein__val *root, int nroot, const char *name,
+                                 bool all, bool json, ein__buf *out) {
+    ein__merge *found = ein__planned_merges(ctx, root, nroot);
+    int n = 0;
+    ein__merge_form *list = ein__merge_forms(ctx, found);
+    if (json) ein__put(out, ", \"merges\": [");
+    for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
+        bool listed = !name || ein__merge_has(ctx, list[i].m, name);
+        for (ptrdiff_t k = 0; listed && k < i; k++)
+            listed = !ein__same_merge(ctx, &list[i], &list[k]);
+        if (!listed || (!all && !ein__form_chosen(ctx, &list[i]))) continue;
+        if (!json && !n) ein__put(out, "\nmerges\n");
+        ein__put_merge(ctx, &list[i], EIN__MERGE_ID + (int)i, !n++, json, out);
+    }
+    if (json) ein__put(out, "]");
+    arrfree(list);
+    ein__merges_free(found);
+}
+/* ---- explain.c ---- */
+// What the derivation found, for people and for other programs: every definition of a contraction
+// with its steps, the rules that led to it and its cost.
 
 // ------------------------------------------------------------------------------------ candidates
 
@@ -26319,50 +27706,6 @@ static ein__candidate *ein__candidates_of(ein__deriver *z) {
     for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++)
         if (z->def[i].cls.i == z->problem.i) ein__add_candidates(z, (int)i, &list);
     return list;
-}
-
-// Places of the classes that a definition reads, joined to `*list`; -1 ends it.
-static void ein__read_classes(ein__deriver *z, const ein__def *d, int **list) {
-    ein__ex *reads = NULL;
-    ein__ex_reads(z->ctx, ein__sc_get(z->ctx, d->sc)->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        ptrdiff_t at = ein__class_at(z, (ein__val){ein__ex_get(z->ctx, reads[i])->val});
-        if (at >= 0) arrput(*list, (int)at);
-    }
-    arrput(*list, -1);
-    arrfree(reads);
-}
-
-// By definition: the least cost of the problem by it and the definitions found before it.
-static int64_t *ein__costs_so_far(ein__deriver *z) {
-    int64_t *cost = NULL, *step = NULL, *so_far = NULL;
-    int *classes = NULL, *start = NULL;
-    for (ptrdiff_t i = 0; i < arrlen(z->cls); i++) arrput(cost, EIN__NO_WAY);
-    for (ptrdiff_t n = 0; n < arrlen(z->def); n++) {
-        arrput(step, ein__def_step_cost(z, &z->def[n]));
-        arrput(start, (int)arrlen(classes));
-        ein__read_classes(z, &z->def[n], &classes);
-        // The new definition first; the older ones only once it has made something cheaper.
-        bool changed = true;
-        for (ptrdiff_t first = n; changed; first = 0) {
-            changed = false;
-            for (ptrdiff_t i = first; i <= n; i++) {
-                int64_t total = step[i];
-                for (int k = start[i]; classes[k] >= 0; k++)
-                    total = ein__cost_sum(total, cost[classes[k]]);
-                ptrdiff_t at = ein__class_at(z, z->def[i].cls);
-                if (total >= cost[at]) continue;
-                cost[at] = total;
-                changed = true;
-            }
-        }
-        arrput(so_far, cost[0]);
-    }
-    arrfree(cost);
-    arrfree(step);
-    arrfree(classes);
-    arrfree(start);
-    return so_far;
 }
 
 // ------------------------------------------------------------------------------------ printing
@@ -26517,9 +27860,9 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
     return equal;
 }
 /* ---- prove.c ---- */
-// Proof of a whole plan. Tensors that the model and the plan both have are cuts: once one is proved
-// equal, later proofs take it as any value, the same on both sides. So each proof reaches back to
-// the nearest cuts only, at full sizes too.
+// Proofs of a whole plan and of merges. In a plan, tensors that the model and the plan both have
+// are cuts: once one is proved equal, later proofs take it as any value, the same on both sides. So
+// each proof reaches back to the nearest cuts only, at full sizes too.
 
 typedef struct ein__prover {
     ein_ctx *ctx;
@@ -26572,6 +27915,69 @@ EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
     }
     arrfree(order);
     arrfree(z.fresh);
+    return equal;
+}
+
+// ------------------------------------------------------------------------------------ merges
+
+// Whether the cheapest derivation of the merged contraction is the contraction, for all values of
+// what it reads.
+static bool ein__derived_holds(ein_ctx *ctx, const ein__merge *m, ein__val v, int samples) {
+    ein__operands b = {.n = 0};
+    int64_t ps;
+    ein__problem *p = ein__merge_problem(ctx, m, v, true, &b, &ps);
+    if (!p) return false;
+    uint32_t *fresh = NULL;
+    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i != v.i ? i : 0);
+    ein__realiser r = {.z = &p->z, .nstand = b.n, .self = v};
+    memcpy(r.stand_in, b.stand_in, sizeof r.stand_in);
+    memcpy(r.actual, b.actual, sizeof r.actual);
+    ein__val made = ein__realise(&r, p->z.problem);
+    while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, 0);
+    bool equal = made.i && ein__evalp_equal_from(ctx, v, made, samples, 1, fresh);
+    arrfree(r.made);
+    arrfree(r.by_scope);
+    arrfree(fresh);
+    return equal;
+}
+
+// A merge step by step: the merges of earlier rounds that are in its program, itself, and how its
+// contraction is derived.
+static bool ein__form_holds(ein_ctx *ctx, const ein__merge *found, const ein__merge_form *f,
+                            int samples) {
+    bool equal = true;
+    for (ptrdiff_t i = 0; i < arrlen(found) && equal; i++)
+        if (&found[i] == f->m || (found[i].chosen && found[i].first < f->m->first))
+            equal = !ein__merge_differs(ctx, &found[i], samples).i;
+    equal = equal && (!f->derived || ein__derived_holds(ctx, f->m, f->m->wide, samples));
+    bool inner = f->derived && ein__runs_inner(ctx, f->m);
+    return equal && (!inner || ein__derived_holds(ctx, f->m, f->m->inner, samples));
+}
+
+// Whether the merge with this id gives the values that it replaces, modulo 2^61-1 at `samples`
+// random places each. `name`: a value that must take part in it, or NULL. False after an error too.
+EIN__FN bool ein__verify_merge(ein_ctx *ctx, const char *name, int id, int samples) {
+    int nroot = (int)arrlen(ctx->graph.output);
+    ptrdiff_t at = id - EIN__MERGE_ID;
+    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    ein__merge *found = ein__planned_merges(ctx, root, nroot);
+    ein__merge_form *list = ein__merge_forms(ctx, found);
+    ptrdiff_t n = arrlen(list);
+    if (!ctx->status && !n)
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
+                   "no candidate %d: nothing in the model can be merged", id);
+    if (!ctx->status && at >= n)
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
+                   "no candidate %d: the model's merges are %d to %lld", id, EIN__MERGE_ID,
+                   (long long)(EIN__MERGE_ID + n - 1));
+    if (!ctx->status && name && !ein__merge_has(ctx, list[at].m, name))
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "'%s' takes no part in candidate %d", name,
+                   id);
+    bool equal = !ctx->status && ein__form_holds(ctx, found, &list[at], samples);
+    arrfree(list);
+    ein__merges_free(found);
     return equal;
 }
 /* ---- api.c ---- */
@@ -26728,7 +28134,9 @@ EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id,
     if (!ein__need_values(ctx)) return ctx->status;
     if (id < 0)
         return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "ids of candidates begin with 0");
-    if (!ein__verify_candidate(ctx, value, id, samples) && !ctx->status)
+    bool equal = id < EIN__MERGE_ID ? ein__verify_candidate(ctx, value, id, samples)
+                                    : ein__verify_merge(ctx, value, id, samples);
+    if (!equal && !ctx->status)
         ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "candidate %d computes something else", id);
     return ctx->status;
 }
@@ -26790,6 +28198,14 @@ EIN_DEF const char *ein_rule_name(int index) {
 
 EIN_DEF const char *ein_rule_description(int index) {
     return index >= 0 && index < EIN__NRULES ? ein__rules[index].what : NULL;
+}
+
+EIN_DEF const char *ein_rule_kind(int index) {
+    return index >= 0 && index < EIN__NRULES ? ein__rule_kind_name(ein__rules[index].kind) : NULL;
+}
+
+EIN_DEF bool ein_rule_needed(int index) {
+    return index >= 0 && index < EIN__NRULES && ein__rules[index].needed;
 }
 
 EIN_DEF const char *ein_stop_name(ein_stop stop) {

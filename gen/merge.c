@@ -246,7 +246,8 @@ static void ein__add_part(ein__merger *z, ein__val member, ein__sc sc, ein__val 
         p.in_x = ein__ex_uses(ctx, p.x);
         p.in_w = ein__ex_uses(ctx, p.w);
         p.level = z->level[member.i];
-        // A sum over nothing that is read counts its terms; with no sum at all it is no contraction.
+        // A sum over nothing that is read counts its terms; with no sum at all it is no
+        // contraction.
         for (uint32_t i = 0; i < s->nt + s->ns; i++)
             if (s->n[i] > 1 && !((p.in_x | p.in_w) >> i & 1)) return;
         if (!((p.in_x | p.in_w) >> s->nt)) return;

@@ -2,8 +2,8 @@
 """What merging must find, by `einnet explain --all --json`: a merge of the stated members with the
 stated library call. The sizes are the papers' and others, so that no shape can be special.
 
-`einnet verify` must prove each plan, and `--candidate` each merge that is listed; its steps must cost
-what it costs, and its trail must be its rules. Ends with `N passed, N failed`.
+`einnet verify` must prove each plan, and `--candidate` each merge that is listed; its steps must
+cost what it costs, and its trail must be its rules. Ends with `N passed, N failed`.
 """
 
 import array
@@ -102,8 +102,8 @@ y = Add(p, q)
 
 
 def model(declarations, equations):
-    """A model of `name: type` inputs and weights (in that order, a blank line between) and equations;
-    the last value of each line behind a '!' is an output."""
+    """A model of `name: type` inputs and weights (in that order, a blank line between) and
+    equations; the last value of each line behind a '!' is an output."""
     inputs, weights = declarations
     outputs = [e[1:].split(" = ")[0].split("[")[0] for e in equations if e[0] == "!"]
     return "\n".join(["ein 1", "model m"] + ["input " + i for i in inputs] +
@@ -153,11 +153,12 @@ def shared_activation(m, k, widths, side):
 
 
 def branches(c, size, kernels, act):
-    """Convolutions of one input with unequal channels and windows, each padded to keep its size, with
-    a bias and an activation. `kernels`: channels and window of each."""
+    """Convolutions of one input with unequal channels and windows, each padded to keep its size,
+    with a bias and an activation. `kernels`: channels and window of each."""
     weights, equations = [], []
     for i, (f, k) in enumerate(kernels):
-        weights += ["k%d: f32[%d,%d,%s]" % (i, f, c, ",".join(map(str, k))), "b%d: f32[%d]" % (i, f)]
+        weights.append("k%d: f32[%d,%d,%s]" % (i, f, c, ",".join(map(str, k))))
+        weights.append("b%d: f32[%d]" % (i, f))
         pads = [(n - 1) // 2 for n in k] + [n // 2 for n in k]
         equations += ["c%d = Conv(x, k%d, b%d; pads=%s)" % (i, i, i, str(pads).replace(" ", "")),
                       "!y%d = %s(c%d)" % (i, act, i)]

@@ -249,7 +249,7 @@ static sides law_merge(ein_ctx *ctx, ein__val v) {
     ein__val root[2] = {v, scope_value(ctx, "y2", &t)}, was = root[random_in(0, 1)];
     bool first = was.i == v.i;
     if (!root[1].i) return NO_SIDES;
-    ein__merge_program(ctx, root, 2, NULL);
+    ein__merge_program(ctx, root, 2, true, NULL);
     return ein__steps_checked > before ? (sides){was, root[first ? 0 : 1]} : NO_SIDES;
 }
 

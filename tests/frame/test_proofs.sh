@@ -57,7 +57,7 @@ END
     done < "$work/ids"
 }
 
-# fault NAME MODEL RULE FILE SED: what has the rule is proved, and refused once the fault is planted.
+# fault NAME MODEL RULE FILE SED: what has the rule is proved, and refused once the fault is in.
 fault() {
     verdicts build/einnet "$work/$2.ein" "$3" > "$work/sound"
     if [ -s "$work/sound" ] && ! grep -v '^0 ' "$work/sound" > "$found"; then
@@ -88,7 +88,7 @@ fault() {
 fault 'a window one place too far' conv 'summation splitting' derive.c \
     's/z->d\[at\]\.lo + rest);/z->d[at].lo + rest + 1);/'
 fault 'a member one place too far' shared 'shared input' merge.c \
-    's/at\[m\] = ein__ix_addc(ctx, flat, f->at\[i\]);/at[m] = ein__ix_addc(ctx, flat, f->at[i] + 1);/'
+    's/\(at\[m\] = ein__ix_addc(ctx, flat, f->at\[i\]\));/\1 + 1);/'
 fault 'weights of one member at the place of another' shared 'shared input' merge_joint.c \
     's/ein__ix rest = ein__ix_addc(ctx, j, -f->at\[i\]);/ein__ix rest = j;/'
 fault 'a constant lost in re-association' chain 're-association' merge_chain.c \

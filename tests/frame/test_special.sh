@@ -34,7 +34,7 @@ named() {
 sized() {
     for file; do
         code "$file" | grep -n -w -E '2[5-9]|[3-9][0-9]|[1-9][0-9]{2,}' |
-            grep -v -E 'EIN__[A-Z_]+ = [0-9]+|^[0-9]+: +\{"|, (ein__rule_[a-z_]+), [0-9]+,' |
+            grep -v -E 'EIN__[A-Z_]+ = [0-9]+|^[0-9]+: +\{"|\.quota = [0-9]+,' |
             grep -v -w -E '100|char [a-z]+\[[0-9]+\]|& 63|1u << 31|2\^61-1|UINT64_C' |
             sed "s|^|$file:|"
     done
