@@ -26292,13 +26292,17 @@ static const char *ein__branches_text(ein_ctx *ctx) {
     return ctx->plan.branches > 1 ? ein__number_text(ctx, ctx->plan.branches) : "";
 }
 
-// Offsets of the workspaces, by branch; 0 for a branch without calls.
+// Offsets of the workspaces, by branch. One without calls has that of another: a plain run makes
+// all calls as the first branch.
 static const char *ein__workspace_list(ein_ctx *ctx) {
+    const ein__plan *p = &ctx->plan;
     const char *s = "";
-    for (int b = 0; b < ctx->plan.branches; b++) {
-        int64_t at = ctx->plan.workspace_at[b] < 0 ? 0 : ctx->plan.workspace_at[b];
-        s = ein__namef(ctx, "%s%s%lld", s, b ? ", " : "", (long long)at);
-    }
+    int64_t any = 0;
+    for (int b = p->branches - 1; b >= 0; b--)
+        if (p->workspace_at[b] >= 0) any = p->workspace_at[b];
+    for (int b = 0; b < p->branches; b++)
+        s = ein__namef(ctx, "%s%s%lld", s, b ? ", " : "",
+                       (long long)(p->workspace_at[b] < 0 ? any : p->workspace_at[b]));
     return s;
 }
 
@@ -27882,6 +27886,63 @@ static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
     return same ? own : (ein__val){0};
 }
 
+// Marks the cuts that the definition of `v` comes to, by their free values.
+static void ein__cuts_below(const ein__prover *z, const uint32_t *fresh, ein__val v, uint8_t mark,
+                            uint8_t *seen, uint8_t *met) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    if (!s || seen[v.i] & mark) return;
+    seen[v.i] |= mark;
+    ein__ex *reads = NULL;
+    ein__ex_reads(z->ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
+        if (fresh[r.i]) met[fresh[r.i]] |= mark;
+        else ein__cuts_below(z, fresh, r, mark, seen, met);
+    }
+    arrfree(reads);
+}
+
+// Takes out of `fresh` the cuts that one of two definitions comes to and the other passes by, or
+// `all` that any of them comes to. False when there are none.
+static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ein__val b,
+                           bool all) {
+    size_t n = (size_t)arrlen(fresh);
+    uint8_t *seen = NULL, *met = NULL;
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        arrput(seen, 0);
+        arrput(met, 0);
+    }
+    ein__cuts_below(z, fresh, a, 1, seen, met);
+    ein__cuts_below(z, fresh, b, 2, seen, met);
+    for (size_t i = 0; i < n; i++) {
+        if (!fresh[i] || met[fresh[i]] == 0 || (met[fresh[i]] == 3 && !all)) continue;
+        fresh[i] = 0;
+        any = true;
+    }
+    arrfree(seen);
+    arrfree(met);
+    return any;
+}
+
+enum { EIN__CUT_LEVELS = 8 };  // of cuts that a proof may reach behind
+
+// Equal from the nearest cuts on; where a plan has a cut's definition in its place, from the cuts
+// behind it. `far`: also where both have such places, which costs much.
+static bool ein__prove_equal(ein__prover *z, ein__val a, ein__val b, bool far) {
+    uint32_t *fresh = NULL;
+    bool equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh);
+    for (ptrdiff_t i = 0; i < arrlen(z->fresh); i++) arrput(fresh, z->fresh[i]);
+    for (int level = 0; !equal && level < EIN__CUT_LEVELS && !z->ctx->status; level++) {
+        if (!ein__drop_cuts(z, fresh, a, b, false) &&
+            !(far && ein__drop_cuts(z, fresh, a, b, true)))
+            break;
+        equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh);
+    }
+    arrfree(fresh);
+    return equal;
+}
+
 // A tensor that has kept its name but not its meaning (a scale was folded into it) is no cut, and
 // neither is one whose proof meets a limit.
 static void ein__prove_cut(ein__prover *z, ein__val planned) {
@@ -27889,7 +27950,7 @@ static void ein__prove_cut(ein__prover *z, ein__val planned) {
     ein__val own = ein__namesake(ctx, planned);
     if (!own.i || z->fresh[own.i] || z->fresh[planned.i]) return;
     ein__attempt attempt = ein__try(ctx);
-    bool equal = ein__evalp_equal_from(ctx, own, planned, z->samples, 1, z->fresh);
+    bool equal = ein__prove_equal(z, own, planned, false);
     if (!ein__tried(ctx, attempt) || !equal) return;
     z->fresh[own.i] = z->fresh[planned.i] = own.i;
 }
@@ -27911,7 +27972,7 @@ EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
     for (int k = 0; k < nroot && equal; k++) {
         *name = ctx->graph.output[k].name;
         ein__val a = ctx->tensor_value[ctx->graph.output[k].tensor], b = ctx->plan.root[k];
-        equal = ein__evalp_equal_from(ctx, a, b, samples, 1, z.fresh);
+        equal = ein__prove_equal(&z, a, b, true);
     }
     arrfree(order);
     arrfree(z.fresh);

@@ -14,13 +14,17 @@ static const char *ein__branches_text(ein_ctx *ctx) {
     return ctx->plan.branches > 1 ? ein__number_text(ctx, ctx->plan.branches) : "";
 }
 
-// Offsets of the workspaces, by branch; 0 for a branch without calls.
+// Offsets of the workspaces, by branch. One without calls has that of another: a plain run makes
+// all calls as the first branch.
 static const char *ein__workspace_list(ein_ctx *ctx) {
+    const ein__plan *p = &ctx->plan;
     const char *s = "";
-    for (int b = 0; b < ctx->plan.branches; b++) {
-        int64_t at = ctx->plan.workspace_at[b] < 0 ? 0 : ctx->plan.workspace_at[b];
-        s = ein__namef(ctx, "%s%s%lld", s, b ? ", " : "", (long long)at);
-    }
+    int64_t any = 0;
+    for (int b = p->branches - 1; b >= 0; b--)
+        if (p->workspace_at[b] >= 0) any = p->workspace_at[b];
+    for (int b = 0; b < p->branches; b++)
+        s = ein__namef(ctx, "%s%s%lld", s, b ? ", " : "",
+                       (long long)(p->workspace_at[b] < 0 ? any : p->workspace_at[b]));
     return s;
 }
 
