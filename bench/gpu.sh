@@ -258,7 +258,7 @@ emit_all() {
 build_device() {
     local folder file name
     include=()
-    libraries=(-lcudart -lcudnn -lcublas)
+    libraries=(-lcudart -lcudnn -lcublas -lcublasLt)
     compile_device && return
     mkdir -p "$work/lib"
     for folder in $(python3 -c 'import site, sys
@@ -269,7 +269,7 @@ print(*[p + "/nvidia" for p in site.getsitepackages() + sys.path if p])' 2> /dev
                 include+=(-I "$file")
             fi
         done
-        for file in "$folder"/*/lib/libcudnn.so* "$folder"/*/lib/libcublas.so*; do
+        for file in "$folder"/*/lib/libcudnn.so* "$folder"/*/lib/libcublas{,Lt}.so*; do
             [ -f "$file" ] || continue
             name=${file##*/}
             ln -sf "$file" "$work/lib/${name%%.so*}.so"

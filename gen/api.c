@@ -11,9 +11,9 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     if (!ctx) return NULL;
     memset(ctx, 0, sizeof *ctx);
     if (desc) ctx->desc = *desc;
-    const char **text[] = {&ctx->desc.gpu, &ctx->desc.prefix, &ctx->desc.license,
-                           &ctx->desc.explain, &ctx->desc.rules};
-    for (int i = 0; i < 5; i++)
+    const char **text[] = {&ctx->desc.gpu,     &ctx->desc.prefix, &ctx->desc.license,
+                           &ctx->desc.explain, &ctx->desc.rules,  &ctx->desc.prefer};
+    for (int i = 0; i < 6; i++)
         if (*text[i]) *text[i] = ein__copy_text(ctx, *text[i], strlen(*text[i]));
     ein__put(&ctx->errors, "");
     if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
@@ -35,6 +35,8 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->value);
     arrfree(ctx->dim_override);
     shfree(ctx->costs);
+    shfree(ctx->cost_rows);
+    arrfree(ctx->cost_row);
     shfree(ctx->calls);
     ein__plan_free(&ctx->plan);
     ein__search_free(ctx->search);
@@ -113,6 +115,7 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
     ein__buf out = {0};
     ein__put(&out, "");
     bool ready = what == EIN_FORMAT || what == EIN_GRAPH_JSON ? ein__need_model(ctx)
+                 : what == EIN_COSTS                          ? !ctx->status
                  : what == EIN_EQUATIONS || what == EIN_EXPLAIN || what == EIN_EXPLAIN_JSON
                      ? ein__need_values(ctx)
                      : !ein_plan(ctx);
@@ -121,6 +124,7 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
         case EIN_HEADER: ein__emit_header(ctx, &out); break;
         case EIN_TEST: ein__emit_test(ctx, &out); break;
         case EIN_CALLS: ein__emit_call_keys(ctx, &out); break;
+        case EIN_COSTS: ein__emit_costs(ctx, &out); break;
         case EIN_PROBE: ein__emit_probe(ctx, &out); break;
         case EIN_FORMAT: ein__format(ctx, &out, true); break;
         case EIN_GRAPH_JSON: ein__graph_json(ctx, &out); break;

@@ -119,6 +119,18 @@ EIN__FN void ein__put_f64(ein__buf *b, double v) {
 }
 
 // A C literal of type float: "0.125f", "3.f", "INFINITY" with its sign.
+// A C string literal.
+EIN__FN void ein__put_string(ein__buf *out, const char *s) {
+    ein__put(out, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\' || c == '?') ein__putf(out, "\\%c", c);
+        else if (c < 32 || c > 126) ein__putf(out, "\\%03o", c);
+        else ein__put_n(out, s, 1);
+    }
+    ein__put(out, "\"");
+}
+
 EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
     float f = (float)v;
     if (f != f) {

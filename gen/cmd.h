@@ -109,6 +109,11 @@ int cmd_failed(const ein_ctx *ctx);
 // Refuses an output that is the model itself or equal to another output. CLI_OK or an exit code.
 int cmd_check_output(const cmd_args *args, const char *path, const char *const *others, int count);
 
+// A context without a model that holds the tables of costs among the operands.
+ein_ctx *cmd_open_tables(const cmd_args *args, int *code);
+// Writes a text to a file, "-" being standard output. CLI_OK, or the exit code after a message.
+int cmd_write_text(const char *path, const cmd_text *text);
+
 int cmd_emit(const cmd_args *args);
 int cmd_check(const cmd_args *args);
 int cmd_fmt(const cmd_args *args);
@@ -118,6 +123,10 @@ int cmd_explain(const cmd_args *args);
 int cmd_verify(const cmd_args *args);
 int cmd_import(const cmd_args *args);
 int cmd_probe(const cmd_args *args);
+
+// ---- tables of costs (cmd_costs.c) ----
+
+int cmd_costs(const cmd_args *args);
 
 // ---- differences (cmd_diff.c) ----
 

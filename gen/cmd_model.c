@@ -14,6 +14,7 @@ const cmd_option cmd_size_options[] = {
 const cmd_option cmd_plan_options[] = {
     {"gpu", "NAME", "plan for this GPU; default h200"},
     {"costs", "FILE...", "a table of measured costs"},
+    {"prefer", "WHICH", "of tables that differ: first, last or fastest"},
     {"baseline", NULL, "no derivation: one call or kernel per operator"},
     {"branches", "N", "steps side by side in a recorded graph, 1 to 4; default 4"},
     {"prefix", "NAME", "prefix of the symbols; default: the model's name"},
@@ -92,6 +93,16 @@ static int check_names(const cmd_args *args, const ein_desc *desc) {
     return desc->gpu ? check_gpu(args, desc->gpu) : CLI_OK;
 }
 
+static int check_preference(const cmd_args *args) {
+    char shown[120];
+    const char *how = cmd_get(args, "prefer");
+    if (!how || !strcmp(how, "first") || !strcmp(how, "last") || !strcmp(how, "fastest")) {
+        return CLI_OK;
+    }
+    return cmd_usage(args, "--prefer is first, last or fastest, not '%s'",
+                     cli_escape(shown, sizeof shown, how));
+}
+
 static int set_dims(const cmd_args *args, ein_ctx *ctx) {
     const char *text;
     int at = 0, code = CLI_OK;
@@ -124,9 +135,11 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
         .explain =
             !strcmp(args->command->name, "explain") && args->operands > 1 ? args->operand[1] : NULL,
         .explain_all = cmd_get(args, "all") != NULL,
+        .prefer = cmd_get(args, "prefer"),
         .probe = !strcmp(args->command->name, "probe"),
     };
     *code = check_names(args, &desc);
+    *code = *code ? *code : check_preference(args);
     *code = *code ? *code : cmd_search_desc(args, &desc);
     if (*code) {
         return NULL;
@@ -138,6 +151,26 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
     *code = set_dims(args, ctx);
     if (!*code) {
         *code = add_file(ctx, args->operand[0], true);
+    }
+    if (!*code) {
+        return ctx;
+    }
+    ein_close(ctx);
+    return NULL;
+}
+
+ein_ctx *cmd_open_tables(const cmd_args *args, int *code) {
+    ein_desc desc = {.prefer = cmd_get(args, "prefer")};
+    *code = check_preference(args);
+    if (*code) {
+        return NULL;
+    }
+    ein_ctx *ctx = ein_open(&desc);
+    if (!ctx) {
+        cli_out_of_memory();
+    }
+    for (int i = 0; i < args->operands && !*code; i++) {
+        *code = add_file(ctx, args->operand[i], false);
     }
     if (!*code) {
         return ctx;
@@ -208,7 +241,7 @@ void cmd_text_free(cmd_text *text) {
     *text = (cmd_text){NULL, 0};
 }
 
-static int write_text(const char *path, const cmd_text *text) {
+int cmd_write_text(const char *path, const cmd_text *text) {
     cli_error error;
     bool good = cli_file_write(path, text->data ? text->data : "", text->size, &error);
     return good ? CLI_OK : cmd_report(&error);
@@ -275,7 +308,7 @@ int cmd_emit(const cmd_args *args) {
     code = render_files(args, path, text);
     for (int i = 0; !code && i < FILES; i++) {
         if (path[i]) {
-            code = write_text(path[i], &text[i]);
+            code = cmd_write_text(path[i], &text[i]);
         }
     }
     free_texts(text);
@@ -330,7 +363,7 @@ static int print_output(const cmd_args *args, ein_output what, bool over_model) 
     cmd_search_done(args, ctx);
     ein_close(ctx);
     if (!code) {
-        code = write_text(path ? path : "-", &text);
+        code = cmd_write_text(path ? path : "-", &text);
     }
     cmd_text_free(&text);
     return code;
@@ -444,7 +477,7 @@ int cmd_graph(const cmd_args *args) {
             put_tensor(&text, kinds[k].name, &info);
         }
     }
-    code = write_text(path ? path : "-", &text);
+    code = cmd_write_text(path ? path : "-", &text);
     cmd_text_free(&text);
     ein_close(ctx);
     return code;
@@ -488,7 +521,7 @@ int cmd_probe(const cmd_args *args) {
         code = probe_model(args, i, &text);
     }
     if (!code) {
-        code = write_text(path, &text);
+        code = cmd_write_text(path, &text);
     }
     cmd_text_free(&text);
     return code;

@@ -56,6 +56,9 @@ static int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
 
 // ------------------------------------------------------------------------------------ the table
 
+// Whether the product has an epilogue: cublasLt's then.
+EIN__FN bool ein__is_matmul(const ein__gemm *g) { return g->bias.i || g->z.i || g->act; }
+
 // Canonical text of a library call: what a measured row is found by. It tells all that the call's
 // time depends on, so that the call can be made from it (emit_probe.c).
 EIN__FN const char *ein__gemm_key(ein_ctx *ctx, const ein__gemm *g) {
@@ -66,6 +69,13 @@ EIN__FN const char *ein__gemm_key(ein_ctx *ctx, const ein__gemm *g) {
     if (g->batch > 1)
         ein__putf(&b, " sa=%lld sb=%lld sc=%lld", (long long)g->sa, (long long)g->sb,
                   (long long)g->sc);
+    if (ein__is_matmul(g)) {
+        static const char *const act[] = {"none", "relu", "gelu"};
+        ein__putf(&b, " bias=%d z=%d act=%s align=%d", g->bias.i != 0, g->z.i != 0, act[g->act],
+                  g->align);
+        if (g->z.i) ein__putf(&b, " ldz=%lld", (long long)g->ldz);
+        if (g->z.i && g->batch > 1) ein__putf(&b, " sz=%lld", (long long)g->sz);
+    }
     const char *key = ein__name(ctx, b.s);
     ein__buf_free(&b);
     return key;
@@ -92,69 +102,5 @@ EIN__FN const char *ein__conv_key(ein_ctx *ctx, const ein__conv *c, bool transpo
     return key;
 }
 
-// The measured cost of `key` on the context's GPU; false when no table has it.
-EIN__FN bool ein__measured(ein_ctx *ctx, const char *key, int64_t *ps) {
-    if (!shlen(ctx->costs)) return false;
-    ptrdiff_t at = shgeti(ctx->costs, key);
-    if (at >= 0) *ps = ctx->costs[at].value;
-    return at >= 0;
-}
-
 // Remembers a call that the search has priced, for EIN_CALLS and EIN_PROBE.
 EIN__FN void ein__record_call(ein_ctx *ctx, const char *key) { shput(ctx->calls, key, true); }
-
-// One field up to a tab or the line's end; `*s` moves behind it.
-static const char *ein__cost_field(ein_ctx *ctx, const char **s, const char *end) {
-    const char *from = *s;
-    while (*s < end && **s != '\t') ++*s;
-    const char *field = ein__name_n(ctx, from, (size_t)(*s - from));
-    if (*s < end) ++*s;
-    return field;
-}
-
-static bool ein__cost_number(const char *s, int64_t *v) {
-    *v = 0;
-    if (!*s || strlen(s) > 18) return false;
-    for (; *s; s++) {
-        if (*s < '0' || *s > '9') return false;
-        *v = *v * 10 + (*s - '0');
-    }
-    return true;
-}
-
-// One row: device, key, picoseconds, spread (per mille), library versions.
-static bool ein__cost_row(ein_ctx *ctx, const char *name, uint32_t line, const char *s,
-                          const char *end) {
-    const char *gpu = ein__cost_field(ctx, &s, end), *key = ein__cost_field(ctx, &s, end);
-    const char *ps = ein__cost_field(ctx, &s, end);
-    int64_t v, old;
-    if (!ein__cost_number(ps, &v) || !*gpu || !*key) {
-        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
-                   "%s:%u: not a cost row: device, key, picoseconds, "
-                   "spread, versions, separated by tabs",
-                   name, (unsigned)line);
-        return false;
-    }
-    if (strcmp(gpu, ein__gpu_of(ctx)->name)) return true;
-    if (ein__measured(ctx, key, &old) && old != v) {
-        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
-                   "%s:%u: another cost for '%s' was given before", name, (unsigned)line, key);
-        return false;
-    }
-    shput(ctx->costs, key, v);
-    return true;
-}
-
-EIN__FN bool ein__add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length) {
-    uint32_t line = 1;
-    const char *end = text + length;
-    ctx->cost_hash = ein__fnv(ctx->cost_hash ? ctx->cost_hash : EIN__FNV_START, text, length);
-    for (const char *s = text; s < end; line++) {
-        const char *stop = memchr(s, '\n', (size_t)(end - s));
-        if (!stop) stop = end;
-        const char *last = stop > s && stop[-1] == '\r' ? stop - 1 : stop;
-        if (last > s && *s != '#' && !ein__cost_row(ctx, name, line, s, last)) return false;
-        s = stop + 1;
-    }
-    return true;
-}

@@ -152,6 +152,7 @@ typedef enum {
     EIN_EXPLAIN,     // the derivations of contractions, with costs; see ein_desc.explain
     EIN_EXPLAIN_JSON,
     EIN_CALLS,  // keys of the library calls that no cost table has, one a line; see ein_desc.probe
+    EIN_COSTS,  // the rows of all cost tables given, as one
     EIN_PROBE   // a CUDA program that measures them and prints rows for cost tables
 } ein_output;
 
@@ -206,8 +207,9 @@ typedef struct {
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
     int branches;         // of a recorded graph, at most; default 4, which is also the limit
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
-    bool explain_all;  // EIN_EXPLAIN: every candidate, not only the best two and the original one
-    bool probe;        // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
+    bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
+    const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
+    bool probe;  // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
 } ein_desc;
 
 typedef struct {

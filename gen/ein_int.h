@@ -374,15 +374,22 @@ typedef struct ein__conv {
     bool relu;
 } ein__conv;
 
-// row-major C[m,n] = alpha A[m,k] B[k,n], `batch` times
+typedef enum { EIN__ACT_NONE, EIN__ACT_RELU, EIN__ACT_GELU } ein__act;  // GELU: its tanh form
+
+// row-major C[m,n] = act(alpha A[m,k] B[k,n] + Z[m,n] + bias[n]), `batch` times
 typedef struct ein__gemm {
     int64_t batch, m, n, k;
     bool ta, tb;                        // operand stored transposed
     int64_t lda, ldb, ldc, sa, sb, sc;  // leading dimensions, batch strides; elements
     int64_t oa, ob, oc;                 // offsets from the values' first elements
     bool swap;                          // result is stored column-major: operands exchanged
+    uint32_t rows, columns;             // iterators of the result that m and n stand for
     ein__val a, b;
     double alpha;
+    ein__val bias, z;  // or none: fused, as `act` is; a call with any of them is cublasLt's
+    ein__act act;
+    int64_t ldz, sz, obias;
+    int align;  // bytes: of every operand's address, where it is cublasLt's
 } ein__gemm;
 
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
@@ -397,8 +404,10 @@ typedef struct ein__step {
     ein__gemm gemm;
     int64_t ps;  // cost, picoseconds
     bool measured;
-    const char *key;    // cost key
-    int64_t workspace;  // bytes that a library call may use of the shared workspace
+    const char *key;        // cost key
+    const char *algorithm;  // what its measured row says of a library's algorithm, or NULL ...
+    int64_t version;        // ... of this version
+    int64_t workspace;      // bytes that a library call may use of the shared workspace
     // Side by side with other branches in a recorded graph: after steps wait[0..nwait-1] of others;
     // `known`: by branch, the last step that is over before this one; -1: none.
     int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
@@ -480,11 +489,12 @@ struct ein_ctx {
     ein__value *value;               // stb_ds array; [0] unused
     ein__val *tensor_value;          // by graph tensor: the value as lowered
     ein__plan plan;
+    struct ein__cost_row *cost_row;  // stb_ds array: of all tables and devices
     struct {
         char *key;
-        int64_t value;
-    } * costs;           // sh map: measured picoseconds by key
-    uint64_t cost_hash;  // of the tables given, 0: none
+        int value;
+    } * cost_rows, *costs;  // sh maps to rows: every measurement's; the best of this GPU by key
+    uint64_t cost_hash;     // of the tables given, 0: none
     struct {
         char *key;
         bool value;

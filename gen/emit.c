@@ -33,6 +33,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
     const char *model = ein__symbol(ctx), *upper = ein__symbol_upper(ctx);
     const char *conv = z->convs ? "1" : "0", *gemm = z->gemms ? "1" : "0";
     const char *convs = ein__number_text(ctx, z->convs), *branches = ein__branches_text(ctx);
+    const char *matmuls = ein__number_text(ctx, z->matmuls);
     ptrdiff_t nin = arrlen(ctx->graph.input);
     ein__put_section(out, "create");
     ein__put_steps(z, out, true);
@@ -48,20 +49,21 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"uploads", uploads ? "1" : "0"},
         {"manifest", ein__namef(ctx, "0x%016llxull", (unsigned long long)ein__manifest(ctx))},
         {"kernel", z->first_kernel ? z->first_kernel : ""},
-        {"branches", branches}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 12);
+        {"branches", branches},
+        {"matmuls", matmuls}};
+    ein__tmpl_put(out, ein__tmpl_create, create, 13);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
                       {"nin", ein__number_text(ctx, nin)},
                       {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                       {"branches", branches},
-                      {"libraries", z->convs || z->gemms ? "1" : "0"}};
+                      {"libraries", z->convs + z->gemms + z->matmuls ? "1" : "0"}};
     ein__tmpl_put(out, ein__tmpl_run, run, 5);
     ein__put_section(out, "destroy");
-    ein__key destroy[] = {
-        {"model", model}, {"conv", conv}, {"convs", convs}, {"gemm", gemm}, {"branches", branches}};
-    ein__tmpl_put(out, ein__tmpl_destroy, destroy, 5);
+    ein__key destroy[] = {{"model", model}, {"conv", conv},         {"convs", convs},
+                          {"gemm", gemm},   {"branches", branches}, {"matmuls", matmuls}};
+    ein__tmpl_put(out, ein__tmpl_destroy, destroy, 6);
     ein__put_section(out, "info");
     ein__put_info(z, out);
 }
@@ -79,17 +81,18 @@ EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, 
 // Which stream and workspace steps use.
 static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
-    const char *model = ein__symbol(ctx), *libraries = z->convs || z->gemms ? "1" : "0";
+    const char *model = ein__symbol(ctx), *libraries = z->convs + z->gemms + z->matmuls ? "1" : "0";
     ein__key calls[] = {{"model", model},
                         {"conv", z->convs ? "1" : "0"},
                         {"gemm", z->gemms ? "1" : "0"},
                         {"workspace", ein__number_text(ctx, ctx->plan.workspace_bytes)},
-                        {"workspaceat", ein__workspace_list(ctx)}};
+                        {"workspaceat", ein__workspace_list(ctx)},
+                        {"matmuls", z->matmuls ? "1" : "0"}};
     ein__key branch[] = {
         {"model", model}, {"branches", ein__branches_text(ctx)}, {"libraries", libraries}};
-    if (z->convs || z->gemms) {
+    if (z->convs + z->gemms + z->matmuls) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_libraries, calls, 5);
+        ein__tmpl_put(out, ein__tmpl_libraries, calls, 6);
     }
     if (ctx->plan.branches > 1) {
         ein__put(out, "\n");
@@ -106,9 +109,15 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
     ein__put_uploads(z, out, uploads);
     if (z->convs) {
         ein__put(out, "\n");
-        ein__key types[] = {{"spatial", spatial}};
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 1);
+        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"}};
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 2);
         ein__put_conv_sizes(z, out);
+    }
+    if (z->matmuls) {
+        ein__put(out, "\n");
+        ein__key types[] = {{"pins", z->pins ? "1" : "0"}};
+        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 1);
+        ein__put_matmul_sizes(z, out);
     }
     ein__put_section(out, "kernels");
     ein__emit_helpers(ctx, out, z->needs);
@@ -119,27 +128,34 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
                         {"conv", z->convs ? "1" : "0"},
                         {"convs", ein__number_text(ctx, z->convs)},
                         {"gemm", z->gemms ? "1" : "0"},
+                        {"matmuls", ein__number_text(ctx, z->matmuls)},
                         {"nin", ein__number_text(ctx, nin ? nin : 1)},
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                         {"branches", ein__branches_text(ctx)},
                         {"events", ein__number_text(ctx, ctx->plan.events)}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 8);
+    ein__tmpl_put(out, ein__tmpl_state, state, 9);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, model, z->convs > 0, z->gemms > 0, true);
+    ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
         ein__put(out, "\n");
         ein__key conv[] = {{"model", model},
                            {"spatial", spatial},
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
                            {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)},
+                           {"pins", z->pins ? "1" : "0"},
                            {"steps", "1"}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 5);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 6);
     }
     if (z->gemms) {
         ein__put(out, "\n");
         ein__key gemm[] = {{"model", model}, {"steps", "1"}};
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
         ein__put_gemm_sizes(z, out);
+    }
+    if (z->matmuls) {
+        ein__put(out, "\n");
+        ein__emit_matmul(out, model, ein__number_text(ctx, ctx->plan.workspace_bytes), z->pins,
+                         true);
     }
     ein__put_branches(z, out);
 }
@@ -153,6 +169,7 @@ EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {
         ein__put_summary(&z, out);
         ein__put_section(out, "includes");
         ein__put(out, "#include <cuda_runtime.h>\n");
+        if (z.matmuls) ein__put(out, "#include <cublasLt.h>\n");
         if (z.gemms) ein__put(out, "#include <cublas_v2.h>\n");
         if (z.convs) ein__put(out, "#include <cudnn.h>\n");
         ein__put(

@@ -30,7 +30,9 @@ static bool ein__is_taken(const char *name) {
         " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes "
         "conv_tensor"
         " conv_describe conv_choose_forward conv_choose_data conv_open conv_close conv_run gemm_run"
-        " gemm_size uploads upload_size run_on create_all open_libraries prepare_weights "
+        " gemm_size matmul matmul_call matmul_size matmul_sizes matmul_open matmul_close matmul_run"
+        " matmul_matrix matmul_describe matmul_wish matmul_pinned uploads upload_size run_on "
+        "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
         " warp_sum warp_max cublasStatus_t cudnnTensorDescriptor_t cudaGetLastError ";
@@ -64,8 +66,8 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
         ein__put_n(&b, &c, 1);
     }
     // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
-    static const char *const own[] = {"_",     "v_",    "k_",     "conv_",
-                                      "CONV_", "gemm_", "steps_", "prepare_"};
+    static const char *const own[] = {"_",     "v_",      "k_",      "conv_",  "CONV_",
+                                      "gemm_", "matmul_", "MATMUL_", "steps_", "prepare_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
@@ -119,17 +121,6 @@ static void ein__put_comment(ein__buf *out, const char *s, size_t n) {
     }
 }
 
-static void ein__put_string(ein__buf *out, const char *s) {
-    ein__put(out, "\"");
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\' || c == '?') ein__putf(out, "\\%c", c);
-        else if (c < 32 || c > 126) ein__putf(out, "\\%03o", c);
-        else ein__put_n(out, s, 1);
-    }
-    ein__put(out, "\"");
-}
-
 static const char *ein__ctype(ein__dtype t) {
     static const char *const name[EIN__NDTYPE] = {
         "float", "__half", "__nv_bfloat16", "signed char", "int", "long long", "unsigned char"};
@@ -152,9 +143,10 @@ typedef struct ein__emitter {
     const char **buffer;  // by plan buffer: the name of its pointer
     const char *first_kernel;
     unsigned needs;
-    int convs, gemms;
+    int convs, gemms, matmuls;
     int spatial;   // axes of convolution descriptors
     int calls_on;  // branch of the last library call put
+    bool pins;     // a table of costs has chosen algorithms
     bool zeros;    // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
 } ein__emitter;
@@ -185,8 +177,12 @@ EIN__FN uint64_t ein__manifest(const ein_ctx *ctx) {
     return h;
 }
 
-static bool ein__is_library(const ein__step *s) {
-    return s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA || s->kind == EIN__K_GEMM;
+static bool ein__is_library(const ein__step *s) { return ein__is_call(s->kind); }
+
+// A product that is cublasLt's: it has an epilogue, or a table chose one of that library's
+// algorithms.
+static bool ein__is_lt(const ein__step *s) {
+    return s->kind == EIN__K_GEMM && (ein__is_matmul(&s->gemm) || s->algorithm);
 }
 
 // Pointer names by buffer: `v_` and the value's name, unique.
@@ -305,7 +301,9 @@ static void ein__collect(ein__emitter *z) {
     z->spatial = 2;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        if (s->kind == EIN__K_GEMM) z->gemms++;
+        if (ein__is_lt(s)) z->matmuls++;
+        else if (s->kind == EIN__K_GEMM) z->gemms++;
+        z->pins |= s->algorithm != NULL;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
         z->convs++;
         if (s->conv.spatial > z->spatial) z->spatial = s->conv.spatial;
@@ -363,18 +361,18 @@ static void ein__put_sizes(ein__buf *out, const int64_t *d, int n) {
 static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *l) {
     if (s->kind == EIN__K_GEMM) {
         const ein__gemm *g = &s->gemm;
-        ein__putf(out, "cuBLAS sgemm %lld x %lld x %lld", (long long)g->m, (long long)g->n,
-                  (long long)g->k);
+        ein__putf(out, "%s %lld x %lld x %lld", ein__is_lt(s) ? "cublasLt matmul" : "cuBLAS sgemm",
+                  (long long)g->m, (long long)g->n, (long long)g->k);
         if (g->batch > 1) ein__putf(out, ", batch %lld", (long long)g->batch);
+        ein__put_epilogue(out, g->z.i != 0, g->bias.i != 0, g->act);
     } else if (ein__is_library(s)) {
         const ein__conv *c = &s->conv;
         ein__put(out, s->kind == EIN__K_CONV ? "cuDNN conv " : "cuDNN conv backward-data ");
         ein__put_sizes(out, c->k, c->spatial);
         ein__putf(out, ", %lld to %lld", (long long)c->c, (long long)c->f);
         if (c->group > 1) ein__putf(out, " in %lld groups", (long long)c->group);
-        if (c->z.i) ein__put(out, " + residual");
-        if (c->bias.i) ein__put(out, " + bias");
-        if (c->relu) ein__put(out, " + relu");
+        ein__put_epilogue(out, c->z.i != 0, c->bias.i != 0,
+                          c->relu ? EIN__ACT_RELU : EIN__ACT_NONE);
     } else {
         ein__put(out, l->name);
     }
@@ -528,7 +526,7 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
         else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
         else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
     }
-    for (int b = 0; z->convs && b < ctx->plan.branches; b++) {
+    for (int b = 0; (z->convs || z->matmuls) && b < ctx->plan.branches; b++) {
         if (ctx->plan.workspace_at[b] < 0) continue;
         ein__putf(out, "#define v_workspace%s ARENA_OF(char, %lld)\n", ein__branch_suffix(ctx, b),
                   (long long)ctx->plan.workspace_at[b]);
@@ -575,9 +573,9 @@ static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
     return ein__plain_name(ctx, s->name);
 }
 
-// A row of the table of convolutions.
+// A row of the table of convolutions; `pin`: what follows where algorithms are chosen by tables.
 EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv *c,
-                                bool transposed, int spatial) {
+                                bool transposed, int spatial, const char *pin) {
     ein__buf line = {0};
     ein__put(&line, "    {");
     ein__put_string(&line, name);
@@ -589,9 +587,15 @@ EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv
         ein__put(&line, ", ");
     }
     bool fused = c->bias.i || c->z.i || c->relu;
-    ein__putf(&line, "%d, %d},", fused, c->relu);
+    ein__putf(&line, "%d, %d%s},", fused, c->relu, pin);
     ein__tmpl_line(out, line.s, line.n);
     ein__buf_free(&line);
+}
+
+static const char *ein__conv_pin_text(const ein__emitter *z, const ein__step *s) {
+    if (!z->pins) return "";
+    if (!s->algorithm) return ", 0, 0";
+    return ein__namef(z->ctx, ", %lld, %s", (long long)s->version, s->algorithm);
 }
 
 static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
@@ -600,7 +604,8 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
-            ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial);
+            ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial,
+                               ein__conv_pin_text(z, s));
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -611,22 +616,12 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
     ein__put(out, "};\n");
 }
 
-// What a description of a product holds.
-EIN__FN void ein__put_gemm_size(ein__buf *line, const char *name, const ein__gemm *g) {
-    const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
-                         g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
-    ein__put_string(line, name);
-    for (int k = 0; k < 12; k++) ein__putf(line, ", %lld", (long long)n[k]);
-    ein__put(line, ", ");
-    ein__put_f32_literal(line, g->alpha);
-}
-
 static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         const ein__gemm *g = &s->gemm;
-        if (s->kind != EIN__K_GEMM) continue;
+        if (s->kind != EIN__K_GEMM || ein__is_lt(s)) continue;
         ein__buf line = {0};
         ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
         ein__put_gemm_size(&line, s->name, g);
@@ -634,6 +629,21 @@ static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
         ein__tmpl_line(out, line.s, line.n);
         ein__buf_free(&line);
     }
+}
+
+static void ein__put_matmul_sizes(ein__emitter *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    ein__put(out, "\nstatic const matmul_size matmul_sizes[] = {\n");
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        if (ein__is_lt(s)) ein__put_matmul_size(out, s, z->pins);
+    }
+    ein__put(out, "};\nenum {\n");
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        if (ein__is_lt(s)) ein__putf(out, "    MATMUL_%s,\n", ein__call_name(ctx, s));
+    }
+    ein__put(out, "};\n");
 }
 
 // ------------------------------------------------------------------------------------ steps
@@ -653,12 +663,22 @@ static void ein__put_dims(ein__buf *out, const unsigned *d) {
 
 static void ein__put_gemm_call(ein__emitter *z, ein__buf *out, const ein__step *s,
                                const char *name) {
-    ein__putf(out, "    CALL(gemm_run(m, &gemm_%s, ", name);
+    const ein__gemm *g = &s->gemm;
+    bool lt = ein__is_lt(s);
+    ein__putf(out, lt ? "    CALL(matmul_run(m, MATMUL_%s, " : "    CALL(gemm_run(m, &gemm_%s, ",
+              name);
     ein__put_pointer(z, out, s->gemm.a, s->gemm.oa);
     ein__put(out, ", ");
     ein__put_pointer(z, out, s->gemm.b, s->gemm.ob);
     ein__put(out, ", ");
+    if (g->bias.i) ein__put_pointer(z, out, g->bias, g->obias);
+    else if (lt) ein__put(out, "NULL");
+    if (lt) ein__put(out, ", ");
+    if (g->z.i) ein__put_pointer(z, out, g->z, 0);
+    else if (lt) ein__put(out, "NULL");
+    if (lt) ein__put(out, ", ");
     ein__put_pointer(z, out, s->out, 0);
+    if (lt) ein__putf(out, ", v_workspace%s", ein__branch_suffix(z->ctx, s->branch));
     ein__put(out, "));");
 }
 

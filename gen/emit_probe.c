@@ -33,6 +33,27 @@ static bool ein__key_number(const char **s, const char *name, int64_t *v, int64_
     return ein__key_numbers(s, name, v, 1) == 1 && *v <= limit;
 }
 
+// What follows in the key of a product with an epilogue.
+static bool ein__key_epilogue(const char **s, ein__gemm *g) {
+    static const char *const act[] = {"none", "relu", "gelu"};
+    int64_t bias = 0, z = 0, align = 0;
+    bool ok = ein__key_number(s, " bias=", &bias, 1) && ein__key_number(s, " z=", &z, 1) &&
+              !strncmp(*s, " act=", 5);
+    if (!ok) return false;
+    int k = 0;
+    while (k < 2 && strncmp(*s + 5, act[k], 4)) k++;
+    if (strncmp(*s + 5, act[k], 4)) return false;
+    *s += 9;
+    g->act = (ein__act)k;
+    g->bias.i = bias != 0;
+    g->z.i = z != 0;
+    ok = ein__key_number(s, " align=", &align, 16) && (align == 4 || align == 8 || align == 16);
+    if (ok && z) ok = ein__key_number(s, " ldz=", &g->ldz, INT32_MAX) && g->ldz >= g->n;
+    if (ok && z && g->batch > 1) ok = ein__key_number(s, " sz=", &g->sz, EIN__MAX_ELEMENTS);
+    g->align = (int)align;
+    return ok;
+}
+
 static bool ein__key_gemm(const char *s, ein__gemm *g) {
     int64_t ta = 0, tb = 0, most = INT32_MAX;
     *g = (ein__gemm){.alpha = 1};
@@ -48,6 +69,8 @@ static bool ein__key_gemm(const char *s, ein__gemm *g) {
              ein__key_number(&s, " sc=", &g->sc, EIN__MAX_ELEMENTS);
     g->ta = ta != 0;
     g->tb = tb != 0;
+    g->align = 16;
+    if (ok && *s) ok = ein__key_epilogue(&s, g);
     return ok && g->batch > 0 && g->m > 0 && g->n > 0 && g->k > 0;
 }
 
@@ -162,10 +185,10 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
               "//     ./probe >> costs.tsv\n"
               "// With --help it tells what else it can do.\n",
               ein__gpu_of(ctx)->title, z->convs, z->gemms, ein__gpu_of(ctx)->cc,
-              z->convs ? " -lcudnn" : "", z->gemms ? " -lcublas" : "");
+              z->convs ? " -lcudnn" : "", z->gemms ? " -lcublas -lcublasLt" : "");
     ein__put_section(out, "includes");
     ein__put(out, "#include <cuda_runtime.h>\n");
-    if (z->gemms) ein__put(out, "#include <cublas_v2.h>\n");
+    if (z->gemms) ein__put(out, "#include <cublasLt.h>\n#include <cublas_v2.h>\n");
     if (z->convs) ein__put(out, "#include <cudnn.h>\n");
     ein__put(out,
              "#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
@@ -175,7 +198,8 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
 static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
     ein__put(out, "static const conv_size conv_sizes[] = {\n");
     for (int i = 0; i < z->convs; i++)
-        ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial);
+        ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial,
+                           "");
     ein__put(out,
              "};\n// Whether something is added to the result beside the bias.\n"
              "static const unsigned char conv_residual[] = {");
@@ -185,14 +209,10 @@ static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
 }
 
 static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
-    ein__put(out, "static const gemm_size gemm_sizes[] = {\n");
+    ein__put(out, "static const matmul_size matmul_sizes[] = {\n");
     for (int i = z->convs; i < z->convs + z->gemms; i++) {
-        ein__buf line = {0};
-        ein__put(&line, "    {");
-        ein__put_gemm_size(&line, z->call[i].key, &z->call[i].g);
-        ein__put(&line, "},");
-        ein__tmpl_line(out, line.s, line.n);
-        ein__buf_free(&line);
+        ein__step step = {.name = z->call[i].key, .gemm = z->call[i].g};
+        ein__put_matmul_size(out, &step, false);
     }
     ein__put(out, "};\n");
 }
@@ -203,10 +223,15 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     const char *spatial = ein__number_text(ctx, z->spatial);
     ein__put_probe_head(z, out);
     ein__put_section(out, "calls");
-    ein__key types[] = {{"spatial", spatial}};
+    ein__key types[] = {{"spatial", spatial}, {"pins", "0"}};
     if (z->convs) {
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 1);
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 2);
         ein__put_probe_convs(z, out);
+        ein__put(out, "\n");
+    }
+    if (z->gemms) {
+        ein__tmpl_put(out, ein__tmpl_matmul_types, types + 1, 1);
+        ein__put_probe_gemms(z, out);
         ein__put(out, "\n");
     }
     ein__key state[] = {
@@ -218,16 +243,18 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
                        {"spatial", spatial},
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
                        {"limit", "conv_limit(s)"},
+                       {"pins", "0"},
                        {"steps", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 5);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 6);
     }
     ein__key gemm[] = {{"model", "probe"}, {"steps", "0"}};
     if (z->gemms) {
         ein__put(out, "\n");
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
-        ein__put_probe_gemms(z, out);
+        ein__put(out, "\n");
+        ein__emit_matmul(out, "probe", "m->cublas_workspace", false, false);
     }
     ein__put_section(out, "measuring");
     const ein__gpu *g = ein__gpu_of(ctx);

@@ -16,7 +16,7 @@ static bool ein__emit_relay(ein_ctx *ctx, const ein__step *step, ein__buf *out, 
     int n = 0;
     const int64_t *to = ctx->plan.layout[step->out.i].stride;
     for (int k = 0; k < v->shape.rank; k++)
-        if (v->shape.d[k] > 1) dim[n++] = (ein__chain){v->shape.d[k], {f.coef[k], to[k], to[k]}};
+        if (v->shape.d[k] > 1) dim[n++] = (ein__chain){v->shape.d[k], {f.coef[k], to[k], to[k]}, 0};
     n = ein__join_chains(dim, n);
     if (n > EIN__RELAY_RANK) return false;
     ein__kgen g = ein__kgen_make(ctx, step->out, true, 1);

@@ -151,6 +151,7 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     ein__add_operand(ctx, &w, p->a, EIN__BY_UNIT, ein__times(ein__times(p->m, p->k), 4 * copies_a));
     ein__add_operand(ctx, &w, p->b, EIN__BY_UNIT, ein__times(ein__times(p->k, p->n), 4 * copies_b));
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
+    if (p->z.i) ein__add_operand(ctx, &w, p->z, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
     return ein__work_ps(g, &w);
 }
 

@@ -187,7 +187,11 @@ static bool ein__can_store(const ein__placer *z, ein__val p, const ein__layout *
     if (!product.i) return true;
     if (z->sel->kind[p.i] != EIN__K_GEMM) return ein__is_dense(&v->shape, l) && l->offset % 4 == 0;
     ein__gemm g;
-    return ein__match_gemm(ctx, ein__scope_of(ctx, product), l->stride, &g);
+    ein__epilogue e;
+    const ein__scope *s = ein__scope_of(ctx, product);
+    if (!ein__match_gemm(ctx, s, l->stride, &g)) return false;
+    return product.i == p.i ||
+           (ein__product_epilogue(ctx, product, p, &e) && ein__gemm_takes(s, l->stride, &e, &g));
 }
 
 static void ein__place_sources(ein__placer *z, ein__val v) {

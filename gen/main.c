@@ -75,6 +75,11 @@ static const cmd_option probe_options[] = {
     NO_OPTION,
 };
 
+static const cmd_option costs_options[] = {
+    {"prefer", "WHICH", "of rows that differ: first, last or fastest"},
+    NO_OPTION,
+};
+
 static const cmd_command commands[] = {
     {
         .name = "emit",
@@ -182,6 +187,18 @@ static const cmd_command commands[] = {
                   "rows for one: ./probe >> TABLE. With --help it tells what else it can do.\n",
         .options = {probe_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_probe,
+    },
+    {
+        .name = "costs",
+        .operands = "TABLE...",
+        .count = 1,
+        .more = CMD_OPERANDS - 1,
+        .summary = "Merges tables of measured costs into one, sorted",
+        .detail =
+            "Rows for one call, algorithm and version of the library that differ are an error\n"
+            "without --prefer. Comments are left out.\n",
+        .options = {output_option, costs_options, NULL, NULL},
+        .run = cmd_costs,
     },
 };
 

@@ -118,6 +118,7 @@ EIN__FN bool ein__is_contraction(ein_ctx *ctx, const ein__scope *s) {
 // Iterators that one dimension of a matrix stands for: extent, and stride per operand (A, B, C).
 typedef struct ein__chain {
     int64_t n, stride[3];
+    uint32_t slots;
 } ein__chain;
 
 typedef struct ein__groups {
@@ -136,6 +137,7 @@ static int ein__join_chains(ein__chain *c, int n) {
                 while (x < 3 && i != j && c[i].stride[x] == c[j].stride[x] * c[j].n) x++;
                 if (x < 3) continue;
                 c[j].n *= c[i].n;
+                c[j].slots |= c[i].slots;
                 c[i] = c[--n];
                 again = true;
             }
@@ -149,7 +151,7 @@ static bool ein__group_iterators(const ein__scope *s, const ein__factor *a, cons
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         if (s->n[i] == 1) continue;
         bool in_a = a->coef[i] != 0, in_b = b->coef[i] != 0, reduced = i >= s->nt;
-        ein__chain c = {s->n[i], {a->coef[i], b->coef[i], reduced ? 0 : out[i]}};
+        ein__chain c = {s->n[i], {a->coef[i], b->coef[i], reduced ? 0 : out[i]}, 1u << i};
         if (reduced && in_a && in_b) g->k[g->nk++] = c;
         else if (reduced) return false;
         else if (in_a && in_b) g->b[g->nb++] = c;
@@ -181,7 +183,7 @@ static int64_t ein__leading(int64_t rows, int64_t rs, int64_t cols, int64_t cs, 
 
 // One choice of the chains that stay as m and n (-1: none, extent 1); the others become batch.
 static bool ein__gemm_choice(const ein__groups *g, int im, int in, ein__gemm *r) {
-    ein__chain batch[3 * EIN__MAX_ITERS], one = {1, {0, 0, 0}};
+    ein__chain batch[3 * EIN__MAX_ITERS], one = {1, {0, 0, 0}, 0};
     int nb = 0;
     for (int i = 0; i < g->nb; i++) batch[nb++] = g->b[i];
     for (int i = 0; i < g->nm; i++)
@@ -205,6 +207,8 @@ static bool ein__gemm_choice(const ein__groups *g, int im, int in, ein__gemm *r)
     r->sa = b.stride[0];
     r->sb = b.stride[1];
     r->sc = b.stride[2];
+    r->rows = m.slots;
+    r->columns = n.slots;
     int64_t limit = INT32_MAX;
     return m.n <= limit && n.n <= limit && k.n <= limit && b.n <= limit && r->lda <= limit &&
            r->ldb <= limit && r->ldc <= limit;

@@ -30,18 +30,34 @@ static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val ou
     return (bytes < cap ? bytes : cap) & ~(int64_t)255;
 }
 
+// Parameters of a product. Addresses that views have moved lower what may be said of alignment.
+static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
+    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+    const ein__layout *l = ctx->plan.layout, *out = &l[step->out.i];
+    ein__gemm *g = &step->gemm;
+    ein__epilogue e;
+    if (!ein__match_gemm(ctx, s, out->stride, g)) return false;
+    if (step->nval == 2) {
+        if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
+            !ein__gemm_takes(s, out->stride, &e, g))
+            return false;
+        g->obias = e.at;
+    }
+    int64_t at[] = {l[g->a.i].offset + g->oa, l[g->b.i].offset + g->ob, out->offset,
+                    g->bias.i ? l[g->bias.i].offset + g->obias : 0, g->z.i ? l[g->z.i].offset : 0};
+    g->align = ein__aligned(16, at, 5);
+    step->ps = ein__cost_gemm(ctx, g);
+    step->key = ein__gemm_key(ctx, g);
+    step->workspace = ein__gpu_of(ctx)->cc >= 90 ? 32 << 20 : 4 << 20;
+    return true;
+}
+
 // Fills the library parameters of a step whose first value is contraction `s`. False: the layouts
 // do not allow the call after all, and a kernel takes over.
 static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     const ein__layout *out = &ctx->plan.layout[step->out.i];
-    if (step->kind == EIN__K_GEMM) {
-        if (!ein__match_gemm(ctx, s, out->stride, &step->gemm)) return false;
-        step->ps = ein__cost_gemm(ctx, &step->gemm);
-        step->key = ein__gemm_key(ctx, &step->gemm);
-        step->workspace = ein__gpu_of(ctx)->cc >= 90 ? 32 << 20 : 4 << 20;
-        return true;
-    }
+    if (step->kind == EIN__K_GEMM) return ein__product_step(ctx, step);
     ein__conv_form f;
     if (!ein__find_conv(ctx, s, out->stride, &f) || !ein__conv_sizes(&f)) return false;
     int slot[EIN__MAX_ITERS], n = ein__conv_filter_order(&f, slot);
@@ -52,19 +68,15 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
         return false;
     step->conv = f.c;
     if (step->nval == 2) {
-        const ein__scope *m = ein__scope_of(ctx, step->val[1]);
-        ein__ex *reads = NULL, conv = {0};
         ein__epilogue e;
-        ein__ex_reads(ctx, m->body, &reads);
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-            if (ein__ex_get(ctx, reads[i])->val == step->val[0].i) conv = reads[i];
-        arrfree(reads);
-        if (!ein__conv_epilogue(ctx, m, conv, &e)) return false;
+        if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
+            !ein__conv_takes(ctx, &f, &e))
+            return false;
         if (e.z.i && !ein__is_dense(&ctx->value[e.z.i].shape, &ctx->plan.layout[e.z.i]))
             return false;
         step->conv.bias = e.bias;
         step->conv.z = e.z;
-        step->conv.relu = e.relu;
+        step->conv.relu = e.act == EIN__ACT_RELU;
     }
     step->ps = ein__cost_conv(ctx, &step->conv, step->kind == EIN__K_CONV_DATA);
     step->key = ein__conv_key(ctx, &step->conv, step->kind == EIN__K_CONV_DATA);
@@ -79,8 +91,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
         if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
             step->val[step->nval++] = sel->order[i];
-    bool library =
-        step->kind == EIN__K_CONV || step->kind == EIN__K_CONV_DATA || step->kind == EIN__K_GEMM;
+    bool library = ein__is_call(step->kind);
     if (library && ein__library_step(ctx, step)) return true;
     if (library) step->kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0]));
     step->workspace = 0;
@@ -121,9 +132,15 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
 
 static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step;
-    int64_t ps;
-    if (ein__step_of(ctx, sel, v, &step)) step.measured = ein__measured(ctx, step.key, &ps);
-    else step.ps = ein__cost_step(ctx, &step);
+    if (ein__step_of(ctx, sel, v, &step)) {
+        const ein__cost_row *row = ein__row_of(ctx, step.key);
+        step.measured = row != NULL;
+        // What was measured with 16-byte addresses may not be pinned for others.
+        if (step.kind != EIN__K_GEMM || ein__is_matmul(&step.gemm) || step.gemm.align >= 16)
+            step.algorithm = ein__pinned(row, &step.version);
+    } else {
+        step.ps = ein__cost_step(ctx, &step);
+    }
     if (ctx->value[v.i].weight_only &&
         ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
         arrput(ctx->plan.init, step);

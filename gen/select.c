@@ -11,82 +11,6 @@ typedef struct ein__selector {
     int reordered;      // products that are a GEMM only because of that
 } ein__selector;
 
-EIN__FN int64_t ein__kernel_cost(ein_ctx *ctx, ein__val v) {
-    return ein__cost_scope(ctx, EIN__K_MAP, ein__scope_of(ctx, v), (ein__val){0}, (ein__ex){0});
-}
-
-// ------------------------------------------------------------------------------------ epilogues
-
-// relu?(sum of reads) as cuDNN's fused form has it: act(conv + z + bias).
-typedef struct ein__epilogue {
-    ein__val bias, z;
-    bool relu;
-} ein__epilogue;
-
-// Whether `e` is a vector over the channels of convolution `conv`, all of which are dimension 1.
-static bool ein__is_bias(ein_ctx *ctx, const ein__expr *e, const ein__scope *m, ein__ex conv) {
-    const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, conv)->val});
-    ein__conv_form form;
-    int64_t out[EIN__MAX_RANK];
-    if (e->op != EIN__X_READ || m->nt < 2 || !ein__inside(ctx, e)) return false;
-    ein__dense_result(s, out);
-    if (!ein__find_conv(ctx, s, out, &form) || form.c.f != m->n[1]) return false;
-    if (m->n[1] > 1 && form.role[1] != EIN__C_OUT && form.role[1] != EIN__C_GROUP) return false;
-    if (!ctx->value[e->val].weight_only || ctx->value[e->val].dtype != EIN__F32) return false;
-    if (ein__elements(&ctx->value[e->val].shape) != m->n[1]) return false;
-    uint32_t used = 0;
-    for (uint32_t k = 0; k < e->nix; k++) used |= ein__ix_uses(ctx, e->ix[k]);
-    int64_t coef = 0, stride[EIN__MAX_RANK];
-    ein__factor f;
-    ein__dense_strides(&ctx->value[e->val].shape, stride);
-    if (ein__address(ctx, e, stride, &f)) coef = f.coef[1];
-    return (used == 2u && coef == 1) || (m->n[1] == 1 && !used);
-}
-
-static bool ein__add_term(ein_ctx *ctx, const ein__scope *m, ein__ex ex, ein__ex conv,
-                          ein__epilogue *e, bool *seen) {
-    const ein__expr *x = ein__ex_get(ctx, ex);
-    if (ex.i == conv.i) {
-        if (*seen) return false;
-        return *seen = true;
-    }
-    if (x->op == EIN__X_BINARY && x->fn == EIN__ADD)
-        return ein__add_term(ctx, m, x->kid[0], conv, e, seen) &&
-               ein__add_term(ctx, m, x->kid[1], conv, e, seen);
-    if (x->op != EIN__X_READ) return false;
-    if (!e->bias.i && ein__is_bias(ctx, x, m, conv)) {
-        e->bias = (ein__val){x->val};
-        return true;
-    }
-    if (!e->z.i && ein__reads_in_place(ctx, x, m) && ctx->value[x->val].dtype == EIN__F32) {
-        e->z = (ein__val){x->val};
-        return true;
-    }
-    return false;
-}
-
-// Whether map `m` over the convolution read by `conv` is relu?(conv [+ z] [+ bias]). The result has
-// rank >= 3 with channels second, as the convolution's has.
-static bool ein__conv_epilogue(ein_ctx *ctx, const ein__scope *m, ein__ex conv, ein__epilogue *e) {
-    bool seen = false;
-    const ein__expr *top = ein__ex_get(ctx, m->body);
-    *e = (ein__epilogue){0};
-    ein__ex sum = m->body;
-    if (top->op == EIN__X_UNARY && top->fn == EIN__RELU) {
-        e->relu = true;
-        sum = top->kid[0];
-    } else if (top->op == EIN__X_BINARY && top->fn == EIN__MAX) {
-        double zero = 1;
-        for (int k = 0; k < 2; k++)
-            if (ein__ex_is_const(ctx, top->kid[k], &zero) && zero == 0) {
-                e->relu = true;
-                sum = top->kid[1 - k];
-            }
-        if (!e->relu) return false;
-    }
-    return ein__add_term(ctx, m, sum, conv, e, &seen) && seen;
-}
-
 // ------------------------------------------------------------------------------------ reductions
 
 static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
@@ -96,43 +20,16 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
-// The cheapest GEMM for contraction `s` whose result is dense in declared order or, when its order
-// is free, in any that makes it fewer calls. Without `ps` nothing is priced: the least batch wins.
-EIN__FN bool ein__best_gemm(ein_ctx *ctx, const ein__scope *s, bool free, ein__gemm *g,
-                            int64_t *ps) {
-    int64_t out[EIN__MAX_RANK];
-    int order[EIN__GEMM_ORDERS][EIN__MAX_RANK];
-    ein__factors p;
-    if (ps) *ps = INT64_MAX;
-    if (!ein__product_of(ctx, s, &p)) return false;
-    ein__dense_result(s, out);
-    bool found = ein__match_product(s, &p, out, g);
-    if (found && ps) *ps = ein__cost_gemm(ctx, g);
-    if (!free || (found && g->batch == 1)) return found;
-    int n = ein__gemm_orders(s, &p, order);
-    for (int k = 0; k < n; k++) {
-        ein__gemm other;
-        ein__order_strides(s->n, (int)s->nt, order[k], out);
-        if (!ein__match_product(s, &p, out, &other)) continue;
-        int64_t cost = ps ? ein__cost_gemm(ctx, &other) : 0;
-        if (ps ? cost >= *ps : found && other.batch >= g->batch) continue;
-        *g = other;
-        if (ps) *ps = cost;
-        found = true;
-    }
-    return found;
-}
-
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
 // which alone reads it by `read` (or none): a library call, with the map fused where the library
 // can, or a kernel, which fuses any. Equal costs go to the library, and to GEMM first: a
-// convolution is no better than the product it contains unless it fuses more. `free`: its result
+// convolution is no better than the product it contains unless it fuses more. A kernel that fuses
+// the map is as good as cublasLt with its epilogue. `free`: its result
 // may lie in memory in any order.
 static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                bool free, int64_t *ps) {
     int64_t out[EIN__MAX_RANK];
     ein__conv_form f;
-    ein__gemm g;
     ein__epilogue e;
     ein__dense_result(s, out);
     bool calls = ein__rule_on(ctx, EIN__RULE_MATCH);
@@ -141,20 +38,20 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     ein__skind2 kind = ein__kernel_kind(ctx, s);
     *ps = ein__cost_scope(ctx, kind, s, m, read);
     int64_t gemm_ps;
-    if (calls && ein__best_gemm(ctx, s, free, &g, &gemm_ps)) {
-        gemm_ps = ein__cost_sum(gemm_ps, map);
-        if (gemm_ps <= *ps) {
-            *ps = gemm_ps;
-            kind = EIN__K_GEMM;
-        }
+    bool fused;
+    if (calls && ein__gemm_and_map(ctx, s, m, read, free, &gemm_ps, &fused) &&
+        (gemm_ps < *ps || (gemm_ps == *ps && !fused))) {
+        *ps = gemm_ps;
+        kind = EIN__K_GEMM;
     }
     if (conv) {
-        bool fused =
-            m.i && !f.transposed && ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
+        fused = m.i && ctx->value[m.i].dtype == EIN__F32 &&
+                ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) &&
+                ein__conv_takes(ctx, &f, &e);
         if (fused) {
             f.c.bias = e.bias;
             f.c.z = e.z;
-            f.c.relu = e.relu;
+            f.c.relu = e.act == EIN__ACT_RELU;
         }
         int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
         if (conv_ps < *ps || (conv_ps == *ps && kind != EIN__K_GEMM)) {
@@ -308,6 +205,25 @@ static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m,
     return other;
 }
 
+static bool ein__is_call(ein__skind2 k) {
+    return k == EIN__K_CONV || k == EIN__K_CONV_DATA || k == EIN__K_GEMM;
+}
+
+// Whether the library call chosen for `v` computes map `m` as well.
+static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t out[EIN__MAX_RANK], ps;
+    ein__conv_form f;
+    ein__epilogue e;
+    bool fused;
+    if (z->kind[v.i] == EIN__K_GEMM)
+        return ein__gemm_and_map(ctx, s, m, read, z->free && !z->root[v.i], &ps, &fused) && fused;
+    ein__dense_result(s, out);
+    return ein__find_conv(ctx, s, out, &f) && ctx->value[m.i].dtype == EIN__F32 &&
+           ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) && ein__conv_takes(ctx, &f, &e);
+}
+
 static void ein__select_reductions(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
@@ -315,7 +231,6 @@ static void ein__select_reductions(ein__selector *z) {
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s || s->reduce == EIN__R_NONE || z->home[v.i].i != v.i) continue;
         ein__ex read = {0};
-        ein__epilogue e;
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
         if (m.i &&
@@ -327,8 +242,7 @@ static void ein__select_reductions(ein__selector *z) {
         else z->kind[v.i] = ein__choose_product(z, v, m, read);
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
         if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
-        if (m.i && z->kind[v.i] == EIN__K_CONV)
-            fuse = ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
+        if (m.i && ein__is_call(z->kind[v.i])) fuse = ein__call_fuses(z, v, m, read);
         // A map fuses with one reduction only.
         for (ptrdiff_t k = 0; fuse && k < i; k++)
             fuse = z->home[z->order[k].i].i != m.i || z->order[k].i == m.i;

@@ -1,5 +1,6 @@
 //@key model    prefix of the program's symbols
 //@key steps  the program reports its steps
+//@key pins     a table of costs has chosen algorithms
 //@key spatial  spatial axes that descriptors have
 //@key rank     $spatial + 2
 //@key limit    bytes of workspace a convolution may use
@@ -42,6 +43,21 @@ static int conv_describe($model *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
+//@if pins
+// Brings the offers of the algorithm that was measured as the fastest to the front.
+template <class Offer>
+static void conv_pin(const conv_size *s, Offer *p, int n) {
+    int front = 0;
+    if (!s->version || cudnnGetVersion() != s->version) return;
+    for (int i = 0; i < n; i++) {
+        if ((int)p[i].algo != s->pin) continue;
+        const Offer offer = p[i];
+        for (int k = i; k > front; k--) p[k] = p[k - 1];
+        p[front++] = offer;
+    }
+}
+
+//@end
 // The library's first choice that fits the workspace and gives the same bits on every run.
 static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
     cudnnConvolutionFwdAlgoPerf_t p[8];
@@ -51,6 +67,9 @@ static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
     CUDNN_CALL(
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    //@if pins
+    conv_pin(s, p, n);
+    //@end
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
@@ -69,6 +88,9 @@ static int conv_choose_data($model *m, conv_call *c, const conv_size *s) {
     CUDNN_CALL(
         m, s->name,
         cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
+    //@if pins
+    conv_pin(s, p, n);
+    //@end
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;

@@ -1,3 +1,4 @@
+//@key pins     a table of costs has chosen algorithms
 //@key spatial  the most spatial axes of any convolution, at least 2
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -6,6 +7,10 @@ typedef struct conv_size {
     int in[$spatial], out[$spatial], filter[$spatial];
     int pad[$spatial], stride[$spatial], dilation[$spatial];
     int fused, relu;  // bias (and residual) added, then relu, by the library
+    //@if pins
+    size_t version;  // of the library with which algorithm `pin` was the fastest, 0: not measured
+    int pin;
+    //@end
 } conv_size;
 
 typedef struct conv_call {

@@ -3,6 +3,7 @@
 //@key conv      the program calls cuDNN
 //@key convs     how many convolutions
 //@key gemm      the program calls cuBLAS
+//@key matmuls   how many calls of cublasLt
 //@key zeros     bytes of zeros at the end of the constants, 0: none
 //@key consts    bytes of the constants, 0: none
 //@key init      bytes that only create needs, 0: none
@@ -84,6 +85,13 @@ static int open_libraries($model *m) {
     //@end
     //@if gemm
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    //@end
+    //@if matmuls
+    CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
+    for (int i = 0; i < $matmuls; i++) {
+        int r = matmul_open(m, &m->matmul[i], &matmul_sizes[i]);
+        if (r) return r;
+    }
     //@end
     (void)m;
     return 0;

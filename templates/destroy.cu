@@ -3,6 +3,7 @@
 //@key convs  how many convolutions
 //@key gemm   the program calls cuBLAS
 //@key branches  of a recorded graph; empty: one
+//@key matmuls  how many calls of cublasLt
 void $model_destroy($model *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
@@ -12,6 +13,10 @@ void $model_destroy($model *m) {
     //@end
     //@if gemm
     if (m->cublas) cublasDestroy(m->cublas);
+    //@end
+    //@if matmuls
+    for (int i = 0; i < $matmuls; i++) matmul_close(&m->matmul[i]);
+    if (m->lt) cublasLtDestroy(m->lt);
     //@end
     //@if branches
     for (size_t i = 0; i < sizeof m->event / sizeof *m->event; i++)

@@ -1,6 +1,7 @@
 //@key model  prefix of the program's symbols
 //@key conv   the program calls cuDNN
 //@key gemm   the program calls cuBLAS
+//@key matmuls  how many calls of cublasLt
 //@key workspace    bytes of the workspace
 //@key workspaceat  where it is in the arena, by branch
 // Library calls go to this stream, with the workspace of this branch, from here on.
@@ -14,6 +15,9 @@ static int libraries_on($model *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], $workspace));
+    //@end
+    //@if matmuls
+    m->lt_stream = stream;
     //@end
     (void)branch;
     return 0;

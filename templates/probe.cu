@@ -2,18 +2,18 @@
 //@key gemm  the program calls cuBLAS
 //@key gpu   the device's name in tables of costs
 enum { USAGE = 2, BAD_FILE = 3, FAILED = 5, STOPPED = 75, NO_DEVICE = 77 };
-enum { SAMPLES = 9, REPEATS = 20, ALGORITHMS = 16 };
+enum { SAMPLES = 9, REPEATS = 20, ALGORITHMS = 16, LT_ALGORITHMS = 8 };
 static const double BATCH_MS = 2, AWAKE_MS = 300;
 
 static const char *name_of(int i) {
     //@if conv
     //@if gemm
-    return i < CONVS ? conv_sizes[i].name : gemm_sizes[i - CONVS].name;
+    return i < CONVS ? conv_sizes[i].name : matmul_sizes[i - CONVS].name;
     //@else
     return conv_sizes[i].name;
     //@end
     //@else
-    return gemm_sizes[i].name;
+    return matmul_sizes[i].name;
     //@end
 }
 
@@ -68,8 +68,14 @@ static int issue(probe *h, int i) {
                         h->buffer[WORKSPACE]);
     //@end
     //@if gemm
-    return gemm_run(h, &gemm_sizes[i - CONVS], data_of(h, DATA), data_of(h, WEIGHTS),
-                    data_of(h, RESULT));
+    const matmul_size *s = &matmul_sizes[i - CONVS];
+    if (!h->plain)
+        return matmul_run(h, i - CONVS, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),
+                          s->ldz ? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),
+                          h->buffer[WORKSPACE]);
+    const gemm_size g = {s->name, s->ta,  s->tb,  s->batch, s->m,  s->n,  s->k,
+                         s->lda,  s->ldb, s->ldc, s->sa,    s->sb, s->sc, s->alpha};
+    return gemm_run(h, &g, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, RESULT));
     //@else
     return 0;
     //@end
@@ -159,33 +165,123 @@ static int measure(probe *h, int i, double most_ps, figure *f) {
     return r;
 }
 
-static void put_row(const probe *h, int i, const figure *f, int algorithm) {
-    printf("%s\t%s\t%lld\t%d\t%s", h->device, name_of(i), f->ps, f->spread, h->versions);
-    if (algorithm >= 0) printf(" algo %d", algorithm);
-    printf("\n");
+// What was measured of a call, by algorithm; printed when all of them are done, so that a table
+// has all rows of a call or none.
+struct outcome {
+    figure best, f[ALGORITHMS];
+    char algorithm[ALGORITHMS][80];
+    int n;
+};
+
+static void keep(outcome *o, const figure *f) {
+    if (!o->n || f->ps < o->best.ps) o->best = *f;
+    o->f[o->n++] = *f;
+}
+
+// Time beyond which an algorithm has lost already.
+static double hopeless(const outcome *o) { return o->n ? 2.0 * (double)o->best.ps : 1e18; }
+
+static void put_rows(const probe *h, int i, const outcome *o) {
+    for (int k = 0; k < o->n; k++)
+        printf("%s\t%s%s%s\t%lld\t%d\t%s\n", h->device, name_of(i),
+               o->algorithm[k][0] ? " algo=" : "", o->algorithm[k], o->f[k].ps, o->f[k].spread,
+               h->versions);
     fflush(stdout);
+}
+
+// An algorithm that did not run is told of, and the next one tried.
+static int refused(probe *h, int i, const char *algorithm) {
+    printf("# %s algo=%s: %s\n", name_of(i), algorithm, h->error);
+    h->error[0] = 0;
+    CUDA_CALL(h, "after a failed call", cudaStreamSynchronize(h->stream));
+    return 0;
 }
 //@if gemm
 
-static int measure_gemm(probe *h, int i) {
-    const gemm_size *g = &gemm_sizes[i - CONVS];
-    figure f;
-    long long batch = g->batch - 1;
-    long long a = batch * g->sa + (g->ta ? g->k - 1 : g->m - 1) * (long long)g->lda;
-    long long b = batch * g->sb + (g->tb ? g->n - 1 : g->k - 1) * (long long)g->ldb;
-    long long c = batch * g->sc + (g->m - 1) * (long long)g->ldc + g->n;
-    a += g->ta ? g->m : g->k;
-    b += g->tb ? g->k : g->n;
-    CALL(reserve(h, DATA, 4 * (size_t)a));
-    CALL(reserve(h, WEIGHTS, 4 * (size_t)b));
-    CALL(reserve(h, RESULT, 4 * (size_t)c));
-    CALL(reserve(h, WORKSPACE, h->cublas_workspace));
-    // A larger workspace of a convolution may have taken its place.
-    CUBLAS_CALL(h, "cublasSetWorkspace",
-                cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));
-    CALL(measure(h, i, 1e18, &f));
-    put_row(h, i, &f, -1);
+// Elements of a batch of row-major matrices.
+static size_t extent(int batch, long long stride, int rows, int columns, int ld) {
+    return (size_t)((batch - 1) * stride + (rows - 1) * (long long)ld + columns);
+}
+
+static int reserve_gemm(probe *h, const matmul_size *s) {
+    CALL(reserve(h, DATA,
+                 4 * extent(s->batch, s->sa, s->ta ? s->k : s->m, s->ta ? s->m : s->k, s->lda)));
+    CALL(reserve(h, WEIGHTS,
+                 4 * extent(s->batch, s->sb, s->tb ? s->n : s->k, s->tb ? s->k : s->n, s->ldb)));
+    CALL(reserve(h, RESULT, 4 * extent(s->batch, s->sc, s->m, s->n, s->ldc)));
+    if (s->bias) CALL(reserve(h, BIAS, 4 * (size_t)s->n));
+    if (s->ldz) CALL(reserve(h, RESIDUAL, 4 * extent(s->batch, s->sz, s->m, s->n, s->ldz)));
+    return reserve(h, WORKSPACE, h->cublas_workspace);
+}
+
+// What an algorithm of cublasLt is set to: see matmul_size.
+static int name_algorithm(probe *h, const cublasLtMatmulAlgo_t *a, char *to, size_t room) {
+    static const cublasLtMatmulAlgoConfigAttributes_t what[] = {
+        CUBLASLT_ALGO_CONFIG_ID,
+        CUBLASLT_ALGO_CONFIG_TILE_ID,
+        CUBLASLT_ALGO_CONFIG_STAGES_ID,
+        CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+        CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+        CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,
+        CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION,
+#if CUBLAS_VERSION >= 111103
+        CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID,
+        CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
+#endif
+    };
+    size_t used = (size_t)snprintf(to, room, "lt:");
+    for (size_t i = 0; i < 9; i++) {
+        unsigned value = 0;
+        size_t written;
+        if (i < sizeof what / sizeof *what)
+            CUBLAS_CALL(
+                h, "algorithm",
+                cublasLtMatmulAlgoConfigGetAttribute(a, what[i], &value, sizeof value, &written));
+        if (used < room) used += (size_t)snprintf(to + used, room - used, i ? ".%u" : "%u", value);
+    }
     return 0;
+}
+
+static int measure_matmul(probe *h, int i, outcome *o) {
+    matmul_call *c = &h->matmul[i - CONVS];
+    cublasLtMatmulHeuristicResult_t p[LT_ALGORITHMS];
+    int offers = 0;
+    CALL(matmul_open(h, c, &matmul_sizes[i - CONVS]));
+    CUBLAS_CALL(h, "algorithms",
+                cublasLtMatmulAlgoGetHeuristic(h->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c,
+                                               c->wish, LT_ALGORITHMS, p, &offers));
+    for (int k = 0; k < offers; k++) {
+        figure f;
+        if (p[k].state != CUBLAS_STATUS_SUCCESS) continue;
+        CALL(name_algorithm(h, &p[k].algo, o->algorithm[o->n], sizeof o->algorithm[0]));
+        c->algorithm = p[k].algo;
+        c->workspace = p[k].workspaceSize;
+        if (!measure(h, i, hopeless(o), &f)) keep(o, &f);
+        else CALL(refused(h, i, o->algorithm[o->n]));
+    }
+    return 0;
+}
+
+static int measure_gemm(probe *h, int i) {
+    const matmul_size *s = &matmul_sizes[i - CONVS];
+    outcome o = {};
+    figure f;
+    CALL(reserve_gemm(h, s));
+    h->plain = s->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !s->ldz;
+    if (h->plain) {
+        // A larger workspace of a convolution may have taken its place.
+        CUBLAS_CALL(h, "cublasSetWorkspace",
+                    cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));
+        CALL(measure(h, i, 1e18, &f));
+        keep(&o, &f);
+    }
+    h->plain = 0;
+    int r = measure_matmul(h, i, &o);
+    matmul_close(&h->matmul[i - CONVS]);
+    memset(&h->matmul[i - CONVS], 0, sizeof h->matmul[0]);
+    if (!r && !o.n) r = fail(h, BAD_CALL, "cublasLt", "no algorithm runs");
+    if (!r) put_rows(h, i, &o);
+    return r;
 }
 //@end
 //@if conv
@@ -236,35 +332,24 @@ static int list_data(probe *h, int i, choice *list, int *n) {
     return 0;
 }
 
-// Every algorithm in turn; the fastest is printed, and why another did not run. Where the library
-// would have taken another one than the fastest, a comment says what that takes.
+// Every algorithm in turn.
 static int measure_algorithms(probe *h, int i) {
     choice list[ALGORITHMS];
-    figure best = {0, 0}, first = {0, 0};
-    int n = 0, at = -1;
+    outcome o = {};
+    int n = 0;
     CALL(conv_sizes[i].transposed ? list_data(h, i, list, &n) : list_forward(h, i, list, &n));
     for (int k = 0; k < n; k++) {
         figure f;
         h->conv[i].algorithm = list[k].algorithm;
         h->conv[i].workspace = list[k].workspace;
+        snprintf(o.algorithm[o.n], sizeof o.algorithm[0], "%d", list[k].algorithm);
         int r = reserve(h, WORKSPACE, list[k].workspace);
-        if (!r) r = measure(h, i, at < 0 ? 1e18 : 2.0 * (double)best.ps, &f);
-        if (r) {
-            printf("# %s: algorithm %d: %s\n", name_of(i), list[k].algorithm, h->error);
-            h->error[0] = 0;
-            CUDA_CALL(h, "after a failed call", cudaStreamSynchronize(h->stream));
-            continue;
-        }
-        if (!k) first = f;
-        if (at >= 0 && f.ps >= best.ps) continue;
-        best = f;
-        at = k;
+        if (!r) r = measure(h, i, hopeless(&o), &f);
+        if (!r) keep(&o, &f);
+        else CALL(refused(h, i, o.algorithm[o.n]));
     }
-    if (at < 0) return fail(h, BAD_CALL, "cuDNN", "no algorithm runs");
-    if (at && first.ps)
-        printf("# %s: algorithm %d, the library's own choice: %lld\n", name_of(i),
-               list[0].algorithm, first.ps);
-    put_row(h, i, &best, list[at].algorithm);
+    if (!o.n) return fail(h, BAD_CALL, "cuDNN", "no algorithm runs");
+    put_rows(h, i, &o);
     return 0;
 }
 
@@ -353,7 +438,10 @@ static int open_all(probe *h) {
     CUBLAS_CALL(h, "cublasCreate", cublasCreate(&h->cublas));
     CUBLAS_CALL(h, "cublasSetStream", cublasSetStream(h->cublas, h->stream));
     CUBLAS_CALL(h, "cublasGetVersion", cublasGetVersion(h->cublas, &version));
-    used += (size_t)snprintf(h->versions + used, room - used, "cublas %d ", version);
+    CUBLAS_CALL(h, "cublasLtCreate", cublasLtCreate(&h->lt));
+    h->lt_stream = h->stream;
+    used += (size_t)snprintf(h->versions + used, room - used, "cublas %d cublaslt %zu ", version,
+                             cublasLtGetVersion());
     //@end
     snprintf(h->versions + used, room - used, "driver %d", driver);
     return 0;
@@ -367,17 +455,21 @@ static void release(probe *h) {
     //@end
     //@if gemm
     if (h->cublas) (void)cublasDestroy(h->cublas);
+    if (h->lt) (void)cublasLtDestroy(h->lt);
     //@end
     if (h->start) (void)cudaEventDestroy(h->start);
     if (h->stop) (void)cudaEventDestroy(h->stop);
     if (h->stream) (void)cudaStreamDestroy(h->stream);
 }
 
-// One line of the table: device, key and figures between tabs.
+// One line of the table: device, key and figures between tabs. A row of any algorithm will do: a
+// call's rows are printed together.
 static void have_line(probe *h, char *line) {
     char *key = strchr(line, '\t'), *end = key ? strchr(key + 1, '\t') : NULL;
     if (*line == '#' || !end) return;
     *key++ = *end = 0;
+    char *algorithm = strstr(key, " algo=");
+    if (algorithm) *algorithm = 0;
     if (strcmp(line, h->device)) return;
     for (int i = 0; i < CALLS; i++)
         if (!strcmp(name_of(i), key)) h->done[i] = 1;

@@ -26,7 +26,11 @@ struct probe {
     //@end
     //@if gemm
     cublasHandle_t cublas;
+    cublasLtHandle_t lt;
+    cudaStream_t lt_stream;
     size_t cublas_workspace;
+    matmul_call matmul[GEMMS];
+    int plain;  // the product in hand goes to cublasSgemm
     //@end
 };
 //@if conv

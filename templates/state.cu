@@ -2,6 +2,7 @@
 //@key conv   the program calls cuDNN
 //@key convs  how many convolutions
 //@key gemm   the program calls cuBLAS
+//@key matmuls  how many calls of cublasLt
 //@key nin    inputs
 //@key nout   outputs
 //@key branches  of a recorded graph; empty: one
@@ -31,5 +32,10 @@ struct $model {
     //@end
     //@if gemm
     cublasHandle_t cublas;
+    //@end
+    //@if matmuls
+    cublasLtHandle_t lt;
+    matmul_call matmul[$matmuls];
+    cudaStream_t lt_stream;  // that its calls go to
     //@end
 };

@@ -47,6 +47,7 @@ parts=(
     'judge    cuda sh tests/judge/run_judge_tests'
     'nvcc     cuda sh tests/frame/test_nvcc.sh'
     'probe    -    sh tests/frame/test_probe.sh'
+    'costs    -    sh tests/frame/test_costs.sh'
     'program  cuda sh tests/frame/test_program.sh'
     'cuda11   -    sh tests/frame/test_cuda11.sh'
     "demo     cuda $python tests/demo/test_classifier.py"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Emits models, runs the emitted code on the CPU judge, and compares with the oracle.
 
-    run_models.py [--mode plain|san|race] [--full] [--ints] [--baseline] [--order rev] MODEL.ein...
+    run_models.py [--mode plain|san|race] [--full] [--ints] [--baseline] [--order rev]
+                  [--costs TABLE] MODEL.ein...
 
 Per model: emit (.cu and test program), build with the judge, `pack`, then the test program with
 --check (its own naive kernels, two runs, a captured run) and --out; every output must agree with
@@ -55,6 +56,7 @@ def check_model(path, args, folder):
     size = ([] if args.full else ["--small"]) + (["--baseline"] if args.baseline else [])
     # The filter's transform of a basis change has fractions.
     size += ["--rules=-basis"] if args.ints else []
+    size += ["--costs", args.costs] if args.costs else []
     program = ein.load(path, not args.full, {})
     run([args.einnet, "emit", path, "-o", base + ".cu", "--test", base + "_test.cu"] + size)
     weights = base + ".weights"
@@ -99,6 +101,7 @@ def main():
     parser.add_argument("--ints", action="store_true")
     parser.add_argument("--baseline", action="store_true")
     parser.add_argument("--order")
+    parser.add_argument("--costs", help="table of costs to emit with")
     parser.add_argument("-v", "--verbose", action="store_true")
     args = parser.parse_args()
     passed = failed = 0

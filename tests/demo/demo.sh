@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 dir=build/demo
 python=.venv/bin/python
 judge='sh tests/judge/judgecc'
-libraries='-lcudart -lcudnn -lcublas'
+libraries='-lcudart -lcudnn -lcublas -lcublasLt'
 text='From equations to kernels'
 rm -rf "$dir/out"
 mkdir -p "$dir/out/upright" "$dir/out/upside_down"

@@ -37,7 +37,7 @@ cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
 check 'the header as C' gcc -std=c11 $warn_c -isystem "$cuda/include" \
     -Iout -c "$work/use.c" -o "$work/use.o"
 check 'the program links' nvcc "$work/resnet18_test.o" "$work/resnet18.o" -o "$work/resnet18" \
-    -lcudart -lcudnn -lcublas
+    -lcudart -lcudnn -lcublas -lcublasLt
 check 'weights are packed' build/einnet pack models/resnet18.ein -o "$work/resnet18.weights"
 if nvidia-smi > /dev/null 2>&1; then
     check 'it proves itself on this GPU' "$work/resnet18" "$work/resnet18.weights" --check

@@ -65,10 +65,11 @@ run 75 'no time' "$work/probe" --deadline 0.000001
 [ ! -s "$work/out" ] && pass || fail 'no time: rows' "$work/out"
 
 run 0 'products' "$work/gemm" --device test
-grep -v -P '^test\tgemm f32 [^\t]+\t\d+\t\d+\tcublas \d+ driver \d+$' "$work/out" > "$found"
+grep -v -P '^test\tgemm f32 [^\t]+\t\d+\t\d+\tcublas \d+ cublaslt \d+ driver \d+$' "$work/out" \
+    > "$found"
 empty 'rows of products'
 run 0 'convolutions' "$work/conv" --device test
-grep -v -P '^(#.*|test\tconv[^\t]+\t\d+\t\d+\tcudnn \d+ driver \d+ algo \d+)$' "$work/out" \
+grep -v -P '^(#.*|test\tconv[^\t]+ algo=\d\t\d+\t\d+\tcudnn \d+ driver \d+)$' "$work/out" \
     > "$found"
 empty 'rows of convolutions'
 
@@ -83,10 +84,13 @@ for turn in 1 2 3 4 5 6 7 8 9 10; do
 done
 [ $got = 0 ] && pass || fail 'it ends' "$work/err"
 grep -v '^#' "$work/table" |
-    grep -v -P '^h200\t[^\t]+\t\d+\t\d+\tcudnn \d+ cublas \d+ driver \d+( algo \d+)?$' > "$found"
+    grep -v -P '^h200\t[^\t]+\t\d+\t\d+\tcudnn \d+ cublas \d+ cublaslt \d+ driver \d+$' > "$found"
 empty 'rows have five fields'
-grep -v '^#' "$work/table" | cut -f2 | sort > "$work/measured"
-check 'every key was measured once' cmp "$work/keys" "$work/measured"
+grep -v '^#' "$work/table" | cut -f2 | sort | uniq -d > "$found"
+empty 'no algorithm was measured twice'
+grep -v '^#' "$work/table" | cut -f2 | sed 's/ algo=.*//' | sort -u > "$work/measured"
+grep -q ' algo=lt:' "$work/table" && pass || fail 'algorithms of cublasLt'
+check 'every key was measured' cmp "$work/keys" "$work/measured"
 run 0 'nothing is left' "$work/probe" --have "$work/table" --list
 [ ! -s "$work/out" ] && pass || fail 'nothing is left' "$work/out"
 run 0 'others are, on another device' "$work/probe" --have "$work/table" --device x --list

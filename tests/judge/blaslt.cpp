@@ -1,5 +1,5 @@
-// CPU bodies of the cublasLt functions that emitted code may call: one algorithm, plain and ReLU,
-// GELU and bias epilogues.
+// CPU bodies of the cublasLt functions that emitted code may call: a few algorithms that differ in
+// what they ask for and not in what they compute; plain and ReLU, GELU and bias epilogues.
 #include <math.h>
 #include <stdio.h>
 
@@ -36,15 +36,38 @@ struct matrix {
 };
 
 struct preference {
+    uint64_t workspace = 0;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
+    uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C, D
+    uint64_t kinds = ~0ull;                        // of implementations
+};
+
+// What an algorithm is set to, and what was promised when it was chosen.
+struct algorithm {
+    uint32_t known;  // 0: nobody filled this
+    int32_t id;
+    uint32_t tile;
+    int32_t parts;
+    uint32_t reduction, swizzle, custom, stages;
+    uint16_t inner, cluster;
+    uint32_t alignment;  // least of what was wished
     uint64_t workspace;
 };
 
 static_assert(sizeof(operation) <= sizeof(cublasLtMatmulDescOpaque_t), "fits the opaque structure");
+static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t),
+              "fits the opaque structure");
+static_assert(sizeof(algorithm) <= sizeof(cublasLtMatmulAlgo_t), "fits the opaque structure");
 static_assert(sizeof(matrix) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits the opaque structure");
 
 operation *of(cublasLtMatmulDesc_t desc) { return reinterpret_cast<operation *>(desc); }
 matrix *of(cublasLtMatrixLayout_t layout) { return reinterpret_cast<matrix *>(layout); }
 preference *of(cublasLtMatmulPreference_t p) { return reinterpret_cast<preference *>(p); }
+
+algorithm *of(cublasLtMatmulAlgo_t *a) { return reinterpret_cast<algorithm *>(a); }
+const algorithm *of(const cublasLtMatmulAlgo_t *a) {
+    return reinterpret_cast<const algorithm *>(a);
+}
 
 template <class T>
 cublasStatus_t set(T *field, const void *value, size_t bytes) {
@@ -55,7 +78,19 @@ cublasStatus_t set(T *field, const void *value, size_t bytes) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-const size_t workspace_bytes = 8192;
+// The library's choices in its order: id, tile, stages, parts of k, what needs a workspace.
+const struct {
+    int32_t id;
+    uint32_t tile, stages;
+    int32_t parts;
+    uint32_t reduction;
+    size_t workspace;
+} choices[] = {
+    {7, 20, 12, 1, CUBLASLT_REDUCTION_SCHEME_INPLACE, 1024},
+    {7, 20, 12, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 8192},
+    {7, 15, 12, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0},
+    {9, 18, 0, 2, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 4096},
+};
 
 }  // namespace
 
@@ -155,6 +190,7 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p) {
     *p = nullptr;
     LT_CALL(CUBLAS_STATUS_ALLOC_FAILED);
     *p = new cublasLtMatmulPreferenceOpaque_t();
+    *of(*p) = preference();
     judge_ledger("matmul preference", 1);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -170,9 +206,86 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void *value, size_t bytes) {
     LT_CALL(CUBLAS_STATUS_INVALID_VALUE);
-    return attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-               ? set(&of(p)->workspace, value, bytes)
-               : CUBLAS_STATUS_NOT_SUPPORTED;
+    preference *w = of(p);
+    switch ((int)attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return set(&w->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return set(&w->reductions, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return set(&w->alignment[0], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return set(&w->alignment[1], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return set(&w->alignment[2], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return set(&w->alignment[3], value, bytes);
+    case CUBLASLT_MATMUL_PREF_IMPL_MASK: return set(&w->kinds, value, bytes);
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+}
+
+size_t cublasLtGetVersion(void) {
+    const char *text = getenv("JUDGE_CUBLAS_VERSION");
+    return text ? strtoul(text, nullptr, 10) : CUBLAS_VERSION;
+}
+
+// ---- algorithms
+
+cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t handle, cublasComputeType_t compute,
+                                      cudaDataType_t scale, cudaDataType_t a, cudaDataType_t b,
+                                      cudaDataType_t c, cudaDataType_t d, int id,
+                                      cublasLtMatmulAlgo_t *algo) {
+    LT_CALL(CUBLAS_STATUS_NOT_SUPPORTED);
+    if (!handle || !algo || (id != 7 && id != 9) || scale != CUDA_R_32F || a != b || c != d ||
+        !judge_type_known(a) || !judge_type_known(c) || compute == CUBLAS_COMPUTE_16F) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    *algo = {};
+    algorithm *o = of(algo);
+    o->known = 1;
+    o->id = id;
+    o->parts = 1;
+    o->alignment = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    const void *value, size_t bytes) {
+    LT_CALL(CUBLAS_STATUS_INVALID_VALUE);
+    algorithm *o = of(algo);
+    if (!algo || !o->known) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    switch ((int)attribute) {
+    case CUBLASLT_ALGO_CONFIG_TILE_ID: return set(&o->tile, value, bytes);
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM: return set(&o->parts, value, bytes);
+    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME: return set(&o->reduction, value, bytes);
+    case CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING: return set(&o->swizzle, value, bytes);
+    case CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION: return set(&o->custom, value, bytes);
+    case CUBLASLT_ALGO_CONFIG_STAGES_ID: return set(&o->stages, value, bytes);
+    case CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID: return set(&o->inner, value, bytes);
+    case CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID: return set(&o->cluster, value, bytes);
+    default: return CUBLAS_STATUS_INVALID_VALUE;
+    }
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void *value, size_t bytes, size_t *written) {
+    LT_CALL(CUBLAS_STATUS_INVALID_VALUE);
+    const algorithm *o = of(algo);
+    const struct {
+        const void *from;
+        size_t bytes;
+    } field[] = {{&o->id, 4},        {&o->tile, 4},    {&o->parts, 4},
+                 {&o->reduction, 4}, {&o->swizzle, 4}, {&o->custom, 4},
+                 {&o->stages, 4},    {&o->inner, 2},   {&o->cluster, 2}};
+    size_t at = (size_t)attribute;
+    if (!algo || !o->known || at >= sizeof field / sizeof *field || !value ||
+        bytes < field[at].bytes) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    memcpy(value, field[at].from, field[at].bytes);
+    if (written) {
+        *written = field[at].bytes;
+    }
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 // ---- multiplication
@@ -299,13 +412,85 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (status != CUBLAS_STATUS_SUCCESS) {
         return status;
     }
-    results[0] = {};
-    results[0].workspaceSize = of(wish)->workspace >= workspace_bytes ? workspace_bytes : 0;
-    results[0].algo.data[0] = 1 + results[0].workspaceSize;
-    results[0].wavesCount = 1.0f;
-    *returned = 1;
-    return CUBLAS_STATUS_SUCCESS;
+    const preference *w = of(wish);
+    // Strict arithmetic is what the programs ask for; tensor cores would be another judge's.
+    if (!(w->kinds & CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA)) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    for (const auto &each : choices) {
+        if (*returned == requested) {
+            break;
+        }
+        bool allowed = !each.reduction || (w->reductions & each.reduction);
+        if (!allowed || each.workspace > w->workspace) {
+            continue;
+        }
+        cublasLtMatmulHeuristicResult_t *r = &results[(*returned)++];
+        *r = {};
+        *of(&r->algo) = {1,
+                         each.id,
+                         each.tile,
+                         each.parts,
+                         each.reduction,
+                         0,
+                         0,
+                         each.stages,
+                         0,
+                         0,
+                         *std::min_element(w->alignment, w->alignment + 4),
+                         each.workspace};
+        r->workspaceSize = each.workspace;
+        r->wavesCount = 1.0f;
+    }
+    return *returned ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
+
+// Only what the library would have chosen itself, with its workspace.
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result) {
+    LT_CALL(CUBLAS_STATUS_NOT_SUPPORTED);
+    if (!handle || !desc || !a || !b || !c || !d || !algo || !of(algo)->known || !result) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    judge_gemm g;
+    cublasStatus_t status = check_product(*of(desc), *of(a), *of(b), *of(c), *of(d), &g);
+    const algorithm *o = of(algo);
+    for (const auto &each : choices) {
+        if (status == CUBLAS_STATUS_SUCCESS && o->id == each.id && o->tile == each.tile &&
+            o->parts == each.parts && o->reduction == each.reduction && o->stages == each.stages &&
+            !o->swizzle && !o->custom && !o->inner && !o->cluster) {
+            *result = {};
+            result->algo = *algo;
+            of(&result->algo)->workspace = each.workspace;
+            result->workspaceSize = each.workspace;
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    }
+    return status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+}
+
+namespace {
+
+// The workspace that an algorithm needs: what it was found with or, built from its parts, what the
+// library knows of it.
+size_t needed(const algorithm &o) {
+    size_t bytes = o.workspace;
+    for (const auto &each : choices) {
+        if (o.id == each.id && o.tile == each.tile && o.reduction == each.reduction) {
+            bytes = std::max(bytes, each.workspace);
+        }
+    }
+    return bytes;
+}
+
+bool aligned(const void *data, const algorithm *o) {
+    return !o || (uintptr_t)data % o->alignment == 0;
+}
+
+}  // namespace
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
                               const void *a, cublasLtMatrixLayout_t ad, const void *b,
@@ -315,7 +500,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cudaStream_t stream) {
     LT_CALL(CUBLAS_STATUS_EXECUTION_FAILED);
     if (!handle || !desc || !ad || !bd || !cd || !dd || !alpha || !beta ||
-        (algo && algo->data[0] == 0)) {
+        (algo && !of(algo)->known)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     operation o = *of(desc);
@@ -328,7 +513,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     bool biased = o.epilogue & CUBLASLT_EPILOGUE_BIAS, swapped = md.order == CUBLASLT_ORDER_ROW;
     g.alpha = *(const float *)alpha;
     g.beta = *(const float *)beta;
-    if ((algo && bytes < algo->data[0] - 1) || (bytes && !judge_in_device(workspace, bytes)) ||
+    const algorithm *chosen = algo ? of(algo) : nullptr;
+    if (!aligned(a, chosen) || !aligned(b, chosen) || !aligned(c, chosen) || !aligned(d, chosen)) {
+        fprintf(stderr, "judge: cublasLtMatmul: an address is not aligned as was promised\n");
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
+    if ((chosen && bytes < needed(*chosen)) || (bytes && !judge_in_device(workspace, bytes)) ||
         (biased && !judge_in_device(o.bias, 1))) {
         fprintf(stderr,
                 "judge: cublasLtMatmul: workspace or bias is too small or not device memory\n");
@@ -341,6 +531,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         check_operand("C", mc, c);
     }
     judge_check_distinct("cublasLtMatmul", g, md.stride, md.batch);
+    if (chosen && judge_env().report_launches) {
+        fprintf(stderr, "judge: cublasLtMatmul algorithm %d.%u.%u.%d.%u\n", chosen->id,
+                chosen->tile, chosen->stages, chosen->parts, chosen->reduction);
+    }
     cudaError_t error = judge_enqueue(stream, [=] {
         memset(workspace, 0xFF, bytes);
         for (long long i = 0; i < md.batch; i++) {

@@ -509,6 +509,16 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnF
 
 // ---- computations
 
+namespace {
+
+void tell_algorithm(const char *call, int algo) {
+    if (judge_env().report_launches) {
+        fprintf(stderr, "judge: %s algorithm %d\n", call, algo);
+    }
+}
+
+}  // namespace
+
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
                                       cudnnTensorDescriptor_t xd, const void *x,
                                       cudnnFilterDescriptor_t wd, const void *w,
@@ -530,6 +540,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
         return CUDNN_STATUS_BAD_PARAM;
     }
     float scale = *(const float *)alpha, keep = *(const float *)beta;
+    tell_algorithm(__func__, algo);
     return status_of(judge_enqueue(handle->stream, [=] {
         spoil(workspace, bytes);
         dense in(p.x, x, true), taps(p.w, w, true), out(p.y, y, keep != 0);
@@ -560,6 +571,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alp
         return CUDNN_STATUS_BAD_PARAM;
     }
     float scale = *(const float *)alpha, keep = *(const float *)beta;
+    tell_algorithm(__func__, algo);
     return status_of(judge_enqueue(handle->stream, [=] {
         spoil(workspace, bytes);
         dense out(p.y, dy, true), taps(p.w, w, true), in(p.x, dx, keep != 0);
@@ -632,6 +644,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     }
     float scale1 = *(const float *)alpha1, scale2 = *(const float *)alpha2;
     bool relu = activation->mode == CUDNN_ACTIVATION_RELU;
+    tell_algorithm(__func__, algo);
     return status_of(judge_enqueue(handle->stream, [=] {
         spoil(workspace, bytes);
         dense in(p.x, x, true), taps(p.w, w, true), shift(bias_layout, bias, true),

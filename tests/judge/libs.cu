@@ -331,6 +331,77 @@ static void light_check(const light_case &c) {
               std::to_string(c.epilogue));
 }
 
+// Every algorithm that the library offers, set up again from its parts, with a matrix added to the
+// result; and what must be refused.
+static void light_algorithms() {
+    const light_case c = {false, false, CUBLASLT_EPILOGUE_RELU_BIAS, 2, 8, 12, 16};
+    const size_t limit = 16384, size = (size_t)(c.m * c.n * c.batch);
+    float alpha = 1, beta = 1;
+    std::vector<float> a = values((size_t)(c.m * c.k * c.batch)),
+                       b = values((size_t)(c.k * c.n * c.batch)), bias = values((size_t)c.m),
+                       z = values(size), first;
+    device_array da(a), db(b), dbias(bias), dz(z), dd(poison(size)), work(limit / 4);
+    light_descriptors d(c, dbias.data, limit);
+    unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    unsigned align = 16;
+    d.bad |= cublasLtMatmulPreferenceSetAttribute(
+        d.preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums);
+    d.bad |= cublasLtMatmulPreferenceSetAttribute(
+        d.preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align, sizeof align);
+    cublasLtMatmulHeuristicResult_t found[8] = {};
+    int count = 0;
+    d.bad |= cublasLtMatmulAlgoGetHeuristic(light, d.desc, d.layouts[0], d.layouts[1], d.layouts[2],
+                                            d.layouts[2], d.preference, 8, found, &count);
+    check(!d.bad && count > 1, "cublasLt offers several algorithms");
+    auto run = [&](const cublasLtMatmulAlgo_t *algo, void *to, size_t bytes) {
+        return cublasLtMatmul(light, d.desc, &alpha, da.data, d.layouts[0], db.data, d.layouts[1],
+                              &beta, dz.data, d.layouts[2], to, d.layouts[2], algo, work.data,
+                              bytes, stream);
+    };
+    for (int i = 0; i < count; i++) {
+        cublasLtMatmulAlgo_t algo;
+        cublasLtMatmulHeuristicResult_t again = {};
+        int id = -1, bad = 0;
+        size_t written = 0;
+        bad |= cublasLtMatmulAlgoConfigGetAttribute(&found[i].algo, CUBLASLT_ALGO_CONFIG_ID, &id,
+                                                    sizeof id, &written);
+        bad |= cublasLtMatmulAlgoInit(light, CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F,
+                                      CUDA_R_32F, CUDA_R_32F, id, &algo);
+        for (int k = 1; k < 9; k++) {
+            unsigned value = 0;
+            cublasLtMatmulAlgoConfigAttributes_t what = (cublasLtMatmulAlgoConfigAttributes_t)k;
+            bad |= cublasLtMatmulAlgoConfigGetAttribute(&found[i].algo, what, &value, sizeof value,
+                                                        &written);
+            bad |= cublasLtMatmulAlgoConfigSetAttribute(&algo, what, &value, written);
+        }
+        bad |= cublasLtMatmulAlgoCheck(light, d.desc, d.layouts[0], d.layouts[1], d.layouts[2],
+                                       d.layouts[2], &algo, &again);
+        bad |= again.workspaceSize != found[i].workspaceSize;
+        bad |= run(&algo, dd.data, again.workspaceSize);
+        std::vector<float> got = dd.get();
+        if (!i) first = got;
+        check(!bad && same(got, first), "cublasLt algorithm " + std::to_string(i));
+#ifdef EIN_JUDGE
+        if (again.workspaceSize)
+            check(run(&algo, dd.data, again.workspaceSize - 1) == CUBLAS_STATUS_INVALID_VALUE,
+                  "cublasLt with too small a workspace");
+#endif
+    }
+#ifdef EIN_JUDGE
+    unsigned tile = 999;
+    cublasLtMatmulHeuristicResult_t again = {};
+    device_array wide(size + 4);
+    check(run(&found[0].algo, wide.f() + 1, limit) == CUBLAS_STATUS_EXECUTION_FAILED,
+          "cublasLt with an address that is not aligned as promised");
+    cublasLtMatmulAlgoConfigSetAttribute(&found[0].algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile,
+                                         sizeof tile);
+    check(cublasLtMatmulAlgoCheck(light, d.desc, d.layouts[0], d.layouts[1], d.layouts[2],
+                                  d.layouts[2], &found[0].algo,
+                                  &again) == CUBLAS_STATUS_NOT_SUPPORTED,
+          "cublasLt with a tile that it does not have");
+#endif
+}
+
 static void light_all() {
     const int epilogues[] = {CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_RELU,
                              CUBLASLT_EPILOGUE_BIAS,      CUBLASLT_EPILOGUE_GELU,
@@ -352,6 +423,7 @@ int main() {
     gemm_refusals();
     gemv_all();
     light_all();
+    light_algorithms();
     cublasLtDestroy(light);
     cublasDestroy(blas);
     cudaStreamDestroy(stream);

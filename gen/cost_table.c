@@ -1,0 +1,247 @@
+// Tables of measured costs. A row is device, key, picoseconds, spread in 1/1000 and library
+// versions between tabs; ` algo=` at the end of a key names the library's algorithm that was
+// measured, so a call has a row for each. The fastest is taken, and pinned in the emitted file to
+// the version of the library that the row names.
+
+typedef struct ein__cost_row {
+    const char *device, *key, *algorithm;  // without ` algo=`; "": none
+    int64_t ps, spread;                    // -1: not given
+    const char *versions;
+    int64_t version;  // of the library that makes the call, 0: not known
+    const char *file;
+    uint32_t line;
+} ein__cost_row;
+
+// A line being read; columns are bytes from 1.
+typedef struct ein__cost_line {
+    ein_ctx *ctx;
+    const char *file, *start, *s, *end;
+    uint32_t line;
+    bool failed;
+} ein__cost_line;
+
+static void ein__cost_error(ein__cost_line *z, const char *at, const char *what) {
+    if (z->failed) return;
+    z->failed = true;
+    ein__error(z->ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "%s:%u:%u: %s", z->file, (unsigned)z->line,
+               (unsigned)(at - z->start) + 1, what);
+}
+
+// One field up to a tab or the line's end; moves behind it. NULL: the line has ended.
+static const char *ein__cost_field(ein__cost_line *z, const char **at) {
+    *at = z->s <= z->end ? z->s : z->end;
+    if (z->s > z->end) return NULL;
+    const char *from = z->s;
+    while (z->s < z->end && *z->s != '\t') {
+        if ((unsigned char)*z->s < 32 || *z->s == 127)
+            ein__cost_error(z, z->s, "a control character in a row");
+        z->s++;
+    }
+    const char *field = ein__name_n(z->ctx, from, (size_t)(z->s - from));
+    z->s++;
+    return field;
+}
+
+// Decimal digits, at most `digits` of them; -1: something else.
+static int64_t ein__cost_number(const char *s, size_t digits) {
+    int64_t v = 0;
+    size_t n = strspn(s, "0123456789");
+    if (!n || n > digits || s[n]) return -1;
+    for (; *s; s++) v = v * 10 + (*s - '0');
+    return v;
+}
+
+// A number field; -1 where it may be missing and is.
+static int64_t ein__cost_count(ein__cost_line *z, bool needed, const char *what) {
+    const char *at, *s = ein__cost_field(z, &at);
+    int64_t v = s ? ein__cost_number(s, 18) : -1;
+    if (v < 0 && (needed || (s && *s))) ein__cost_error(z, at, what);
+    return v;
+}
+
+// ------------------------------------------------------------------------------------ algorithms
+
+static bool ein__is_conv_key(const char *key) {
+    return !strncmp(key, "conv ", 5) || !strncmp(key, "conv_data ", 10);
+}
+
+static bool ein__is_gemm_key(const char *key) { return !strncmp(key, "gemm ", 5); }
+
+// What may follow ` algo=`: one of cuDNN's numbers, or `lt:` and nine numbers of cublasLt.
+static bool ein__is_algorithm(const char *key, const char *s) {
+    if (ein__is_conv_key(key)) return s[0] >= '0' && s[0] <= (key[4] == '_' ? '5' : '7') && !s[1];
+    if (!ein__is_gemm_key(key) || strncmp(s, "lt:", 3)) return false;
+    s += 3;
+    for (int k = 0; k < 9; k++) {
+        size_t n = strspn(s, "0123456789");
+        if (!n || n > 5 || s[n] != (k < 8 ? '.' : 0)) return false;
+        s += n + (k < 8);
+    }
+    return true;
+}
+
+// Takes ` algo=` off the end of a key.
+static const char *ein__split_algorithm(ein__cost_line *z, ein__cost_row *r, const char *at) {
+    const char *mark = strstr(r->key, " algo=");
+    if (!mark) return "";
+    const char *algorithm = ein__name(z->ctx, mark + 6);
+    const char *key = ein__name_n(z->ctx, r->key, (size_t)(mark - r->key));
+    if (!ein__is_algorithm(key, algorithm))
+        ein__cost_error(z, at + (mark - r->key) + 1, "this call has no such algorithm");
+    r->key = key;
+    return algorithm;
+}
+
+// The number behind library `name` in a text like "cudnn 91900 cublas 130100"; 0: it is not there.
+static int64_t ein__version_of(const char *versions, const char *name) {
+    size_t n = strlen(name);
+    for (const char *s = versions; (s = strstr(s, name)); s++) {
+        if ((s != versions && s[-1] != ' ') || s[n] != ' ') continue;
+        int64_t v = 0;
+        for (s += n + 1; *s >= '0' && *s <= '9' && v < INT32_MAX / 10; s++) v = v * 10 + *s - '0';
+        return v;
+    }
+    return 0;
+}
+
+static const char *ein__library_of(const ein__cost_row *r) {
+    if (ein__is_conv_key(r->key)) return "cudnn";
+    return *r->algorithm ? "cublaslt" : "cublas";
+}
+
+// ------------------------------------------------------------------------------------ rows
+
+static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
+    const char *at;
+    *r = (ein__cost_row){.file = z->file, .line = z->line};
+    r->device = ein__cost_field(z, &at);
+    if (!r->device || !*r->device) ein__cost_error(z, at, "a row begins with a device");
+    r->key = ein__cost_field(z, &at);
+    if (!r->key || !*r->key) ein__cost_error(z, at, "the key of a call is missing");
+    r->algorithm = z->failed ? "" : ein__split_algorithm(z, r, at);
+    r->ps = ein__cost_count(z, true, "picoseconds are needed here, as digits");
+    r->spread = ein__cost_count(z, false, "the spread is a number, in 1/1000");
+    r->versions = ein__cost_field(z, &at);
+    if (!r->versions) r->versions = "";
+    if (z->s <= z->end) ein__cost_error(z, z->s, "a row has five fields");
+    if (!z->failed) r->version = ein__version_of(r->versions, ein__library_of(r));
+    return !z->failed;
+}
+
+// Which of two rows for the same measurement stays: 0 the old one, 1 the new one, -1 nobody says.
+static int ein__preferred(const ein_ctx *ctx, const ein__cost_row *old, const ein__cost_row *r) {
+    const char *how = ctx->desc.prefer ? ctx->desc.prefer : "";
+    if (old->ps == r->ps || !strcmp(how, "first")) return 0;
+    if (!strcmp(how, "last")) return 1;
+    return !strcmp(how, "fastest") ? r->ps < old->ps : -1;
+}
+
+// Whether row `a` is what a call is planned with, and `b` is not: the newer library, then the
+// shorter time. Ties go by the algorithm's text, whatever the order of tables.
+static bool ein__is_better_row(const ein__cost_row *a, const ein__cost_row *b) {
+    if (a->version != b->version) return a->version > b->version;
+    if (a->ps != b->ps) return a->ps < b->ps;
+    return strcmp(a->algorithm, b->algorithm) < 0;
+}
+
+static bool ein__keep_cost_row(ein_ctx *ctx, const ein__cost_row *r) {
+    const char *same =
+        ein__namef(ctx, "%s\t%s\t%s\t%lld", r->device, r->key, r->algorithm, (long long)r->version);
+    ptrdiff_t at = shgeti(ctx->cost_rows, same);
+    if (at < 0) {
+        arrput(ctx->cost_row, *r);
+        shput(ctx->cost_rows, same, (int)arrlen(ctx->cost_row) - 1);
+        return true;
+    }
+    ein__cost_row *old = &ctx->cost_row[ctx->cost_rows[at].value];
+    int better = ein__preferred(ctx, old, r);
+    if (better < 0) {
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
+                   "%s:%u:1: %lld ps for '%s%s%s', but %s:%u: says %lld ps; --prefer first, last "
+                   "or fastest decides",
+                   r->file, (unsigned)r->line, (long long)r->ps, r->key,
+                   *r->algorithm ? " algo=" : "", r->algorithm, old->file, (unsigned)old->line,
+                   (long long)old->ps);
+        return false;
+    }
+    if (better) *old = *r;
+    return true;
+}
+
+// The best row of every key of the context's device.
+static void ein__index_costs(ein_ctx *ctx) {
+    const char *device = ein__gpu_of(ctx)->name;
+    shfree(ctx->costs);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->cost_row); i++) {
+        const ein__cost_row *r = &ctx->cost_row[i];
+        if (strcmp(r->device, device)) continue;
+        ptrdiff_t at = shgeti(ctx->costs, r->key);
+        if (at < 0) shput(ctx->costs, r->key, (int)i);
+        else if (ein__is_better_row(r, &ctx->cost_row[ctx->costs[at].value]))
+            ctx->costs[at].value = (int)i;
+    }
+}
+
+EIN__FN bool ein__add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length) {
+    const char *end = text + length;
+    ein__cost_line z = {.ctx = ctx, .file = ein__name(ctx, name), .line = 1};
+    const char *prefer = ctx->desc.prefer ? ctx->desc.prefer : "";
+    uint64_t h = ctx->cost_hash ? ctx->cost_hash : EIN__FNV_START;
+    ctx->cost_hash = ein__fnv(ein__fnv(h, prefer, strlen(prefer)), text, length);
+    for (const char *s = text; s < end; z.line++) {
+        const char *stop = memchr(s, '\n', (size_t)(end - s));
+        if (!stop) stop = end;
+        ein__cost_row row;
+        z.start = z.s = s;
+        z.end = stop > s && stop[-1] == '\r' ? stop - 1 : stop;
+        if (z.end > s && *s != '#' &&
+            (!ein__read_cost_row(&z, &row) || !ein__keep_cost_row(ctx, &row)))
+            return false;
+        s = stop + 1;
+    }
+    ein__index_costs(ctx);
+    return true;
+}
+
+// The row that `key` is planned with on the context's GPU; NULL when no table has one.
+EIN__FN const ein__cost_row *ein__row_of(const ein_ctx *ctx, const char *key) {
+    if (!shlen(ctx->costs)) return NULL;
+    ptrdiff_t at = shgeti(((ein_ctx *)ctx)->costs, key);
+    return at >= 0 ? &ctx->cost_row[ctx->costs[at].value] : NULL;
+}
+
+// The measured cost of `key`; false when no table has it.
+EIN__FN bool ein__measured(const ein_ctx *ctx, const char *key, int64_t *ps) {
+    const ein__cost_row *r = ein__row_of(ctx, key);
+    if (r) *ps = r->ps;
+    return r != NULL;
+}
+
+// Text of the algorithm that a row pins, with its version; NULL: the library chooses.
+EIN__FN const char *ein__pinned(const ein__cost_row *r, int64_t *version) {
+    if (!r || !*r->algorithm || !r->version) return NULL;
+    *version = r->version;
+    return strncmp(r->algorithm, "lt:", 3) ? r->algorithm : r->algorithm + 3;
+}
+
+static int ein__row_order(const void *a, const void *b) {
+    const ein__cost_row *x = a, *y = b;
+    int r = strcmp(x->device, y->device);
+    if (!r) r = strcmp(x->key, y->key);
+    if (!r) r = strcmp(x->algorithm, y->algorithm);
+    return r ? r : (x->version > y->version) - (x->version < y->version);
+}
+
+// All rows of all devices, sorted: one table out of several.
+EIN__FN void ein__emit_costs(ein_ctx *ctx, ein__buf *out) {
+    if (arrlen(ctx->cost_row))
+        qsort(ctx->cost_row, (size_t)arrlen(ctx->cost_row), sizeof *ctx->cost_row, ein__row_order);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->cost_row); i++) {
+        const ein__cost_row *r = &ctx->cost_row[i];
+        ein__putf(out, "%s\t%s%s%s\t%lld\t", r->device, r->key, *r->algorithm ? " algo=" : "",
+                  r->algorithm, (long long)r->ps);
+        if (r->spread >= 0) ein__putf(out, "%lld", (long long)r->spread);
+        ein__putf(out, "\t%s\n", r->versions);
+    }
+    ein__index_costs(ctx);
+}
