@@ -58,7 +58,12 @@
 //
 // COST TABLE
 // One row a line, fields separated by tabs: device, key, picoseconds, spread in 1/1000, versions.
-// `#` starts a comment line; rows of other devices are skipped, two costs for one key are an error.
+// `#` starts a comment line; rows of other devices are skipped. ` algo=` at a key's end names the
+// library's algorithm: cuDNN's number, or `lt:` and what cublasLt's is set to. The fastest row of a
+// key is used, those of the newest library alone, and its algorithm is pinned: the emitted create
+// takes it where the library has the row's version and accepts it, else what the library chooses.
+// Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
+// EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
 // `conv f32 fma nchw n=1 ...`, `kernel k_map_1a2b3c4d`. A measured row wins over the estimate,
 // which takes shares of the device's peak rates by kind of call. ein_desc.intensity: a kernel with
@@ -68,7 +73,8 @@
 //   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for and no
 // table has: `einnet probe MODEL.ein... --costs TABLE -o probe.cu`, then nvcc, then `./probe >>
 // TABLE`. It replays each call from a graph, on random data, operands in the L2 cache where they
-// fit, convolutions by the fastest deterministic algorithm; the time is the median of several
+// fit, every deterministic FP32 algorithm of cuDNN and up to eight of
+// cublasLt, a row each; the time is the median of several
 // batches, the spread that between the quartiles. `--have TABLE` skips rows that are there,
 // `--deadline SECONDS` ends it with exit code 75, `--device NAME` names the device, `--list` only
 // lists. With measured costs the search may ask for calls that it did not need before: measure

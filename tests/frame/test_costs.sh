@@ -46,7 +46,8 @@ $einnet costs "$work/a" "$work/b" > "$work/out" 2> "$work/log"
     pass || fail 'tables that differ' "$work/log"
 for prefer in first:50 last:40 fastest:40; do
     $einnet costs "$work/a" "$work/b" --prefer ${prefer%:*} 2> "$work/log" |
-        grep -q -P "^h200\tconv x algo=1\t${prefer#*:}\t" && pass || fail "prefer $prefer" "$work/log"
+        grep -q -P "^h200\tconv x algo=1\t${prefer#*:}\t" && pass ||
+        fail "prefer $prefer" "$work/log"
 done
 check 'merged' $einnet costs "$work/c" "$work/a" -o "$work/merged"
 printf '%s\t%s\t%s\t%s\t%s\n' h200 'conv x algo=0' 45 '' 'cudnn 91900' \
@@ -76,7 +77,8 @@ for model in $models; do
     check "$model_name: a table" cheap_table "$model" 0 9.18.0.2.2.0.0.0.0 --baseline
     cheap_table "$model" 0 9.18.0.2.2.0.0.0.0 --baseline > "$work/$model_name.tsv"
     check "$model_name: emitted with it" $einnet emit "$model" --small --baseline \
-        --costs "$work/$model_name.tsv" -o "$work/$model_name.cu" --test "$work/${model_name}_test.cu"
+        --costs "$work/$model_name.tsv" -o "$work/$model_name.cu" \
+        --test "$work/${model_name}_test.cu"
     grep -q ' us measured .*\(cuDNN\|cublasLt\)' "$work/$model_name.cu" && pass ||
         fail "$model_name: nothing is measured"
 done
