@@ -115,7 +115,7 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
     ein__buf out = {0};
     ein__put(&out, "");
     bool ready = what == EIN_FORMAT || what == EIN_GRAPH_JSON ? ein__need_model(ctx)
-                 : what == EIN_COSTS                          ? !ctx->status
+                 : what == EIN_COSTS || what == EIN_ESTIMATES ? !ctx->status
                  : what == EIN_EQUATIONS || what == EIN_EXPLAIN || what == EIN_EXPLAIN_JSON
                      ? ein__need_values(ctx)
                      : !ein_plan(ctx);
@@ -125,6 +125,7 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
         case EIN_TEST: ein__emit_test(ctx, &out); break;
         case EIN_CALLS: ein__emit_call_keys(ctx, &out); break;
         case EIN_COSTS: ein__emit_costs(ctx, &out); break;
+        case EIN_ESTIMATES: ein__emit_estimates(ctx, &out); break;
         case EIN_PROBE: ein__emit_probe(ctx, &out); break;
         case EIN_FORMAT: ein__format(ctx, &out, true); break;
         case EIN_GRAPH_JSON: ein__graph_json(ctx, &out); break;

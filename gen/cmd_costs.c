@@ -16,7 +16,7 @@ int cmd_costs(const cmd_args *args) {
     if (!ctx) {
         return code;
     }
-    code = cmd_render(ctx, EIN_COSTS, &text);
+    code = cmd_render(ctx, cmd_get(args, "estimates") ? EIN_ESTIMATES : EIN_COSTS, &text);
     ein_close(ctx);
     if (!code) {
         code = cmd_write_text(path ? path : "-", &text);

@@ -160,8 +160,11 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
 }
 
 ein_ctx *cmd_open_tables(const cmd_args *args, int *code) {
-    ein_desc desc = {.prefer = cmd_get(args, "prefer")};
+    ein_desc desc = {.prefer = cmd_get(args, "prefer"), .gpu = cmd_get(args, "gpu")};
     *code = check_preference(args);
+    if (!*code && desc.gpu) {
+        *code = check_gpu(args, desc.gpu);
+    }
     if (*code) {
         return NULL;
     }

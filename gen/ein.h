@@ -73,12 +73,13 @@
 //   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for and no
 // table has: `einnet probe MODEL.ein... --costs TABLE -o probe.cu`, then nvcc, then `./probe >>
 // TABLE`. It replays each call from a graph, on random data, operands in the L2 cache where they
-// fit, every deterministic FP32 algorithm of cuDNN and up to eight of
-// cublasLt, a row each; the time is the median of several
-// batches, the spread that between the quartiles. `--have TABLE` skips rows that are there,
-// `--deadline SECONDS` ends it with exit code 75, `--device NAME` names the device, `--list` only
-// lists. With measured costs the search may ask for calls that it did not need before: measure
-// again until a probe has none. Generated kernels are not measured.
+// fit, with every deterministic FP32 algorithm of cuDNN and up to eight of cublasLt, a row each;
+// the time is the median of several batches, the spread that between the quartiles. `--have TABLE`
+// skips calls that are there, `--deadline SECONDS` ends it with exit code 75, `--device NAME` names
+// the device, `--list` only lists. EIN_ESTIMATES prints what was measured beside the estimates
+// (`einnet costs --estimates`); bench/fit.py fits their constants. With measured costs the search
+// may ask for calls that it did not need before: measure again until a probe has none. Generated
+// kernels are not measured.
 //
 // THE EMITTED FILE
 // Sections: summary (tensors, memory, the plan with its costs), includes, interface, sizes and
@@ -159,7 +160,8 @@ typedef enum {
     EIN_EXPLAIN_JSON,
     EIN_CALLS,  // keys of the library calls that no cost table has, one a line; see ein_desc.probe
     EIN_COSTS,  // the rows of all cost tables given, as one
-    EIN_PROBE   // a CUDA program that measures them and prints rows for cost tables
+    EIN_ESTIMATES,  // calls of the GPU that they have: key, measured and estimated picoseconds
+    EIN_PROBE       // a CUDA program that measures them and prints rows for cost tables
 } ein_output;
 
 typedef struct {

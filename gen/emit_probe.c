@@ -147,6 +147,23 @@ EIN__FN void ein__emit_call_keys(ein_ctx *ctx, ein__buf *out) {
     arrfree(list);
 }
 
+// What was measured on the context's GPU beside what would be estimated: key, picoseconds, spread,
+// estimate. Kernels' keys do not tell what they compute and are left out.
+EIN__FN void ein__emit_estimates(ein_ctx *ctx, ein__buf *out) {
+    ein__call *list = NULL, call;
+    for (ptrdiff_t i = 0; i < shlen(ctx->costs); i++)
+        if (ein__call_of(ctx, ctx->costs[i].key, &call)) arrput(list, call);
+    if (list) qsort(list, (size_t)arrlen(list), sizeof *list, ein__call_order);
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
+        const ein__cost_row *r = ein__row_of(ctx, list[i].key);
+        int64_t ps = list[i].gemm ? ein__estimate_gemm(ctx, &list[i].g)
+                                  : ein__estimate_conv(ctx, &list[i].c, list[i].transposed);
+        ein__putf(out, "%s\t%lld\t%lld\t%lld\n", list[i].key, (long long)r->ps,
+                  (long long)(r->spread < 0 ? 0 : r->spread), (long long)ps);
+    }
+    arrfree(list);
+}
+
 // ------------------------------------------------------------------------------------ the program
 
 typedef struct ein__prober {

@@ -104,7 +104,7 @@ static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
 
 static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access access,
                              int64_t bytes) {
-    bool weight = v.i && ctx->value[v.i].weight_only;
+    bool weight = (ptrdiff_t)v.i < arrlen(ctx->value) && ctx->value[v.i].weight_only;
     int64_t *to = weight ? &w->weights : &w->bytes[access];
     // The memory's share is that of unit stride.
     if (weight) bytes = ein__muldiv(bytes, ein__memory_share[0], ein__memory_share[access]);
@@ -134,11 +134,9 @@ static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k,
     return best;
 }
 
-EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
+static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t ps, mn = ein__times(p->m, p->n);
-    if (ctx->desc.probe) ein__record_call(ctx, ein__gemm_key(ctx, p));
-    if (shlen(ctx->costs) && ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
+    int64_t mn = ein__times(p->m, p->n);
     ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
     ein__work w = {0};
     w.math_ps = ein__tiled_ps(g, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
@@ -153,6 +151,13 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
     if (p->z.i) ein__add_operand(ctx, &w, p->z, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
     return ein__work_ps(g, &w);
+}
+
+EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
+    int64_t ps;
+    if (ctx->desc.probe) ein__record_call(ctx, ein__gemm_key(ctx, p));
+    if (shlen(ctx->costs) && ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
+    return ein__estimate_gemm(ctx, p);
 }
 
 // Arithmetic of a convolution. Its implicit GEMM has no split-K (EinNet's Table 3 has 126 us for
@@ -178,11 +183,9 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
     return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
 }
 
-EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
+static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t out = c->n, in = c->n, taps = 4, ps;
-    if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
-    if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
+    int64_t out = c->n, in = c->n, taps = 4;
     for (int i = 0; i < c->spatial; i++) {
         out = ein__times(out, c->out[i]);
         in = ein__times(in, c->in[i]);
@@ -196,6 +199,13 @@ EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, result);
     if (c->z.i) ein__add_operand(ctx, &w, c->z, EIN__BY_UNIT, result);
     return ein__work_ps(g, &w);
+}
+
+EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
+    int64_t ps;
+    if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
+    if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
+    return ein__estimate_conv(ctx, c, transposed);
 }
 
 // ------------------------------------------------------------------------------------- kernels

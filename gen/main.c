@@ -77,6 +77,8 @@ static const cmd_option probe_options[] = {
 
 static const cmd_option costs_options[] = {
     {"prefer", "WHICH", "of rows that differ: first, last or fastest"},
+    {"estimates", NULL, "instead, what was measured beside the estimates"},
+    {"gpu", "NAME", "whose rows --estimates takes; default h200"},
     NO_OPTION,
 };
 

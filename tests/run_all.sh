@@ -48,6 +48,7 @@ parts=(
     'nvcc     cuda sh tests/frame/test_nvcc.sh'
     'probe    -    sh tests/frame/test_probe.sh'
     'costs    -    sh tests/frame/test_costs.sh'
+    'fit      -    python3 tests/check_fit.py'
     'program  cuda sh tests/frame/test_program.sh'
     'cuda11   -    sh tests/frame/test_cuda11.sh'
     "demo     cuda $python tests/demo/test_classifier.py"

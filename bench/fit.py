@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""Fits the constants of the cost model to measured costs, and judges them.
+
+    fit.py [--gpu NAME] [--einnet PROGRAM] [--judge-only] TABLE...
+
+Half of the calls, told by a hash of their keys, are fitted; the figures are of the other half:
+median and 90th percentile of the relative error, and in how many pairs of calls the estimates have
+the order of the measurements. Pairs whose times differ by less than their spreads do not count.
+
+The model here is that of gen/estimate.c for library calls, with its constants read from there and
+those of the GPU from gen/cost.c; before anything else it must give the program's own estimates
+(`einnet costs --estimates`), so that the two cannot drift apart. What is printed is for a person to
+put into the sources. Kernels are not fitted: their keys do not tell what they compute.
+"""
+
+import argparse
+import copy
+import hashlib
+import math
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIMIT = 2**63 // 4
+MOST_PAIRS = 2000000
+
+
+class Failure(Exception):
+    pass
+
+
+# ---- constants ----
+
+def constants(gpu):
+    """Shares in 1/1000 by name, and the rates of the GPU, from the sources."""
+    with open(os.path.join(HERE, "..", "gen", "estimate.c"), encoding="ascii") as file:
+        text = file.read()
+    with open(os.path.join(HERE, "..", "gen", "cost.c"), encoding="ascii") as file:
+        devices = file.read()
+    shares = re.search(r"ein__math_share\[\] = \{(.*?)\};", text, re.S)
+    c = {name.lower(): int(value)
+         for name, value in re.findall(r"EIN__E_(\w+)\] = (\d+)", shares.group(1))}
+    c["memory"] = int(re.search(r"ein__memory_share\[\] = \{(\d+)", text).group(1))
+    tiles = re.search(r"tile\[\] = \{(.*?)\}, relative\[\] = \{(.*?)\};", text)
+    c["tiles"] = [int(v) for v in tiles.group(1).split(",")]
+    for tile, value in zip(c["tiles"], tiles.group(2).split(",")):
+        c["tile%d" % tile] = int(value)
+    for name in ("SKINNY", "CHANNELS", "SPLITS", "CONV_SPLITS", "SPLIT_DEPTH"):
+        c[name] = int(re.search(r"EIN__%s = (\d+)" % name, text).group(1))
+    row = re.search(r'\{"%s", "[^"]*", (.*?)\},' % re.escape(gpu), devices)
+    if not row:
+        raise Failure("gen/cost.c has no GPU '%s'" % gpu)
+    numbers = []
+    for word in row.group(1).split(","):
+        value, _, shift = word.strip().partition(" << ")
+        numbers.append(int(value) << int(shift or 0))
+    for name, value in zip(("cc", "sms", "fp32", "bandwidth", "l2_bytes", "l2_rate", "node_ns"),
+                           numbers):
+        c[name] = value
+    return c
+
+
+# What is fitted: shares of the peaks, the sizes of tiles, and what a launch takes.
+FITTED = ["gemm", "gemm_batched", "gemm_skinny", "conv", "conv_data", "conv_scatter",
+          "conv_grouped", "conv_narrow", "memory", "tile64", "tile32", "node_ns", "l2_rate"]
+
+
+# ---- the model: gen/estimate.c ----
+
+def ceil(a, b):
+    return -(-a // b)
+
+
+def math_ps(c, flop, share):
+    return min(flop * 1000000 // (c["fp32"] * share), LIMIT)
+
+
+def memory_ps(c, count, cached):
+    rate = max(c["bandwidth"] * c["l2_rate"] // 100, c["bandwidth"]) if cached else c["bandwidth"]
+    return min(count * 1000000000 // (rate * c["memory"]), LIMIT)
+
+
+def tiled_ps(c, m, n, k, batch, share, most_split):
+    best = LIMIT
+    for tile in c["tiles"]:
+        split = 1
+        while split <= most_split:
+            blocks = ceil(m, tile) * ceil(n, tile) * batch * split
+            depth = max(ceil(k, split), c["SPLIT_DEPTH"] if split > 1 else 1)
+            slots = ceil(blocks, c["sms"]) * c["sms"]
+            ps = math_ps(c, slots * 2 * tile * tile * depth,
+                         max(share * c["tile%d" % tile] // 1000, 1))
+            if split > 1:
+                ps += memory_ps(c, m * n * batch * 2 * 4 * split, True)
+            best = min(best, ps)
+            split *= 2
+    return best
+
+
+def work_ps(c, arithmetic, count):
+    return max(arithmetic, memory_ps(c, count, count <= c["l2_bytes"] // 2), c["node_ns"] * 1000)
+
+
+def fields(key):
+    return {name: [int(v) for v in text.split("x")]
+            for name, text in re.findall(r" (\w+)=([0-9x]+)", key)}
+
+
+def product(values):
+    return math.prod(values)
+
+
+def estimate_gemm(c, f):
+    batch, m, n, k = (f[name][0] for name in ("b", "m", "n", "k"))
+    arithmetic = tiled_ps(c, m, n, k, batch, c["gemm_batched" if batch > 1 else "gemm"],
+                          c["SPLITS"])
+    if m <= c["SKINNY"] or n <= c["SKINNY"]:
+        arithmetic = min(arithmetic, math_ps(c, 2 * batch * m * n * k, c["gemm_skinny"]))
+    left = m * k * 4 * (batch if f.get("sa", [0])[0] else 1)
+    right = k * n * 4 * (batch if f.get("sb", [0])[0] else 1)
+    result = m * n * 4 * batch * (1 + f.get("z", [0])[0])
+    return work_ps(c, arithmetic, left + right + result)
+
+
+def estimate_conv(c, f, transposed):
+    n, channels, filters, groups = (f[name][0] for name in ("n", "c", "f", "g"))
+    out, taps, strides = n * product(f["out"]), product(f["k"]), product(f["s"])
+    point = not transposed and taps == 1 and strides == 1 and not any(f["p"])
+    each, of = ceil(channels, groups), ceil(filters, groups)
+    kind = "conv_grouped" if groups > 1 else "gemm" if point else "conv"
+    if transposed and groups == 1:
+        kind = "conv_scatter" if strides > 1 else "conv_data"
+    window = ceil(taps, strides) if transposed else taps
+    depth = window * (each if point else max(each, c["CHANNELS"]))
+    arithmetic = tiled_ps(c, out, of, depth, groups, c[kind],
+                          c["SPLITS" if point else "CONV_SPLITS"])
+    if groups > 1:
+        arithmetic = min(arithmetic,
+                         math_ps(c, 2 * out * window * each * filters, c["conv_narrow"]))
+    result = 4 * filters * out * (1 + f["z"][0])
+    count = 4 * channels * n * product(f["in"]) + 4 * taps * filters * each + result
+    return work_ps(c, arithmetic, count)
+
+
+def estimate(c, key):
+    f = fields(key)
+    if key.startswith("gemm "):
+        return estimate_gemm(c, f)
+    return estimate_conv(c, f, key.startswith("conv_data "))
+
+
+# ---- rows ----
+
+class Row:
+    def __init__(self, line):
+        key, ps, spread, estimated = line.split("\t")
+        self.key, self.ps, self.spread = key, max(int(ps), 1), int(spread)
+        self.estimated = int(estimated)
+        self.fields = fields(key)
+        self.held_out = hashlib.sha256(key.encode()).digest()[0] & 1
+
+
+def read_rows(args):
+    command = [args.einnet, "costs", "--estimates", "--gpu", args.gpu] + args.tables
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Failure(done.stderr.strip() or "%s failed" % args.einnet)
+    return [Row(line) for line in done.stdout.splitlines()]
+
+
+def check_model(c, rows):
+    for row in rows:
+        mine = estimate(c, row.key)
+        # What is added up in another order may round otherwise.
+        if abs(mine - row.estimated) > 2:
+            raise Failure("%s: the program estimates %d ps and fit.py %d: one of the two models "
+                          "was changed alone" % (row.key, row.estimated, mine))
+
+
+# ---- figures ----
+
+def errors(c, rows):
+    return sorted(abs(estimate(c, row.key) - row.ps) / row.ps for row in rows)
+
+
+def agreement(c, rows):
+    """Pairs in the right order, and pairs; a tie of the estimates is half right."""
+    timed = [(row.ps, row.spread, estimate(c, row.key)) for row in rows]
+    step = max(1, len(timed) ** 2 // 2 // MOST_PAIRS)
+    right = pairs = number = 0
+    for i, (a, spread_a, mine_a) in enumerate(timed):
+        for b, spread_b, mine_b in timed[:i]:
+            number += 1
+            if number % step or abs(a - b) * 1000 <= a * spread_a + b * spread_b or a == b:
+                continue
+            pairs += 1
+            right += 0.5 if mine_a == mine_b else (mine_a < mine_b) == (a < b)
+    return right, pairs
+
+
+def report(title, c, rows):
+    if not rows:
+        return
+    e = errors(c, rows)
+    right, pairs = agreement(c, rows)
+    print("%-28s %4d calls  median error %5.1f %%  90th %6.1f %%  pairs in order %5.1f %% of %d" %
+          (title, len(rows), 100 * e[len(e) // 2], 100 * e[len(e) * 9 // 10],
+           100 * right / pairs if pairs else 100, pairs))
+
+
+# ---- the fit ----
+
+def loss(c, rows):
+    return sum(abs(math.log(estimate(c, row.key) / row.ps)) for row in rows)
+
+
+def fit(c, rows):
+    """Coordinate descent over the logarithms of the constants, with steps that shrink."""
+    c = copy.deepcopy(c)
+    best = loss(c, rows)
+    step = 1.5
+    while step > 1.01:
+        moved = False
+        for name in FITTED:
+            for factor in (step, 1 / step):
+                old, new = c[name], max(1, round(c[name] * factor))
+                if name not in ("node_ns", "l2_rate"):
+                    new = min(new, 1000)
+                if new == old:
+                    continue
+                c[name] = new
+                now = loss(c, rows)
+                if now < best * (1 - 1e-9):
+                    best, moved = now, True
+                    break
+                c[name] = old
+        if not moved:
+            step = math.sqrt(step)
+    return c
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("tables", nargs="+")
+    parser.add_argument("--gpu", default="h200")
+    parser.add_argument("--einnet", default=os.path.join(HERE, "..", "build", "einnet"))
+    parser.add_argument("--judge-only", action="store_true", help="the constants as they are")
+    args = parser.parse_args()
+    try:
+        c = constants(args.gpu)
+        rows = read_rows(args)
+        check_model(c, rows)
+    except (Failure, OSError, ValueError) as error:
+        print("fit.py: %s" % error, file=sys.stderr)
+        return 1
+    fitted = [row for row in rows if not row.held_out]
+    held_out = [row for row in rows if row.held_out]
+    if len(fitted) < len(FITTED) or len(held_out) < 2:
+        print("fit.py: %d rows for library calls on %s are too few" % (len(rows), args.gpu),
+              file=sys.stderr)
+        return 1
+    report("as they are, held-out half", c, held_out)
+    if args.judge_only:
+        return 0
+    new = fit(c, fitted)
+    report("fitted, its own half", new, fitted)
+    report("fitted, held-out half", new, held_out)
+    for name in FITTED:
+        print("%-14s %6d -> %6d" % (name, c[name], new[name]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Tests bench/fit.py on tables made from its own model with other constants and noise: it must give
+the program's estimates, find constants that explain the held-out half, say so when the two models
+differ, and refuse tables that are too small. Ends with `N passed, N failed`.
+"""
+
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path.insert(0, os.path.join(TOP, "bench"))
+sys.dont_write_bytecode = True
+
+import fit  # noqa: E402
+
+passed = failed = 0
+
+
+def check(name, ok, text=""):
+    global passed, failed
+    passed += bool(ok)
+    failed += not ok
+    if not ok:
+        print("FAIL %s\n%s" % (name, text))
+
+
+def size(draw, bits):
+    return draw.randrange(1, 1 << draw.randrange(1, bits + 1))
+
+
+def gemm_key(draw):
+    b = draw.choice([1, 1, 1, 2, 36])
+    m, n, k = size(draw, 13), size(draw, 12), size(draw, 12)
+    key = "gemm f32 fma b=%d m=%d n=%d k=%d ta=0 tb=0 lda=%d ldb=%d ldc=%d" % (b, m, n, k, k, n, n)
+    if b > 1:
+        key += " sa=%d sb=%d sc=%d" % (m * k, draw.choice([0, k * n]), m * n)
+    if draw.random() < 0.4:
+        z = draw.randrange(2)
+        key += " bias=1 z=%d act=%s align=16" % (z, draw.choice(["none", "relu", "gelu"]))
+        key += " ldz=%d" % n if z else ""
+        key += " sz=%d" % (m * n) if z and b > 1 else ""
+    return key
+
+
+def conv_key(draw):
+    data = draw.random() < 0.3
+    group = draw.choice([1, 1, 1, 2, 8])
+    c, f = group * size(draw, 7), group * size(draw, 7)
+    k, s = draw.choice([1, 3, 4]), draw.choice([1, 1, 2])
+    side = k + size(draw, 6)
+    out = (side - 1) * s + k if data else (side - k) // s + 1
+    relu = 0 if data else draw.randrange(2)
+    z = 0 if data else draw.randrange(2)
+    return ("%s f32 fma nchw n=%d c=%d f=%d g=%d in=%dx%d out=%dx%d k=%dx%d s=%dx%d p=0x0 d=1x1 "
+            "bias=%d z=%d relu=%d" %
+            ("conv_data" if data else "conv", draw.choice([1, 1, 16]), c, f, group, side, side,
+             out, out, k, k, s, s, relu, z, relu))
+
+
+def write_table(path, keys, c, noise, draw):
+    with open(path, "w", encoding="ascii") as file:
+        for key in keys:
+            ps = int(fit.estimate(c, key) * (1 + draw.uniform(-noise, noise))) + 1
+            file.write("h200\t%s\t%d\t60\tcudnn 91900 cublas 130100\n" % (key, ps))
+            file.write("l4\t%s\t%d\t60\tcudnn 91900 cublas 130100\n" % (key, 7 * ps))
+        file.write("h200\tkernel k_map_12345678\t5000\t1\t\n")
+
+
+def figures(text, title):
+    found = re.search(title + r".*?median error +([\d.]+) %.*?pairs in order +([\d.]+) %", text)
+    return (float(found.group(1)), float(found.group(2))) if found else (1e9, 0)
+
+
+def run(*arguments):
+    done = subprocess.run([sys.executable, os.path.join(TOP, "bench", "fit.py")] + list(arguments),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
+
+
+def main():
+    draw = random.Random(5)
+    base = fit.constants("h200")
+    other = dict(base, gemm=520, gemm_batched=610, conv=430, conv_data=300, memory=700,
+                 node_ns=2300, tile64=700, l2_rate=250)
+    keys = sorted({gemm_key(draw) for _ in range(160)} | {conv_key(draw) for _ in range(160)})
+    with tempfile.TemporaryDirectory() as folder:
+        table = os.path.join(folder, "table")
+        write_table(table, keys, other, 0.05, draw)
+        code, text = run(table)
+        check("it runs", code == 0, text)
+        before = figures(text, "as they are, held-out half")
+        after = figures(text, "fitted, held-out half")
+        check("constants that are not the device's show", before[0] > 15, text)
+        check("fitted ones explain the other half", after[0] < 8 and after[1] > 90, text)
+        check("it is the same again", run(table)[1] == text)
+        code, text = run("--gpu", "l4", "--judge-only", table)
+        check("another device", code == 0 and "held-out" in text and "->" not in text, text)
+        code, text = run("--gpu", "tx2", table)
+        check("a device without rows", code == 1 and "too few" in text, text)
+        code, text = run("--gpu", "none", table)
+        check("no device", code == 1 and "no GPU" in text, text)
+        with open(table, "a", encoding="ascii") as file:
+            file.write("h200\tgemm\tx\n")
+        code, text = run(table)
+        check("a row that is none", code == 1 and ": picoseconds" in text, text)
+
+        class Args:
+            gpu, tables = "h200", [os.path.join(folder, "good")]
+            einnet = os.path.join(TOP, "build", "einnet")
+        write_table(Args.tables[0], keys, base, 0, draw)
+        rows = fit.read_rows(Args)
+        check("every call is a row", [row.key for row in rows] == keys)
+        fit.check_model(base, rows)
+        for name in ("gemm", "conv", "SPLITS", "tile32", "node_ns"):
+            try:
+                fit.check_model(dict(base, **{name: base[name] // 2}), rows)
+                check("a model that differs in %s" % name, False)
+            except fit.Failure:
+                check("a model that differs", True)
+    print("%d passed, %d failed" % (passed, failed))
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
