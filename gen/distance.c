@@ -68,7 +68,7 @@ static bool ein__one_chain(ein_ctx *ctx, const ein__scope *s, const ein__expr *r
     }
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         if (!(group >> i & 1)) continue;
-        ein__chain one = {s->n[i], {0, 0, 0}};
+        ein__chain one = {s->n[i], {0, 0, 0}, 1u << i};
         for (uint32_t k = 0; k < read->nix; k++)
             one.stride[0] += stride[k] * ein__ix_coef(ctx, read->ix[k], i);
         if (one.stride[0] <= 0) return false;
