@@ -8,6 +8,7 @@ typedef struct ein__cost_row {
     int64_t ps, spread;                    // -1: not given
     const char *versions;
     int64_t version;  // of the library that makes the call, 0: not known
+    int64_t age;      // version of cuDNN or cuBLAS, by which rows of one call are told apart
     const char *file;
     uint32_t line;
 } ein__cost_row;
@@ -124,8 +125,12 @@ static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
     r->versions = ein__cost_field(z, &at);
     if (!r->versions) r->versions = "";
     if (z->s <= z->end) ein__cost_error(z, z->s, "a row has five fields");
-    if (!z->failed) r->version = ein__version_of(r->versions, ein__library_of(r));
-    return !z->failed;
+    if (z->failed) return false;
+    r->version = ein__version_of(r->versions, ein__library_of(r));
+    // cublasLt has numbers of its own, and its rows compete with those of cuBLAS.
+    r->age = ein__version_of(r->versions, ein__is_conv_key(r->key) ? "cudnn" : "cublas");
+    if (!r->age) r->age = r->version;
+    return true;
 }
 
 // Which of two rows for the same measurement stays: 0 the old one, 1 the new one, -1 nobody says.
@@ -139,14 +144,14 @@ static int ein__preferred(const ein_ctx *ctx, const ein__cost_row *old, const ei
 // Whether row `a` is what a call is planned with, and `b` is not: the newer library, then the
 // shorter time. Ties go by the algorithm's text, whatever the order of tables.
 static bool ein__is_better_row(const ein__cost_row *a, const ein__cost_row *b) {
-    if (a->version != b->version) return a->version > b->version;
+    if (a->age != b->age) return a->age > b->age;
     if (a->ps != b->ps) return a->ps < b->ps;
     return strcmp(a->algorithm, b->algorithm) < 0;
 }
 
 static bool ein__keep_cost_row(ein_ctx *ctx, const ein__cost_row *r) {
     const char *same =
-        ein__namef(ctx, "%s\t%s\t%s\t%lld", r->device, r->key, r->algorithm, (long long)r->version);
+        ein__namef(ctx, "%s\t%s\t%s\t%lld", r->device, r->key, r->algorithm, (long long)r->age);
     ptrdiff_t at = shgeti(ctx->cost_rows, same);
     if (at < 0) {
         arrput(ctx->cost_row, *r);
@@ -229,7 +234,7 @@ static int ein__row_order(const void *a, const void *b) {
     int r = strcmp(x->device, y->device);
     if (!r) r = strcmp(x->key, y->key);
     if (!r) r = strcmp(x->algorithm, y->algorithm);
-    return r ? r : (x->version > y->version) - (x->version < y->version);
+    return r ? r : (x->age > y->age) - (x->age < y->age);
 }
 
 // All rows of all devices, sorted: one table out of several.

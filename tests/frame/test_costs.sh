@@ -57,6 +57,25 @@ check 'it is sorted, and keeps versions and devices' cmp "$work/merged" "$work/w
 check 'merged again' $einnet costs "$work/merged" -o "$work/again"
 check 'it is the same' cmp "$work/merged" "$work/again"
 
+# ---- which row counts
+
+# fastest WANTED ROW...: picoseconds of the row that a call is planned with.
+key='gemm f32 fma b=1 m=64 n=64 k=64 ta=0 tb=0 lda=64 ldb=64 ldc=64'
+lt='KEY algo=lt:1.2.3.4.5.6.7.8.9'
+fastest() {
+    want=$1
+    shift
+    for row; do printf "$row\n" | sed "s/KEY/$key/"; done > "$work/table"
+    got=$($einnet costs "$work/table" --estimates | cut -f2)
+    [ "$got" = "$want" ] && pass || fail "the row of $want ps, not of $got"
+}
+fastest 30 'h200\tKEY\t40\t1\tcublas 10' "h200\t$lt\t30\t1\tcublas 10"
+fastest 40 'h200\tKEY\t40\t1\tcublas 10' "h200\t$lt\t50\t1\tcublas 10"
+fastest 40 'h200\tKEY\t40\t1\tcublas 11' 'h200\tKEY\t30\t1\tcublas 10'
+fastest 40 'h200\tKEY\t40\t1\tcublas 9 cublaslt 7' "h200\t$lt\t50\t1\tcublas 9 cublaslt 12"
+fastest 50 'l4\tKEY\t40\t1\tcublas 10' 'h200\tKEY\t50\t1\tcublas 10'
+fastest '' 'l4\tKEY\t40\t1\tcublas 10' 'h200\tkernel k_map_1\t50'
+
 # ---- pinning
 
 models='tests/unseen/conv_epilogues.ein tests/unseen/product_epilogues.ein'
@@ -70,7 +89,7 @@ cheap_table() {
             /^conv/ { print "h200", $0 " algo=" conv, 1000, 1, "cudnn 91900 driver 1"
                       print "h200", $0 " algo=" 1 - conv, 2000, 1, "cudnn 91900 driver 1" }
             /^gemm/ { print "h200", $0 " algo=lt:" lt, 1000, 1, "cublas 1 cublaslt 130100"
-                      print "h200", $0 " algo=lt:7.20.12.1.0.0.0.0.0", 2000, 1, "cublaslt 130100" }'
+                      print "h200", $0 " algo=lt:7.20.12.1.0.0.0.0.0", 2000, 1, "cublas 1 cublaslt 130100" }'
 }
 for model in $models; do
     model_name=$(basename "$model" .ein)
