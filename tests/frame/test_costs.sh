@@ -88,8 +88,9 @@ cheap_table() {
         awk -v OFS='\t' -v conv="$2" -v lt="$3" '
             /^conv/ { print "h200", $0 " algo=" conv, 1000, 1, "cudnn 91900 driver 1"
                       print "h200", $0 " algo=" 1 - conv, 2000, 1, "cudnn 91900 driver 1" }
-            /^gemm/ { print "h200", $0 " algo=lt:" lt, 1000, 1, "cublas 1 cublaslt 130100"
-                      print "h200", $0 " algo=lt:7.20.12.1.0.0.0.0.0", 2000, 1, "cublas 1 cublaslt 130100" }'
+            /^gemm/ { version = "cublas 1 cublaslt 130100"
+                      print "h200", $0 " algo=lt:" lt, 1000, 1, version
+                      print "h200", $0 " algo=lt:7.20.12.1.0.0.0.0.0", 2000, 1, version }'
 }
 for model in $models; do
     model_name=$(basename "$model" .ein)
