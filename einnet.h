@@ -62,7 +62,12 @@
 //
 // COST TABLE
 // One row a line, fields separated by tabs: device, key, picoseconds, spread in 1/1000, versions.
-// `#` starts a comment line; rows of other devices are skipped, two costs for one key are an error.
+// `#` starts a comment line; rows of other devices are skipped. ` algo=` at a key's end names the
+// library's algorithm: cuDNN's number, or `lt:` and what cublasLt's is set to. The fastest row of a
+// key is used, those of the newest library alone, and its algorithm is pinned: the emitted create
+// takes it where the library has the row's version and accepts it, else what the library chooses.
+// Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
+// EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
 // `conv f32 fma nchw n=1 ...`, `kernel k_map_1a2b3c4d`. A measured row wins over the estimate,
 // which takes shares of the device's peak rates by kind of call. ein_desc.intensity: a kernel with
@@ -72,11 +77,13 @@
 //   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for and no
 // table has: `einnet probe MODEL.ein... --costs TABLE -o probe.cu`, then nvcc, then `./probe >>
 // TABLE`. It replays each call from a graph, on random data, operands in the L2 cache where they
-// fit, convolutions by the fastest deterministic algorithm; the time is the median of several
-// batches, the spread that between the quartiles. `--have TABLE` skips rows that are there,
-// `--deadline SECONDS` ends it with exit code 75, `--device NAME` names the device, `--list` only
-// lists. With measured costs the search may ask for calls that it did not need before: measure
-// again until a probe has none. Generated kernels are not measured.
+// fit, with every deterministic FP32 algorithm of cuDNN and up to eight of cublasLt, a row each;
+// the time is the median of several batches, the spread that between the quartiles. `--have TABLE`
+// skips calls that are there, `--deadline SECONDS` ends it with exit code 75, `--device NAME` names
+// the device, `--list` only lists. EIN_ESTIMATES prints what was measured beside the estimates
+// (`einnet costs --estimates`); bench/fit.py fits their constants. With measured costs the search
+// may ask for calls that it did not need before: measure again until a probe has none. Generated
+// kernels are not measured.
 //
 // THE EMITTED FILE
 // Sections: summary (tensors, memory, the plan with its costs), includes, interface, sizes and
@@ -156,7 +163,9 @@ typedef enum {
     EIN_EXPLAIN,     // the derivations of contractions, with costs; see ein_desc.explain
     EIN_EXPLAIN_JSON,
     EIN_CALLS,  // keys of the library calls that no cost table has, one a line; see ein_desc.probe
-    EIN_PROBE   // a CUDA program that measures them and prints rows for cost tables
+    EIN_COSTS,  // the rows of all cost tables given, as one
+    EIN_ESTIMATES,  // calls of the GPU that they have: key, measured and estimated picoseconds
+    EIN_PROBE       // a CUDA program that measures them and prints rows for cost tables
 } ein_output;
 
 typedef struct {
@@ -210,8 +219,9 @@ typedef struct {
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
     int branches;         // of a recorded graph, at most; default 4, which is also the limit
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
-    bool explain_all;  // EIN_EXPLAIN: every candidate, not only the best two and the original one
-    bool probe;        // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
+    bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
+    const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
+    bool probe;  // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
 } ein_desc;
 
 typedef struct {
@@ -659,15 +669,22 @@ typedef struct ein__conv {
     bool relu;
 } ein__conv;
 
-// row-major C[m,n] = alpha A[m,k] B[k,n], `batch` times
+typedef enum { EIN__ACT_NONE, EIN__ACT_RELU, EIN__ACT_GELU } ein__act;  // GELU: its tanh form
+
+// row-major C[m,n] = act(alpha A[m,k] B[k,n] + Z[m,n] + bias[n]), `batch` times
 typedef struct ein__gemm {
     int64_t batch, m, n, k;
     bool ta, tb;                        // operand stored transposed
     int64_t lda, ldb, ldc, sa, sb, sc;  // leading dimensions, batch strides; elements
     int64_t oa, ob, oc;                 // offsets from the values' first elements
     bool swap;                          // result is stored column-major: operands exchanged
+    uint32_t rows, columns;             // iterators of the result that m and n stand for
     ein__val a, b;
     double alpha;
+    ein__val bias, z;  // or none: fused, as `act` is; a call with any of them is cublasLt's
+    ein__act act;
+    int64_t ldz, sz, obias;
+    int align;  // bytes: of every operand's address, where it is cublasLt's
 } ein__gemm;
 
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
@@ -682,8 +699,10 @@ typedef struct ein__step {
     ein__gemm gemm;
     int64_t ps;  // cost, picoseconds
     bool measured;
-    const char *key;    // cost key
-    int64_t workspace;  // bytes that a library call may use of the shared workspace
+    const char *key;        // cost key
+    const char *algorithm;  // what its measured row says of a library's algorithm, or NULL ...
+    int64_t version;        // ... of this version
+    int64_t workspace;      // bytes that a library call may use of the shared workspace
     // Side by side with other branches in a recorded graph: after steps wait[0..nwait-1] of others;
     // `known`: by branch, the last step that is over before this one; -1: none.
     int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
@@ -765,11 +784,12 @@ struct ein_ctx {
     ein__value *value;               // stb_ds array; [0] unused
     ein__val *tensor_value;          // by graph tensor: the value as lowered
     ein__plan plan;
+    struct ein__cost_row *cost_row;  // stb_ds array: of all tables and devices
     struct {
         char *key;
-        int64_t value;
-    } * costs;           // sh map: measured picoseconds by key
-    uint64_t cost_hash;  // of the tables given, 0: none
+        int value;
+    } * cost_rows, *costs;  // sh maps to rows: every measurement's; the best of this GPU by key
+    uint64_t cost_hash;     // of the tables given, 0: none
     struct {
         char *key;
         bool value;
@@ -903,6 +923,18 @@ EIN__FN void ein__put_f64(ein__buf *b, double v) {
 }
 
 // A C literal of type float: "0.125f", "3.f", "INFINITY" with its sign.
+// A C string literal.
+EIN__FN void ein__put_string(ein__buf *out, const char *s) {
+    ein__put(out, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\' || c == '?') ein__putf(out, "\\%c", c);
+        else if (c < 32 || c > 126) ein__putf(out, "\\%03o", c);
+        else ein__put_n(out, s, 1);
+    }
+    ein__put(out, "\"");
+}
+
 EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
     float f = (float)v;
     if (f != f) {
@@ -10967,6 +10999,7 @@ EIN__FN bool ein__is_contraction(ein_ctx *ctx, const ein__scope *s) {
 // Iterators that one dimension of a matrix stands for: extent, and stride per operand (A, B, C).
 typedef struct ein__chain {
     int64_t n, stride[3];
+    uint32_t slots;
 } ein__chain;
 
 typedef struct ein__groups {
@@ -10985,6 +11018,7 @@ static int ein__join_chains(ein__chain *c, int n) {
                 while (x < 3 && i != j && c[i].stride[x] == c[j].stride[x] * c[j].n) x++;
                 if (x < 3) continue;
                 c[j].n *= c[i].n;
+                c[j].slots |= c[i].slots;
                 c[i] = c[--n];
                 again = true;
             }
@@ -10998,7 +11032,7 @@ static bool ein__group_iterators(const ein__scope *s, const ein__factor *a, cons
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         if (s->n[i] == 1) continue;
         bool in_a = a->coef[i] != 0, in_b = b->coef[i] != 0, reduced = i >= s->nt;
-        ein__chain c = {s->n[i], {a->coef[i], b->coef[i], reduced ? 0 : out[i]}};
+        ein__chain c = {s->n[i], {a->coef[i], b->coef[i], reduced ? 0 : out[i]}, 1u << i};
         if (reduced && in_a && in_b) g->k[g->nk++] = c;
         else if (reduced) return false;
         else if (in_a && in_b) g->b[g->nb++] = c;
@@ -11030,7 +11064,7 @@ static int64_t ein__leading(int64_t rows, int64_t rs, int64_t cols, int64_t cs, 
 
 // One choice of the chains that stay as m and n (-1: none, extent 1); the others become batch.
 static bool ein__gemm_choice(const ein__groups *g, int im, int in, ein__gemm *r) {
-    ein__chain batch[3 * EIN__MAX_ITERS], one = {1, {0, 0, 0}};
+    ein__chain batch[3 * EIN__MAX_ITERS], one = {1, {0, 0, 0}, 0};
     int nb = 0;
     for (int i = 0; i < g->nb; i++) batch[nb++] = g->b[i];
     for (int i = 0; i < g->nm; i++)
@@ -11054,6 +11088,8 @@ static bool ein__gemm_choice(const ein__groups *g, int im, int in, ein__gemm *r)
     r->sa = b.stride[0];
     r->sb = b.stride[1];
     r->sc = b.stride[2];
+    r->rows = m.slots;
+    r->columns = n.slots;
     int64_t limit = INT32_MAX;
     return m.n <= limit && n.n <= limit && k.n <= limit && b.n <= limit && r->lda <= limit &&
            r->ldb <= limit && r->ldc <= limit;
@@ -12431,6 +12467,9 @@ static int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
 
 // ------------------------------------------------------------------------------------ the table
 
+// Whether the product has an epilogue: cublasLt's then.
+EIN__FN bool ein__is_matmul(const ein__gemm *g) { return g->bias.i || g->z.i || g->act; }
+
 // Canonical text of a library call: what a measured row is found by. It tells all that the call's
 // time depends on, so that the call can be made from it (emit_probe.c).
 EIN__FN const char *ein__gemm_key(ein_ctx *ctx, const ein__gemm *g) {
@@ -12441,6 +12480,13 @@ EIN__FN const char *ein__gemm_key(ein_ctx *ctx, const ein__gemm *g) {
     if (g->batch > 1)
         ein__putf(&b, " sa=%lld sb=%lld sc=%lld", (long long)g->sa, (long long)g->sb,
                   (long long)g->sc);
+    if (ein__is_matmul(g)) {
+        static const char *const act[] = {"none", "relu", "gelu"};
+        ein__putf(&b, " bias=%d z=%d act=%s align=%d", g->bias.i != 0, g->z.i != 0, act[g->act],
+                  g->align);
+        if (g->z.i) ein__putf(&b, " ldz=%lld", (long long)g->ldz);
+        if (g->z.i && g->batch > 1) ein__putf(&b, " sz=%lld", (long long)g->sz);
+    }
     const char *key = ein__name(ctx, b.s);
     ein__buf_free(&b);
     return key;
@@ -12467,71 +12513,260 @@ EIN__FN const char *ein__conv_key(ein_ctx *ctx, const ein__conv *c, bool transpo
     return key;
 }
 
-// The measured cost of `key` on the context's GPU; false when no table has it.
-EIN__FN bool ein__measured(ein_ctx *ctx, const char *key, int64_t *ps) {
-    if (!shlen(ctx->costs)) return false;
-    ptrdiff_t at = shgeti(ctx->costs, key);
-    if (at >= 0) *ps = ctx->costs[at].value;
-    return at >= 0;
-}
-
 // Remembers a call that the search has priced, for EIN_CALLS and EIN_PROBE.
 EIN__FN void ein__record_call(ein_ctx *ctx, const char *key) { shput(ctx->calls, key, true); }
+/* ---- cost_table.c ---- */
+// Tables of measured costs. A row is device, key, picoseconds, spread in 1/1000 and library
+// versions between tabs; ` algo=` at the end of a key names the library's algorithm that was
+// measured, so a call has a row for each. The fastest is taken, and pinned in the emitted file to
+// the version of the library that the row names.
 
-// One field up to a tab or the line's end; `*s` moves behind it.
-static const char *ein__cost_field(ein_ctx *ctx, const char **s, const char *end) {
-    const char *from = *s;
-    while (*s < end && **s != '\t') ++*s;
-    const char *field = ein__name_n(ctx, from, (size_t)(*s - from));
-    if (*s < end) ++*s;
+typedef struct ein__cost_row {
+    const char *device, *key, *algorithm;  // without ` algo=`; "": none
+    int64_t ps, spread;                    // -1: not given
+    const char *versions;
+    int64_t version;  // of the library that makes the call, 0: not known
+    int64_t age;      // version of cuDNN or cuBLAS, by which rows of one call are told apart
+    const char *file;
+    uint32_t line;
+} ein__cost_row;
+
+// A line being read; columns are bytes from 1.
+typedef struct ein__cost_line {
+    ein_ctx *ctx;
+    const char *file, *start, *s, *end;
+    uint32_t line;
+    bool failed;
+} ein__cost_line;
+
+static void ein__cost_error(ein__cost_line *z, const char *at, const char *what) {
+    if (z->failed) return;
+    z->failed = true;
+    ein__error(z->ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "%s:%u:%u: %s", z->file, (unsigned)z->line,
+               (unsigned)(at - z->start) + 1, what);
+}
+
+// One field up to a tab or the line's end; moves behind it. NULL: the line has ended.
+static const char *ein__cost_field(ein__cost_line *z, const char **at) {
+    *at = z->s <= z->end ? z->s : z->end;
+    if (z->s > z->end) return NULL;
+    const char *from = z->s;
+    while (z->s < z->end && *z->s != '\t') {
+        if ((unsigned char)*z->s < 32 || *z->s == 127)
+            ein__cost_error(z, z->s, "a control character in a row");
+        z->s++;
+    }
+    const char *field = ein__name_n(z->ctx, from, (size_t)(z->s - from));
+    z->s++;
     return field;
 }
 
-static bool ein__cost_number(const char *s, int64_t *v) {
-    *v = 0;
-    if (!*s || strlen(s) > 18) return false;
-    for (; *s; s++) {
-        if (*s < '0' || *s > '9') return false;
-        *v = *v * 10 + (*s - '0');
+// Decimal digits, at most `digits` of them; -1: something else.
+static int64_t ein__cost_number(const char *s, size_t digits) {
+    int64_t v = 0;
+    size_t n = strspn(s, "0123456789");
+    if (!n || n > digits || s[n]) return -1;
+    for (; *s; s++) v = v * 10 + (*s - '0');
+    return v;
+}
+
+// A number field; -1 where it may be missing and is.
+static int64_t ein__cost_count(ein__cost_line *z, bool needed, const char *what) {
+    const char *at, *s = ein__cost_field(z, &at);
+    int64_t v = s ? ein__cost_number(s, 18) : -1;
+    if (v < 0 && (needed || (s && *s))) ein__cost_error(z, at, what);
+    return v;
+}
+
+// ------------------------------------------------------------------------------------ algorithms
+
+static bool ein__is_conv_key(const char *key) {
+    return !strncmp(key, "conv ", 5) || !strncmp(key, "conv_data ", 10);
+}
+
+static bool ein__is_gemm_key(const char *key) { return !strncmp(key, "gemm ", 5); }
+
+// What may follow ` algo=`: one of cuDNN's numbers, or `lt:` and nine numbers of cublasLt.
+static bool ein__is_algorithm(const char *key, const char *s) {
+    if (ein__is_conv_key(key)) return s[0] >= '0' && s[0] <= (key[4] == '_' ? '5' : '7') && !s[1];
+    if (!ein__is_gemm_key(key) || strncmp(s, "lt:", 3)) return false;
+    s += 3;
+    for (int k = 0; k < 9; k++) {
+        size_t n = strspn(s, "0123456789");
+        if (!n || n > 5 || s[n] != (k < 8 ? '.' : 0)) return false;
+        s += n + (k < 8);
     }
     return true;
 }
 
-// One row: device, key, picoseconds, spread (per mille), library versions.
-static bool ein__cost_row(ein_ctx *ctx, const char *name, uint32_t line, const char *s,
-                          const char *end) {
-    const char *gpu = ein__cost_field(ctx, &s, end), *key = ein__cost_field(ctx, &s, end);
-    const char *ps = ein__cost_field(ctx, &s, end);
-    int64_t v, old;
-    if (!ein__cost_number(ps, &v) || !*gpu || !*key) {
-        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
-                   "%s:%u: not a cost row: device, key, picoseconds, "
-                   "spread, versions, separated by tabs",
-                   name, (unsigned)line);
-        return false;
+// Takes ` algo=` off the end of a key.
+static const char *ein__split_algorithm(ein__cost_line *z, ein__cost_row *r, const char *at) {
+    const char *mark = strstr(r->key, " algo=");
+    if (!mark) return "";
+    const char *algorithm = ein__name(z->ctx, mark + 6);
+    const char *key = ein__name_n(z->ctx, r->key, (size_t)(mark - r->key));
+    if (!ein__is_algorithm(key, algorithm))
+        ein__cost_error(z, at + (mark - r->key) + 1, "this call has no such algorithm");
+    r->key = key;
+    return algorithm;
+}
+
+// The number behind library `name` in a text like "cudnn 91900 cublas 130100"; 0: it is not there.
+static int64_t ein__version_of(const char *versions, const char *name) {
+    size_t n = strlen(name);
+    for (const char *s = versions; (s = strstr(s, name)); s++) {
+        if ((s != versions && s[-1] != ' ') || s[n] != ' ') continue;
+        int64_t v = 0;
+        for (s += n + 1; *s >= '0' && *s <= '9' && v < INT32_MAX / 10; s++) v = v * 10 + *s - '0';
+        return v;
     }
-    if (strcmp(gpu, ein__gpu_of(ctx)->name)) return true;
-    if (ein__measured(ctx, key, &old) && old != v) {
-        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
-                   "%s:%u: another cost for '%s' was given before", name, (unsigned)line, key);
-        return false;
-    }
-    shput(ctx->costs, key, v);
+    return 0;
+}
+
+static const char *ein__library_of(const ein__cost_row *r) {
+    if (ein__is_conv_key(r->key)) return "cudnn";
+    return *r->algorithm ? "cublaslt" : "cublas";
+}
+
+// ------------------------------------------------------------------------------------ rows
+
+static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
+    const char *at;
+    *r = (ein__cost_row){.file = z->file, .line = z->line};
+    r->device = ein__cost_field(z, &at);
+    if (!r->device || !*r->device) ein__cost_error(z, at, "a row begins with a device");
+    r->key = ein__cost_field(z, &at);
+    if (!r->key || !*r->key) ein__cost_error(z, at, "the key of a call is missing");
+    r->algorithm = z->failed ? "" : ein__split_algorithm(z, r, at);
+    r->ps = ein__cost_count(z, true, "picoseconds are needed here, as digits");
+    r->spread = ein__cost_count(z, false, "the spread is a number, in 1/1000");
+    r->versions = ein__cost_field(z, &at);
+    if (!r->versions) r->versions = "";
+    if (z->s <= z->end) ein__cost_error(z, z->s, "a row has five fields");
+    if (z->failed) return false;
+    r->version = ein__version_of(r->versions, ein__library_of(r));
+    // cublasLt has numbers of its own, and its rows compete with those of cuBLAS.
+    r->age = ein__version_of(r->versions, ein__is_conv_key(r->key) ? "cudnn" : "cublas");
+    if (!r->age) r->age = r->version;
     return true;
+}
+
+// Which of two rows for the same measurement stays: 0 the old one, 1 the new one, -1 nobody says.
+static int ein__preferred(const ein_ctx *ctx, const ein__cost_row *old, const ein__cost_row *r) {
+    const char *how = ctx->desc.prefer ? ctx->desc.prefer : "";
+    if (old->ps == r->ps || !strcmp(how, "first")) return 0;
+    if (!strcmp(how, "last")) return 1;
+    return !strcmp(how, "fastest") ? r->ps < old->ps : -1;
+}
+
+// Whether row `a` is what a call is planned with, and `b` is not: the newer library, then the
+// shorter time. Ties go by the algorithm's text, whatever the order of tables.
+static bool ein__is_better_row(const ein__cost_row *a, const ein__cost_row *b) {
+    if (a->age != b->age) return a->age > b->age;
+    if (a->ps != b->ps) return a->ps < b->ps;
+    return strcmp(a->algorithm, b->algorithm) < 0;
+}
+
+static bool ein__keep_cost_row(ein_ctx *ctx, const ein__cost_row *r) {
+    const char *same =
+        ein__namef(ctx, "%s\t%s\t%s\t%lld", r->device, r->key, r->algorithm, (long long)r->age);
+    ptrdiff_t at = shgeti(ctx->cost_rows, same);
+    if (at < 0) {
+        arrput(ctx->cost_row, *r);
+        shput(ctx->cost_rows, same, (int)arrlen(ctx->cost_row) - 1);
+        return true;
+    }
+    ein__cost_row *old = &ctx->cost_row[ctx->cost_rows[at].value];
+    int better = ein__preferred(ctx, old, r);
+    if (better < 0) {
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
+                   "%s:%u:1: %lld ps for '%s%s%s', but %s:%u: says %lld ps; --prefer first, last "
+                   "or fastest decides",
+                   r->file, (unsigned)r->line, (long long)r->ps, r->key,
+                   *r->algorithm ? " algo=" : "", r->algorithm, old->file, (unsigned)old->line,
+                   (long long)old->ps);
+        return false;
+    }
+    if (better) *old = *r;
+    return true;
+}
+
+// The best row of every key of the context's device.
+static void ein__index_costs(ein_ctx *ctx) {
+    const char *device = ein__gpu_of(ctx)->name;
+    shfree(ctx->costs);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->cost_row); i++) {
+        const ein__cost_row *r = &ctx->cost_row[i];
+        if (strcmp(r->device, device)) continue;
+        ptrdiff_t at = shgeti(ctx->costs, r->key);
+        if (at < 0) shput(ctx->costs, r->key, (int)i);
+        else if (ein__is_better_row(r, &ctx->cost_row[ctx->costs[at].value]))
+            ctx->costs[at].value = (int)i;
+    }
 }
 
 EIN__FN bool ein__add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length) {
-    uint32_t line = 1;
     const char *end = text + length;
-    ctx->cost_hash = ein__fnv(ctx->cost_hash ? ctx->cost_hash : EIN__FNV_START, text, length);
-    for (const char *s = text; s < end; line++) {
+    ein__cost_line z = {.ctx = ctx, .file = ein__name(ctx, name), .line = 1};
+    const char *prefer = ctx->desc.prefer ? ctx->desc.prefer : "";
+    uint64_t h = ctx->cost_hash ? ctx->cost_hash : EIN__FNV_START;
+    ctx->cost_hash = ein__fnv(ein__fnv(h, prefer, strlen(prefer)), text, length);
+    for (const char *s = text; s < end; z.line++) {
         const char *stop = memchr(s, '\n', (size_t)(end - s));
         if (!stop) stop = end;
-        const char *last = stop > s && stop[-1] == '\r' ? stop - 1 : stop;
-        if (last > s && *s != '#' && !ein__cost_row(ctx, name, line, s, last)) return false;
+        ein__cost_row row;
+        z.start = z.s = s;
+        z.end = stop > s && stop[-1] == '\r' ? stop - 1 : stop;
+        if (z.end > s && *s != '#' &&
+            (!ein__read_cost_row(&z, &row) || !ein__keep_cost_row(ctx, &row)))
+            return false;
         s = stop + 1;
     }
+    ein__index_costs(ctx);
     return true;
+}
+
+// The row that `key` is planned with on the context's GPU; NULL when no table has one.
+EIN__FN const ein__cost_row *ein__row_of(const ein_ctx *ctx, const char *key) {
+    if (!shlen(ctx->costs)) return NULL;
+    ptrdiff_t at = shgeti(((ein_ctx *)ctx)->costs, key);
+    return at >= 0 ? &ctx->cost_row[ctx->costs[at].value] : NULL;
+}
+
+// The measured cost of `key`; false when no table has it.
+EIN__FN bool ein__measured(const ein_ctx *ctx, const char *key, int64_t *ps) {
+    const ein__cost_row *r = ein__row_of(ctx, key);
+    if (r) *ps = r->ps;
+    return r != NULL;
+}
+
+// Text of the algorithm that a row pins, with its version; NULL: the library chooses.
+EIN__FN const char *ein__pinned(const ein__cost_row *r, int64_t *version) {
+    if (!r || !*r->algorithm || !r->version) return NULL;
+    *version = r->version;
+    return strncmp(r->algorithm, "lt:", 3) ? r->algorithm : r->algorithm + 3;
+}
+
+static int ein__row_order(const void *a, const void *b) {
+    const ein__cost_row *x = a, *y = b;
+    int r = strcmp(x->device, y->device);
+    if (!r) r = strcmp(x->key, y->key);
+    if (!r) r = strcmp(x->algorithm, y->algorithm);
+    return r ? r : (x->age > y->age) - (x->age < y->age);
+}
+
+// All rows of all devices, sorted: one table out of several.
+EIN__FN void ein__emit_costs(ein_ctx *ctx, ein__buf *out) {
+    if (arrlen(ctx->cost_row))
+        qsort(ctx->cost_row, (size_t)arrlen(ctx->cost_row), sizeof *ctx->cost_row, ein__row_order);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->cost_row); i++) {
+        const ein__cost_row *r = &ctx->cost_row[i];
+        ein__putf(out, "%s\t%s%s%s\t%lld\t", r->device, r->key, *r->algorithm ? " algo=" : "",
+                  r->algorithm, (long long)r->ps);
+        if (r->spread >= 0) ein__putf(out, "%lld", (long long)r->spread);
+        ein__putf(out, "\t%s\n", r->versions);
+    }
+    ein__index_costs(ctx);
 }
 /* ---- estimate.c ---- */
 // Estimates: how long a library call or a kernel takes that no table knows. A roofline with shares
@@ -12640,7 +12875,7 @@ static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
 
 static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access access,
                              int64_t bytes) {
-    bool weight = v.i && ctx->value[v.i].weight_only;
+    bool weight = (ptrdiff_t)v.i < arrlen(ctx->value) && ctx->value[v.i].weight_only;
     int64_t *to = weight ? &w->weights : &w->bytes[access];
     // The memory's share is that of unit stride.
     if (weight) bytes = ein__muldiv(bytes, ein__memory_share[0], ein__memory_share[access]);
@@ -12670,11 +12905,9 @@ static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k,
     return best;
 }
 
-EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
+static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t ps, mn = ein__times(p->m, p->n);
-    if (ctx->desc.probe) ein__record_call(ctx, ein__gemm_key(ctx, p));
-    if (shlen(ctx->costs) && ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
+    int64_t mn = ein__times(p->m, p->n);
     ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
     ein__work w = {0};
     w.math_ps = ein__tiled_ps(g, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
@@ -12687,7 +12920,15 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     ein__add_operand(ctx, &w, p->a, EIN__BY_UNIT, ein__times(ein__times(p->m, p->k), 4 * copies_a));
     ein__add_operand(ctx, &w, p->b, EIN__BY_UNIT, ein__times(ein__times(p->k, p->n), 4 * copies_b));
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
+    if (p->z.i) ein__add_operand(ctx, &w, p->z, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
     return ein__work_ps(g, &w);
+}
+
+EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
+    int64_t ps;
+    if (ctx->desc.probe) ein__record_call(ctx, ein__gemm_key(ctx, p));
+    if (shlen(ctx->costs) && ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
+    return ein__estimate_gemm(ctx, p);
 }
 
 // Arithmetic of a convolution. Its implicit GEMM has no split-K (EinNet's Table 3 has 126 us for
@@ -12713,11 +12954,9 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
     return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
 }
 
-EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
+static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t out = c->n, in = c->n, taps = 4, ps;
-    if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
-    if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
+    int64_t out = c->n, in = c->n, taps = 4;
     for (int i = 0; i < c->spatial; i++) {
         out = ein__times(out, c->out[i]);
         in = ein__times(in, c->in[i]);
@@ -12731,6 +12970,13 @@ EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, result);
     if (c->z.i) ein__add_operand(ctx, &w, c->z, EIN__BY_UNIT, result);
     return ein__work_ps(g, &w);
+}
+
+EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
+    int64_t ps;
+    if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
+    if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
+    return ein__estimate_conv(ctx, c, transposed);
 }
 
 // ------------------------------------------------------------------------------------- kernels
@@ -13066,6 +13312,328 @@ EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
 static int64_t ein__cost_sum(int64_t a, int64_t b) {
     return ein__least(ein__plus(a, b), INT64_MAX / 8);
 }
+/* ---- epilogue.c ---- */
+// What a library call does behind its product in the same launch: act(product + z + bias). Matched
+// on the map that alone reads the product, whatever the order of its terms; which of it a call can
+// take depends on how the result lies in memory.
+
+// The map's terms beside the product. `coef`, `step`: addresses of bias and z by iterator of the
+// map, under the layouts as they stand.
+typedef struct ein__epilogue {
+    ein__val bias, z;
+    ein__act act;
+    int64_t coef[EIN__MAX_ITERS], step[EIN__MAX_ITERS], at;  // at: the bias's first element
+} ein__epilogue;
+
+// Factors of a product, constants multiplied out.
+typedef struct ein__product_form {
+    double scale;
+    ein__ex factor[4];
+    int n;
+} ein__product_form;
+
+static bool ein__flatten_product(ein_ctx *ctx, ein__ex ex, ein__product_form *p) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c;
+    if (ein__ex_is_const(ctx, ex, &c)) {
+        p->scale *= c;
+        return true;
+    }
+    int times = 1;
+    if (e->op == EIN__X_BINARY && e->fn == EIN__MUL)
+        return ein__flatten_product(ctx, e->kid[0], p) && ein__flatten_product(ctx, e->kid[1], p);
+    if (e->op == EIN__X_UNARY && e->fn == EIN__SQUARE) times = 2;
+    if (e->op == EIN__X_BINARY && e->fn == EIN__POW && ein__ex_is_const(ctx, e->kid[1], &c) &&
+        (c == 2 || c == 3))
+        times = (int)c;
+    if (p->n + times > 4) return false;
+    for (int k = 0; k < times; k++) p->factor[p->n++] = times > 1 ? e->kid[0] : ex;
+    return true;
+}
+
+// To six digits, as the literature prints such numbers.
+static bool ein__is_scale(double v, int64_t millionths) {
+    return v > -1e6 && v < 1e6 && (int64_t)floor(v * 1e6 + 0.5) == millionths;
+}
+
+// Whether `ex` is x to a power, with a coefficient in millionths.
+static bool ein__is_power(ein_ctx *ctx, ein__ex ex, ein__ex x, int power, int64_t millionths) {
+    ein__product_form p = {.scale = 1};
+    if (!ein__flatten_product(ctx, ex, &p) || p.n != power) return false;
+    for (int k = 0; k < power; k++)
+        if (p.factor[k].i != x.i) return false;
+    return ein__is_scale(p.scale, millionths);
+}
+
+enum { EIN__ADDENDS = 6 };
+
+// The terms of nested sums, in their order; false when they are more than EIN__ADDENDS.
+static bool ein__addends(ein_ctx *ctx, ein__ex ex, ein__ex *term, int *n) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_BINARY && e->fn == EIN__ADD)
+        return ein__addends(ctx, e->kid[0], term, n) && ein__addends(ctx, e->kid[1], term, n);
+    if (*n == EIN__ADDENDS) return false;
+    term[(*n)++] = ex;
+    return true;
+}
+
+// What is left of sum `ex` without the terms of `part`, if that is one term.
+static ein__ex ein__addend_beside(ein_ctx *ctx, ein__ex ex, ein__ex part) {
+    ein__ex all[EIN__ADDENDS], out[EIN__ADDENDS];
+    int n = 0, nout = 0;
+    if (!ein__addends(ctx, ex, all, &n) || !ein__addends(ctx, part, out, &nout) || n != nout + 1)
+        return (ein__ex){0};
+    for (int i = 0; i < nout; i++) {
+        int at = 0;
+        while (at < n && all[at].i != out[i].i) at++;
+        if (at == n) return (ein__ex){0};
+        all[at] = all[--n];
+    }
+    return all[0];
+}
+
+// GELU's tanh form (Hendrycks and Gimpel 2016), 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))):
+// its x, or none.
+static ein__ex ein__gelu_operand(ein_ctx *ctx, ein__ex body) {
+    ein__product_form p = {.scale = 1};
+    if (!ein__flatten_product(ctx, body, &p) || p.n != 2 || p.scale != 0.5) return (ein__ex){0};
+    for (int k = 0; k < 2; k++) {
+        ein__ex x = p.factor[k];
+        ein__ex t = ein__addend_beside(ctx, p.factor[1 - k], ein__ex_const(ctx, 1));
+        const ein__expr *tanh = t.i ? ein__ex_get(ctx, t) : NULL;
+        ein__product_form u = {.scale = 1};
+        if (!tanh || tanh->op != EIN__X_UNARY || tanh->fn != EIN__TANH) continue;
+        if (!ein__flatten_product(ctx, tanh->kid[0], &u) || u.n != 1) continue;
+        if (!ein__is_scale(u.scale, 797885)) continue;
+        ein__ex cubic = ein__addend_beside(ctx, u.factor[0], x);
+        if (cubic.i && ein__is_power(ctx, cubic, x, 3, 44715)) return x;
+    }
+    return (ein__ex){0};
+}
+
+// The activation at the top of a body, and what it is applied to.
+static ein__act ein__activation(ein_ctx *ctx, ein__ex body, ein__ex *sum) {
+    const ein__expr *top = ein__ex_get(ctx, body);
+    double zero = 1;
+    *sum = top->nkid ? top->kid[0] : body;
+    if (top->op == EIN__X_UNARY && top->fn == EIN__RELU) return EIN__ACT_RELU;
+    for (int k = 0; top->op == EIN__X_BINARY && top->fn == EIN__MAX && k < 2; k++)
+        if (ein__ex_is_const(ctx, top->kid[k], &zero) && zero == 0) {
+            *sum = top->kid[1 - k];
+            return EIN__ACT_RELU;
+        }
+    *sum = ein__gelu_operand(ctx, body);
+    if (sum->i) return EIN__ACT_GELU;
+    *sum = body;
+    return EIN__ACT_NONE;
+}
+
+// A term beside the product, and its address by iterator of the map; `whole`: a value like the
+// product, read at the map's own place.
+typedef struct ein__term_of_sum {
+    ein__val v;
+    bool whole;
+    int64_t at, coef[EIN__MAX_ITERS];
+} ein__term_of_sum;
+
+typedef struct ein__sum_form {
+    const ein__scope *m;
+    ein__ex product;
+    int products, n;
+    ein__term_of_sum term[2];
+} ein__sum_form;
+
+// Whether the read goes through all of its value in the order of the map's elements: at the map's
+// own place, or a reshape of that.
+static bool ein__reads_whole(ein_ctx *ctx, const ein__expr *x, const ein__scope *m) {
+    const ein__shape *s = &ctx->value[x->val].shape;
+    int64_t stride[EIN__MAX_RANK], want[EIN__MAX_RANK], n = 1;
+    ein__factor f;
+    if (ein__reads_in_place(ctx, x, m)) return true;
+    ein__dense_strides(s, stride);
+    ein__dense_result(m, want);
+    if (!ein__address(ctx, x, stride, &f) || f.offset) return false;
+    for (uint32_t k = 0; k < m->nt; k++) {
+        if (m->n[k] > 1 && f.coef[k] != want[k]) return false;
+        n *= m->n[k];
+    }
+    return n == ein__elements(s);
+}
+
+static bool ein__flatten_sum(ein_ctx *ctx, ein__ex ex, ein__sum_form *z) {
+    const ein__expr *x = ein__ex_get(ctx, ex);
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    if (ex.i == z->product.i) return ++z->products == 1;
+    if (x->op == EIN__X_BINARY && x->fn == EIN__ADD)
+        return ein__flatten_sum(ctx, x->kid[0], z) && ein__flatten_sum(ctx, x->kid[1], z);
+    if (x->op != EIN__X_READ || ctx->value[x->val].dtype != EIN__F32 || z->n == 2) return false;
+    ein__strides_of(ctx, (ein__val){x->val}, stride);
+    if (!ein__address(ctx, x, stride, &f)) return false;
+    ein__term_of_sum *t = &z->term[z->n++];
+    *t = (ein__term_of_sum){{x->val}, ein__reads_whole(ctx, x, z->m), f.offset, {0}};
+    for (uint32_t k = 0; k < z->m->nt; k++) t->coef[k] = z->m->n[k] == 1 ? 0 : f.coef[k];
+    return true;
+}
+
+// Which of two terms is the bias: the one that is no whole value; of two such the constant one.
+static int ein__bias_term(const ein_ctx *ctx, const ein__sum_form *z) {
+    if (z->n == 1) return z->term[0].whole ? -1 : 0;
+    for (int k = 0; k < 2; k++)
+        if (!z->term[k].whole) return z->term[1 - k].whole ? k : -2;
+    return ctx->value[z->term[0].v.i].weight_only ? 0 : 1;
+}
+
+// Whether map `m` over the product read by `product` is act(product [+ z] [+ bias]), and more than
+// a copy of it.
+EIN__FN bool ein__epilogue_of(ein_ctx *ctx, const ein__scope *m, ein__ex product,
+                              ein__epilogue *e) {
+    ein__sum_form z = {.m = m, .product = product};
+    ein__ex sum;
+    *e = (ein__epilogue){0};
+    if (m->reduce != EIN__R_NONE || !ein__reads_in_place(ctx, ein__ex_get(ctx, product), m))
+        return false;
+    e->act = ein__activation(ctx, m->body, &sum);
+    if (!ein__flatten_sum(ctx, sum, &z) || !z.products || !(z.n || e->act)) return false;
+    int bias = z.n ? ein__bias_term(ctx, &z) : -1;
+    for (int k = 0; k < z.n; k++) {
+        if (k == bias) e->bias = z.term[k].v, e->at = z.term[k].at;
+        else e->z = z.term[k].v;
+        memcpy(k == bias ? e->coef : e->step, z.term[k].coef, sizeof e->coef);
+    }
+    return bias > -2;
+}
+
+// The epilogue that map `m` is to the product `v` that it reads.
+static bool ein__product_epilogue(ein_ctx *ctx, ein__val v, ein__val m, ein__epilogue *e) {
+    const ein__scope *s = ein__scope_of(ctx, m);
+    ein__ex *reads = NULL, product = {0};
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        if (ein__ex_get(ctx, reads[i])->val == v.i) product = reads[i];
+    arrfree(reads);
+    return product.i && ein__epilogue_of(ctx, s, product, e);
+}
+
+// ------------------------------------------------------------------------------------ convolution
+
+// cuDNN's fused form is relu?(conv + z + bias) with a bias a channel: `f` is the convolution that
+// it follows. Terms come in any order; where only z or relu is there, zeros stand for the bias.
+static bool ein__conv_takes(ein_ctx *ctx, const ein__conv_form *f, ein__epilogue *e) {
+    const ein__scope *s = f->s;
+    int64_t space = 1, all = 1;
+    if (e->act == EIN__ACT_GELU || f->transposed) return false;
+    if (!e->bias.i) return true;
+    for (uint32_t t = 0; t < s->nt; t++)
+        if (f->role[t] == EIN__C_OUT || f->role[t] == EIN__C_GROUP) all *= s->n[t];
+    for (int a = 0; a < f->c.spatial; a++) space *= f->c.out[a];
+    int64_t want[EIN__MAX_RANK];
+    ein__dense_result(s, want);
+    bool fits = ctx->value[e->bias.i].weight_only && !e->at &&
+                ein__elements(&ctx->value[e->bias.i].shape) == all;
+    for (uint32_t t = 0; t < s->nt && fits; t++) {
+        bool channel = f->role[t] == EIN__C_OUT || f->role[t] == EIN__C_GROUP;
+        fits = s->n[t] == 1 || e->coef[t] == (channel ? want[t] / space : 0);
+    }
+    return fits;
+}
+
+// ------------------------------------------------------------------------------------ products
+
+// The greatest power of two up to `most` that divides all of `n` elements' bytes.
+static int ein__aligned(int most, const int64_t *n, int count) {
+    for (int i = 0; i < count; i++)
+        while (most > 4 && n[i] * 4 % most) most /= 2;
+    return most;
+}
+
+// cublasLt adds a vector over the rows of its column-major result, which are the columns of ours,
+// and a matrix with a leading dimension of its own. `out`: strides of the result of `s`, from which
+// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned.
+static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__epilogue *e,
+                            ein__gemm *g) {
+    int64_t ldz = 0, sz = 0;
+    for (uint32_t t = 0; t < s->nt; t++) {
+        bool column = g->columns >> t & 1, row = g->rows >> t & 1;
+        if (s->n[t] == 1) continue;
+        if (e->bias.i && e->coef[t] != (column ? out[t] : 0)) return false;
+        if (!e->z.i || (column && e->step[t] == out[t])) continue;
+        // A row's iterator moves by as many rows of z as of the result; so does one of the batch.
+        int64_t unit = row ? g->ldc : g->sc, count = unit ? out[t] / unit : 0;
+        int64_t *each = row ? &ldz : &sz;
+        if (column || !count || e->step[t] % count || e->step[t] < 0) return false;
+        if (*each && *each != e->step[t] / count) return false;
+        *each = e->step[t] / count;
+    }
+    if (e->z.i && g->m > 1 && (ldz < g->n || ldz > INT32_MAX)) return false;
+    g->bias = e->bias;
+    g->z = e->z;
+    g->act = e->act;
+    g->ldz = e->z.i ? (ldz ? ldz : g->n) : 0;
+    g->sz = sz;
+    int64_t places[] = {g->oa, g->ob, e->at};
+    g->align = ein__aligned(16, places, 3);
+    return true;
+}
+
+// ------------------------------------------------------------------------------------ choice
+
+EIN__FN int64_t ein__kernel_cost(ein_ctx *ctx, ein__val v) {
+    return ein__cost_scope(ctx, EIN__K_MAP, ein__scope_of(ctx, v), (ein__val){0}, (ein__ex){0});
+}
+
+// The cheapest GEMM for contraction `s` whose result is dense in declared order or, when its order
+// is free, in any that makes it fewer calls; one that takes epilogue `e`, where there is one.
+// Without `ps` nothing is priced: the least batch wins.
+static bool ein__best_product(ein_ctx *ctx, const ein__scope *s, bool free, const ein__epilogue *e,
+                              ein__gemm *g, int64_t *ps) {
+    int64_t out[EIN__MAX_RANK];
+    int order[EIN__GEMM_ORDERS][EIN__MAX_RANK];
+    ein__factors p;
+    if (ps) *ps = INT64_MAX;
+    if (!ein__product_of(ctx, s, &p)) return false;
+    ein__dense_result(s, out);
+    bool found = ein__match_product(s, &p, out, g) && (!e || ein__gemm_takes(s, out, e, g));
+    if (found && ps) *ps = ein__cost_gemm(ctx, g);
+    if (!free || (found && g->batch == 1)) return found;
+    int n = ein__gemm_orders(s, &p, order);
+    for (int k = 0; k < n; k++) {
+        ein__gemm other;
+        ein__order_strides(s->n, (int)s->nt, order[k], out);
+        if (!ein__match_product(s, &p, out, &other)) continue;
+        if (e && !ein__gemm_takes(s, out, e, &other)) continue;
+        int64_t cost = ps ? ein__cost_gemm(ctx, &other) : 0;
+        if (ps ? cost >= *ps : found && other.batch >= g->batch) continue;
+        *g = other;
+        if (ps) *ps = cost;
+        found = true;
+    }
+    return found;
+}
+
+EIN__FN bool ein__best_gemm(ein_ctx *ctx, const ein__scope *s, bool free, ein__gemm *g,
+                            int64_t *ps) {
+    return ein__best_product(ctx, s, free, NULL, g, ps);
+}
+
+// GEMM for `s` with map `m` behind it, which reads it by `read` (or none): what both cost, and
+// whether the map is part of the call.
+static bool ein__gemm_and_map(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                              bool free, int64_t *ps, bool *fused) {
+    ein__gemm g;
+    ein__epilogue e;
+    int64_t both;
+    *fused = false;
+    if (!ein__best_product(ctx, s, free, NULL, &g, ps)) return false;
+    if (!m.i) return true;
+    *ps = ein__cost_sum(*ps, ein__kernel_cost(ctx, m));
+    // The map's result may be an output, so it stays in declared order.
+    *fused = ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) &&
+             ctx->value[m.i].dtype == EIN__F32 && ein__best_product(ctx, s, false, &e, &g, &both) &&
+             both <= *ps;
+    if (*fused) *ps = both;
+    return true;
+}
 /* ---- select.c ---- */
 // Which step computes which values: library call or kernel, and what is fused into it.
 
@@ -13080,82 +13648,6 @@ typedef struct ein__selector {
     int reordered;      // products that are a GEMM only because of that
 } ein__selector;
 
-EIN__FN int64_t ein__kernel_cost(ein_ctx *ctx, ein__val v) {
-    return ein__cost_scope(ctx, EIN__K_MAP, ein__scope_of(ctx, v), (ein__val){0}, (ein__ex){0});
-}
-
-// ------------------------------------------------------------------------------------ epilogues
-
-// relu?(sum of reads) as cuDNN's fused form has it: act(conv + z + bias).
-typedef struct ein__epilogue {
-    ein__val bias, z;
-    bool relu;
-} ein__epilogue;
-
-// Whether `e` is a vector over the channels of convolution `conv`, all of which are dimension 1.
-static bool ein__is_bias(ein_ctx *ctx, const ein__expr *e, const ein__scope *m, ein__ex conv) {
-    const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, conv)->val});
-    ein__conv_form form;
-    int64_t out[EIN__MAX_RANK];
-    if (e->op != EIN__X_READ || m->nt < 2 || !ein__inside(ctx, e)) return false;
-    ein__dense_result(s, out);
-    if (!ein__find_conv(ctx, s, out, &form) || form.c.f != m->n[1]) return false;
-    if (m->n[1] > 1 && form.role[1] != EIN__C_OUT && form.role[1] != EIN__C_GROUP) return false;
-    if (!ctx->value[e->val].weight_only || ctx->value[e->val].dtype != EIN__F32) return false;
-    if (ein__elements(&ctx->value[e->val].shape) != m->n[1]) return false;
-    uint32_t used = 0;
-    for (uint32_t k = 0; k < e->nix; k++) used |= ein__ix_uses(ctx, e->ix[k]);
-    int64_t coef = 0, stride[EIN__MAX_RANK];
-    ein__factor f;
-    ein__dense_strides(&ctx->value[e->val].shape, stride);
-    if (ein__address(ctx, e, stride, &f)) coef = f.coef[1];
-    return (used == 2u && coef == 1) || (m->n[1] == 1 && !used);
-}
-
-static bool ein__add_term(ein_ctx *ctx, const ein__scope *m, ein__ex ex, ein__ex conv,
-                          ein__epilogue *e, bool *seen) {
-    const ein__expr *x = ein__ex_get(ctx, ex);
-    if (ex.i == conv.i) {
-        if (*seen) return false;
-        return *seen = true;
-    }
-    if (x->op == EIN__X_BINARY && x->fn == EIN__ADD)
-        return ein__add_term(ctx, m, x->kid[0], conv, e, seen) &&
-               ein__add_term(ctx, m, x->kid[1], conv, e, seen);
-    if (x->op != EIN__X_READ) return false;
-    if (!e->bias.i && ein__is_bias(ctx, x, m, conv)) {
-        e->bias = (ein__val){x->val};
-        return true;
-    }
-    if (!e->z.i && ein__reads_in_place(ctx, x, m) && ctx->value[x->val].dtype == EIN__F32) {
-        e->z = (ein__val){x->val};
-        return true;
-    }
-    return false;
-}
-
-// Whether map `m` over the convolution read by `conv` is relu?(conv [+ z] [+ bias]). The result has
-// rank >= 3 with channels second, as the convolution's has.
-static bool ein__conv_epilogue(ein_ctx *ctx, const ein__scope *m, ein__ex conv, ein__epilogue *e) {
-    bool seen = false;
-    const ein__expr *top = ein__ex_get(ctx, m->body);
-    *e = (ein__epilogue){0};
-    ein__ex sum = m->body;
-    if (top->op == EIN__X_UNARY && top->fn == EIN__RELU) {
-        e->relu = true;
-        sum = top->kid[0];
-    } else if (top->op == EIN__X_BINARY && top->fn == EIN__MAX) {
-        double zero = 1;
-        for (int k = 0; k < 2; k++)
-            if (ein__ex_is_const(ctx, top->kid[k], &zero) && zero == 0) {
-                e->relu = true;
-                sum = top->kid[1 - k];
-            }
-        if (!e->relu) return false;
-    }
-    return ein__add_term(ctx, m, sum, conv, e, &seen) && seen;
-}
-
 // ------------------------------------------------------------------------------------ reductions
 
 static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
@@ -13165,43 +13657,16 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
-// The cheapest GEMM for contraction `s` whose result is dense in declared order or, when its order
-// is free, in any that makes it fewer calls. Without `ps` nothing is priced: the least batch wins.
-EIN__FN bool ein__best_gemm(ein_ctx *ctx, const ein__scope *s, bool free, ein__gemm *g,
-                            int64_t *ps) {
-    int64_t out[EIN__MAX_RANK];
-    int order[EIN__GEMM_ORDERS][EIN__MAX_RANK];
-    ein__factors p;
-    if (ps) *ps = INT64_MAX;
-    if (!ein__product_of(ctx, s, &p)) return false;
-    ein__dense_result(s, out);
-    bool found = ein__match_product(s, &p, out, g);
-    if (found && ps) *ps = ein__cost_gemm(ctx, g);
-    if (!free || (found && g->batch == 1)) return found;
-    int n = ein__gemm_orders(s, &p, order);
-    for (int k = 0; k < n; k++) {
-        ein__gemm other;
-        ein__order_strides(s->n, (int)s->nt, order[k], out);
-        if (!ein__match_product(s, &p, out, &other)) continue;
-        int64_t cost = ps ? ein__cost_gemm(ctx, &other) : 0;
-        if (ps ? cost >= *ps : found && other.batch >= g->batch) continue;
-        *g = other;
-        if (ps) *ps = cost;
-        found = true;
-    }
-    return found;
-}
-
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
 // which alone reads it by `read` (or none): a library call, with the map fused where the library
 // can, or a kernel, which fuses any. Equal costs go to the library, and to GEMM first: a
-// convolution is no better than the product it contains unless it fuses more. `free`: its result
+// convolution is no better than the product it contains unless it fuses more. A kernel that fuses
+// the map is as good as cublasLt with its epilogue. `free`: its result
 // may lie in memory in any order.
 static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                bool free, int64_t *ps) {
     int64_t out[EIN__MAX_RANK];
     ein__conv_form f;
-    ein__gemm g;
     ein__epilogue e;
     ein__dense_result(s, out);
     bool calls = ein__rule_on(ctx, EIN__RULE_MATCH);
@@ -13210,20 +13675,20 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     ein__skind2 kind = ein__kernel_kind(ctx, s);
     *ps = ein__cost_scope(ctx, kind, s, m, read);
     int64_t gemm_ps;
-    if (calls && ein__best_gemm(ctx, s, free, &g, &gemm_ps)) {
-        gemm_ps = ein__cost_sum(gemm_ps, map);
-        if (gemm_ps <= *ps) {
-            *ps = gemm_ps;
-            kind = EIN__K_GEMM;
-        }
+    bool fused;
+    if (calls && ein__gemm_and_map(ctx, s, m, read, free, &gemm_ps, &fused) &&
+        (gemm_ps < *ps || (gemm_ps == *ps && !fused))) {
+        *ps = gemm_ps;
+        kind = EIN__K_GEMM;
     }
     if (conv) {
-        bool fused =
-            m.i && !f.transposed && ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
+        fused = m.i && ctx->value[m.i].dtype == EIN__F32 &&
+                ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) &&
+                ein__conv_takes(ctx, &f, &e);
         if (fused) {
             f.c.bias = e.bias;
             f.c.z = e.z;
-            f.c.relu = e.relu;
+            f.c.relu = e.act == EIN__ACT_RELU;
         }
         int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
         if (conv_ps < *ps || (conv_ps == *ps && kind != EIN__K_GEMM)) {
@@ -13377,6 +13842,25 @@ static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m,
     return other;
 }
 
+static bool ein__is_call(ein__skind2 k) {
+    return k == EIN__K_CONV || k == EIN__K_CONV_DATA || k == EIN__K_GEMM;
+}
+
+// Whether the library call chosen for `v` computes map `m` as well.
+static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t out[EIN__MAX_RANK], ps;
+    ein__conv_form f;
+    ein__epilogue e;
+    bool fused;
+    if (z->kind[v.i] == EIN__K_GEMM)
+        return ein__gemm_and_map(ctx, s, m, read, z->free && !z->root[v.i], &ps, &fused) && fused;
+    ein__dense_result(s, out);
+    return ein__find_conv(ctx, s, out, &f) && ctx->value[m.i].dtype == EIN__F32 &&
+           ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) && ein__conv_takes(ctx, &f, &e);
+}
+
 static void ein__select_reductions(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
@@ -13384,7 +13868,6 @@ static void ein__select_reductions(ein__selector *z) {
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s || s->reduce == EIN__R_NONE || z->home[v.i].i != v.i) continue;
         ein__ex read = {0};
-        ein__epilogue e;
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
         if (m.i &&
@@ -13396,8 +13879,7 @@ static void ein__select_reductions(ein__selector *z) {
         else z->kind[v.i] = ein__choose_product(z, v, m, read);
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
         if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
-        if (m.i && z->kind[v.i] == EIN__K_CONV)
-            fuse = ein__conv_epilogue(ctx, ein__scope_of(ctx, m), read, &e);
+        if (m.i && ein__is_call(z->kind[v.i])) fuse = ein__call_fuses(z, v, m, read);
         // A map fuses with one reduction only.
         for (ptrdiff_t k = 0; fuse && k < i; k++)
             fuse = z->home[z->order[k].i].i != m.i || z->order[k].i == m.i;
@@ -13892,7 +14374,7 @@ static bool ein__one_chain(ein_ctx *ctx, const ein__scope *s, const ein__expr *r
     }
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         if (!(group >> i & 1)) continue;
-        ein__chain one = {s->n[i], {0, 0, 0}};
+        ein__chain one = {s->n[i], {0, 0, 0}, 1u << i};
         for (uint32_t k = 0; k < read->nix; k++)
             one.stride[0] += stride[k] * ein__ix_coef(ctx, read->ix[k], i);
         if (one.stride[0] <= 0) return false;
@@ -18638,7 +19120,11 @@ static bool ein__can_store(const ein__placer *z, ein__val p, const ein__layout *
     if (!product.i) return true;
     if (z->sel->kind[p.i] != EIN__K_GEMM) return ein__is_dense(&v->shape, l) && l->offset % 4 == 0;
     ein__gemm g;
-    return ein__match_gemm(ctx, ein__scope_of(ctx, product), l->stride, &g);
+    ein__epilogue e;
+    const ein__scope *s = ein__scope_of(ctx, product);
+    if (!ein__match_gemm(ctx, s, l->stride, &g)) return false;
+    return product.i == p.i ||
+           (ein__product_epilogue(ctx, product, p, &e) && ein__gemm_takes(s, l->stride, &e, &g));
 }
 
 static void ein__place_sources(ein__placer *z, ein__val v) {
@@ -19588,18 +20074,34 @@ static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val ou
     return (bytes < cap ? bytes : cap) & ~(int64_t)255;
 }
 
+// Parameters of a product. Addresses that views have moved lower what may be said of alignment.
+static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
+    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+    const ein__layout *l = ctx->plan.layout, *out = &l[step->out.i];
+    ein__gemm *g = &step->gemm;
+    ein__epilogue e;
+    if (!ein__match_gemm(ctx, s, out->stride, g)) return false;
+    if (step->nval == 2) {
+        if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
+            !ein__gemm_takes(s, out->stride, &e, g))
+            return false;
+        g->obias = e.at;
+    }
+    int64_t at[] = {l[g->a.i].offset + g->oa, l[g->b.i].offset + g->ob, out->offset,
+                    g->bias.i ? l[g->bias.i].offset + g->obias : 0, g->z.i ? l[g->z.i].offset : 0};
+    g->align = ein__aligned(16, at, 5);
+    step->ps = ein__cost_gemm(ctx, g);
+    step->key = ein__gemm_key(ctx, g);
+    step->workspace = ein__gpu_of(ctx)->cc >= 90 ? 32 << 20 : 4 << 20;
+    return true;
+}
+
 // Fills the library parameters of a step whose first value is contraction `s`. False: the layouts
 // do not allow the call after all, and a kernel takes over.
 static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     const ein__layout *out = &ctx->plan.layout[step->out.i];
-    if (step->kind == EIN__K_GEMM) {
-        if (!ein__match_gemm(ctx, s, out->stride, &step->gemm)) return false;
-        step->ps = ein__cost_gemm(ctx, &step->gemm);
-        step->key = ein__gemm_key(ctx, &step->gemm);
-        step->workspace = ein__gpu_of(ctx)->cc >= 90 ? 32 << 20 : 4 << 20;
-        return true;
-    }
+    if (step->kind == EIN__K_GEMM) return ein__product_step(ctx, step);
     ein__conv_form f;
     if (!ein__find_conv(ctx, s, out->stride, &f) || !ein__conv_sizes(&f)) return false;
     int slot[EIN__MAX_ITERS], n = ein__conv_filter_order(&f, slot);
@@ -19610,19 +20112,15 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
         return false;
     step->conv = f.c;
     if (step->nval == 2) {
-        const ein__scope *m = ein__scope_of(ctx, step->val[1]);
-        ein__ex *reads = NULL, conv = {0};
         ein__epilogue e;
-        ein__ex_reads(ctx, m->body, &reads);
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-            if (ein__ex_get(ctx, reads[i])->val == step->val[0].i) conv = reads[i];
-        arrfree(reads);
-        if (!ein__conv_epilogue(ctx, m, conv, &e)) return false;
+        if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
+            !ein__conv_takes(ctx, &f, &e))
+            return false;
         if (e.z.i && !ein__is_dense(&ctx->value[e.z.i].shape, &ctx->plan.layout[e.z.i]))
             return false;
         step->conv.bias = e.bias;
         step->conv.z = e.z;
-        step->conv.relu = e.relu;
+        step->conv.relu = e.act == EIN__ACT_RELU;
     }
     step->ps = ein__cost_conv(ctx, &step->conv, step->kind == EIN__K_CONV_DATA);
     step->key = ein__conv_key(ctx, &step->conv, step->kind == EIN__K_CONV_DATA);
@@ -19637,8 +20135,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
         if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
             step->val[step->nval++] = sel->order[i];
-    bool library =
-        step->kind == EIN__K_CONV || step->kind == EIN__K_CONV_DATA || step->kind == EIN__K_GEMM;
+    bool library = ein__is_call(step->kind);
     if (library && ein__library_step(ctx, step)) return true;
     if (library) step->kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0]));
     step->workspace = 0;
@@ -19679,9 +20176,15 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
 
 static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step;
-    int64_t ps;
-    if (ein__step_of(ctx, sel, v, &step)) step.measured = ein__measured(ctx, step.key, &ps);
-    else step.ps = ein__cost_step(ctx, &step);
+    if (ein__step_of(ctx, sel, v, &step)) {
+        const ein__cost_row *row = ein__row_of(ctx, step.key);
+        step.measured = row != NULL;
+        // What was measured with 16-byte addresses may not be pinned for others.
+        if (step.kind != EIN__K_GEMM || ein__is_matmul(&step.gemm) || step.gemm.align >= 16)
+            step.algorithm = ein__pinned(row, &step.version);
+    } else {
+        step.ps = ein__cost_step(ctx, &step);
+    }
     if (ctx->value[v.i].weight_only &&
         ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
         arrput(ctx->plan.init, step);
@@ -20021,6 +20524,7 @@ static const char *const ein__tmpl_calls[] = {
 static const char *const ein__tmpl_conv[] = {
     "//@key model    prefix of the program's symbols",
     "//@key steps  the program reports its steps",
+    "//@key pins     a table of costs has chosen algorithms",
     "//@key spatial  spatial axes that descriptors have",
     "//@key rank     $spatial + 2",
     "//@key limit    bytes of workspace a convolution may use",
@@ -20063,6 +20567,21 @@ static const char *const ein__tmpl_conv[] = {
     "    return 0;",
     "}",
     "",
+    "//@if pins",
+    "// Brings the offers of the algorithm that was measured as the fastest to the front.",
+    "template <class Offer>",
+    "static void conv_pin(const conv_size *s, Offer *p, int n) {",
+    "    int front = 0;",
+    "    if (!s->version || cudnnGetVersion() != s->version) return;",
+    "    for (int i = 0; i < n; i++) {",
+    "        if ((int)p[i].algo != s->pin) continue;",
+    "        const Offer offer = p[i];",
+    "        for (int k = i; k > front; k--) p[k] = p[k - 1];",
+    "        p[front++] = offer;",
+    "    }",
+    "}",
+    "",
+    "//@end",
     "// The library's first choice that fits the workspace and gives the same bits on every run.",
     "static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {",
     "    cudnnConvolutionFwdAlgoPerf_t p[8];",
@@ -20072,6 +20591,9 @@ static const char *const ein__tmpl_conv[] = {
     "    CUDNN_CALL(",
     "        m, s->name,",
     "        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));",
+    "    //@if pins",
+    "    conv_pin(s, p, n);",
+    "    //@end",
     "    for (int i = 0; i < n; i++) {",
     "        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;",
     "        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;",
@@ -20090,6 +20612,9 @@ static const char *const ein__tmpl_conv[] = {
     "    CUDNN_CALL(",
     "        m, s->name,",
     "        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));",
+    "    //@if pins",
+    "    conv_pin(s, p, n);",
+    "    //@end",
     "    for (int i = 0; i < n; i++) {",
     "        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;",
     "        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;",
@@ -20145,6 +20670,7 @@ static const char *const ein__tmpl_conv[] = {
     "}",
     0};
 static const char *const ein__tmpl_conv_types[] = {
+    "//@key pins     a table of costs has chosen algorithms",
     "//@key spatial  the most spatial axes of any convolution, at least 2",
     "// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.",
     "typedef struct conv_size {",
@@ -20153,6 +20679,10 @@ static const char *const ein__tmpl_conv_types[] = {
     "    int in[$spatial], out[$spatial], filter[$spatial];",
     "    int pad[$spatial], stride[$spatial], dilation[$spatial];",
     "    int fused, relu;  // bias (and residual) added, then relu, by the library",
+    "    //@if pins",
+    "    size_t version;  // of the library with which algorithm `pin` was the fastest, 0: not measured",
+    "    int pin;",
+    "    //@end",
     "} conv_size;",
     "",
     "typedef struct conv_call {",
@@ -20170,6 +20700,7 @@ static const char *const ein__tmpl_create[] = {
     "//@key conv      the program calls cuDNN",
     "//@key convs     how many convolutions",
     "//@key gemm      the program calls cuBLAS",
+    "//@key matmuls   how many calls of cublasLt",
     "//@key zeros     bytes of zeros at the end of the constants, 0: none",
     "//@key consts    bytes of the constants, 0: none",
     "//@key init      bytes that only create needs, 0: none",
@@ -20252,6 +20783,13 @@ static const char *const ein__tmpl_create[] = {
     "    //@if gemm",
     "    CUBLAS_CALL(m, \"cublasCreate\", cublasCreate(&m->cublas));",
     "    //@end",
+    "    //@if matmuls",
+    "    CUBLAS_CALL(m, \"cublasLtCreate\", cublasLtCreate(&m->lt));",
+    "    for (int i = 0; i < $matmuls; i++) {",
+    "        int r = matmul_open(m, &m->matmul[i], &matmul_sizes[i]);",
+    "        if (r) return r;",
+    "    }",
+    "    //@end",
     "    (void)m;",
     "    return 0;",
     "}",
@@ -20317,6 +20855,7 @@ static const char *const ein__tmpl_destroy[] = {
     "//@key convs  how many convolutions",
     "//@key gemm   the program calls cuBLAS",
     "//@key branches  of a recorded graph; empty: one",
+    "//@key matmuls  how many calls of cublasLt",
     "void $model_destroy($model *m) {",
     "    if (!m) return;",
     "    if (m->graph) cudaGraphExecDestroy(m->graph);",
@@ -20326,6 +20865,10 @@ static const char *const ein__tmpl_destroy[] = {
     "    //@end",
     "    //@if gemm",
     "    if (m->cublas) cublasDestroy(m->cublas);",
+    "    //@end",
+    "    //@if matmuls",
+    "    for (int i = 0; i < $matmuls; i++) matmul_close(&m->matmul[i]);",
+    "    if (m->lt) cublasLtDestroy(m->lt);",
     "    //@end",
     "    //@if branches",
     "    for (size_t i = 0; i < sizeof m->event / sizeof *m->event; i++)",
@@ -20435,6 +20978,7 @@ static const char *const ein__tmpl_libraries[] = {
     "//@key model  prefix of the program's symbols",
     "//@key conv   the program calls cuDNN",
     "//@key gemm   the program calls cuBLAS",
+    "//@key matmuls  how many calls of cublasLt",
     "//@key workspace    bytes of the workspace",
     "//@key workspaceat  where it is in the arena, by branch",
     "// Library calls go to this stream, with the workspace of this branch, from here on.",
@@ -20448,6 +20992,9 @@ static const char *const ein__tmpl_libraries[] = {
     "    CUBLAS_CALL(m, \"cublasSetStream\", cublasSetStream(m->cublas, stream));",
     "    CUBLAS_CALL(m, \"cublasSetWorkspace\",",
     "                cublasSetWorkspace(m->cublas, m->arena + at[branch], $workspace));",
+    "    //@end",
+    "    //@if matmuls",
+    "    m->lt_stream = stream;",
     "    //@end",
     "    (void)branch;",
     "    return 0;",
@@ -20468,6 +21015,197 @@ static const char *const ein__tmpl_map[] = {
     "    $body;",
     "}",
     0};
+static const char *const ein__tmpl_matmul[] = {
+    "//@key model    prefix of the program's symbols",
+    "//@key type     of the matrices",
+    "//@key compute  what the library calls the arithmetic",
+    "//@key limit    bytes of workspace a product may use",
+    "//@key pins     a table of costs has chosen algorithms",
+    "//@key steps    the program reports its steps",
+    "// The library is column-major: it sees every matrix transposed, and computes b * a.",
+    "static int matmul_matrix($model *m, const char *name, cublasLtMatrixLayout_t *to, int rows,",
+    "                         int columns, int ld, int batch, long long stride) {",
+    "    CUBLAS_CALL(m, name,",
+    "                cublasLtMatrixLayoutCreate(to, $type, (unsigned)columns, (unsigned)rows, ld));",
+    "    if (batch == 1) return 0;",
+    "    CUBLAS_CALL(m, name,",
+    "                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,",
+    "                                                 sizeof batch));",
+    "    CUBLAS_CALL(m, name,",
+    "                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,",
+    "                                                 &stride, sizeof stride));",
+    "    return 0;",
+    "}",
+    "",
+    "static int matmul_describe($model *m, matmul_call *c, const matmul_size *s) {",
+    "    const cublasOperation_t ta = s->ta \? CUBLAS_OP_T : CUBLAS_OP_N,",
+    "                            tb = s->tb \? CUBLAS_OP_T : CUBLAS_OP_N;",
+    "#if CUDART_VERSION >= 11000",
+    "    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, $compute, CUDA_R_32F));",
+    "#else",
+    "    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUDA_R_32F));",
+    "#endif",
+    "    CUBLAS_CALL(",
+    "        m, s->name,",
+    "        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &tb, sizeof tb));",
+    "    CUBLAS_CALL(",
+    "        m, s->name,",
+    "        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &ta, sizeof ta));",
+    "    CUBLAS_CALL(m, s->name,",
+    "                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,",
+    "                                               sizeof s->epilogue));",
+    "    int r = matmul_matrix(m, s->name, &c->a, s->ta \? s->k : s->m, s->ta \? s->m : s->k, s->lda,",
+    "                          s->batch, s->sa);",
+    "    if (!r)",
+    "        r = matmul_matrix(m, s->name, &c->b, s->tb \? s->n : s->k, s->tb \? s->k : s->n, s->ldb,",
+    "                          s->batch, s->sb);",
+    "    if (!r) r = matmul_matrix(m, s->name, &c->c, s->m, s->n, s->ldc, s->batch, s->sc);",
+    "    if (!r && s->ldz) r = matmul_matrix(m, s->name, &c->z, s->m, s->n, s->ldz, s->batch, s->sz);",
+    "    return r;",
+    "}",
+    "",
+    "// What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and",
+    "// FP32 means FMA arithmetic.",
+    "static int matmul_wish($model *m, matmul_call *c, const matmul_size *s) {",
+    "    const size_t limit = $limit;",
+    "    const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;",
+    "    const cublasLtMatmulPreferenceAttributes_t aligned[] = {",
+    "        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,",
+    "        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};",
+    "    CUBLAS_CALL(m, s->name, cublasLtMatmulPreferenceCreate(&c->wish));",
+    "    CUBLAS_CALL(m, s->name,",
+    "                cublasLtMatmulPreferenceSetAttribute(",
+    "                    c->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));",
+    "    CUBLAS_CALL(m, s->name,",
+    "                cublasLtMatmulPreferenceSetAttribute(",
+    "                    c->wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));",
+    "    for (int i = 0; i < 4; i++)",
+    "        CUBLAS_CALL(",
+    "            m, s->name,",
+    "            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));",
+    "#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA",
+    "    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |",
+    "                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |",
+    "                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;",
+    "    CUBLAS_CALL(m, s->name,",
+    "                cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK, &fma,",
+    "                                                     sizeof fma));",
+    "#endif",
+    "    return 0;",
+    "}",
+    "//@if pins",
+    "",
+    "// Whether this library takes the algorithm that was measured.",
+    "static bool matmul_pinned($model *m, matmul_call *c, const matmul_size *s) {",
+    "    static const cublasLtMatmulAlgoConfigAttributes_t what[] = {",
+    "        CUBLASLT_ALGO_CONFIG_TILE_ID,",
+    "        CUBLASLT_ALGO_CONFIG_STAGES_ID,",
+    "        CUBLASLT_ALGO_CONFIG_SPLITK_NUM,",
+    "        CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,",
+    "        CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,",
+    "        CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION,",
+    "#if CUBLAS_VERSION >= 111103",
+    "        CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID,",
+    "        CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,",
+    "#endif",
+    "    };",
+    "    cublasLtMatmulHeuristicResult_t found = {};",
+    "    if (!s->version || cublasLtGetVersion() != s->version) return false;",
+    "    if (cublasLtMatmulAlgoInit(m->lt, $compute, CUDA_R_32F, $type, $type, $type, $type, s->pin[0],",
+    "                               &c->algorithm))",
+    "        return false;",
+    "    for (size_t i = 0; i < sizeof what / sizeof *what; i++) {",
+    "        unsigned value = (unsigned)s->pin[1 + i];",
+    "        unsigned short half = (unsigned short)value;",
+    "        const void *from = i < 6 \? (const void *)&value : &half;",
+    "        if (cublasLtMatmulAlgoConfigSetAttribute(&c->algorithm, what[i], from, i < 6 \? 4 : 2))",
+    "            return false;",
+    "    }",
+    "    if (cublasLtMatmulAlgoCheck(m->lt, c->desc, c->b, c->a, c->z \? c->z : c->c, c->c, &c->algorithm,",
+    "                                &found) ||",
+    "        found.workspaceSize > $limit)",
+    "        return false;",
+    "    c->workspace = found.workspaceSize;",
+    "    return true;",
+    "}",
+    "//@end",
+    "",
+    "static int matmul_open($model *m, matmul_call *c, const matmul_size *s) {",
+    "    cublasLtMatmulHeuristicResult_t found = {};",
+    "    int n = 0, r = matmul_describe(m, c, s);",
+    "    if (!r) r = matmul_wish(m, c, s);",
+    "    if (r) return r;",
+    "    //@if pins",
+    "    if (matmul_pinned(m, c, s)) return 0;",
+    "    //@end",
+    "    CUBLAS_CALL(m, s->name,",
+    "                cublasLtMatmulAlgoGetHeuristic(m->lt, c->desc, c->b, c->a, c->z \? c->z : c->c, c->c,",
+    "                                               c->wish, 1, &found, &n));",
+    "    if (n < 1) return fail(m, BAD_CALL, s->name, \"cublasLt has no algorithm for this product\");",
+    "    c->algorithm = found.algo;",
+    "    c->workspace = found.workspaceSize;",
+    "    return 0;",
+    "}",
+    "",
+    "static void matmul_close(matmul_call *c) {",
+    "    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};",
+    "    for (int i = 0; i < 4; i++)",
+    "        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);",
+    "    if (c->desc) cublasLtMatmulDescDestroy(c->desc);",
+    "    if (c->wish) cublasLtMatmulPreferenceDestroy(c->wish);",
+    "}",
+    "",
+    "static int matmul_run($model *m, int k, const void *a, const void *b, const void *bias,",
+    "                      const void *z, void *c, void *workspace) {",
+    "    const matmul_size *s = &matmul_sizes[k];",
+    "    const matmul_call *call = &m->matmul[k];",
+    "    const float beta = z \? 1.f : 0.f;",
+    "    if (s->bias)",
+    "        CUBLAS_CALL(m, s->name,",
+    "                    cublasLtMatmulDescSetAttribute(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,",
+    "                                                   &bias, sizeof bias));",
+    "    CUBLAS_CALL(m, s->name,",
+    "                cublasLtMatmul(m->lt, call->desc, &s->alpha, b, call->b, a, call->a, &beta,",
+    "                               z \? z : c, call->z \? call->z : call->c, c, call->c, &call->algorithm,",
+    "                               workspace, call->workspace, m->lt_stream));",
+    "    //@if steps",
+    "    stepped(m, s->name);",
+    "    //@end",
+    "    return 0;",
+    "}",
+    0};
+static const char *const ein__tmpl_matmul_types[] = {
+    "//@key pins  a table of costs has chosen algorithms",
+    "// A product and what follows it in one call of cublasLt, row-major, `batch` times:",
+    "// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.",
+    "// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every",
+    "// address.",
+    "typedef struct matmul_size {",
+    "    const char *name;",
+    "    int ta, tb, batch, m, n, k, lda, ldb, ldc;",
+    "    long long sa, sb, sc;",
+    "    float alpha;",
+    "    int ldz;  // 0: no z",
+    "    long long sz;",
+    "    cublasLtEpilogue_t epilogue;",
+    "    int bias;",
+    "    unsigned align;",
+    "    //@if pins",
+    "    // What was measured as the fastest, with this version of the library (0: nothing): algorithm,",
+    "    // tile, stages, parts of k, reduction, swizzle, custom option, inner shape, cluster shape.",
+    "    size_t version;",
+    "    int pin[9];",
+    "    //@end",
+    "} matmul_size;",
+    "",
+    "typedef struct matmul_call {",
+    "    cublasLtMatmulDesc_t desc;",
+    "    cublasLtMatrixLayout_t a, b, c, z;",
+    "    cublasLtMatmulPreference_t wish;",
+    "    cublasLtMatmulAlgo_t algorithm;",
+    "    size_t workspace;",
+    "} matmul_call;",
+    0};
 static const char *const ein__tmpl_naive[] = {
     "//@key name     the kernel's name",
     "//@key params   its parameters",
@@ -20487,18 +21225,18 @@ static const char *const ein__tmpl_probe[] = {
     "//@key gemm  the program calls cuBLAS",
     "//@key gpu   the device's name in tables of costs",
     "enum { USAGE = 2, BAD_FILE = 3, FAILED = 5, STOPPED = 75, NO_DEVICE = 77 };",
-    "enum { SAMPLES = 9, REPEATS = 20, ALGORITHMS = 16 };",
+    "enum { SAMPLES = 9, REPEATS = 20, ALGORITHMS = 16, LT_ALGORITHMS = 8 };",
     "static const double BATCH_MS = 2, AWAKE_MS = 300;",
     "",
     "static const char *name_of(int i) {",
     "    //@if conv",
     "    //@if gemm",
-    "    return i < CONVS \? conv_sizes[i].name : gemm_sizes[i - CONVS].name;",
+    "    return i < CONVS \? conv_sizes[i].name : matmul_sizes[i - CONVS].name;",
     "    //@else",
     "    return conv_sizes[i].name;",
     "    //@end",
     "    //@else",
-    "    return gemm_sizes[i].name;",
+    "    return matmul_sizes[i].name;",
     "    //@end",
     "}",
     "",
@@ -20553,8 +21291,14 @@ static const char *const ein__tmpl_probe[] = {
     "                        h->buffer[WORKSPACE]);",
     "    //@end",
     "    //@if gemm",
-    "    return gemm_run(h, &gemm_sizes[i - CONVS], data_of(h, DATA), data_of(h, WEIGHTS),",
-    "                    data_of(h, RESULT));",
+    "    const matmul_size *s = &matmul_sizes[i - CONVS];",
+    "    if (!h->plain)",
+    "        return matmul_run(h, i - CONVS, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),",
+    "                          s->ldz \? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),",
+    "                          h->buffer[WORKSPACE]);",
+    "    const gemm_size g = {s->name, s->ta,  s->tb,  s->batch, s->m,  s->n,  s->k,",
+    "                         s->lda,  s->ldb, s->ldc, s->sa,    s->sb, s->sc, s->alpha};",
+    "    return gemm_run(h, &g, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, RESULT));",
     "    //@else",
     "    return 0;",
     "    //@end",
@@ -20644,33 +21388,123 @@ static const char *const ein__tmpl_probe[] = {
     "    return r;",
     "}",
     "",
-    "static void put_row(const probe *h, int i, const figure *f, int algorithm) {",
-    "    printf(\"%s\\t%s\\t%lld\\t%d\\t%s\", h->device, name_of(i), f->ps, f->spread, h->versions);",
-    "    if (algorithm >= 0) printf(\" algo %d\", algorithm);",
-    "    printf(\"\\n\");",
+    "// What was measured of a call, by algorithm; printed when all of them are done, so that a table",
+    "// has all rows of a call or none.",
+    "struct outcome {",
+    "    figure best, f[ALGORITHMS];",
+    "    char algorithm[ALGORITHMS][80];",
+    "    int n;",
+    "};",
+    "",
+    "static void keep(outcome *o, const figure *f) {",
+    "    if (!o->n || f->ps < o->best.ps) o->best = *f;",
+    "    o->f[o->n++] = *f;",
+    "}",
+    "",
+    "// Time beyond which an algorithm has lost already.",
+    "static double hopeless(const outcome *o) { return o->n \? 2.0 * (double)o->best.ps : 1e18; }",
+    "",
+    "static void put_rows(const probe *h, int i, const outcome *o) {",
+    "    for (int k = 0; k < o->n; k++)",
+    "        printf(\"%s\\t%s%s%s\\t%lld\\t%d\\t%s\\n\", h->device, name_of(i),",
+    "               o->algorithm[k][0] \? \" algo=\" : \"\", o->algorithm[k], o->f[k].ps, o->f[k].spread,",
+    "               h->versions);",
     "    fflush(stdout);",
+    "}",
+    "",
+    "// An algorithm that did not run is told of, and the next one tried.",
+    "static int refused(probe *h, int i, const char *algorithm) {",
+    "    printf(\"# %s algo=%s: %s\\n\", name_of(i), algorithm, h->error);",
+    "    h->error[0] = 0;",
+    "    CUDA_CALL(h, \"after a failed call\", cudaStreamSynchronize(h->stream));",
+    "    return 0;",
     "}",
     "//@if gemm",
     "",
-    "static int measure_gemm(probe *h, int i) {",
-    "    const gemm_size *g = &gemm_sizes[i - CONVS];",
-    "    figure f;",
-    "    long long batch = g->batch - 1;",
-    "    long long a = batch * g->sa + (g->ta \? g->k - 1 : g->m - 1) * (long long)g->lda;",
-    "    long long b = batch * g->sb + (g->tb \? g->n - 1 : g->k - 1) * (long long)g->ldb;",
-    "    long long c = batch * g->sc + (g->m - 1) * (long long)g->ldc + g->n;",
-    "    a += g->ta \? g->m : g->k;",
-    "    b += g->tb \? g->k : g->n;",
-    "    CALL(reserve(h, DATA, 4 * (size_t)a));",
-    "    CALL(reserve(h, WEIGHTS, 4 * (size_t)b));",
-    "    CALL(reserve(h, RESULT, 4 * (size_t)c));",
-    "    CALL(reserve(h, WORKSPACE, h->cublas_workspace));",
-    "    // A larger workspace of a convolution may have taken its place.",
-    "    CUBLAS_CALL(h, \"cublasSetWorkspace\",",
-    "                cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));",
-    "    CALL(measure(h, i, 1e18, &f));",
-    "    put_row(h, i, &f, -1);",
+    "// Elements of a batch of row-major matrices.",
+    "static size_t extent(int batch, long long stride, int rows, int columns, int ld) {",
+    "    return (size_t)((batch - 1) * stride + (rows - 1) * (long long)ld + columns);",
+    "}",
+    "",
+    "static int reserve_gemm(probe *h, const matmul_size *s) {",
+    "    CALL(reserve(h, DATA,",
+    "                 4 * extent(s->batch, s->sa, s->ta \? s->k : s->m, s->ta \? s->m : s->k, s->lda)));",
+    "    CALL(reserve(h, WEIGHTS,",
+    "                 4 * extent(s->batch, s->sb, s->tb \? s->n : s->k, s->tb \? s->k : s->n, s->ldb)));",
+    "    CALL(reserve(h, RESULT, 4 * extent(s->batch, s->sc, s->m, s->n, s->ldc)));",
+    "    if (s->bias) CALL(reserve(h, BIAS, 4 * (size_t)s->n));",
+    "    if (s->ldz) CALL(reserve(h, RESIDUAL, 4 * extent(s->batch, s->sz, s->m, s->n, s->ldz)));",
+    "    return reserve(h, WORKSPACE, h->cublas_workspace);",
+    "}",
+    "",
+    "// What an algorithm of cublasLt is set to: see matmul_size.",
+    "static int name_algorithm(probe *h, const cublasLtMatmulAlgo_t *a, char *to, size_t room) {",
+    "    static const cublasLtMatmulAlgoConfigAttributes_t what[] = {",
+    "        CUBLASLT_ALGO_CONFIG_ID,",
+    "        CUBLASLT_ALGO_CONFIG_TILE_ID,",
+    "        CUBLASLT_ALGO_CONFIG_STAGES_ID,",
+    "        CUBLASLT_ALGO_CONFIG_SPLITK_NUM,",
+    "        CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,",
+    "        CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,",
+    "        CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION,",
+    "#if CUBLAS_VERSION >= 111103",
+    "        CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID,",
+    "        CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,",
+    "#endif",
+    "    };",
+    "    size_t used = (size_t)snprintf(to, room, \"lt:\");",
+    "    for (size_t i = 0; i < 9; i++) {",
+    "        unsigned value = 0;",
+    "        size_t written;",
+    "        if (i < sizeof what / sizeof *what)",
+    "            CUBLAS_CALL(",
+    "                h, \"algorithm\",",
+    "                cublasLtMatmulAlgoConfigGetAttribute(a, what[i], &value, sizeof value, &written));",
+    "        if (used < room) used += (size_t)snprintf(to + used, room - used, i \? \".%u\" : \"%u\", value);",
+    "    }",
     "    return 0;",
+    "}",
+    "",
+    "static int measure_matmul(probe *h, int i, outcome *o) {",
+    "    matmul_call *c = &h->matmul[i - CONVS];",
+    "    cublasLtMatmulHeuristicResult_t p[LT_ALGORITHMS];",
+    "    int offers = 0;",
+    "    CALL(matmul_open(h, c, &matmul_sizes[i - CONVS]));",
+    "    CUBLAS_CALL(h, \"algorithms\",",
+    "                cublasLtMatmulAlgoGetHeuristic(h->lt, c->desc, c->b, c->a, c->z \? c->z : c->c, c->c,",
+    "                                               c->wish, LT_ALGORITHMS, p, &offers));",
+    "    for (int k = 0; k < offers; k++) {",
+    "        figure f;",
+    "        if (p[k].state != CUBLAS_STATUS_SUCCESS) continue;",
+    "        CALL(name_algorithm(h, &p[k].algo, o->algorithm[o->n], sizeof o->algorithm[0]));",
+    "        c->algorithm = p[k].algo;",
+    "        c->workspace = p[k].workspaceSize;",
+    "        if (!measure(h, i, hopeless(o), &f)) keep(o, &f);",
+    "        else CALL(refused(h, i, o->algorithm[o->n]));",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "static int measure_gemm(probe *h, int i) {",
+    "    const matmul_size *s = &matmul_sizes[i - CONVS];",
+    "    outcome o = {};",
+    "    figure f;",
+    "    CALL(reserve_gemm(h, s));",
+    "    h->plain = s->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !s->ldz;",
+    "    if (h->plain) {",
+    "        // A larger workspace of a convolution may have taken its place.",
+    "        CUBLAS_CALL(h, \"cublasSetWorkspace\",",
+    "                    cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));",
+    "        CALL(measure(h, i, 1e18, &f));",
+    "        keep(&o, &f);",
+    "    }",
+    "    h->plain = 0;",
+    "    int r = measure_matmul(h, i, &o);",
+    "    matmul_close(&h->matmul[i - CONVS]);",
+    "    memset(&h->matmul[i - CONVS], 0, sizeof h->matmul[0]);",
+    "    if (!r && !o.n) r = fail(h, BAD_CALL, \"cublasLt\", \"no algorithm runs\");",
+    "    if (!r) put_rows(h, i, &o);",
+    "    return r;",
     "}",
     "//@end",
     "//@if conv",
@@ -20721,35 +21555,24 @@ static const char *const ein__tmpl_probe[] = {
     "    return 0;",
     "}",
     "",
-    "// Every algorithm in turn; the fastest is printed, and why another did not run. Where the library",
-    "// would have taken another one than the fastest, a comment says what that takes.",
+    "// Every algorithm in turn.",
     "static int measure_algorithms(probe *h, int i) {",
     "    choice list[ALGORITHMS];",
-    "    figure best = {0, 0}, first = {0, 0};",
-    "    int n = 0, at = -1;",
+    "    outcome o = {};",
+    "    int n = 0;",
     "    CALL(conv_sizes[i].transposed \? list_data(h, i, list, &n) : list_forward(h, i, list, &n));",
     "    for (int k = 0; k < n; k++) {",
     "        figure f;",
     "        h->conv[i].algorithm = list[k].algorithm;",
     "        h->conv[i].workspace = list[k].workspace;",
+    "        snprintf(o.algorithm[o.n], sizeof o.algorithm[0], \"%d\", list[k].algorithm);",
     "        int r = reserve(h, WORKSPACE, list[k].workspace);",
-    "        if (!r) r = measure(h, i, at < 0 \? 1e18 : 2.0 * (double)best.ps, &f);",
-    "        if (r) {",
-    "            printf(\"# %s: algorithm %d: %s\\n\", name_of(i), list[k].algorithm, h->error);",
-    "            h->error[0] = 0;",
-    "            CUDA_CALL(h, \"after a failed call\", cudaStreamSynchronize(h->stream));",
-    "            continue;",
-    "        }",
-    "        if (!k) first = f;",
-    "        if (at >= 0 && f.ps >= best.ps) continue;",
-    "        best = f;",
-    "        at = k;",
+    "        if (!r) r = measure(h, i, hopeless(&o), &f);",
+    "        if (!r) keep(&o, &f);",
+    "        else CALL(refused(h, i, o.algorithm[o.n]));",
     "    }",
-    "    if (at < 0) return fail(h, BAD_CALL, \"cuDNN\", \"no algorithm runs\");",
-    "    if (at && first.ps)",
-    "        printf(\"# %s: algorithm %d, the library's own choice: %lld\\n\", name_of(i),",
-    "               list[0].algorithm, first.ps);",
-    "    put_row(h, i, &best, list[at].algorithm);",
+    "    if (!o.n) return fail(h, BAD_CALL, \"cuDNN\", \"no algorithm runs\");",
+    "    put_rows(h, i, &o);",
     "    return 0;",
     "}",
     "",
@@ -20838,7 +21661,10 @@ static const char *const ein__tmpl_probe[] = {
     "    CUBLAS_CALL(h, \"cublasCreate\", cublasCreate(&h->cublas));",
     "    CUBLAS_CALL(h, \"cublasSetStream\", cublasSetStream(h->cublas, h->stream));",
     "    CUBLAS_CALL(h, \"cublasGetVersion\", cublasGetVersion(h->cublas, &version));",
-    "    used += (size_t)snprintf(h->versions + used, room - used, \"cublas %d \", version);",
+    "    CUBLAS_CALL(h, \"cublasLtCreate\", cublasLtCreate(&h->lt));",
+    "    h->lt_stream = h->stream;",
+    "    used += (size_t)snprintf(h->versions + used, room - used, \"cublas %d cublaslt %zu \", version,",
+    "                             cublasLtGetVersion());",
     "    //@end",
     "    snprintf(h->versions + used, room - used, \"driver %d\", driver);",
     "    return 0;",
@@ -20852,17 +21678,21 @@ static const char *const ein__tmpl_probe[] = {
     "    //@end",
     "    //@if gemm",
     "    if (h->cublas) (void)cublasDestroy(h->cublas);",
+    "    if (h->lt) (void)cublasLtDestroy(h->lt);",
     "    //@end",
     "    if (h->start) (void)cudaEventDestroy(h->start);",
     "    if (h->stop) (void)cudaEventDestroy(h->stop);",
     "    if (h->stream) (void)cudaStreamDestroy(h->stream);",
     "}",
     "",
-    "// One line of the table: device, key and figures between tabs.",
+    "// One line of the table: device, key and figures between tabs. A row of any algorithm will do: a",
+    "// call's rows are printed together.",
     "static void have_line(probe *h, char *line) {",
     "    char *key = strchr(line, '\\t'), *end = key \? strchr(key + 1, '\\t') : NULL;",
     "    if (*line == '#' || !end) return;",
     "    *key++ = *end = 0;",
+    "    char *algorithm = strstr(key, \" algo=\");",
+    "    if (algorithm) *algorithm = 0;",
     "    if (strcmp(line, h->device)) return;",
     "    for (int i = 0; i < CALLS; i++)",
     "        if (!strcmp(name_of(i), key)) h->done[i] = 1;",
@@ -20983,7 +21813,11 @@ static const char *const ein__tmpl_probe_state[] = {
     "    //@end",
     "    //@if gemm",
     "    cublasHandle_t cublas;",
+    "    cublasLtHandle_t lt;",
+    "    cudaStream_t lt_stream;",
     "    size_t cublas_workspace;",
+    "    matmul_call matmul[GEMMS];",
+    "    int plain;  // the product in hand goes to cublasSgemm",
     "    //@end",
     "};",
     "//@if conv",
@@ -21270,6 +22104,7 @@ static const char *const ein__tmpl_state[] = {
     "//@key conv   the program calls cuDNN",
     "//@key convs  how many convolutions",
     "//@key gemm   the program calls cuBLAS",
+    "//@key matmuls  how many calls of cublasLt",
     "//@key nin    inputs",
     "//@key nout   outputs",
     "//@key branches  of a recorded graph; empty: one",
@@ -21299,6 +22134,11 @@ static const char *const ein__tmpl_state[] = {
     "    //@end",
     "    //@if gemm",
     "    cublasHandle_t cublas;",
+    "    //@end",
+    "    //@if matmuls",
+    "    cublasLtHandle_t lt;",
+    "    matmul_call matmul[$matmuls];",
+    "    cudaStream_t lt_stream;  // that its calls go to",
     "    //@end",
     "};",
     0};
@@ -25002,7 +25842,7 @@ static bool ein__emit_relay(ein_ctx *ctx, const ein__step *step, ein__buf *out, 
     int n = 0;
     const int64_t *to = ctx->plan.layout[step->out.i].stride;
     for (int k = 0; k < v->shape.rank; k++)
-        if (v->shape.d[k] > 1) dim[n++] = (ein__chain){v->shape.d[k], {f.coef[k], to[k], to[k]}};
+        if (v->shape.d[k] > 1) dim[n++] = (ein__chain){v->shape.d[k], {f.coef[k], to[k], to[k]}, 0};
     n = ein__join_chains(dim, n);
     if (n > EIN__RELAY_RANK) return false;
     ein__kgen g = ein__kgen_make(ctx, step->out, true, 1);
@@ -25451,6 +26291,62 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__put(out, "\n");
     }
 }
+/* ---- emit_matmul.c ---- */
+// Text of calls of cublasLt: products with an epilogue, or with an algorithm that a table chose.
+
+static const char *ein__matmul_epilogue(const ein__gemm *g) {
+    switch (g->act) {
+    case EIN__ACT_RELU: return g->bias.i ? "RELU_BIAS" : "RELU";
+    case EIN__ACT_GELU: return g->bias.i ? "GELU_BIAS" : "GELU";
+    case EIN__ACT_NONE:
+    default: return g->bias.i ? "BIAS" : "DEFAULT";
+    }
+}
+
+// What a description of a product holds.
+EIN__FN void ein__put_gemm_size(ein__buf *line, const char *name, const ein__gemm *g) {
+    const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
+                         g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
+    ein__put_string(line, name);
+    for (int k = 0; k < 12; k++) ein__putf(line, ", %lld", (long long)n[k]);
+    ein__put(line, ", ");
+    ein__put_f32_literal(line, g->alpha);
+}
+
+// A row of the table of such calls. `pins`: rows have room for an algorithm.
+EIN__FN void ein__put_matmul_size(ein__buf *out, const ein__step *s, bool pins) {
+    const ein__gemm *g = &s->gemm;
+    ein__buf line = {0};
+    ein__put(&line, "    {");
+    ein__put_gemm_size(&line, s->name, g);
+    ein__putf(&line, ", %lld, %lld, CUBLASLT_EPILOGUE_%s, %d, %d", (long long)g->ldz,
+              (long long)g->sz, ein__matmul_epilogue(g), g->bias.i != 0, g->align);
+    if (pins) {
+        ein__putf(&line, ", %lld, {", s->algorithm ? (long long)s->version : 0ll);
+        const char *id = s->algorithm ? s->algorithm : "0";
+        for (; *id; id++) ein__putf(&line, *id == '.' ? ", " : "%c", *id);
+        ein__put(&line, "}");
+    }
+    ein__put(&line, "},");
+    ein__tmpl_line(out, line.s, line.n);
+    ein__buf_free(&line);
+}
+
+// For the summary.
+EIN__FN void ein__put_epilogue(ein__buf *out, bool z, bool bias, ein__act act) {
+    if (z) ein__put(out, " + residual");
+    if (bias) ein__put(out, " + bias");
+    if (act) ein__put(out, act == EIN__ACT_RELU ? " + relu" : " + gelu");
+}
+
+// The functions that make the calls, for program or probe `model`.
+EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limit, bool pins,
+                              bool steps) {
+    ein__key keys[] = {
+        {"model", model}, {"type", "CUDA_R_32F"},     {"compute", "CUBLAS_COMPUTE_32F"},
+        {"limit", limit}, {"pins", pins ? "1" : "0"}, {"steps", steps ? "1" : "0"}};
+    ein__tmpl_put(out, ein__tmpl_matmul, keys, 6);
+}
 /* ---- emit_parts.c ---- */
 // The sections of the emitted files. Names come from the model's tensors and from content; offsets
 // and sizes stand in one block, so that a new memory plan changes one place.
@@ -25484,7 +26380,9 @@ static bool ein__is_taken(const char *name) {
         " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes "
         "conv_tensor"
         " conv_describe conv_choose_forward conv_choose_data conv_open conv_close conv_run gemm_run"
-        " gemm_size uploads upload_size run_on create_all open_libraries prepare_weights "
+        " gemm_size matmul matmul_call matmul_size matmul_sizes matmul_open matmul_close matmul_run"
+        " matmul_matrix matmul_describe matmul_wish matmul_pinned uploads upload_size run_on "
+        "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
         " warp_sum warp_max cublasStatus_t cudnnTensorDescriptor_t cudaGetLastError ";
@@ -25518,8 +26416,8 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
         ein__put_n(&b, &c, 1);
     }
     // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
-    static const char *const own[] = {"_",     "v_",    "k_",     "conv_",
-                                      "CONV_", "gemm_", "steps_", "prepare_"};
+    static const char *const own[] = {"_",     "v_",      "k_",      "conv_",  "CONV_",
+                                      "gemm_", "matmul_", "MATMUL_", "steps_", "prepare_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
@@ -25573,17 +26471,6 @@ static void ein__put_comment(ein__buf *out, const char *s, size_t n) {
     }
 }
 
-static void ein__put_string(ein__buf *out, const char *s) {
-    ein__put(out, "\"");
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\' || c == '?') ein__putf(out, "\\%c", c);
-        else if (c < 32 || c > 126) ein__putf(out, "\\%03o", c);
-        else ein__put_n(out, s, 1);
-    }
-    ein__put(out, "\"");
-}
-
 static const char *ein__ctype(ein__dtype t) {
     static const char *const name[EIN__NDTYPE] = {
         "float", "__half", "__nv_bfloat16", "signed char", "int", "long long", "unsigned char"};
@@ -25606,9 +26493,10 @@ typedef struct ein__emitter {
     const char **buffer;  // by plan buffer: the name of its pointer
     const char *first_kernel;
     unsigned needs;
-    int convs, gemms;
+    int convs, gemms, matmuls;
     int spatial;   // axes of convolution descriptors
     int calls_on;  // branch of the last library call put
+    bool pins;     // a table of costs has chosen algorithms
     bool zeros;    // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
 } ein__emitter;
@@ -25639,8 +26527,12 @@ EIN__FN uint64_t ein__manifest(const ein_ctx *ctx) {
     return h;
 }
 
-static bool ein__is_library(const ein__step *s) {
-    return s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA || s->kind == EIN__K_GEMM;
+static bool ein__is_library(const ein__step *s) { return ein__is_call(s->kind); }
+
+// A product that is cublasLt's: it has an epilogue, or a table chose one of that library's
+// algorithms.
+static bool ein__is_lt(const ein__step *s) {
+    return s->kind == EIN__K_GEMM && (ein__is_matmul(&s->gemm) || s->algorithm);
 }
 
 // Pointer names by buffer: `v_` and the value's name, unique.
@@ -25759,7 +26651,9 @@ static void ein__collect(ein__emitter *z) {
     z->spatial = 2;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        if (s->kind == EIN__K_GEMM) z->gemms++;
+        if (ein__is_lt(s)) z->matmuls++;
+        else if (s->kind == EIN__K_GEMM) z->gemms++;
+        z->pins |= s->algorithm != NULL;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
         z->convs++;
         if (s->conv.spatial > z->spatial) z->spatial = s->conv.spatial;
@@ -25817,18 +26711,18 @@ static void ein__put_sizes(ein__buf *out, const int64_t *d, int n) {
 static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *l) {
     if (s->kind == EIN__K_GEMM) {
         const ein__gemm *g = &s->gemm;
-        ein__putf(out, "cuBLAS sgemm %lld x %lld x %lld", (long long)g->m, (long long)g->n,
-                  (long long)g->k);
+        ein__putf(out, "%s %lld x %lld x %lld", ein__is_lt(s) ? "cublasLt matmul" : "cuBLAS sgemm",
+                  (long long)g->m, (long long)g->n, (long long)g->k);
         if (g->batch > 1) ein__putf(out, ", batch %lld", (long long)g->batch);
+        ein__put_epilogue(out, g->z.i != 0, g->bias.i != 0, g->act);
     } else if (ein__is_library(s)) {
         const ein__conv *c = &s->conv;
         ein__put(out, s->kind == EIN__K_CONV ? "cuDNN conv " : "cuDNN conv backward-data ");
         ein__put_sizes(out, c->k, c->spatial);
         ein__putf(out, ", %lld to %lld", (long long)c->c, (long long)c->f);
         if (c->group > 1) ein__putf(out, " in %lld groups", (long long)c->group);
-        if (c->z.i) ein__put(out, " + residual");
-        if (c->bias.i) ein__put(out, " + bias");
-        if (c->relu) ein__put(out, " + relu");
+        ein__put_epilogue(out, c->z.i != 0, c->bias.i != 0,
+                          c->relu ? EIN__ACT_RELU : EIN__ACT_NONE);
     } else {
         ein__put(out, l->name);
     }
@@ -25982,7 +26876,7 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
         else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
         else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
     }
-    for (int b = 0; z->convs && b < ctx->plan.branches; b++) {
+    for (int b = 0; (z->convs || z->matmuls) && b < ctx->plan.branches; b++) {
         if (ctx->plan.workspace_at[b] < 0) continue;
         ein__putf(out, "#define v_workspace%s ARENA_OF(char, %lld)\n", ein__branch_suffix(ctx, b),
                   (long long)ctx->plan.workspace_at[b]);
@@ -26029,9 +26923,9 @@ static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
     return ein__plain_name(ctx, s->name);
 }
 
-// A row of the table of convolutions.
+// A row of the table of convolutions; `pin`: what follows where algorithms are chosen by tables.
 EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv *c,
-                                bool transposed, int spatial) {
+                                bool transposed, int spatial, const char *pin) {
     ein__buf line = {0};
     ein__put(&line, "    {");
     ein__put_string(&line, name);
@@ -26043,9 +26937,15 @@ EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv
         ein__put(&line, ", ");
     }
     bool fused = c->bias.i || c->z.i || c->relu;
-    ein__putf(&line, "%d, %d},", fused, c->relu);
+    ein__putf(&line, "%d, %d%s},", fused, c->relu, pin);
     ein__tmpl_line(out, line.s, line.n);
     ein__buf_free(&line);
+}
+
+static const char *ein__conv_pin_text(const ein__emitter *z, const ein__step *s) {
+    if (!z->pins) return "";
+    if (!s->algorithm) return ", 0, 0";
+    return ein__namef(z->ctx, ", %lld, %s", (long long)s->version, s->algorithm);
 }
 
 static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
@@ -26054,7 +26954,8 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
-            ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial);
+            ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial,
+                               ein__conv_pin_text(z, s));
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -26065,22 +26966,12 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
     ein__put(out, "};\n");
 }
 
-// What a description of a product holds.
-EIN__FN void ein__put_gemm_size(ein__buf *line, const char *name, const ein__gemm *g) {
-    const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
-                         g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
-    ein__put_string(line, name);
-    for (int k = 0; k < 12; k++) ein__putf(line, ", %lld", (long long)n[k]);
-    ein__put(line, ", ");
-    ein__put_f32_literal(line, g->alpha);
-}
-
 static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         const ein__gemm *g = &s->gemm;
-        if (s->kind != EIN__K_GEMM) continue;
+        if (s->kind != EIN__K_GEMM || ein__is_lt(s)) continue;
         ein__buf line = {0};
         ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
         ein__put_gemm_size(&line, s->name, g);
@@ -26088,6 +26979,21 @@ static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
         ein__tmpl_line(out, line.s, line.n);
         ein__buf_free(&line);
     }
+}
+
+static void ein__put_matmul_sizes(ein__emitter *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    ein__put(out, "\nstatic const matmul_size matmul_sizes[] = {\n");
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        if (ein__is_lt(s)) ein__put_matmul_size(out, s, z->pins);
+    }
+    ein__put(out, "};\nenum {\n");
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        if (ein__is_lt(s)) ein__putf(out, "    MATMUL_%s,\n", ein__call_name(ctx, s));
+    }
+    ein__put(out, "};\n");
 }
 
 // ------------------------------------------------------------------------------------ steps
@@ -26107,12 +27013,22 @@ static void ein__put_dims(ein__buf *out, const unsigned *d) {
 
 static void ein__put_gemm_call(ein__emitter *z, ein__buf *out, const ein__step *s,
                                const char *name) {
-    ein__putf(out, "    CALL(gemm_run(m, &gemm_%s, ", name);
+    const ein__gemm *g = &s->gemm;
+    bool lt = ein__is_lt(s);
+    ein__putf(out, lt ? "    CALL(matmul_run(m, MATMUL_%s, " : "    CALL(gemm_run(m, &gemm_%s, ",
+              name);
     ein__put_pointer(z, out, s->gemm.a, s->gemm.oa);
     ein__put(out, ", ");
     ein__put_pointer(z, out, s->gemm.b, s->gemm.ob);
     ein__put(out, ", ");
+    if (g->bias.i) ein__put_pointer(z, out, g->bias, g->obias);
+    else if (lt) ein__put(out, "NULL");
+    if (lt) ein__put(out, ", ");
+    if (g->z.i) ein__put_pointer(z, out, g->z, 0);
+    else if (lt) ein__put(out, "NULL");
+    if (lt) ein__put(out, ", ");
     ein__put_pointer(z, out, s->out, 0);
+    if (lt) ein__putf(out, ", v_workspace%s", ein__branch_suffix(z->ctx, s->branch));
     ein__put(out, "));");
 }
 
@@ -26311,6 +27227,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
     const char *model = ein__symbol(ctx), *upper = ein__symbol_upper(ctx);
     const char *conv = z->convs ? "1" : "0", *gemm = z->gemms ? "1" : "0";
     const char *convs = ein__number_text(ctx, z->convs), *branches = ein__branches_text(ctx);
+    const char *matmuls = ein__number_text(ctx, z->matmuls);
     ptrdiff_t nin = arrlen(ctx->graph.input);
     ein__put_section(out, "create");
     ein__put_steps(z, out, true);
@@ -26326,20 +27243,21 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"uploads", uploads ? "1" : "0"},
         {"manifest", ein__namef(ctx, "0x%016llxull", (unsigned long long)ein__manifest(ctx))},
         {"kernel", z->first_kernel ? z->first_kernel : ""},
-        {"branches", branches}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 12);
+        {"branches", branches},
+        {"matmuls", matmuls}};
+    ein__tmpl_put(out, ein__tmpl_create, create, 13);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
                       {"nin", ein__number_text(ctx, nin)},
                       {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                       {"branches", branches},
-                      {"libraries", z->convs || z->gemms ? "1" : "0"}};
+                      {"libraries", z->convs + z->gemms + z->matmuls ? "1" : "0"}};
     ein__tmpl_put(out, ein__tmpl_run, run, 5);
     ein__put_section(out, "destroy");
-    ein__key destroy[] = {
-        {"model", model}, {"conv", conv}, {"convs", convs}, {"gemm", gemm}, {"branches", branches}};
-    ein__tmpl_put(out, ein__tmpl_destroy, destroy, 5);
+    ein__key destroy[] = {{"model", model}, {"conv", conv},         {"convs", convs},
+                          {"gemm", gemm},   {"branches", branches}, {"matmuls", matmuls}};
+    ein__tmpl_put(out, ein__tmpl_destroy, destroy, 6);
     ein__put_section(out, "info");
     ein__put_info(z, out);
 }
@@ -26357,17 +27275,18 @@ EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, 
 // Which stream and workspace steps use.
 static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
-    const char *model = ein__symbol(ctx), *libraries = z->convs || z->gemms ? "1" : "0";
+    const char *model = ein__symbol(ctx), *libraries = z->convs + z->gemms + z->matmuls ? "1" : "0";
     ein__key calls[] = {{"model", model},
                         {"conv", z->convs ? "1" : "0"},
                         {"gemm", z->gemms ? "1" : "0"},
                         {"workspace", ein__number_text(ctx, ctx->plan.workspace_bytes)},
-                        {"workspaceat", ein__workspace_list(ctx)}};
+                        {"workspaceat", ein__workspace_list(ctx)},
+                        {"matmuls", z->matmuls ? "1" : "0"}};
     ein__key branch[] = {
         {"model", model}, {"branches", ein__branches_text(ctx)}, {"libraries", libraries}};
-    if (z->convs || z->gemms) {
+    if (z->convs + z->gemms + z->matmuls) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_libraries, calls, 5);
+        ein__tmpl_put(out, ein__tmpl_libraries, calls, 6);
     }
     if (ctx->plan.branches > 1) {
         ein__put(out, "\n");
@@ -26384,9 +27303,15 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
     ein__put_uploads(z, out, uploads);
     if (z->convs) {
         ein__put(out, "\n");
-        ein__key types[] = {{"spatial", spatial}};
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 1);
+        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"}};
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 2);
         ein__put_conv_sizes(z, out);
+    }
+    if (z->matmuls) {
+        ein__put(out, "\n");
+        ein__key types[] = {{"pins", z->pins ? "1" : "0"}};
+        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 1);
+        ein__put_matmul_sizes(z, out);
     }
     ein__put_section(out, "kernels");
     ein__emit_helpers(ctx, out, z->needs);
@@ -26397,27 +27322,34 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
                         {"conv", z->convs ? "1" : "0"},
                         {"convs", ein__number_text(ctx, z->convs)},
                         {"gemm", z->gemms ? "1" : "0"},
+                        {"matmuls", ein__number_text(ctx, z->matmuls)},
                         {"nin", ein__number_text(ctx, nin ? nin : 1)},
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                         {"branches", ein__branches_text(ctx)},
                         {"events", ein__number_text(ctx, ctx->plan.events)}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 8);
+    ein__tmpl_put(out, ein__tmpl_state, state, 9);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, model, z->convs > 0, z->gemms > 0, true);
+    ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
         ein__put(out, "\n");
         ein__key conv[] = {{"model", model},
                            {"spatial", spatial},
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
                            {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)},
+                           {"pins", z->pins ? "1" : "0"},
                            {"steps", "1"}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 5);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 6);
     }
     if (z->gemms) {
         ein__put(out, "\n");
         ein__key gemm[] = {{"model", model}, {"steps", "1"}};
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
         ein__put_gemm_sizes(z, out);
+    }
+    if (z->matmuls) {
+        ein__put(out, "\n");
+        ein__emit_matmul(out, model, ein__number_text(ctx, ctx->plan.workspace_bytes), z->pins,
+                         true);
     }
     ein__put_branches(z, out);
 }
@@ -26431,6 +27363,7 @@ EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {
         ein__put_summary(&z, out);
         ein__put_section(out, "includes");
         ein__put(out, "#include <cuda_runtime.h>\n");
+        if (z.matmuls) ein__put(out, "#include <cublasLt.h>\n");
         if (z.gemms) ein__put(out, "#include <cublas_v2.h>\n");
         if (z.convs) ein__put(out, "#include <cudnn.h>\n");
         ein__put(
@@ -26717,7 +27650,7 @@ static void ein__thead(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
     ein__emit_banner(z->ctx, out);
     ein__putf(out,
               "//\n// Checks and times the program in %s.cu. Build and run:\n"
-              "//     nvcc -O2 %s_test.cu %s.cu -lcudnn -lcublas\n"
+              "//     nvcc -O2 %s_test.cu %s.cu -lcudnn -lcublasLt -lcublas\n"
               "//     ./a.out WEIGHTS --check --bench\n"
               "// Without arguments it prints what else it can do.\n",
               name, name, name);
@@ -26806,6 +27739,27 @@ static bool ein__key_number(const char **s, const char *name, int64_t *v, int64_
     return ein__key_numbers(s, name, v, 1) == 1 && *v <= limit;
 }
 
+// What follows in the key of a product with an epilogue.
+static bool ein__key_epilogue(const char **s, ein__gemm *g) {
+    static const char *const act[] = {"none", "relu", "gelu"};
+    int64_t bias = 0, z = 0, align = 0;
+    bool ok = ein__key_number(s, " bias=", &bias, 1) && ein__key_number(s, " z=", &z, 1) &&
+              !strncmp(*s, " act=", 5);
+    if (!ok) return false;
+    int k = 0;
+    while (k < 2 && strncmp(*s + 5, act[k], 4)) k++;
+    if (strncmp(*s + 5, act[k], 4)) return false;
+    *s += 9;
+    g->act = (ein__act)k;
+    g->bias.i = bias != 0;
+    g->z.i = z != 0;
+    ok = ein__key_number(s, " align=", &align, 16) && (align == 4 || align == 8 || align == 16);
+    if (ok && z) ok = ein__key_number(s, " ldz=", &g->ldz, INT32_MAX) && g->ldz >= g->n;
+    if (ok && z && g->batch > 1) ok = ein__key_number(s, " sz=", &g->sz, EIN__MAX_ELEMENTS);
+    g->align = (int)align;
+    return ok;
+}
+
 static bool ein__key_gemm(const char *s, ein__gemm *g) {
     int64_t ta = 0, tb = 0, most = INT32_MAX;
     *g = (ein__gemm){.alpha = 1};
@@ -26821,6 +27775,8 @@ static bool ein__key_gemm(const char *s, ein__gemm *g) {
              ein__key_number(&s, " sc=", &g->sc, EIN__MAX_ELEMENTS);
     g->ta = ta != 0;
     g->tb = tb != 0;
+    g->align = 16;
+    if (ok && *s) ok = ein__key_epilogue(&s, g);
     return ok && g->batch > 0 && g->m > 0 && g->n > 0 && g->k > 0;
 }
 
@@ -26897,6 +27853,23 @@ EIN__FN void ein__emit_call_keys(ein_ctx *ctx, ein__buf *out) {
     arrfree(list);
 }
 
+// What was measured on the context's GPU beside what would be estimated: key, picoseconds, spread,
+// estimate. Kernels' keys do not tell what they compute and are left out.
+EIN__FN void ein__emit_estimates(ein_ctx *ctx, ein__buf *out) {
+    ein__call *list = NULL, call;
+    for (ptrdiff_t i = 0; i < shlen(ctx->costs); i++)
+        if (ein__call_of(ctx, ctx->costs[i].key, &call)) arrput(list, call);
+    if (list) qsort(list, (size_t)arrlen(list), sizeof *list, ein__call_order);
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
+        const ein__cost_row *r = ein__row_of(ctx, list[i].key);
+        int64_t ps = list[i].gemm ? ein__estimate_gemm(ctx, &list[i].g)
+                                  : ein__estimate_conv(ctx, &list[i].c, list[i].transposed);
+        ein__putf(out, "%s\t%lld\t%lld\t%lld\n", list[i].key, (long long)r->ps,
+                  (long long)(r->spread < 0 ? 0 : r->spread), (long long)ps);
+    }
+    arrfree(list);
+}
+
 // ------------------------------------------------------------------------------------ the program
 
 typedef struct ein__prober {
@@ -26935,10 +27908,10 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
               "//     ./probe >> costs.tsv\n"
               "// With --help it tells what else it can do.\n",
               ein__gpu_of(ctx)->title, z->convs, z->gemms, ein__gpu_of(ctx)->cc,
-              z->convs ? " -lcudnn" : "", z->gemms ? " -lcublas" : "");
+              z->convs ? " -lcudnn" : "", z->gemms ? " -lcublas -lcublasLt" : "");
     ein__put_section(out, "includes");
     ein__put(out, "#include <cuda_runtime.h>\n");
-    if (z->gemms) ein__put(out, "#include <cublas_v2.h>\n");
+    if (z->gemms) ein__put(out, "#include <cublasLt.h>\n#include <cublas_v2.h>\n");
     if (z->convs) ein__put(out, "#include <cudnn.h>\n");
     ein__put(out,
              "#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
@@ -26948,7 +27921,8 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
 static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
     ein__put(out, "static const conv_size conv_sizes[] = {\n");
     for (int i = 0; i < z->convs; i++)
-        ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial);
+        ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial,
+                           "");
     ein__put(out,
              "};\n// Whether something is added to the result beside the bias.\n"
              "static const unsigned char conv_residual[] = {");
@@ -26958,14 +27932,10 @@ static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
 }
 
 static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
-    ein__put(out, "static const gemm_size gemm_sizes[] = {\n");
+    ein__put(out, "static const matmul_size matmul_sizes[] = {\n");
     for (int i = z->convs; i < z->convs + z->gemms; i++) {
-        ein__buf line = {0};
-        ein__put(&line, "    {");
-        ein__put_gemm_size(&line, z->call[i].key, &z->call[i].g);
-        ein__put(&line, "},");
-        ein__tmpl_line(out, line.s, line.n);
-        ein__buf_free(&line);
+        ein__step step = {.name = z->call[i].key, .gemm = z->call[i].g};
+        ein__put_matmul_size(out, &step, false);
     }
     ein__put(out, "};\n");
 }
@@ -26976,10 +27946,15 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     const char *spatial = ein__number_text(ctx, z->spatial);
     ein__put_probe_head(z, out);
     ein__put_section(out, "calls");
-    ein__key types[] = {{"spatial", spatial}};
+    ein__key types[] = {{"spatial", spatial}, {"pins", "0"}};
     if (z->convs) {
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 1);
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 2);
         ein__put_probe_convs(z, out);
+        ein__put(out, "\n");
+    }
+    if (z->gemms) {
+        ein__tmpl_put(out, ein__tmpl_matmul_types, types + 1, 1);
+        ein__put_probe_gemms(z, out);
         ein__put(out, "\n");
     }
     ein__key state[] = {
@@ -26991,16 +27966,18 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
                        {"spatial", spatial},
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
                        {"limit", "conv_limit(s)"},
+                       {"pins", "0"},
                        {"steps", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 5);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 6);
     }
     ein__key gemm[] = {{"model", "probe"}, {"steps", "0"}};
     if (z->gemms) {
         ein__put(out, "\n");
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
-        ein__put_probe_gemms(z, out);
+        ein__put(out, "\n");
+        ein__emit_matmul(out, "probe", "m->cublas_workspace", false, false);
     }
     ein__put_section(out, "measuring");
     const ein__gpu *g = ein__gpu_of(ctx);
@@ -28055,9 +29032,9 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     if (!ctx) return NULL;
     memset(ctx, 0, sizeof *ctx);
     if (desc) ctx->desc = *desc;
-    const char **text[] = {&ctx->desc.gpu, &ctx->desc.prefix, &ctx->desc.license,
-                           &ctx->desc.explain, &ctx->desc.rules};
-    for (int i = 0; i < 5; i++)
+    const char **text[] = {&ctx->desc.gpu,     &ctx->desc.prefix, &ctx->desc.license,
+                           &ctx->desc.explain, &ctx->desc.rules,  &ctx->desc.prefer};
+    for (int i = 0; i < 6; i++)
         if (*text[i]) *text[i] = ein__copy_text(ctx, *text[i], strlen(*text[i]));
     ein__put(&ctx->errors, "");
     if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
@@ -28079,6 +29056,8 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->value);
     arrfree(ctx->dim_override);
     shfree(ctx->costs);
+    shfree(ctx->cost_rows);
+    arrfree(ctx->cost_row);
     shfree(ctx->calls);
     ein__plan_free(&ctx->plan);
     ein__search_free(ctx->search);
@@ -28157,6 +29136,7 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
     ein__buf out = {0};
     ein__put(&out, "");
     bool ready = what == EIN_FORMAT || what == EIN_GRAPH_JSON ? ein__need_model(ctx)
+                 : what == EIN_COSTS || what == EIN_ESTIMATES ? !ctx->status
                  : what == EIN_EQUATIONS || what == EIN_EXPLAIN || what == EIN_EXPLAIN_JSON
                      ? ein__need_values(ctx)
                      : !ein_plan(ctx);
@@ -28165,6 +29145,8 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
         case EIN_HEADER: ein__emit_header(ctx, &out); break;
         case EIN_TEST: ein__emit_test(ctx, &out); break;
         case EIN_CALLS: ein__emit_call_keys(ctx, &out); break;
+        case EIN_COSTS: ein__emit_costs(ctx, &out); break;
+        case EIN_ESTIMATES: ein__emit_estimates(ctx, &out); break;
         case EIN_PROBE: ein__emit_probe(ctx, &out); break;
         case EIN_FORMAT: ein__format(ctx, &out, true); break;
         case EIN_GRAPH_JSON: ein__graph_json(ctx, &out); break;

@@ -261,7 +261,7 @@ static void ein__thead(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
     ein__emit_banner(z->ctx, out);
     ein__putf(out,
               "//\n// Checks and times the program in %s.cu. Build and run:\n"
-              "//     nvcc -O2 %s_test.cu %s.cu -lcudnn -lcublas\n"
+              "//     nvcc -O2 %s_test.cu %s.cu -lcudnn -lcublasLt -lcublas\n"
               "//     ./a.out WEIGHTS --check --bench\n"
               "// Without arguments it prints what else it can do.\n",
               name, name, name);

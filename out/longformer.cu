@@ -8,19 +8,19 @@
 // outputs   y: f32[1,10000,512]
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 1312 MB (workspace 32 MB of it), constants 5124 kB, peak in create 1320 MB
-// plan      8 steps, 2453.3 us estimated; 2472.9 us without derivation
+// plan      7 steps, 2443.6 us estimated; 2463.2 us without derivation
 // by        merging 1
 //   352.6 us est. v.merged         cuBLAS sgemm 10000 x 1536 x 512
 //   762.1 us est. s                k_band_530c4a35
 //   303.2 us est. a                k_row_4411ece0
 //   763.2 us est. o                k_band_fcc0dacf
-//   124.0 us est. f.sum            cuBLAS sgemm 10000 x 512 x 512
-//     9.7 us est. f                k_map_598f82a0
+//   124.0 us est. f                cublasLt matmul 10000 x 512 x 512 + bias + relu
 //   124.0 us est. g.sum            cuBLAS sgemm 10000 x 512 x 512
 //    14.5 us est. y                k_map_f7c740c8
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
@@ -103,9 +103,9 @@ const longformer_info *longformer_describe(void);
 #define v_v_merged ARENA(1280640000)
 #define v_s ARENA(0)
 #define v_a ARENA(640320000)
-#define v_f_sum ARENA(20480000)
-#define v_f ARENA(0)
-#define v_g_sum ARENA(20480000)
+#define v_f ARENA(20480000)
+#define v_g_sum ARENA(0)
+#define v_workspace ARENA_OF(char, 1342080000)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -117,6 +117,38 @@ static const upload_size uploads[] = {
     {4194560, 1048576, 2048, 1},  // b1
     {4196608, 1050624, 1048576, 1},  // w2
     {5245184, 2099200, 2048, 1},  // b2
+};
+
+// A product and what follows it in one call of cublasLt, row-major, `batch` times:
+// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
+// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
+// address.
+typedef struct matmul_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+    int ldz;  // 0: no z
+    long long sz;
+    cublasLtEpilogue_t epilogue;
+    int bias;
+    unsigned align;
+} matmul_size;
+
+typedef struct matmul_call {
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c, z;
+    cublasLtMatmulPreference_t wish;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace;
+} matmul_call;
+
+static const matmul_size matmul_sizes[] = {
+    {"f", 0, 0, 1, 10000, 512, 512, 512, 512, 512, 0, 0, 0, 1.f, 0, 0, CUBLASLT_EPILOGUE_RELU_BIAS,
+        1, 16},
+};
+enum {
+    MATMUL_f,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -353,23 +385,6 @@ static __global__ void __launch_bounds__(256) k_band_fcc0dacf(const float *__res
     }
 }
 
-// f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
-static __global__ void __launch_bounds__(256) k_map_598f82a0(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 1280000u) return;
-    const int i2 = (int)(id % 128u) * 4;
-    const int i1 = (int)(id / 128u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 512 + i2);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i2);
-    const float v2 = v0.x + v1.x;
-    const float v3 = v0.y + v1.y;
-    const float v4 = v0.z + v1.z;
-    const float v5 = v0.w + v1.w;
-    *reinterpret_cast<float4 *>(y + i1 * 512 + i2) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
-}
-
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 static __global__ void __launch_bounds__(256) k_map_f7c740c8(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
@@ -404,6 +419,9 @@ struct longformer {
     void *user;
     cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
+    cublasLtHandle_t lt;
+    matmul_call matmul[1];
+    cudaStream_t lt_stream;  // that its calls go to
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -480,10 +498,119 @@ static int gemm_run(longformer *h, const gemm_size *g, const float *a, const flo
 }
 static const gemm_size gemm_v_merged = {"v.merged", 0, 1, 1, 10000, 1536, 512, 512, 512, 1536, 0, 0,
     0, 1.f};
-static const gemm_size gemm_f_sum = {"f.sum", 0, 0, 1, 10000, 512, 512, 512, 512, 512, 0, 0, 0,
-    1.f};
 static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 10000, 512, 512, 512, 512, 512, 0, 0, 0,
     1.f};
+
+// The library is column-major: it sees every matrix transposed, and computes b * a.
+static int matmul_matrix(longformer *m, const char *name, cublasLtMatrixLayout_t *to, int rows,
+                         int columns, int ld, int batch, long long stride) {
+    CUBLAS_CALL(m, name,
+                cublasLtMatrixLayoutCreate(to, CUDA_R_32F, (unsigned)columns, (unsigned)rows, ld));
+    if (batch == 1) return 0;
+    CUBLAS_CALL(m, name,
+                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                                 sizeof batch));
+    CUBLAS_CALL(m, name,
+                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                 &stride, sizeof stride));
+    return 0;
+}
+
+static int matmul_describe(longformer *m, matmul_call *c, const matmul_size *s) {
+    const cublasOperation_t ta = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            tb = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+#if CUDART_VERSION >= 11000
+    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+#else
+    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUDA_R_32F));
+#endif
+    CUBLAS_CALL(
+        m, s->name,
+        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &tb, sizeof tb));
+    CUBLAS_CALL(
+        m, s->name,
+        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &ta, sizeof ta));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
+                                               sizeof s->epilogue));
+    int r = matmul_matrix(m, s->name, &c->a, s->ta ? s->k : s->m, s->ta ? s->m : s->k, s->lda,
+                          s->batch, s->sa);
+    if (!r)
+        r = matmul_matrix(m, s->name, &c->b, s->tb ? s->n : s->k, s->tb ? s->k : s->n, s->ldb,
+                          s->batch, s->sb);
+    if (!r) r = matmul_matrix(m, s->name, &c->c, s->m, s->n, s->ldc, s->batch, s->sc);
+    if (!r && s->ldz) r = matmul_matrix(m, s->name, &c->z, s->m, s->n, s->ldz, s->batch, s->sz);
+    return r;
+}
+
+// What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
+// FP32 means FMA arithmetic.
+static int matmul_wish(longformer *m, matmul_call *c, const matmul_size *s) {
+    const size_t limit = 33554432;
+    const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    CUBLAS_CALL(m, s->name, cublasLtMatmulPreferenceCreate(&c->wish));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulPreferenceSetAttribute(
+                    c->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulPreferenceSetAttribute(
+                    c->wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
+    for (int i = 0; i < 4; i++)
+        CUBLAS_CALL(
+            m, s->name,
+            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));
+#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
+    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |
+                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
+                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK, &fma,
+                                                     sizeof fma));
+#endif
+    return 0;
+}
+
+static int matmul_open(longformer *m, matmul_call *c, const matmul_size *s) {
+    cublasLtMatmulHeuristicResult_t found = {};
+    int n = 0, r = matmul_describe(m, c, s);
+    if (!r) r = matmul_wish(m, c, s);
+    if (r) return r;
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulAlgoGetHeuristic(m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c,
+                                               c->wish, 1, &found, &n));
+    if (n < 1) return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
+    c->algorithm = found.algo;
+    c->workspace = found.workspaceSize;
+    return 0;
+}
+
+static void matmul_close(matmul_call *c) {
+    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
+    for (int i = 0; i < 4; i++)
+        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);
+    if (c->desc) cublasLtMatmulDescDestroy(c->desc);
+    if (c->wish) cublasLtMatmulPreferenceDestroy(c->wish);
+}
+
+static int matmul_run(longformer *m, int k, const void *a, const void *b, const void *bias,
+                      const void *z, void *c, void *workspace) {
+    const matmul_size *s = &matmul_sizes[k];
+    const matmul_call *call = &m->matmul[k];
+    const float beta = z ? 1.f : 0.f;
+    if (s->bias)
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulDescSetAttribute(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                   &bias, sizeof bias));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmul(m->lt, call->desc, &s->alpha, b, call->b, a, call->a, &beta,
+                               z ? z : c, call->z ? call->z : call->c, c, call->c, &call->algorithm,
+                               workspace, call->workspace, m->lt_stream));
+    stepped(m, s->name);
+    return 0;
+}
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(longformer *m, int branch, cudaStream_t stream) {
@@ -492,6 +619,7 @@ static int libraries_on(longformer *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+    m->lt_stream = stream;
     (void)branch;
     return 0;
 }
@@ -553,6 +681,11 @@ static int upload(longformer *m, const unsigned char *blob, cudaStream_t stream)
 
 static int open_libraries(longformer *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
+    for (int i = 0; i < 1; i++) {
+        int r = matmul_open(m, &m->matmul[i], &matmul_sizes[i]);
+        if (r) return r;
+    }
     (void)m;
     return 0;
 }
@@ -617,9 +750,8 @@ static int steps(longformer *m, const void *const *in, void *const *out,
     k_band_fcc0dacf<<<dim3(640), dim3(256), 0, stream>>>(v_a, v_v_merged, v_t);
     LAUNCHED(m, "o");
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
-    CALL(gemm_run(m, &gemm_f_sum, v_t, v_w1, v_f_sum));
-    k_map_598f82a0<<<dim3(5000), dim3(256), 0, stream>>>(v_f_sum, v_b1, v_f);
-    LAUNCHED(m, "f");
+    // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
+    CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
     // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
     CALL(gemm_run(m, &gemm_g_sum, v_f, v_w2, v_g_sum));
     k_map_f7c740c8<<<dim3(5000), dim3(256), 0, stream>>>(v_g_sum, v_b2, v_x, v_y);
@@ -719,6 +851,8 @@ void longformer_destroy(longformer *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
     if (m->cublas) cublasDestroy(m->cublas);
+    for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);
+    if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);

@@ -8,7 +8,7 @@
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 139 MB (workspace 59 MB of it), constants 164 MB, peak in create 384 MB
-// plan      56 steps, 846.5 us estimated; 1872.6 us without derivation
+// plan      55 steps, 845.2 us estimated; 1871.3 us without derivation
 // by        digit re-layout 3, basis change 42, operand re-laid 2, summation splitting 1
 //     3.5 us est. stem.c.digits    k_map_24be28ff
 //   125.0 us est. r0               cuDNN conv 4x4, 12 to 64 + bias + relu
@@ -64,11 +64,11 @@
 //    37.6 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
 //     1.4 us est. l4               k_basis_d84f9335
 //     1.3 us est. f                k_reduce_21c6e56b
-//     1.3 us est. y.sum            cuBLAS sgemm 16 x 1000 x 512
-//     1.3 us est. y                k_map_8e64300f
+//     1.3 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cudnn.h>
 #include <math.h>
@@ -362,7 +362,6 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_const CONST(171918592)
 #define v_l4 ARENA(0)
 #define v_f ARENA(1605632)
-#define v_y_sum ARENA(0)
 #define v_l3_h_a_c_digits_2 ARENA(13107200)
 #define v_l2 ARENA(35323904)
 #define v_l3 ARENA(22085632)
@@ -508,6 +507,38 @@ enum {
     CONV_l2_h,
     CONV_l3_h,
     CONV_l4_h,
+};
+
+// A product and what follows it in one call of cublasLt, row-major, `batch` times:
+// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
+// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
+// address.
+typedef struct matmul_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+    int ldz;  // 0: no z
+    long long sz;
+    cublasLtEpilogue_t epilogue;
+    int bias;
+    unsigned align;
+} matmul_size;
+
+typedef struct matmul_call {
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c, z;
+    cublasLtMatmulPreference_t wish;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace;
+} matmul_call;
+
+static const matmul_size matmul_sizes[] = {
+    {"y", 0, 1, 1, 16, 1000, 512, 512, 512, 1000, 0, 0, 0, 1.f, 0, 0, CUBLASLT_EPILOGUE_BIAS, 1,
+        16},
+};
+enum {
+    MATMUL_y,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -1905,19 +1936,6 @@ static __global__ void __launch_bounds__(128) k_reduce_21c6e56b(const float *__r
     }
 }
 
-// y[i0,i1] = y.sum[i0,i1] + bias[i1]
-static __global__ void __launch_bounds__(64) k_map_8e64300f(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 4000u) return;
-    const int i1 = (int)(id % 250u) * 4;
-    const int i0 = (int)(id / 250u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1000 + i1);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i1);
-    *reinterpret_cast<float4 *>(y + i0 * 1000 + i1) = make_float4(v0.x + v1.x, v0.y + v1.y,
-        v0.z + v1.z, v0.w + v1.w);
-}
-
 
 // ---- state --------------------------------------------------------------------------------------
 struct resnet18_n16 {
@@ -1936,6 +1954,9 @@ struct resnet18_n16 {
     cudnnHandle_t cudnn;
     conv_call conv[5];
     cublasHandle_t cublas;
+    cublasLtHandle_t lt;
+    matmul_call matmul[1];
+    cudaStream_t lt_stream;  // that its calls go to
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2164,7 +2185,117 @@ static const gemm_size gemm_l4_a_c_product = {"l4.a.c.product", 0, 0, 36, 512, 6
     262144, 32768, 32768, 1.f};
 static const gemm_size gemm_l4_b_c_product = {"l4.b.c.product", 0, 0, 36, 512, 64, 512, 512, 64, 64,
     262144, 32768, 32768, 1.f};
-static const gemm_size gemm_y_sum = {"y.sum", 0, 1, 1, 16, 1000, 512, 512, 512, 1000, 0, 0, 0, 1.f};
+
+// The library is column-major: it sees every matrix transposed, and computes b * a.
+static int matmul_matrix(resnet18_n16 *m, const char *name, cublasLtMatrixLayout_t *to, int rows,
+                         int columns, int ld, int batch, long long stride) {
+    CUBLAS_CALL(m, name,
+                cublasLtMatrixLayoutCreate(to, CUDA_R_32F, (unsigned)columns, (unsigned)rows, ld));
+    if (batch == 1) return 0;
+    CUBLAS_CALL(m, name,
+                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                                 sizeof batch));
+    CUBLAS_CALL(m, name,
+                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                 &stride, sizeof stride));
+    return 0;
+}
+
+static int matmul_describe(resnet18_n16 *m, matmul_call *c, const matmul_size *s) {
+    const cublasOperation_t ta = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            tb = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+#if CUDART_VERSION >= 11000
+    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+#else
+    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUDA_R_32F));
+#endif
+    CUBLAS_CALL(
+        m, s->name,
+        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &tb, sizeof tb));
+    CUBLAS_CALL(
+        m, s->name,
+        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &ta, sizeof ta));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
+                                               sizeof s->epilogue));
+    int r = matmul_matrix(m, s->name, &c->a, s->ta ? s->k : s->m, s->ta ? s->m : s->k, s->lda,
+                          s->batch, s->sa);
+    if (!r)
+        r = matmul_matrix(m, s->name, &c->b, s->tb ? s->n : s->k, s->tb ? s->k : s->n, s->ldb,
+                          s->batch, s->sb);
+    if (!r) r = matmul_matrix(m, s->name, &c->c, s->m, s->n, s->ldc, s->batch, s->sc);
+    if (!r && s->ldz) r = matmul_matrix(m, s->name, &c->z, s->m, s->n, s->ldz, s->batch, s->sz);
+    return r;
+}
+
+// What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
+// FP32 means FMA arithmetic.
+static int matmul_wish(resnet18_n16 *m, matmul_call *c, const matmul_size *s) {
+    const size_t limit = 62284544;
+    const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    CUBLAS_CALL(m, s->name, cublasLtMatmulPreferenceCreate(&c->wish));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulPreferenceSetAttribute(
+                    c->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulPreferenceSetAttribute(
+                    c->wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
+    for (int i = 0; i < 4; i++)
+        CUBLAS_CALL(
+            m, s->name,
+            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));
+#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
+    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |
+                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
+                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK, &fma,
+                                                     sizeof fma));
+#endif
+    return 0;
+}
+
+static int matmul_open(resnet18_n16 *m, matmul_call *c, const matmul_size *s) {
+    cublasLtMatmulHeuristicResult_t found = {};
+    int n = 0, r = matmul_describe(m, c, s);
+    if (!r) r = matmul_wish(m, c, s);
+    if (r) return r;
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulAlgoGetHeuristic(m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c,
+                                               c->wish, 1, &found, &n));
+    if (n < 1) return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
+    c->algorithm = found.algo;
+    c->workspace = found.workspaceSize;
+    return 0;
+}
+
+static void matmul_close(matmul_call *c) {
+    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
+    for (int i = 0; i < 4; i++)
+        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);
+    if (c->desc) cublasLtMatmulDescDestroy(c->desc);
+    if (c->wish) cublasLtMatmulPreferenceDestroy(c->wish);
+}
+
+static int matmul_run(resnet18_n16 *m, int k, const void *a, const void *b, const void *bias,
+                      const void *z, void *c, void *workspace) {
+    const matmul_size *s = &matmul_sizes[k];
+    const matmul_call *call = &m->matmul[k];
+    const float beta = z ? 1.f : 0.f;
+    if (s->bias)
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulDescSetAttribute(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                   &bias, sizeof bias));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmul(m->lt, call->desc, &s->alpha, b, call->b, a, call->a, &beta,
+                               z ? z : c, call->z ? call->z : call->c, c, call->c, &call->algorithm,
+                               workspace, call->workspace, m->lt_stream));
+    stepped(m, s->name);
+    return 0;
+}
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet18_n16 *m, int branch, cudaStream_t stream) {
@@ -2174,6 +2305,7 @@ static int libraries_on(resnet18_n16 *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 62284544));
+    m->lt_stream = stream;
     (void)branch;
     return 0;
 }
@@ -2395,6 +2527,11 @@ static int open_libraries(resnet18_n16 *m) {
         if (r) return r;
     }
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
+    for (int i = 0; i < 1; i++) {
+        int r = matmul_open(m, &m->matmul[i], &matmul_sizes[i]);
+        if (r) return r;
+    }
     (void)m;
     return 0;
 }
@@ -2621,9 +2758,8 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
     k_reduce_21c6e56b<<<dim3(2048), dim3(128), 0, stream>>>(v_l4, v_f);
     LAUNCHED(m, "f");
     // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
-    CALL(gemm_run(m, &gemm_y_sum, v_f, v_fc, v_y_sum));
-    k_map_8e64300f<<<dim3(63), dim3(64), 0, stream>>>(v_y_sum, v_bias, v_y);
-    LAUNCHED(m, "y");
+    // y[i0,i1] = y.sum[i0,i1] + bias[i1]
+    CALL(matmul_run(m, MATMUL_y, v_f, v_fc, v_bias, NULL, v_y, v_workspace));
     return 0;
 }
 
@@ -2729,6 +2865,8 @@ void resnet18_n16_destroy(resnet18_n16 *m) {
     for (int i = 0; i < 5; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
+    for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);
+    if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);

@@ -4,7 +4,7 @@
 // clang-format off
 //
 // Checks and times the program in resnet18.cu. Build and run:
-//     nvcc -O2 resnet18_test.cu resnet18.cu -lcudnn -lcublas
+//     nvcc -O2 resnet18_test.cu resnet18.cu -lcudnn -lcublasLt -lcublas
 //     ./a.out WEIGHTS --check --bench
 // Without arguments it prints what else it can do.
 
