@@ -22,6 +22,7 @@ import syntax  # noqa: E402
 import tensors  # noqa: E402
 
 HEADER = 256
+NUMPY = tensors.NUMPY
 
 
 class Unsupported(Exception):

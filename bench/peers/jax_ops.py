@@ -6,9 +6,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from array_ops import ArrayOps, transposed_pads
+from graph import NUMPY
 
 DTYPES = {"fp64": jnp.float64, "fp32": jnp.float32, "tf32": jnp.float32, "fp16": jnp.float16}
 MATMUL = {"fp64": "highest", "fp32": "highest", "tf32": "default", "fp16": "default"}
+FLOATS = ("f32", "f16", "bf16")
 SPACE = {1: "W", 2: "HW", 3: "DHW"}
 
 
@@ -33,11 +35,11 @@ class JaxOps(ArrayOps):
         self.count += 1
         return self.values[self.count - 1]
 
-    def input(self, a, dtype):
-        return a.astype(self.dtype) if dtype in ("f32", "f16", "bf16") else a
+    def input(self, a, tensor):
+        return a.astype(self.dtype) if tensor.dtype in FLOATS else a
 
-    def output(self, a, dtype):
-        return a.astype(jnp.float32) if self.half and dtype == "f32" else a
+    def output(self, a, tensor):
+        return a.astype(jnp.float32) if self.half and tensor.dtype == "f32" else a
 
     def unary(self, name, a):
         if name == "erf":
@@ -109,8 +111,7 @@ class JaxOps(ArrayOps):
 def function(run_class, graph, precision):
     """(f, constants): f(constants, inputs) gives the outputs, ready for jax.jit."""
     ops = JaxOps(precision)
-    shapes = [jax.ShapeDtypeStruct(t.shape, {"f32": jnp.float32, "f16": jnp.float16}.get(
-        t.dtype, t.dtype)) for t in graph.inputs]
+    shapes = [jax.ShapeDtypeStruct(t.shape, NUMPY[t.dtype]) for t in graph.inputs]
     jax.eval_shape(lambda *x: run_class(graph, ops).outputs(x), *shapes)
 
     def program(constants, inputs):

@@ -28,7 +28,7 @@ class Run:
 
     def outputs(self, inputs):
         for t, a in zip(self.graph.inputs, inputs):
-            self.arrays[t.name] = self.ops.input(a, t.dtype)
+            self.arrays[t.name] = self.ops.input(a, t)
         for node in self.graph.nodes:
             if node.op is None:
                 self.arrays[node.outputs[0]] = Equation(self, node).result()
@@ -39,7 +39,7 @@ class Run:
             result = function(node)
             for name, a in zip(node.outputs, result if isinstance(result, list) else [result]):
                 self.arrays[name] = a
-        return [self.ops.output(self.array(tensor), self.graph.tensors[tensor].dtype)
+        return [self.ops.output(self.array(tensor), self.graph.tensors[tensor])
                 for _, tensor in self.graph.outputs]
 
     def args(self, node):

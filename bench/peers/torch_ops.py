@@ -8,6 +8,7 @@ from torch import fx
 
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32,
           "fp16": torch.float16}
+FLOATS = ("f32", "f16", "bf16")
 UNARY = {"relu": F.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp,
          "log": torch.log, "sqrt": torch.sqrt, "erf": torch.erf, "abs": torch.abs,
          "neg": torch.neg, "floor": torch.floor, "ceil": torch.ceil, "rsqrt": torch.rsqrt,
@@ -50,16 +51,18 @@ class TorchOps:
             self.known[key] = self.graph.get_attr(name), a
         return self.known[key][0]
 
-    def input(self, a, dtype):
-        if dtype in ("f32", "f16", "bf16"):
+    def input(self, a, tensor):
+        """At the border everybody has rows of NCHW; what a system wants instead, it makes."""
+        if tensor.dtype in FLOATS:
             a = self.call(torch.Tensor.to, a, self.dtype)
+        if self.channels_last and len(tensor.shape) == 4:
+            a = self.call(torch.Tensor.contiguous, a, memory_format=torch.channels_last)
         return a
 
-    def output(self, a, dtype):
-        """As the model has it at its border; float64 stays what it is."""
-        if self.dtype == torch.float16 and dtype == "f32":
-            return self.call(torch.Tensor.to, a, torch.float32)
-        return a
+    def output(self, a, tensor):
+        if self.dtype == torch.float16 and tensor.dtype == "f32":
+            a = self.call(torch.Tensor.to, a, torch.float32)
+        return self.call(torch.Tensor.contiguous, a)
 
     # ---- shapes
 

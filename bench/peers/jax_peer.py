@@ -1,0 +1,116 @@
+"""jax.jit. A library gives no events on its stream, so that times are the host's: of N calls that
+were all queued before the last one ends, and of one program that loops over the network."""
+
+import os
+import time
+
+FLAGS = ("--xla_gpu_autotune_level=4 --xla_gpu_graph_min_graph_size=1 "
+         "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL")
+if os.environ.get("EINNET_PEER_DEVICE") == "cuda":
+    os.environ.setdefault("XLA_FLAGS", FLAGS)
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import lax  # noqa: E402
+
+import clock  # noqa: E402
+import jax_ops  # noqa: E402
+from run_graph import Run  # noqa: E402
+
+LOOP_MS = 20        # of one call of the program that loops
+LOOP_MOST = 2000
+
+
+class System:
+    """variant "calls" or "loop"."""
+
+    def __init__(self, graph, precision, device, variant, inputs, mode):
+        place = jax.devices("gpu" if device == "cuda" else "cpu")[0]
+        self.loop = variant.startswith("loop")
+        self.note = "host clock"
+        program, constants = jax_ops.function(Run, graph, precision)
+        self.inputs = [[jax.device_put(np.asarray(a), place) for a in one] for one in inputs]
+        self.constants, self.function = self.compiled(program, constants, place)
+        self.next = 0
+        self.flush = jax.device_put(jnp.zeros(clock.FLUSH // 4, jnp.float32), place) \
+            if device == "cuda" else None
+        self.fill = jax.jit(lambda a: a + 1, donate_argnums=0)
+        jax.block_until_ready([self.function(self.constants, one) for one in self.inputs])
+        self.rounds = 1
+        if self.loop:
+            self.make_loop(program)
+
+    def compiled(self, program, constants, place):
+        """With the weights in layouts that XLA chooses, where this version can."""
+        shapes = ([jax.ShapeDtypeStruct(c.shape, c.dtype) for c in constants],
+                  [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self.inputs[0]])
+        try:
+            from jax.experimental.layout import Format, Layout
+            jitted = jax.jit(program, in_shardings=(Format(Layout.AUTO), Format()))
+            made = jitted.lower(*shapes).compile()
+            formats = made.input_formats[0][0]
+            held = [jax.device_put(c, f) for c, f in zip(constants, formats)]
+            jax.block_until_ready(made(held, self.inputs[0]))
+            return held, made
+        except Exception as error:     # any version's complaint: then the default layouts
+            self.note += ", default layouts (%s)" % type(error).__name__
+        held = [jax.device_put(c, place) for c in constants]
+        return held, jax.jit(program)
+
+    def make_loop(self, program):
+        once = min(self.replays_of_calls(10) for _ in range(3))
+        self.rounds = max(len(self.inputs), min(LOOP_MOST, int(LOOP_MS / once) + 1))
+        stacked = [jnp.stack(parts) for parts in zip(*self.inputs)]
+        sets = len(self.inputs)
+
+        def looped(constants, stacked):
+            def body(i, before):
+                one = [lax.dynamic_index_in_dim(a, i % sets, 0, False) for a in stacked]
+                return program(constants, one)
+            start = program(constants, [a[0] for a in stacked])
+            return lax.fori_loop(1, self.rounds, body, start)
+        self.stacked = stacked
+        self.looped = jax.jit(looped)
+        jax.block_until_ready(self.looped(self.constants, stacked))
+
+    def outputs(self):
+        return [np.asarray(y) for y in self.function(self.constants, self.inputs[0])]
+
+    def call(self):
+        i = self.next
+        self.next = (i + 1) % len(self.inputs)
+        return self.function(self.constants, self.inputs[i])
+
+    def replays_of_calls(self, n):
+        begin = time.perf_counter()
+        for _ in range(n):
+            out = self.call()
+        jax.block_until_ready(out)
+        return (time.perf_counter() - begin) * 1e3 / n
+
+    def replays(self, n):
+        if not self.loop:
+            return self.replays_of_calls(n)
+        calls = -(-n // self.rounds)
+        begin = time.perf_counter()
+        for _ in range(calls):
+            out = self.looped(self.constants, self.stacked)
+        jax.block_until_ready(out)
+        return (time.perf_counter() - begin) * 1e3 / (calls * self.rounds)
+
+    def cold(self):
+        if self.flush is not None:
+            self.flush = jax.block_until_ready(self.fill(self.flush))
+        return self.replays_of_calls(1)
+
+    def single(self):
+        return self.replays_of_calls(1)
+
+    def kernels(self):
+        return None, None
+
+
+def versions():
+    return "jax %s" % jax.__version__

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Our programs against the peers, on one model, one batch size and one precision.
+
+usage: rounds.py --out ROWS.tsv --model NAME --batch N --precision fp32|tf32|fp16 --graph G.json
+                 --weights W.weights --ours PROGRAM [--base PROGRAM] [--peers eager,compile,jax]
+                 [--rounds 5] [--bench-ms 20] [--device cuda|cpu] [--work DIR] [--setup SECONDS]
+
+Every peer is one process that stays; ours are started anew, as they start quickly. A round measures
+everybody once in order and once in reverse (A B B A for each pair), each time at least a second
+busy before the first sample. Before the rounds everyone's output is compared with the outputs in
+float64. One row for each measurement; who fails or is out of tolerance has one row that says so.
+"""
+
+import argparse
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import numpy as np  # noqa: E402
+
+import clock  # noqa: E402
+import graph as graphs  # noqa: E402
+import tensors  # noqa: E402
+
+COLUMNS = ["model", "batch", "precision", "system", "variant", "status", "round", "turn",
+           "median_us", "p95_us", "cold_median_us", "latency_median_us", "kernels", "error",
+           "setup_s", "bytes", "note"]
+# Relative L2 error against float64. Four points a tile of a basis change cost a digit.
+TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 1e-2}
+WINOGRAD = 1e-4
+MEASURE_LIMIT = 300     # seconds of one measurement
+
+
+class Failure(Exception):
+    pass
+
+
+class Program:
+    """An emitted test program."""
+
+    def __init__(self, args, system, path):
+        self.system = system
+        self.command = [path, args.weights]
+        self.args = args
+        self.ready = {"status": "ok", "variant": os.path.basename(path), "note": ""}
+        self.ready["bytes"] = os.path.getsize(path)
+
+    def run(self, more, limit):
+        try:
+            done = subprocess.run(self.command + more, stdin=subprocess.DEVNULL, timeout=limit,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        except subprocess.TimeoutExpired:
+            raise Failure("more than %d seconds" % limit) from None
+        if done.returncode:
+            words = done.stderr.decode(errors="replace").strip().split("\n")
+            raise Failure("exit code %d: %s" % (done.returncode, words[-1][:150]))
+        return done.stdout.decode()
+
+    def start(self, want, tolerance):
+        with tempfile.TemporaryDirectory() as folder:
+            begin = time.perf_counter()
+            self.run(["--out", folder], self.args.setup)
+            self.ready["setup_s"] = round(time.perf_counter() - begin, 1)
+            got = [np.load(os.path.join(folder, tensors.file_name(name)), allow_pickle=False)
+                   for name in self.args.outputs]
+        self.ready["error"] = clock.relative_error(got, want)
+        if not self.ready["error"] <= tolerance:
+            raise Failure("out of tolerance")
+
+    def measure(self, ms):
+        out = json.loads(self.run(["--bench", "--bench-ms", str(ms)], MEASURE_LIMIT))
+        self.ready.setdefault("kernels", out.get("kernels"))
+        return out
+
+    def stop(self):
+        pass
+
+
+class Peer:
+    def __init__(self, args, system):
+        self.system = system
+        self.args = args
+        self.ready = {}
+        self.process = None
+
+    def start(self, reference, tolerance):
+        command = [sys.executable, os.path.join(HERE, "peer.py"), "--system", self.system,
+                   "--graph", self.args.graph, "--weights", self.args.weights, "--reference",
+                   reference, "--precision", self.args.precision, "--device", self.args.device,
+                   "--sets", str(self.args.sets)]
+        if self.args.device == "cpu":
+            command += ["--mode", "default"]
+        log = open(os.path.join(self.args.work, self.system + ".log"), "wb")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=log)
+        log.close()
+        self.ready = self.answer(self.args.setup)
+        if self.ready["status"] != "ok":
+            raise Failure(self.ready["note"])
+
+    def answer(self, limit):
+        """The next line; the process prints each in one piece."""
+        if not select.select([self.process.stdout], [], [], limit)[0]:
+            raise Failure("more than %d seconds" % limit)
+        line = self.process.stdout.readline()
+        if not line:
+            with open(os.path.join(self.args.work, self.system + ".log"), "rb") as f:
+                words = f.read().decode(errors="replace").strip().split("\n")
+            raise Failure("ended: %s" % words[-1][:150])
+        return json.loads(line)
+
+    def measure(self, ms):
+        self.process.stdin.write(b"measure %g\n" % ms)
+        self.process.stdin.flush()
+        return self.answer(MEASURE_LIMIT)
+
+    def stop(self):
+        if self.process is None:
+            return
+        try:
+            self.process.stdin.close()
+            self.process.wait(20)
+        except (OSError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+def field(v):
+    if v is None or v == "":
+        return "-"
+    if isinstance(v, float):
+        return "%.6g" % v
+    return str(v).replace("\t", " ").replace("\n", " ")
+
+
+def row(args, system, status, values):
+    fixed = {"model": args.model, "batch": args.batch, "precision": args.precision,
+             "system": system.system, "status": status}
+    return "\t".join(field({**system.ready, **values, **fixed}.get(c)) for c in COLUMNS)
+
+
+def reference(args):
+    """The file of the outputs in float64: what torch makes of the same graph."""
+    path = os.path.join(args.work, "reference.npz")
+    command = [sys.executable, os.path.join(HERE, "peer.py"), "--system", "reference", "--graph",
+               args.graph, "--weights", args.weights, "--reference", path, "--device", args.device]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if done.returncode:
+        words = done.stderr.decode(errors="replace").strip().split("\n")
+        raise Failure("no reference: %s" % words[-1][:200])
+    return path
+
+
+def open_systems(args, rows):
+    """Those that run and agree with the reference; a row for each of the others."""
+    path = reference(args)
+    with np.load(path) as file:
+        want = [file[k] for k in sorted(file.files, key=int)]
+    systems = [Program(args, "ours", args.ours)]
+    systems += [Program(args, "base", args.base)] if args.base else []
+    systems += [Peer(args, name) for name in args.peers.split(",") if name]
+    running = []
+    for system in systems:
+        try:
+            own = isinstance(system, Program)
+            wide = own and args.winograd and args.precision == "fp32"
+            tolerance = WINOGRAD if wide else TOLERANCE[args.precision]
+            system.start(want if own else path, tolerance)
+            running.append(system)
+        except (Failure, OSError, ValueError) as problem:
+            system.stop()
+            system.ready["note"] = str(problem)
+            rows.append(row(args, system, "failed", {}))
+        print("%s %s: %s" % (args.model, system.system, system.ready), flush=True)
+    return running
+
+
+def rounds(args, running, rows):
+    for number in range(1, args.rounds + 1):
+        for turn, system in enumerate(running + running[::-1]):
+            if system.ready.get("gone"):
+                continue
+            try:
+                rows.append(row(args, system, "ok", {**system.measure(args.bench_ms),
+                                                     "round": number, "turn": turn}))
+            except (Failure, OSError, ValueError) as problem:
+                system.ready.update(gone=True, note=str(problem))
+                rows.append(row(args, system, "failed", {}))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    for name in ("out", "model", "graph", "weights", "ours"):
+        parser.add_argument("--" + name, required=True)
+    parser.add_argument("--base")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--precision", default="fp32", choices=sorted(TOLERANCE))
+    parser.add_argument("--peers", default="eager,compile,jax")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--bench-ms", type=float, default=20)
+    parser.add_argument("--sets", type=int, default=clock.SETS)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--work")
+    parser.add_argument("--setup", type=float, default=1800, help="seconds until a system is ready")
+    parser.add_argument("--winograd", action="store_true",
+                        help="ours has basis changes with four points a tile")
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
+    with open(args.graph, encoding="utf-8") as f:
+        args.outputs = [name for name, _ in graphs.Graph(f.read()).outputs]
+    rows, running = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        args.work = args.work or folder
+        os.makedirs(args.work, exist_ok=True)
+        try:
+            running = open_systems(args, rows)
+            rounds(args, running, rows)
+        except (Failure, graphs.Unsupported) as problem:
+            print("%s: %s" % (args.model, problem), file=sys.stderr)
+            return 1
+        finally:
+            for system in running:
+                system.stop()
+    with open(args.out + ".new", "w", encoding="utf-8") as f:
+        f.write("\n".join(rows) + "\n")
+    os.replace(args.out + ".new", args.out)
+    return 0 if any("\tours\t" in r and "\tok\t" in r for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
