@@ -14,10 +14,13 @@
 #     bench.jsonl    one object a program: times in microseconds
 #     clocks.tsv     clocks, temperature and power beside each of them
 #     sanitize.tsv   compute-sanitizer on small sizes; tells, decides nothing
+#     peers.tsv      our programs, without derivation, and the peers: one row a measurement
 #     summary.md     the table, also printed
 #     failures.txt   what the failed ones said
+# and tables and plots, made of peers.tsv, to bench/results/ ($OUT/report where OUT is set).
 # A program is MODEL, MODEL_small, MODEL_base (without derivation, where that makes a difference),
-# MODEL_n1 or MODEL_n16 (batch 1 and 16, where the model's own batch is another); _costs behind it
+# MODEL_n1 or MODEL_n16 (batch 1 and 16, where the model's own batch is another), one of these with
+# _tf32 or _fp16 (where the generator has --math); _costs behind it
 # says that it was planned with measured costs, where that makes a difference. Finished items are
 # kept in build/gpu-run/ and not done again until their sources change, so a run that was stopped
 # continues where it was. Costs that a table has are not measured again: delete it to do so.
@@ -31,13 +34,17 @@ export LC_ALL=C
 usage() {
     cat << 'END'
 usage: bash bench/gpu.sh [OPTION]...
-  --phase NAME      only this one: device emit probe build check bench sanitize summary; may be
-                    repeated
+  --phase NAME      only this one: device emit probe build check bench sanitize peers report
+                    summary; may be repeated
   --only MODEL      only this model (resnet18, cases/conv3x3); may be repeated
   --budget SECONDS  begin no item after this time
   --jobs N          compilers at a time; default: the number of cores
   --arch ARCH       default: the GPU's, or sm_90 where there is none
   --gpu NAME        the GPU's name in tables of costs (h200); default: told by its own name
+  --peers LIST      of eager, compile, jax; default: all that $PYTHON (python3) can import
+  --rounds N        paired rounds of a comparison; default 5
+  --stand-in        no GPU: small sizes, the judge instead of nvcc, peers on the CPU; tries the
+                    whole path in build/stand-in*/, and its times mean nothing
   --fresh           forget what earlier runs finished
 END
 }
@@ -54,15 +61,20 @@ name=
 jobs=$(nproc 2> /dev/null || echo 1)
 stopped=no
 gpu=no
+fresh=no
+stand_in=no
+device=cuda
+small=()
+. bench/contest.sh
 
 while [ $# -gt 0 ]; do
     case $1 in
-    --phase | --only | --budget | --jobs | --arch | --gpu)
+    --phase | --only | --budget | --jobs | --arch | --gpu | --peers | --rounds)
         [ $# -gt 1 ] || { usage >&2; exit 2; }
         case $1 in
         --phase)
             case $2 in
-            device | emit | probe | build | check | bench | sanitize | summary)
+            device | emit | probe | build | check | bench | sanitize | peers | report | summary)
                 phases="$phases $2" ;;
             *) echo "gpu.sh: no phase '$2'" >&2; exit 2 ;;
             esac ;;
@@ -71,16 +83,32 @@ while [ $# -gt 0 ]; do
         --jobs) jobs=$2 ;;
         --arch) arch=$2 ;;
         --gpu) name=$2 ;;
+        --peers) peers=$2 ;;
+        --rounds) rounds=$2 ;;
         esac
         shift 2 ;;
-    --fresh) rm -rf "$work"; shift ;;
+    --stand-in) stand_in=yes; shift ;;
+    --fresh) fresh=yes; shift ;;
     -h | --help) usage; exit 0 ;;
     *) echo "gpu.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
     esac
 done
-for number in "${budget:-1}" "$jobs"; do
+for number in "${budget:-1}" "$jobs" "$rounds"; do
     case $number in '' | *[!0-9]* | 0*) echo "gpu.sh: '$number': not a number" >&2; exit 2 ;; esac
 done
+if [ $stand_in = yes ]; then
+    kit=build/stand-in
+    work=build/stand-in-run
+    out=${OUT:-build/stand-in-out}
+    nvcc=tests/judge/judgecc
+    small=(--small)
+    device=cpu
+    name=${name:-h200}
+    bench_ms=0.2
+    sets=2
+    export OPENBLAS_NUM_THREADS=1
+fi
+[ $fresh = no ] || rm -rf "$work"
 mkdir -p "$kit" "$work" "$out" || exit 5
 
 wanted() {
@@ -160,7 +188,8 @@ models() {
 # Programs in order, small ones first: those whose test program exists.
 items() {
     local model suffix
-    for suffix in _small '' _base _n1 _n16 _costs _n1_costs _n16_costs; do
+    for suffix in _small '' _base _n1 _n16 _costs _n1_costs _n16_costs _n1_base _n16_base \
+        {,_n1,_n16}_{tf32,fp16}{,_costs,_base}; do
         for model in $(models); do
             [ ! -f "$kit/$model${suffix}_test.cu" ] || echo "$model$suffix"
         done
@@ -169,16 +198,23 @@ items() {
 
 # The program's own file: the one in out/ where there is one.
 source_of() {
-    if [ -f "out/$1.cu" ]; then echo "out/$1.cu"; else echo "$kit/$1.cu"; fi
+    if [ -f "out/$1.cu" ] && [ $stand_in = no ]; then
+        echo "out/$1.cu"
+    else
+        echo "$kit/$1.cu"
+    fi
 }
 
 # The packed weights of a program: one file serves every plan and batch size.
 weights_of() {
-    local item=${1%_costs}
-    case $item in
-    *_n1 | *_n16 | *_base) echo "$work/weights/${item%_*}" ;;
-    *) echo "$work/weights/$item" ;;
-    esac
+    local item=$1
+    while :; do
+        case $item in
+        *_n1 | *_n16 | *_base | *_costs | *_tf32 | *_fp16) item=${item%_*} ;;
+        *) break ;;
+        esac
+    done
+    echo "$work/weights/$item"
 }
 
 key_of() {
@@ -206,7 +242,7 @@ emit_one() { # ITEM MODEL OPTION...
     local item=$1 model=$2 log=$work/emit/$1.log
     shift 2
     mkdir -p "$(dirname "$log")" "$(dirname "$kit/$item")"
-    if "$einnet" emit "models/$model.ein" "$@" -o "$kit/$item.cu" --test "$kit/${item}_test.cu" \
+    if "$einnet" emit "models/$model.ein" "$@" "${small[@]}" -o "$kit/$item.cu" --test "$kit/${item}_test.cu" \
         2> "$log"; then
         rm -f "$work/emit/$item.row"
     else
@@ -239,16 +275,19 @@ emit_all() {
     rm -rf "$work/emit"
     for model in $(models); do
         emit_one "$model" "$model"
-        ! grep -q '^small ' "models/$model.ein" || emit_one "${model}_small" "$model" --small
+        [ $stand_in = yes ] || ! grep -q '^small ' "models/$model.ein" ||
+            emit_one "${model}_small" "$model" --small
         emit_one "${model}_base" "$model" --baseline
         if cmp -s "$kit/${model}_base.cu" "$kit/$model.cu"; then
             rm "$kit/${model}_base.cu" "$kit/${model}_base_test.cu"
         fi
+        [ $stand_in = no ] || continue
         for n in $(batches "$model"); do
             emit_one "${model}_n$n" "$model" --dim N=$n --prefix "${model##*/}_n$n"
         done
     done
-    echo "emit: $(items | wc -l) programs in build/gpu/"
+    contest_emit
+    echo "emit: $(items | wc -l) programs in $kit/"
 }
 
 # ---- device ----
@@ -425,6 +464,7 @@ probe_all() {
                 --prefix "${model##*/}_n$n"
         done
     done
+    contest_costs
 }
 
 # ---- build ----
@@ -449,7 +489,7 @@ build_one() { # ITEM KEY
 
 # One file of weights: WEIGHTS is work/weights/MODEL or work/weights/MODEL_small.
 pack_one() { # WEIGHTS KEY
-    local file=$1 model=${1#"$work/weights/"} small=()
+    local file=$1 model=${1#"$work/weights/"} small=("${small[@]}")
     case $model in
     *_small)
         model=${model%_small}
@@ -541,7 +581,7 @@ check_all() {
 bench_all() {
     local item log code status before
     for item in $(items); do
-        case $item in *_small) continue ;; esac
+        case $item in *_small | *_tf32* | *_fp16* | *_n*_base) continue ;; esac    # peers times them
         ready bench "$item" 240 || continue
         may_begin || return
         log=$work/bench/$item.log
@@ -663,23 +703,33 @@ if ! command -v "$nvcc" > /dev/null; then
     echo 'gpu.sh: nvcc is not on PATH' >&2
     exit 77
 fi
-record_device
+if [ $stand_in = yes ]; then
+    printf 'gpu\tnone: the judge, a CPU; these times mean nothing\n' > "$work/device.tsv"
+    include=()
+    libraries=()
+    gpu=yes
+else
+    record_device
+fi
 if [ -z "$arch" ]; then
     arch=sm_90
     [ $gpu = no ] || arch=sm_$(sed -n 's/^sm\t//p' "$work/device.tsv" | tr -d .)
 fi
 flags=(-O3 -std=c++14 "-arch=$arch")
+[ $stand_in = no ] || flags=()
 ! wanted device || cat "$work/device.tsv"
 ! wanted emit || emit_all
-[ $gpu = no ] || ! wanted probe || probe_all
+[ $gpu = no ] || [ $stand_in = yes ] || ! wanted probe || probe_all
 ! wanted build || build_all
 if [ $gpu = yes ]; then
     ! wanted check || [ $stopped = yes ] || check_all
     ! wanted bench || [ $stopped = yes ] || bench_all
-    ! wanted sanitize || [ $stopped = yes ] || sanitize_all
+    ! wanted sanitize || [ $stopped = yes ] || [ $stand_in = yes ] || sanitize_all
+    ! wanted peers || [ $stopped = yes ] || peers_all
 fi
 only=
 gather
+[ $gpu = no ] || ! wanted report || report_all
 summary > "$out/summary.md"
 ! wanted summary || cat "$out/summary.md"
 echo "results in $out"

@@ -33,6 +33,7 @@ class Case:
         self.model, self.batch, self.precision = key
         self.rows = {}      # system -> rows that are ok
         self.failed = {}    # system -> reason
+        self.same = False   # derivation makes no difference
 
     def value(self, system, column):
         found = [float(r[column]) for r in self.rows.get(system, ()) if r[column] != "-"]
@@ -51,6 +52,8 @@ class Case:
 
     def ratio(self, system, to="ours"):
         """(median, least, most) of the paired ratios system / to."""
+        if system == "base" and self.same:
+            return (1.0, 1.0, 1.0) if self.turns(to) else None
         a, b = self.turns(system), self.turns(to)
         found = sorted(sum(a[k]) / sum(b[k]) for k in a if k in b)
         return (statistics.median(found), found[0], found[-1]) if found else None
@@ -82,6 +85,8 @@ def read_rows(paths):
                     if r[column] != "-" and not 0 < float(r[column]) < math.inf:
                         sys.exit("%s:%d: %s is %s" % (path, number, column, r[column]))
                 case.rows.setdefault(r["system"], []).append(r)
+            elif r["status"] == "same":
+                case.same = True
             else:
                 case.failed[r["system"]] = r["note"]
     for case in cases.values():
@@ -168,7 +173,7 @@ def warm_table(cases, graphs):
         spread = case.spread()
         rows.append([case.model, str(case.batch)] + [number(t) for t in times] + [
             ratio_text(case.ratio(best), spread) if best else "-",
-            ratio_text(case.ratio("base"), spread),
+            "same program" if case.same else ratio_text(case.ratio("base"), spread),
             number(floors[0], 3) if floors else "-", number(floors[1], 3) if floors else "-",
             "%.1f" % (times[0] / floors[1]) if floors and times[0] else "-"])
     return table(head, rows)

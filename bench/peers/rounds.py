@@ -4,6 +4,7 @@
 usage: rounds.py --out ROWS.tsv --model NAME --batch N --precision fp32|tf32|fp16 --graph G.json
                  --weights W.weights --ours PROGRAM [--base PROGRAM] [--peers eager,compile,jax]
                  [--rounds 5] [--bench-ms 20] [--device cuda|cpu] [--work DIR] [--setup SECONDS]
+       rounds.py --columns
 
 Every peer is one process that stays; ours are started anew, as they start quickly. A round measures
 everybody once in order and once in reverse (A B B A for each pair), each time at least a second
@@ -81,6 +82,13 @@ class Program:
 
     def stop(self):
         pass
+
+
+class Same:
+    """Derivation makes no difference: there is no second program to measure."""
+
+    system = "base"
+    ready = {"note": "the same program"}
 
 
 class Peer:
@@ -168,6 +176,8 @@ def open_systems(args, rows):
     systems += [Program(args, "base", args.base)] if args.base else []
     systems += [Peer(args, name) for name in args.peers.split(",") if name]
     running = []
+    if not args.base:
+        rows.append(row(args, Same(), "same", {}))
     for system in systems:
         try:
             own = isinstance(system, Program)
@@ -216,6 +226,9 @@ def parse():
 
 
 def main():
+    if sys.argv[1:] == ["--columns"]:
+        print("\t".join(COLUMNS))
+        return 0
     args = parse()
     with open(args.graph, encoding="utf-8") as f:
         args.outputs = [name for name, _ in graphs.Graph(f.read()).outputs]
