@@ -50,6 +50,8 @@ parts=(
     'costs    -    sh tests/frame/test_costs.sh'
     'fit      -    python3 tests/check_fit.py'
     'program  cuda sh tests/frame/test_program.sh'
+    "peers    -    $python tests/peers/test_peers.py"
+    'gpu      cuda sh tests/peers/test_gpu.sh'
     'cuda11   -    sh tests/frame/test_cuda11.sh'
     "demo     cuda $python tests/demo/test_classifier.py"
     'kernels  cuda sh tests/kernels/run'

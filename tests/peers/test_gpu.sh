@@ -1,0 +1,50 @@
+#!/bin/sh
+# bench/gpu.sh without a GPU: its options, and the whole path with the judge instead of nvcc. With
+# torch (PYTHON=...) our program meets the peers too; without, the comparison says why it is absent.
+. "$(dirname "$0")/../frame/lib.sh"
+
+check 'the program builds' make -s all
+for file in bench/gpu.sh bench/contest.sh; do
+    check "$file is a script" bash -n $file
+done
+
+# refused NAME OPTION...: a mistake in the options ends with 2 before anything is done.
+refused() {
+    name=$1
+    shift
+    bash bench/gpu.sh "$@" > "$work/log" 2>&1
+    if [ $? = 2 ]; then pass; else fail "$name is refused" "$work/log"; fi
+}
+refused 'an unknown option' --what
+refused 'an unknown phase' --phase what
+refused 'a number of rounds that is none' --rounds x
+refused 'an option without its value' --peers
+
+if ! command -v nvcc > /dev/null; then
+    echo 'skipped: the judge needs the headers of nvcc'
+    finish
+fi
+PYTHON=${PYTHON:-.venv/bin/python}
+OUT=$work/out
+export PYTHON OUT
+stand_in() {
+    bash bench/gpu.sh --stand-in --only cases/conv3x3 --peers eager --rounds 1 "$@"
+}
+check 'the whole path runs' stand_in --fresh
+cp "$work/log" "$work/first"
+check 'it finds our programs right' grep -q -P '^cases/conv3x3_base\tok\t' "$OUT/check.tsv"
+check 'it times them' grep -q '"median_us"' "$OUT/bench.jsonl"
+check 'rows have names' grep -q -P '^model\tbatch\tprecision\tsystem\t' "$OUT/peers.tsv"
+if $PYTHON -c 'import torch' 2> /dev/null; then
+    for system in ours base eager; do
+        check "$system was measured twice" [ 2 = "$(grep -c -P "\t$system\t[^\t]*\tok\t" \
+            "$OUT/peers.tsv")" ]
+    done
+    check 'there is a report' grep -q '| cases/conv3x3 | 1 |' "$OUT/report/h200.md"
+    check 'and a second run' stand_in
+    check 'does nothing again' sh -c "! grep -q '^\(peers\|check\|bench\) cases' '$work/log'"
+else
+    check 'without torch it says so' grep -q 'has no torch' "$work/first"
+    check 'and that nothing was compared' grep -q 'nothing was compared' "$work/first"
+fi
+finish

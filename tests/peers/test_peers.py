@@ -1,0 +1,382 @@
+#!/usr/bin/env python3
+"""The twins that bench/peers runs, their timing, and the report.
+
+Twins of all models must agree with the oracle at small sizes: through numpy, and through torch and
+jax where they are installed. Floors must be those of the published table. Rows with invented
+numbers, in rows.tsv, must give the report in expected/, byte for byte.
+
+usage: test_peers.py [--update]
+"""
+
+import importlib.util
+import math
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import types
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+BENCH = os.path.join(TOP, "bench")
+EINNET = os.path.join(TOP, "build", "einnet")
+sys.path[:0] = [HERE, BENCH, os.path.join(BENCH, "peers"), os.path.join(TOP, "tests", "oracle")]
+
+import clock  # noqa: E402
+import ein  # noqa: E402
+import evaluate  # noqa: E402
+import graph as graphs  # noqa: E402
+import lower  # noqa: E402
+import numpy_ops  # noqa: E402
+import report  # noqa: E402
+import rounds  # noqa: E402
+import tensors  # noqa: E402
+import work  # noqa: E402
+from compare import compare  # noqa: E402
+from run_graph import Run  # noqa: E402
+
+LIMIT = 1e-12       # float64 against float64
+HAS = {name: importlib.util.find_spec(name) is not None for name in ("torch", "jax")}
+results = []
+
+
+def check(name, good, words=""):
+    results.append(good)
+    if not good:
+        print("FAIL %s%s" % (name, ": %s" % words if words else ""))
+
+
+def model_path(name):
+    return os.path.join(TOP, "models", name + ".ein")
+
+
+def models():
+    found = []
+    for folder in ("", "cases/"):
+        names = sorted(os.listdir(os.path.join(TOP, "models", folder)))
+        found += [folder + n[:-4] for n in names if n.endswith(".ein")]
+    return found
+
+
+def read_graph(path, options, folder):
+    file = os.path.join(folder, "graph.json")
+    subprocess.run([EINNET, "graph", path, "--json", "-o", file] + options, check=True)
+    return file
+
+
+# ---------------------------------------------------------------- twins
+
+def libraries():
+    """(name, graph, inputs -> outputs) of the libraries that are here; in float64."""
+    yield "numpy", lambda g, xs: numpy_ops.run(Run, g, xs)
+    if HAS["torch"]:
+        import torch
+
+        import torch_ops
+
+        def torch_run(g, xs):
+            for last in (True, False):
+                made = torch_ops.module(Run, g, "fp64", "cpu", last)
+                with torch.inference_mode():
+                    out = made(*[torch.from_numpy(np.asarray(x)) for x in xs])
+            return [y.numpy() for y in out]
+        yield "torch", torch_run
+    if HAS["jax"]:
+        import jax
+
+        import jax_ops
+        jax.config.update("jax_enable_x64", True)
+
+        def jax_run(g, xs):
+            program, constants = jax_ops.function(Run, g, "fp64")
+            return [np.asarray(y) for y in jax.jit(program)(constants, xs)]
+        yield "jax", jax_run
+
+
+def twin(path, folder, libs):
+    """Every library against the oracle; attention apart and, where there is some, as one node."""
+    name = os.path.relpath(path, TOP)
+    program = ein.load(path, small=True)
+    positive = tensors.variance_names(program)
+    want = evaluate.evaluate(program, evaluate.default_inputs(program),
+                             lambda n: tensors.weight(program, n, False, {}, positive))
+    file = read_graph(path, ["--small"], folder)
+    found = 0
+    for fused in (False, True):
+        graph = graphs.prepare(graphs.load(file))
+        found = graphs.fuse_attention(graph) if fused else 0
+        if fused and not found:
+            break
+        for library, run in libs:
+            try:
+                got = run(graph, graphs.input_set(graph, 0))
+            except graphs.Unsupported as problem:
+                check("%s by %s" % (name, library), False, str(problem))
+                continue
+            for (output, w), y in zip(want.items(), got):
+                said, same = compare(np.asarray(y), w, LIMIT)
+                check("%s %s by %s" % (name, output, library), same, said)
+    return found
+
+
+EQUATIONS = ("attention", "eq_band_forms", "eq_batches", "eq_guards", "eq_phases", "eq_ranges",
+             "eq_reduce", "conv_groups", "matmul_ranks", "norms", "split_concat", "scalars")
+
+
+def test_twins(folder):
+    libs = list(libraries())
+    fused = {name: twin(model_path(name), folder, libs) for name in models()}
+    check("attention is found in transformers alone",
+          fused["bert_base"] == 2 and fused["vit_b"] == 2 and fused["longformer"] == 0 and
+          fused["resnet18"] == 0, str(fused))
+    for name in EQUATIONS:
+        twin(os.path.join(TOP, "tests", "unseen", name + ".ein"), folder, libs[:2])
+    rows, lower.BAND_ROWS = lower.BAND_ROWS, 8      # several blocks at small sizes too
+    for name in ("longformer", "longformer_short", "cases/g2bmm"):
+        twin(model_path(name), folder, libs)
+    lower.BAND_ROWS = rows
+
+
+def test_precisions(folder):
+    """Half precision rounds: close to float64, not equal to it, and f32 at the border."""
+    if not HAS["torch"]:
+        return
+    import torch
+
+    import torch_ops
+    file = read_graph(model_path("resnet18"), ["--small"], folder)
+    graph = graphs.prepare(graphs.load(file))
+    inputs = [torch.from_numpy(x) for x in graphs.input_set(graph, 0)]
+    out = {}
+    for precision in ("fp64", "fp32", "fp16"):
+        with torch.inference_mode():
+            out[precision] = torch_ops.module(Run, graph, precision, "cpu")(*inputs)[0]
+    for precision, low, high in (("fp32", 1e-9, 1e-5), ("fp16", 1e-5, 1e-2)):
+        error = clock.relative_error([out[precision].numpy()], [out["fp64"].numpy()])
+        check("%s has the error of its width" % precision, low < error < high, str(error))
+        check("%s gives f32" % precision, out[precision].dtype == torch.float32)
+
+
+def test_graph(folder):
+    path = model_path("cases/basic_block")
+    file = read_graph(path, ["--small"], folder)
+    blob = os.path.join(folder, "blob")
+    subprocess.run([EINNET, "pack", path, "--small", "-o", blob], check=True)
+    seeded, packed = graphs.load(file), graphs.load(file, blob)
+    check("packed weights are the seeded ones", all(
+        np.array_equal(seeded.values[k], packed.values[k]) for k in seeded.values))
+    other = read_graph(model_path("cases/conv3x3"), ["--small"], folder)
+    check("weights of another model are refused", refused(lambda: graphs.load(other, blob)))
+    with open(blob, "r+b") as f:
+        f.truncate(300)
+    file = read_graph(path, ["--small"], folder)
+    check("a cut file of weights is refused", refused(lambda: graphs.load(file, blob)))
+    check("another version is refused", refused(lambda: graphs.Graph('{"einnet_graph": 2}')))
+    pools = read_graph(os.path.join(TOP, "tests", "unseen", "pools.ein"), ["--small"], folder)
+    graph = graphs.prepare(graphs.load(pools))
+    check("what twins cannot do is said", refused(
+        lambda: numpy_ops.run(Run, graph, graphs.input_set(graph, 0))))
+    graph = graphs.load(file)
+    one, two = graphs.input_set(graph, 0)[0], graphs.input_set(graph, 1)[0]
+    check("sets of inputs differ", not np.array_equal(one, two) and one.shape == two.shape)
+
+
+def refused(function):
+    try:
+        function()
+    except graphs.Unsupported as problem:
+        return bool(str(problem))
+    return False
+
+
+# Microseconds on an H200, network / layers: the published table of floors.
+FLOORS = {
+    ("resnet18", 1): ((54, 55), (9.9, 15), (4.9, 7.3)),
+    ("resnet18", 16): ((866, 868), (117, 129), (59, 65)),
+    ("dcgan", 1): ((3.1, 4.6), (3.0, 3.2), (1.5, 1.6)),
+    ("bert_base", 1): ((334, 334), (71, 96), (36, 48)),
+    ("resnet50", 16): ((1953, 1954), (265, 385), (132, 193)),
+    ("mobilenet_v2", 1): ((9.0, 16), (3.0, 14), (1.5, 7.1)),
+    ("longformer", 1): ((1003, 1003), (136, 337), (68, 168)),
+}
+
+
+def test_floors(folder):
+    for (name, batch), table in FLOORS.items():
+        file = read_graph(model_path(name), ["--dim", "N=%d" % batch], folder)
+        graph = report.shape_graph(file)
+        for precision, want in zip(work.PRECISIONS, table):
+            got = work.floors(graph, "h200", precision)
+            close = all(abs(a - b) <= 0.035 * b for a, b in zip(got, want))
+            check("floors of %s, batch %d, %s" % (name, batch, precision), close,
+                  "%s, published %s" % (got, want))
+    check("no floor where there are no units", work.floors(graph, "v100", "tf32") is None)
+
+
+# ---------------------------------------------------------------- timing and rounds
+
+class FakeSystem:
+    """A system whose runs take known times."""
+
+    def __init__(self):
+        self.asked = []
+
+    def replays(self, n):
+        self.asked.append(n)
+        return 0.5
+
+    def cold(self):
+        return 0.75
+
+    def single(self):
+        return 1.25
+
+
+def test_clock():
+    system = FakeSystem()
+    out = clock.measure(system, 0.01)
+    check("times are microseconds", (out["median_us"], out["cold_median_us"],
+                                     out["latency_median_us"]) == (500, 750, 1250), str(out))
+    check("median and 95th percentile", clock.figures([4, 1, 3, 2]) == (2500, 4000))
+    check("of many", clock.figures(list(range(1, 101))) == (50500, 95000))
+    check("NaN is no agreement", clock.relative_error([[math.nan]], [[1.0]]) == math.inf)
+    check("nor another shape", clock.relative_error([[1.0, 1.0]], [[1.0]]) == math.inf)
+    check("an error is relative", abs(clock.relative_error([[3.0, 4.4]], [[3.0, 4.0]]) - 0.08)
+          < 1e-12)
+
+
+class FakePeer:
+    def __init__(self, system, log, times):
+        self.system, self.log, self.times, self.ready = system, log, times, {}
+
+    def measure(self, ms):
+        self.log.append(self.system)
+        time = self.times.pop(0)
+        if time is None:
+            raise rounds.Failure("gone")
+        return {"median_us": time, "p95_us": time, "cold_median_us": time,
+                "latency_median_us": time}
+
+
+def test_rounds(folder):
+    args = types.SimpleNamespace(model="m", batch=1, precision="fp32", rounds=2, bench_ms=1)
+    log, rows = [], []
+    systems = [FakePeer("ours", log, [10.0, 10.5, 10.0, 10.0]),
+               FakePeer("eager", log, [20.0, 21.0, 20.0, 20.0]),
+               FakePeer("jax", log, [5.0, None])]
+    rounds.rounds(args, systems, rows)
+    check("order is A B C C B A", log[:6] == ["ours", "eager", "jax", "jax", "eager", "ours"])
+    check("who fails is left out", log[6:] == ["ours", "eager", "eager", "ours"], str(log))
+    file = os.path.join(folder, "rows.tsv")
+    with open(file, "w", encoding="utf-8") as f:
+        f.write("\n".join(["\t".join(rounds.COLUMNS)] + rows) + "\n")
+    case = report.read_rows([file])[("m", 1, "fp32")]
+    check("a ratio is of paired rounds", case.ratio("eager")[1:] == (2.0, 2.0), case.ratio("eager"))
+    check("the spread is of our own", abs(case.spread() - 0.05) < 1e-12)
+    check("who failed is not compared", case.best_peer() == "eager" and case.failed == {
+        "jax": "gone"}, str(case.failed))
+
+
+def test_program(folder):
+    """An emitted program that fails, answers wrongly or hangs is a failure with its reason."""
+    args = types.SimpleNamespace(weights="W", outputs=["y"], setup=1)
+
+    def program(text):
+        path = os.path.join(folder, "program.sh")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\n" + text)
+        os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+        return rounds.Program(args, "ours", path)
+
+    def problem(function):
+        try:
+            function()
+        except (rounds.Failure, OSError, ValueError) as error:
+            return str(error)
+        return None
+    values = np.array([1.0, 2.0])
+    good = os.path.join(folder, "good.npy")
+    np.save(good, values)
+    copy = '[ "$2" = --bench ] || cp "%s" "$3/y.npy"\n' % good
+    check("a program's outputs are compared", problem(
+        lambda: program(copy).start([values], 1e-5)) is None)
+    check("and refused when they differ", problem(
+        lambda: program(copy).start([values + 1], 1e-5)) == "out of tolerance")
+    said = problem(lambda: program("echo 'run: it broke' >&2; exit 5\n").measure(1))
+    check("its last words are kept", said == "exit code 5: run: it broke", said)
+    check("it may not hang", problem(
+        lambda: program("exec sleep 5\n").start([values], 1)) == "more than 1 seconds")
+    check("what it prints is JSON", problem(lambda: program("echo no\n").measure(1)) is not None)
+
+
+# ---------------------------------------------------------------- report
+
+def test_report(folder, update):
+    kit = os.path.join(folder, "kit", "cases")
+    os.makedirs(kit)
+    for name, batch in (("dcgan", 1), ("resnet18", 1), ("cases/conv3x3", 1)):
+        file = read_graph(model_path(name), [], folder)
+        os.replace(file, os.path.join(folder, "kit", "%s_n%d.json" % (name, batch)))
+    out = os.path.join(folder, "report")
+    command = [sys.executable, os.path.join(BENCH, "report.py"), "--device", "h200", "--graphs",
+               os.path.join(folder, "kit"), "--out", out, "--title", "Invented numbers: a test"]
+    done = subprocess.run(command + [os.path.join(HERE, "rows.tsv")], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    check("the report is made", done.returncode == 0, done.stdout.decode())
+    expected = os.path.join(HERE, "expected")
+    made = contents(out)
+    if update:
+        os.makedirs(expected, exist_ok=True)
+        for name, text in made.items():
+            with open(os.path.join(expected, name), "w", encoding="utf-8") as f:
+                f.write(text)
+    wanted = contents(expected)
+    check("the report has the expected files", sorted(made) == sorted(wanted),
+          "%s, not %s" % (sorted(made), sorted(wanted)))
+    for name in sorted(set(made) & set(wanted)):
+        check("%s is as expected (--update writes it)" % name, made[name] == wanted[name])
+    for words, line in BAD_ROWS:
+        file = os.path.join(folder, "bad.tsv")
+        with open(file, "w", encoding="utf-8") as f:
+            f.write("\t".join(rounds.COLUMNS) + "\n" + line + "\n")
+        done = subprocess.run(command + [file], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        check(words + " is refused", done.returncode == 1 and b"bad.tsv:2" in done.stdout,
+              done.stdout.decode())
+
+
+GOOD_ROW = "m\t1\tfp32\tours\tm\tok\t1\t0\t10\t11\t12\t13\t5\t1e-7\t1\t9\t-"
+BAD_ROWS = [("a row with a field too few", GOOD_ROW.rsplit("\t", 1)[0]),
+            ("a time of 0", GOOD_ROW.replace("\t10\t", "\t0\t")),
+            ("a time that is no number", GOOD_ROW.replace("\t10\t", "\tnan\t"))]
+
+
+def contents(folder):
+    out = {}
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        with open(os.path.join(folder, name), encoding="utf-8") as f:
+            out[name] = f.read()
+    return out
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        test_twins(folder)
+        test_precisions(folder)
+        test_graph(folder)
+        test_floors(folder)
+        test_clock()
+        test_rounds(folder)
+        test_program(folder)
+        test_report(folder, "--update" in sys.argv[1:])
+    absent = [name for name, here in HAS.items() if not here]
+    if absent:
+        print("skipped: twins by %s, not installed" % " and ".join(absent))
+    print("%d passed, %d failed" % (sum(results), len(results) - sum(results)))
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
