@@ -20,7 +20,8 @@ class JaxOps(ArrayOps):
 
     xp = jnp
 
-    def __init__(self, precision, values=None):
+    def __init__(self, precision, values=None, cudnn=False):
+        self.cudnn = "cudnn" if cudnn else None
         self.dtype = DTYPES[precision]
         self.half = precision == "fp16"
         self.collected = []
@@ -65,7 +66,8 @@ class JaxOps(ArrayOps):
         if batch != 2 or self.dtype == jnp.float64:     # that call has a softmax in float32
             return super().attention(q, k, v, scale, batch)
         q, k, v = (jnp.transpose(a, (0, 2, 1, 3)) for a in (q, k, v))
-        return jnp.transpose(jax.nn.dot_product_attention(q, k, v, scale=scale), (0, 2, 1, 3))
+        y = jax.nn.dot_product_attention(q, k, v, scale=scale, implementation=self.cudnn)
+        return jnp.transpose(y, (0, 2, 1, 3))
 
     def last(self, a):
         return jnp.moveaxis(a, 1, -1)
@@ -108,7 +110,7 @@ class JaxOps(ArrayOps):
         return self.first(total / count)
 
 
-def function(run_class, graph, precision):
+def function(run_class, graph, precision, cudnn=False):
     """(f, constants): f(constants, inputs) gives the outputs, ready for jax.jit."""
     ops = JaxOps(precision)
     shapes = [jax.ShapeDtypeStruct(t.shape, NUMPY[t.dtype]) for t in graph.inputs]
@@ -116,5 +118,5 @@ def function(run_class, graph, precision):
 
     def program(constants, inputs):
         with jax.default_matmul_precision(MATMUL[precision]):
-            return run_class(graph, JaxOps(precision, constants)).outputs(inputs)
+            return run_class(graph, JaxOps(precision, constants, cudnn)).outputs(inputs)
     return program, ops.collected

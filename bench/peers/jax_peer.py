@@ -1,13 +1,33 @@
 """jax.jit. A library gives no events on its stream, so that times are the host's: of N calls that
 were all queued before the last one ends, and of one program that loops over the network."""
 
+import gc
 import os
+import subprocess
+import sys
 import time
 
+# From the strongest on: a version that does not know a flag ends at once.
 FLAGS = ("--xla_gpu_autotune_level=4 --xla_gpu_graph_min_graph_size=1 "
-         "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL")
-if os.environ.get("EINNET_PEER_DEVICE") == "cuda":
-    os.environ.setdefault("XLA_FLAGS", FLAGS)
+         "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL",
+         "--xla_gpu_autotune_level=4 --xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUDNN",
+         "--xla_gpu_autotune_level=4")
+
+
+def accepted_flags():
+    """The first of FLAGS that this jax starts with."""
+    for flags in FLAGS:
+        done = subprocess.run(
+            [sys.executable, "-c", "import jax; jax.numpy.ones(1).block_until_ready()"],
+            env=dict(os.environ, XLA_FLAGS=flags, XLA_PYTHON_CLIENT_PREALLOCATE="false"),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300)
+        if done.returncode == 0:
+            return flags
+    return ""
+
+
+if os.environ.get("EINNET_PEER_DEVICE") == "cuda" and "XLA_FLAGS" not in os.environ:
+    os.environ["XLA_FLAGS"] = accepted_flags()
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax  # noqa: E402
@@ -24,13 +44,13 @@ LOOP_MOST = 2000
 
 
 class System:
-    """variant "calls" or "loop"."""
+    """variant "calls" or "loop", with "+cudnn" for attention by cuDNN."""
 
     def __init__(self, graph, precision, device, variant, inputs, mode):
         place = jax.devices("gpu" if device == "cuda" else "cpu")[0]
         self.loop = variant.startswith("loop")
         self.note = "host clock"
-        program, constants = jax_ops.function(Run, graph, precision)
+        program, constants = jax_ops.function(Run, graph, precision, "+cudnn" in variant)
         self.inputs = [[jax.device_put(np.asarray(a), place) for a in one] for one in inputs]
         self.constants, self.function = self.compiled(program, constants, place)
         self.next = 0
@@ -112,5 +132,9 @@ class System:
         return None, None
 
 
+def release():
+    gc.collect()
+
+
 def versions():
-    return "jax %s" % jax.__version__
+    return "jax %s %s" % (jax.__version__, os.environ.get("XLA_FLAGS", ""))

@@ -35,7 +35,10 @@ def variants_of(args, attention):
         base = ["channels_last"]
     else:
         base = ["channels_last", "nchw"]
-    return base + ([v + "+attention" for v in base] if attention else [])
+    found = base + ([v + "+attention" for v in base] if attention else [])
+    if attention and args.system == "jax" and (args.precision, args.device) == ("fp16", "cuda"):
+        found += [v + "+attention+cudnn" for v in base]
+    return found
 
 
 def load(args, fused):
@@ -56,7 +59,7 @@ def ready(args, peer, say):
     inputs = [graphs.input_set(plain, i) for i in range(args.sets)]
     for variant in variants_of(args, attention):
         try:
-            graph, _ = load(args, variant.endswith("+attention"))
+            graph, _ = load(args, "+attention" in variant)
             system = peer.System(graph, args.precision, args.device, variant, inputs, args.mode)
             error = clock.relative_error(system.outputs(), want) if want else None
             if error is not None and not error <= args.tolerance:
@@ -73,6 +76,7 @@ def ready(args, peer, say):
         say({"status": "failed", "note": "; ".join(failures)})
         return None
     _, system, variant, error = best
+    peer.release()
     kernels, suspicious = system.kernels()
     notes = [n for n in [system.note] + failures if n]
     if args.precision == "fp32" and suspicious:

@@ -1,5 +1,6 @@
 """torch, eager and compiled, under CUDA graphs; on a CPU plain calls and the host's clock."""
 
+import gc
 import time
 
 import numpy as np
@@ -52,10 +53,11 @@ class System:
 
     def record(self):
         torch.cuda.synchronize()
+        pool = torch.cuda.graph_pool_handle()   # one arena: graphs are replayed one after another
         try:
             for one in self.inputs:
                 recorded = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(recorded):
+                with torch.cuda.graph(recorded, pool=pool):
                     out = self.function(*one)
                 self.graphs.append((recorded, out))
         except RuntimeError as error:
@@ -116,9 +118,16 @@ class System:
                 torch.cuda.synchronize()
             names = [e.name for e in profile.events()
                      if e.device_type == torch.autograd.DeviceType.CUDA]
-        except (RuntimeError, AttributeError):
+        except Exception:       # a profiler that this machine does not allow
             return None, None
         return len(names) or None, sum(any(t in n.lower() for t in TENSOR_CORES) for n in names)
+
+
+def release():
+    """Memory of variants that were not chosen, for the other processes."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def versions():
