@@ -242,8 +242,8 @@ emit_one() { # ITEM MODEL OPTION...
     local item=$1 model=$2 log=$work/emit/$1.log
     shift 2
     mkdir -p "$(dirname "$log")" "$(dirname "$kit/$item")"
-    if "$einnet" emit "models/$model.ein" "$@" "${small[@]}" -o "$kit/$item.cu" --test "$kit/${item}_test.cu" \
-        2> "$log"; then
+    if "$einnet" emit "models/$model.ein" "$@" "${small[@]}" -o "$kit/$item.cu" \
+        --test "$kit/${item}_test.cu" 2> "$log"; then
         rm -f "$work/emit/$item.row"
     else
         rm -f "$kit/$item.cu" "$kit/${item}_test.cu"
@@ -581,7 +581,8 @@ check_all() {
 bench_all() {
     local item log code status before
     for item in $(items); do
-        case $item in *_small | *_tf32* | *_fp16* | *_n*_base) continue ;; esac    # peers times them
+        # The peers' phase times other precisions, and batch sizes without derivation.
+        case $item in *_small | *_tf32* | *_fp16* | *_n*_base) continue ;; esac
         ready bench "$item" 240 || continue
         may_begin || return
         log=$work/bench/$item.log

@@ -1,5 +1,5 @@
-"""numpy as an array library of bench/peers, with the oracle's windows: it tests the reader of graphs
-where neither torch nor jax is installed."""
+"""numpy as an array library of bench/peers, with the oracle's windows: it tests the reader of
+graphs where neither torch nor jax is installed."""
 
 import numpy as np
 
