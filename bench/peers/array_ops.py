@@ -42,6 +42,12 @@ class ArrayOps:
     def stack(self, parts, axis):
         return self.xp.stack(parts, axis)
 
+    def diagonals(self, a, many, rows, wide, count):
+        """[many, rows, count] of [many, rows, wide]: (i, t) is (i, i + t), which stands at column t
+        of rows of wide + 1."""
+        flat = self.pad(self.reshape(a, [many, rows * wide]), [(0, 0), (0, rows)], 0.0)
+        return self.reshape(flat, [many, rows, wide + 1])[:, :, :count]
+
     def take(self, flat, positions):
         return flat[positions]
 

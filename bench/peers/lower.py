@@ -567,12 +567,7 @@ class Blocks:
         ops = self.ops
         dense = ops.einsum("bmp,bnp->bmn", [self.rows_of(a, self.p), self.met(b)])
         many = self.batch * self.d * self.count
-        # element (i, i + t) of a row of `wide` stands at column t of rows of wide + 1
-        flat = ops.reshape(dense, [many, self.rows * self.wide])
-        flat = ops.pad(flat, [(0, 0), (0, self.rows)], 0.0)
-        skew = ops.reshape(flat, [many, self.rows, self.wide + 1])
-        skew = ops.slice(skew, [(0, many, 1), (0, self.rows, 1), (0, self.j, 1)])
-        return self.unrolled(skew, self.j)
+        return self.unrolled(ops.diagonals(dense, many, self.rows, self.wide, self.j), self.j)
 
     def values(self, a, b):
         ops = self.ops

@@ -95,6 +95,11 @@ class TorchOps:
     def stack(self, parts, axis):
         return self.call(torch.stack, parts, axis)
 
+    def diagonals(self, a, many, rows, wide, count):
+        """[many, rows, count] of [many, rows, wide]: (i, t) is (i, i + t). A view."""
+        return self.call(torch.as_strided, self.call(torch.Tensor.contiguous, a),
+                         (many, rows, count), (rows * wide, wide + 1, 1))
+
     def take(self, flat, positions):
         return self.call(torch.take, flat, self.const(positions))
 
