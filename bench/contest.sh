@@ -100,7 +100,7 @@ find_peers() {
 }
 
 contest() { # MODEL N PRECISION PEERS
-    local model=$1 n=$2 precision=$3 id=${1}_n${2}_$3 ours base more=() log
+    local model=$1 n=$2 precision=$3 id=${1}_n${2}_$3 ours base more=() log before
     ours=$(program_of "$model" "$n" "$precision")
     base=${ours}_base
     [ ! -f "$kit/${ours}_costs_test.cu" ] || ours=${ours}_costs
@@ -109,6 +109,8 @@ contest() { # MODEL N PRECISION PEERS
     log=$work/peers/$id.log
     [ ! -x "$work/build/$base" ] || more=(--base "$work/build/$base")
     ! grep -q 'F(4x4' "$(source_of "$ours")" || more+=(--winograd)
+    more+=(--note "$(sed -n -E 's|^// by +||p' "$(source_of "$ours")")")
+    before=$(clocks)
     seconds=$(limit 3600)
     timeout "$seconds" "$python" bench/peers/rounds.py --out "$work/peers/$id.rows" \
         --model "$model" --batch "$n" --precision "$precision" --graph "$kit/${model}_n$n.json" \
@@ -119,6 +121,8 @@ contest() { # MODEL N PRECISION PEERS
     if [ -s "$work/peers/$id.rows" ]; then
         record peers "$id" "$key" "$(cat "$work/peers/$id.rows")"
         rm "$work/peers/$id.rows"
+        printf '%s\tbefore\t%s\n%s\tafter\t%s\n' "$id" "$before" "$id" "$(clocks)" \
+            >> "$out/peers_clocks.tsv"
         echo "peers $id: $(grep -c -P '\tok\t' "$work/peers/$id.row") measurements"
     else
         echo "peers $id: failed: $(last_words "$log")"

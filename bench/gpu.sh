@@ -15,6 +15,7 @@
 #     clocks.tsv     clocks, temperature and power beside each of them
 #     sanitize.tsv   compute-sanitizer on small sizes; tells, decides nothing
 #     peers.tsv      our programs, without derivation, and the peers: one row a measurement
+#     peers_clocks.tsv   clocks beside them
 #     summary.md     the table, also printed
 #     failures.txt   what the failed ones said
 # and tables and plots, made of peers.tsv, to bench/results/ ($OUT/report where OUT is set).

@@ -233,8 +233,17 @@ need fewer. Who failed or was out of tolerance is not compared; the last table s
 """
 
 
+def versions(cases):
+    """Lines that name the libraries of each system, as far as rows tell."""
+    lines = []
+    for system in SYSTEMS:
+        found = {r["versions"] for c in cases for r in c.rows.get(system, ())} - {"-"}
+        lines += ["- %s: %s" % (system, "; ".join(sorted(found)))] if found else []
+    return lines + [""] if lines else []
+
+
 def report(cases, graphs, device, title):
-    lines = ["# %s" % title, "", INTRO]
+    lines = ["# %s" % title, "", INTRO] + versions(cases.values())
     plots = {}
     for precision, words in PRECISIONS:
         chosen = sorted((c for c in cases.values() if c.precision == precision),

@@ -4,6 +4,7 @@
 usage: rounds.py --out ROWS.tsv --model NAME --batch N --precision fp32|tf32|fp16 --graph G.json
                  --weights W.weights --ours PROGRAM [--base PROGRAM] [--peers eager,compile,jax]
                  [--rounds 5] [--bench-ms 20] [--device cuda|cpu] [--work DIR] [--setup SECONDS]
+                 [--winograd] [--note WORDS]
        rounds.py --columns
 
 Every peer is one process that stays; ours are started anew, as they start quickly. A round measures
@@ -32,7 +33,7 @@ import tensors  # noqa: E402
 
 COLUMNS = ["model", "batch", "precision", "system", "variant", "status", "round", "turn",
            "median_us", "p95_us", "cold_median_us", "latency_median_us", "kernels", "error",
-           "setup_s", "bytes", "note"]
+           "setup_s", "bytes", "versions", "note"]
 # Relative L2 error against float64. Four points a tile of a basis change cost a digit.
 TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 1e-2}
 WINOGRAD = 1e-4
@@ -50,7 +51,8 @@ class Program:
         self.system = system
         self.command = [path, args.weights]
         self.args = args
-        self.ready = {"status": "ok", "variant": os.path.basename(path), "note": ""}
+        self.ready = {"status": "ok", "variant": os.path.basename(path),
+                      "note": args.note if system == "ours" else ""}
         self.ready["bytes"] = os.path.getsize(path)
 
     def run(self, more, limit):
@@ -78,6 +80,8 @@ class Program:
     def measure(self, ms):
         out = json.loads(self.run(["--bench", "--bench-ms", str(ms)], MEASURE_LIMIT))
         self.ready.setdefault("kernels", out.get("kernels"))
+        self.ready["versions"] = "runtime %s, cuDNN %s, cuBLAS %s, driver %s" % tuple(
+            out.get(k, "-") for k in ("runtime", "cudnn", "cublas", "driver"))
         return out
 
     def stop(self):
@@ -222,6 +226,7 @@ def parse():
     parser.add_argument("--setup", type=float, default=1800, help="seconds until a system is ready")
     parser.add_argument("--winograd", action="store_true",
                         help="ours has basis changes with four points a tile")
+    parser.add_argument("--note", default="", help="words about our program, for its rows")
     return parser.parse_args()
 
 

@@ -322,7 +322,7 @@ def test_rounds(folder):
 
 def test_program(folder):
     """An emitted program that fails, answers wrongly or hangs is a failure with its reason."""
-    args = types.SimpleNamespace(weights="W", outputs=["y"], setup=1)
+    args = types.SimpleNamespace(weights="W", outputs=["y"], setup=1, note="")
 
     def program(text):
         path = os.path.join(folder, "program.sh")
@@ -387,7 +387,7 @@ def test_report(folder, update):
               done.stdout.decode())
 
 
-GOOD_ROW = "m\t1\tfp32\tours\tm\tok\t1\t0\t10\t11\t12\t13\t5\t1e-7\t1\t9\t-"
+GOOD_ROW = "m\t1\tfp32\tours\tm\tok\t1\t0\t10\t11\t12\t13\t5\t1e-7\t1\t9\t-\t-"
 BAD_ROWS = [("a row with a field too few", GOOD_ROW.rsplit("\t", 1)[0]),
             ("a time of 0", GOOD_ROW.replace("\t10\t", "\t0\t")),
             ("a time that is no number", GOOD_ROW.replace("\t10\t", "\tnan\t"))]
