@@ -52,7 +52,8 @@ class System:
         self.note = "host clock"
         program, constants = jax_ops.function(Run, graph, precision, "+cudnn" in variant)
         self.inputs = [[jax.device_put(np.asarray(a), place) for a in one] for one in inputs]
-        self.constants, self.function = self.compiled(program, constants, place)
+        self.place = place
+        self.constants, self.function = self.compiled(program, constants, self.inputs[0])
         self.next = 0
         self.flush = jax.device_put(jnp.zeros(clock.FLUSH // 4, jnp.float32), place) \
             if device == "cuda" else None
@@ -60,40 +61,39 @@ class System:
         jax.block_until_ready([self.function(self.constants, one) for one in self.inputs])
         self.rounds = 1
         if self.loop:
-            self.make_loop(program)
+            self.make_loop(program, constants)
 
-    def compiled(self, program, constants, place):
-        """With the weights in layouts that XLA chooses, where this version can."""
-        shapes = ([jax.ShapeDtypeStruct(c.shape, c.dtype) for c in constants],
-                  [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self.inputs[0]])
+    def compiled(self, program, constants, arguments):
+        """(constants, function), the constants in layouts that XLA chooses where this version can:
+        else they would be laid out anew in every run."""
+        shapes = [[jax.ShapeDtypeStruct(a.shape, a.dtype) for a in some]
+                  for some in (constants, arguments)]
         try:
             from jax.experimental.layout import Format, Layout
             jitted = jax.jit(program, in_shardings=(Format(Layout.AUTO), Format()))
             made = jitted.lower(*shapes).compile()
             formats = made.input_formats[0][0]
             held = [jax.device_put(c, f) for c, f in zip(constants, formats)]
-            jax.block_until_ready(made(held, self.inputs[0]))
+            jax.block_until_ready(made(held, arguments))
             return held, made
         except Exception as error:     # any version's complaint: then the default layouts
-            self.note += ", default layouts (%s)" % type(error).__name__
-        held = [jax.device_put(c, place) for c in constants]
-        return held, jax.jit(program)
+            self.note = "host clock, default layouts (%s)" % type(error).__name__
+        return [jax.device_put(c, self.place) for c in constants], jax.jit(program)
 
-    def make_loop(self, program):
+    def make_loop(self, program, constants):
+        """Runs that lie on the device one after another; inputs rotate, the outputs are carried."""
         once = min(self.replays_of_calls(10) for _ in range(3))
         self.rounds = max(len(self.inputs), min(LOOP_MOST, int(LOOP_MS / once) + 1))
-        stacked = [jnp.stack(parts) for parts in zip(*self.inputs)]
         sets = len(self.inputs)
+        self.stacked = [jnp.stack(parts) for parts in zip(*self.inputs)]
 
         def looped(constants, stacked):
             def body(i, before):
-                one = [lax.dynamic_index_in_dim(a, i % sets, 0, False) for a in stacked]
-                return program(constants, one)
-            start = program(constants, [a[0] for a in stacked])
-            return lax.fori_loop(1, self.rounds, body, start)
-        self.stacked = stacked
-        self.looped = jax.jit(looped)
-        jax.block_until_ready(self.looped(self.constants, stacked))
+                return program(constants, [lax.dynamic_index_in_dim(a, i % sets, 0, False)
+                                           for a in stacked])
+            return lax.fori_loop(1, self.rounds, body, program(constants, [a[0] for a in stacked]))
+        self.loop_constants, self.looped = self.compiled(looped, constants, self.stacked)
+        jax.block_until_ready(self.looped(self.loop_constants, self.stacked))
 
     def outputs(self):
         return [np.asarray(y) for y in self.function(self.constants, self.inputs[0])]
@@ -116,7 +116,7 @@ class System:
         calls = -(-n // self.rounds)
         begin = time.perf_counter()
         for _ in range(calls):
-            out = self.looped(self.constants, self.stacked)
+            out = self.looped(self.loop_constants, self.stacked)
         jax.block_until_ready(out)
         return (time.perf_counter() - begin) * 1e3 / (calls * self.rounds)
 
