@@ -163,7 +163,7 @@ def table(head, rows):
 
 
 def warm_table(cases, graphs):
-    head = ["model", "batch", "einnet", "no derivation", "eager", "compile", "jax",
+    head = ["model", "batch", "einnet", "no derivation", "eager", "compile", "jax", "A-A spread",
             "best peer / einnet", "no derivation / einnet", "floor network", "floor layers",
             "einnet / floor"]
     rows = []
@@ -172,6 +172,7 @@ def warm_table(cases, graphs):
         best, floors = case.best_peer(), graphs.floors(case)
         spread = case.spread()
         rows.append([case.model, str(case.batch)] + [number(t) for t in times] + [
+            "-" if spread is None else "%.1f %%" % (spread * 100),
             ratio_text(case.ratio(best), spread) if best else "-",
             "same program" if case.same else ratio_text(case.ratio("base"), spread),
             number(floors[0], 3) if floors else "-", number(floors[1], 3) if floors else "-",

@@ -9,7 +9,8 @@ usage: rounds.py --out ROWS.tsv --model NAME --batch N --precision fp32|tf32|fp1
 
 Every peer is one process that stays; ours are started anew, as they start quickly. A round measures
 everybody once in order and once in reverse (A B B A for each pair), each time at least a second
-busy before the first sample. Before the rounds everyone's output is compared with the outputs in
+busy before the first sample. A peer for which the others left no memory meets our program alone,
+in rounds of its own. Before the rounds everyone's output is compared with the outputs in
 float64. One row for each measurement; who fails or is out of tolerance has one row that says so.
 """
 
@@ -171,15 +172,18 @@ def reference(args):
     return path
 
 
-def open_systems(args, rows):
-    """Those that run and agree with the reference; a row for each of the others."""
-    path = reference(args)
+CROWDED = ("out of memory", "RESOURCE_EXHAUSTED")
+
+
+def open_systems(args, path, rows):
+    """(systems that run and agree with the reference, names of peers that found no memory); a row
+    for each of the others."""
     with np.load(path) as file:
         want = [file[k] for k in sorted(file.files, key=int)]
     systems = [Program(args, "ours", args.ours)]
     systems += [Program(args, "base", args.base)] if args.base else []
     systems += [Peer(args, name) for name in args.peers.split(",") if name]
-    running = []
+    running, crowded = [], []
     if not args.base:
         rows.append(row(args, Same(), "same", {}))
     for system in systems:
@@ -192,13 +196,28 @@ def open_systems(args, rows):
         except (Failure, OSError, ValueError) as problem:
             system.stop()
             system.ready["note"] = str(problem)
-            rows.append(row(args, system, "failed", {}))
+            if len(running) > 1 and any(words in str(problem) for words in CROWDED):
+                crowded.append(system.system)
+            else:
+                rows.append(row(args, system, "failed", {}))
         print("%s %s: %s" % (args.model, system.system, system.ready), flush=True)
-    return running
+    return running, crowded
 
 
-def rounds(args, running, rows):
-    for number in range(1, args.rounds + 1):
+def alone(args, ours, peer, path, first, rows):
+    """Rounds of our program and one peer."""
+    try:
+        peer.start(path, TOLERANCE[args.precision])
+        rounds(args, [ours, peer], rows, first)
+    except (Failure, OSError, ValueError) as problem:
+        peer.ready["note"] = str(problem)
+        rows.append(row(args, peer, "failed", {}))
+    finally:
+        peer.stop()
+
+
+def rounds(args, running, rows, first=1):
+    for number in range(first, first + args.rounds):
         for turn, system in enumerate(running + running[::-1]):
             if system.ready.get("gone"):
                 continue
@@ -242,8 +261,14 @@ def main():
         args.work = args.work or folder
         os.makedirs(args.work, exist_ok=True)
         try:
-            running = open_systems(args, rows)
+            path = reference(args)
+            running, crowded = open_systems(args, path, rows)
             rounds(args, running, rows)
+            ours = [system for system in running if system.system == "ours"]
+            while running:
+                running.pop().stop()
+            for number, name in enumerate(crowded if ours else (), 1):
+                alone(args, ours[0], Peer(args, name), path, 1 + number * args.rounds, rows)
         except (Failure, graphs.Unsupported) as problem:
             print("%s: %s" % (args.model, problem), file=sys.stderr)
             return 1

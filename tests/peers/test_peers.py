@@ -310,14 +310,22 @@ def test_rounds(folder):
     rounds.rounds(args, systems, rows)
     check("order is A B C C B A", log[:6] == ["ours", "eager", "jax", "jax", "eager", "ours"])
     check("who fails is left out", log[6:] == ["ours", "eager", "eager", "ours"], str(log))
+    alone = FakePeer("compile", log, [9.0, 9.0, 9.0, 9.0])
+    alone.start, alone.stop = lambda path, limit: None, lambda: log.append("stop")
+    systems[0].times = [10.0, 10.0, 10.0, 10.0]
+    rounds.alone(args, systems[0], alone, "R", 3, rows)
+    check("who found no memory has rounds of its own", log[10:] ==
+          ["ours", "compile", "compile", "ours"] * 2 + ["stop"], log[10:])
     file = os.path.join(folder, "rows.tsv")
     with open(file, "w", encoding="utf-8") as f:
         f.write("\n".join(["\t".join(rounds.COLUMNS)] + rows) + "\n")
     case = report.read_rows([file])[("m", 1, "fp32")]
     check("a ratio is of paired rounds", case.ratio("eager")[1:] == (2.0, 2.0), case.ratio("eager"))
     check("the spread is of our own", abs(case.spread() - 0.05) < 1e-12)
-    check("who failed is not compared", case.best_peer() == "eager" and case.failed == {
-        "jax": "gone"}, str(case.failed))
+    check("rounds pair with their own", case.ratio("compile") == (0.9, 0.9, 0.9),
+          case.ratio("compile"))
+    check("who failed is not compared", case.ratio("jax") is None and
+          case.best_peer() == "compile" and case.failed == {"jax": "gone"}, case.failed)
 
 
 def test_program(folder):
