@@ -209,7 +209,7 @@ source_of() {
 # The packed weights of a program: one file serves every plan and batch size.
 weights_of() {
     local item=$1
-    while :; do
+    while [ ! -f "models/${item%_small}.ein" ]; do      # a model's own name may end like a suffix
         case $item in
         *_n1 | *_n16 | *_base | *_costs | *_tf32 | *_fp16) item=${item%_*} ;;
         *) break ;;
@@ -583,7 +583,7 @@ bench_all() {
     local item log code status before
     for item in $(items); do
         # The peers' phase times other precisions, and batch sizes without derivation.
-        case $item in *_small | *_tf32* | *_fp16* | *_n*_base) continue ;; esac
+        case $item in *_small | *_tf32* | *_fp16* | *_n1_base | *_n16_base) continue ;; esac
         ready bench "$item" 240 || continue
         may_begin || return
         log=$work/bench/$item.log

@@ -30,7 +30,11 @@ export PYTHON OUT
 stand_in() {
     bash bench/gpu.sh --stand-in --only cases/conv3x3 --peers eager --rounds 1 "$@"
 }
-check 'the whole path runs' stand_in --fresh
+check 'a model whose name ends like a suffix has its weights' bash bench/gpu.sh --stand-in \
+    --fresh --only bert_base --phase emit --phase build --phase check
+check 'and is right' grep -q -P '^bert_base\tok\t' "$OUT/check.tsv"
+check 'so without derivation' grep -q -P '^bert_base_base\tok\t' "$OUT/check.tsv"
+check 'the whole path runs' stand_in
 cp "$work/log" "$work/first"
 check 'it finds our programs right' grep -q -P '^cases/conv3x3_base\tok\t' "$OUT/check.tsv"
 check 'it times them' grep -q '"median_us"' "$OUT/bench.jsonl"
