@@ -361,7 +361,8 @@ typedef enum {
     EIN__K_REDUCE,     // one output element a thread, the reduction in a loop, epilogue fused
     EIN__K_ROW,        // one row a warp or block: reductions over the row in phases, then maps
     EIN__K_BAND,       // product whose second operand moves with the row (G2BMM, GBMM): tiled
-    EIN__K_BASIS       // small constant transform: tiles in registers
+    EIN__K_BASIS,      // small constant transform: tiles in registers
+    EIN__K_ATTENTION   // product, softmax and product in tiles, the scores never stored
 } ein__skind2;
 
 typedef struct ein__conv {
@@ -458,6 +459,7 @@ typedef enum {
     EIN__RULE_MERGE,
     EIN__RULE_MATCH,
     EIN__RULE_FUSE,
+    EIN__RULE_ONLINE,
     EIN__RULE_KERNEL,
     EIN__NRULES
 } ein__rule_id;
@@ -502,6 +504,8 @@ struct ein_ctx {
     bool more_calls;             // some of them are other contexts'
     struct ein__search *search;  // problems derived so far (search.c)
     uint32_t rule_mask;          // by ein__rule_id: rules that are on
+    bool online;                 // softmax between two products is computed with them (attention.c)
+    bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     ein_stats stats;
 };
 

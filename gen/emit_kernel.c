@@ -10,6 +10,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     case EIN__K_ROW: return ein__krow_kernel;
     case EIN__K_BAND: return ein__kband;
     case EIN__K_BASIS: return ein__kbasis;
+    case EIN__K_ATTENTION: return ein__kattention;
     case EIN__K_REDUCE:
     case EIN__K_MAP: break;
     case EIN__K_CONV:

@@ -209,6 +209,7 @@ static const char *ein__kernel_hint(const ein__step *s) {
     case EIN__K_ROW: return "row";
     case EIN__K_BAND: return "band";
     case EIN__K_BASIS: return "basis";
+    case EIN__K_ATTENTION: return "attention";
     case EIN__K_MAP:
     case EIN__K_CONV:
     case EIN__K_CONV_DATA:
@@ -276,6 +277,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             if (ctx->status) return;
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
+                if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
                 for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 ein__put_n(&z->kernels, text.s, text.n);
@@ -378,6 +380,11 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
     }
 }
 
+// The rule that a step as a whole comes from, or what its first value does; NULL: none.
+static const char *ein__step_rule(const ein_ctx *ctx, const ein__step *step) {
+    return step->kind == EIN__K_ATTENTION ? "online softmax" : ctx->value[step->val[0].i].why;
+}
+
 // The rules that the plan's steps come from, each with the number of its steps: a trail's last rule
 // without what it was applied to.
 static void ein__put_rules(ein__emitter *z, ein__buf *out) {
@@ -388,7 +395,7 @@ static void ein__put_rules(ein__emitter *z, ein__buf *out) {
     } rule[EIN__NRULES];
     int n = 0;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
-        const char *why = ctx->value[ctx->plan.step[i].val[0].i].why, *last;
+        const char *why = ein__step_rule(ctx, &ctx->plan.step[i]), *last;
         if (!why || !*why) continue;
         while ((last = strstr(why, "; "))) why = last + 2;
         size_t length = strcspn(why, "(,:;");

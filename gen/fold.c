@@ -540,6 +540,38 @@ static ein__val ein__rebuild_hoist(ein__pass *z, ein__val v) {
 
 // ------------------------------------------------------------------------------------ passes
 
+// Whether `v` takes part in an attention that is to be one kernel.
+static bool ein__is_kept(const ein_ctx *ctx, ein__val v) {
+    return (ptrdiff_t)v.i < arrlen(ctx->kept) && ctx->kept[v.i];
+}
+
+// What the kept values have become is kept.
+static void ein__keep_on(const ein__pass *z) {
+    ein_ctx *ctx = z->ctx;
+    if (!arrlen(ctx->kept)) return;
+    while (arrlen(ctx->kept) < arrlen(ctx->value)) arrput(ctx->kept, false);
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
+        ctx->kept[z->now[z->order[i].i].i] |= ctx->kept[z->order[i].i];
+}
+
+// A kept product reads through copies: its kernel takes operands wherever they lie.
+static ein__val ein__rebuild_kept(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    z->self = v;
+    z->copies_only = ein__is_kept(ctx, v) && ein__is_contraction(ctx, s);
+    z->nothing = !z->copies_only;
+    ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    ein__scope t = *s;
+    t.body = body;
+    if (body.i && z->copies_only && !ein__is_contraction(ctx, &t)) {
+        z->nothing = true;
+        body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    }
+    z->copies_only = z->nothing = false;
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
 // Rebuilds the program under `root` with one rewrite; the roots are replaced.
 static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
                           ein__val (*rewrite)(ein__pass *, ein__val)) {
@@ -572,6 +604,7 @@ static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
         root[k] = z.now[root[k].i];
         ok = root[k].i != 0;
     }
+    if (ok) ein__keep_on(&z);
     arrfree(z.order);
     arrfree(z.uses);
     arrfree(z.now);

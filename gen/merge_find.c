@@ -175,6 +175,7 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t n = arrlen(ctx->value);
     z->first = (uint32_t)n;
+    ein__keep_attentions(ctx, root, nroot);
     z->order = ein__live(ctx, root, nroot);
     z->uses = ein__count_uses(ctx, z->order, root, nroot);
     arrsetlen(z->level, n);
@@ -206,7 +207,8 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
             z->behind_read[r->val] = reads[k];
         }
         arrfree(reads);
-        if (ein__is_contraction(ctx, s) && ctx->value[v.i].dtype == EIN__F32) arrput(z->product, v);
+        bool product = ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v);
+        if (product && ctx->value[v.i].dtype == EIN__F32) arrput(z->product, v);
     }
 }
 

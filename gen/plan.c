@@ -120,6 +120,14 @@ static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
     return scattered;
 }
 
+// A kernel's cost.
+static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
+    ein__attention a;
+    if (step->kind != EIN__K_ATTENTION) return ein__cost_step(ctx, step);
+    bool found = ein__attention_of(ctx, step, &a);
+    return found ? ein__cost_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : EIN__PS_LIMIT;
+}
+
 // What layouts are chosen by. A step that has nothing to gain from another layout is closed.
 static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step;
@@ -127,6 +135,7 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
     if (ein__step_of(ctx, sel, v, &step))
         return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
     bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
+    if (step.kind == EIN__K_ATTENTION) return (ein__price){ein__step_cost(ctx, &step), false};
     return (ein__price){ein__cost_step(ctx, &step), fell || copy || ein__is_scattered(ctx, &step)};
 }
 
@@ -139,7 +148,7 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         if (step.kind != EIN__K_GEMM || ein__is_matmul(&step.gemm) || step.gemm.align >= 16)
             step.algorithm = ein__pinned(row, &step.version);
     } else {
-        step.ps = ein__cost_step(ctx, &step);
+        step.ps = ein__step_cost(ctx, &step);
     }
     if (ctx->value[v.i].weight_only &&
         ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
@@ -203,6 +212,7 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
 // The plan for the values under `root`. Where an order of a result made the difference, the plan
 // must show that it could be had: the selection without it is planned as well, the cheaper taken.
 static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__keep_attentions(ctx, root, nroot);
     if (!ein__prepare(ctx, root, nroot)) return false;
     if (ein__plan_values(ctx, root, nroot, true)) {
         ein__plan with = ctx->plan;
@@ -222,7 +232,9 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
-    bool ok = ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
+    ein__keep_attentions(ctx, root, nroot);
+    bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     ctx->plan.merging = merging;
     if (!ok || ein__plan_cost(&ctx->plan) >= ein__plan_cost(&best)) {
         ein__plan_free(&ctx->plan);
@@ -250,22 +262,31 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// The plan of a lowered model: as it stands (the baseline), derived, and derived after merging. The
-// cheapest as a whole is taken, so it never costs more than the baseline under the same table.
+// Plans the program derived, and derived after merging, from the folded one under `root`.
+static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(derived, root, (size_t)nroot * sizeof *root);
+    return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, root, nroot);
+}
+
+// The plan of a lowered model: as it stands (the baseline), derived, and derived after merging, the
+// last two also with softmax computed online where that is cheaper. The cheapest as a whole is
+// taken, so it never costs more than the baseline under the same table.
 static bool ein__cheapest_plan(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__val *folded = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    memcpy(derived, root, (size_t)nroot * sizeof *root);
-    memcpy(merged, root, (size_t)nroot * sizeof *root);
+    memcpy(folded, root, (size_t)nroot * sizeof *root);
     if (!ein__build_plan(ctx, root, nroot)) return false;
     if (ctx->desc.baseline) return true;
     int64_t baseline = ein__plan_cost(&ctx->plan);
-    bool ok =
-        ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, merged, nroot);
+    bool ok = ein__try_plans(ctx, folded, nroot);
+    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
+    if (ok && ein__keep_attentions(ctx, folded, nroot)) ok = ein__try_plans(ctx, folded, nroot);
+    ctx->online = false;
+    arrfree(ctx->kept);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     ein__count_problems(ctx);
     return ok && !ctx->status;

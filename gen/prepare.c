@@ -116,12 +116,13 @@ static ein__val ein__crop_transposed(ein__pass *z, ein__val v, const ein__conv_f
 
 static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    bool kept = ein__is_kept(ctx, v);
     z->keep = true;  // derivation may have chosen the copy
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
-    if (!s || !ein__is_contraction(ctx, s)) return v;
+    if (!s || !ein__is_contraction(ctx, s) || kept) return v;
     int64_t out[EIN__MAX_RANK];
     ein__conv_form f;
     ein__dense_result(s, out);
@@ -204,12 +205,13 @@ static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope
 // Gives maps over reductions the traversal that lets one kernel compute both.
 static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    bool kept = ein__is_kept(ctx, v);
     z->keep = true;
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
-    if (!s || s->reduce != EIN__R_NONE || s->nt == 0) return v;
+    if (!s || s->reduce != EIN__R_NONE || s->nt == 0 || kept) return v;
     if (ein__ex_get(ctx, s->body)->op == EIN__X_READ) return v;
     ein__ex *reads = NULL;
     ein__val result = v;

@@ -82,6 +82,8 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_MATCH] = {"match", "operator matching: library calls", EIN__TO_STEPS},
     // M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is one step: ein__rule_fuse
     [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS},
+    // product, softmax along one of its dimensions, product over it: attention.c has the law
+    [EIN__RULE_ONLINE] = {"online", "online softmax", EIN__TO_STEPS},
     // what no call computes is a kernel of its own: ein__kernel_kind
     [EIN__RULE_KERNEL] = {"kernel", "eOperator generation", EIN__TO_STEPS, .needed = true},
 };

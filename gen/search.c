@@ -210,6 +210,7 @@ static ein__val ein__rebuild_derived(ein__pass *z, ein__val v) {
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
     if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
+    if (ein__is_kept(ctx, old)) return v;
     ein__ex read = {0};
     ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, search->reader_at[old.i], &read);
     return ein__derive_value(ctx, v, map, read);

@@ -180,11 +180,80 @@ static int ein__row_members(ein__selector *z, ein__val m, ein__val *list) {
 
 // ------------------------------------------------------------------------------------ selection
 
+// Whether nothing but the values of attention `a` and `last` reads its inner values.
+static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein__val last) {
+    ein_ctx *ctx = z->ctx;
+    for (int k = 0; k < a->n; k++) {
+        uint32_t v = a->inner[k].i;
+        int inside = 0;
+        for (int j = 0; j <= a->n; j++) {
+            ein__ex *reads = NULL;
+            bool does = false;
+            ein__ex_reads(ctx, ein__scope_of(ctx, j < a->n ? a->inner[j] : last)->body, &reads);
+            for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+                does |= ein__ex_get(ctx, reads[i])->val == v;
+            arrfree(reads);
+            inside += does;
+        }
+        if (inside != z->uses[v] || z->root[v] || ctx->value[v].weight_only) return false;
+    }
+    return true;
+}
+
+// What the values of attention `a` cost as calls and kernels of their own: the two products, each
+// with the map that alone reads it, and the rows of the softmax between them.
+static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, ein__val map,
+                                    ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    ein__kernel row = {.kind = EIN__K_ROW, .size = 4};
+    ein__ex scaled = {0};
+    ein__val first = ein__sole_reader(ctx, z->order, z->uses, a->dot, 0, &scaled), last = {0};
+    int64_t ps, all;
+    ein__choose(ctx, ein__scope_of(ctx, a->dot), first, scaled, z->free, &all);
+    ein__choose(ctx, ein__scope_of(ctx, a->out), map, read, z->free, &ps);
+    all = ein__cost_sum(all, ps);
+    for (int k = 0; k < a->n; k++) {
+        ein__val v = a->inner[k];
+        const ein__scope *s = ein__scope_of(ctx, v);
+        if (v.i == a->dot.i || v.i == a->out.i || v.i == first.i || ein__copy_of(ctx, v)) continue;
+        if (s->reduce == EIN__R_NONE) last = v;
+        else row.inner[row.n] = v, row.s[row.n++] = s;
+    }
+    if (last.i) row.s[row.n++] = ein__scope_of(ctx, last);
+    return ein__cost_sum(all, ein__cost_kernel(ctx, &row));
+}
+
+// Attentions that are cheaper as one kernel than apart.
+static void ein__select_attention(ein__selector *z) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && ctx->online; i++) {
+        ein__val v = z->order[i], map = {0}, last = v;
+        ein__ex read = {0};
+        ein__attention a;
+        if (!ein__match_attention(ctx, v, map, &a)) continue;
+        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        ein__attention with;
+        if (map.i && !ctx->value[map.i].weight_only && !ein__copy_of(ctx, map) &&
+            ein__match_attention(ctx, v, map, &with) && ein__attention_closed(z, &with, map)) {
+            a = with;
+            last = map;
+        } else {
+            map = (ein__val){0};
+        }
+        if (!ein__attention_closed(z, &a, last)) continue;
+        int64_t ps = ein__cost_attention(ctx, &a, ein__bytes_of(ctx, last));
+        if (ps >= ein__attention_apart(z, &a, map, read)) continue;
+        for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
+        z->kind[last.i] = EIN__K_ATTENTION;
+    }
+}
+
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
         ein__val m = z->order[i], list[EIN__MAX_ROW_VALS];
+        if (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ATTENTION) continue;
         if (!ein__is_map(ctx, m) || ctx->value[m.i].weight_only || ein__copy_of(ctx, m)) continue;
         int n = ein__row_members(z, m, list);
         for (int k = 0; k < n; k++) z->home[list[k].i] = m;
@@ -230,11 +299,12 @@ static void ein__select_reductions(ein__selector *z) {
         ein__val v = z->order[i];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s || s->reduce == EIN__R_NONE || z->home[v.i].i != v.i) continue;
+        if (z->kind[v.i] == EIN__K_ATTENTION) continue;
         ein__ex read = {0};
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
         if (m.i &&
-            (z->kind[m.i] == EIN__K_ROW ||
+            (z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
@@ -252,7 +322,7 @@ static void ein__select_reductions(ein__selector *z) {
     }
 }
 
-EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
+static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t n = arrlen(ctx->value);
     z->order = ein__live(ctx, root, nroot);
@@ -266,6 +336,11 @@ EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
         z->root[i] = false;
     }
     for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
+    ein__select_attention(z);
+}
+
+EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
+    ein__select_begin(z, root, nroot);
     ein__select_rows(z);
     ein__select_reductions(z);
 }
@@ -276,4 +351,20 @@ EIN__FN void ein__select_free(ein__selector *z) {
     arrfree(z->home);
     arrfree(z->kind);
     arrfree(z->root);
+}
+
+// Marks in ctx->kept what attentions of the program under `root` are made of. Gives whether there
+// is one.
+EIN__FN bool ein__keep_attentions(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__selector z = {.ctx = ctx, .free = true};
+    bool any = false;
+    arrsetlen(ctx->kept, 0);
+    if (!ctx->online) return false;
+    ein__select_begin(&z, root, nroot);
+    for (ptrdiff_t i = 0; i < arrlen(z.kind); i++) {
+        arrput(ctx->kept, z.kind[z.home[i].i] == EIN__K_ATTENTION);
+        any |= ctx->kept[i];
+    }
+    ein__select_free(&z);
+    return any;
 }

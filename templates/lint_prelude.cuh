@@ -87,6 +87,34 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #define $store y[(m0 + row) * 100 + c0 + col] = acc[i][j]
 #endif
 
+#ifdef LINT_attention
+#define $RM 8
+#define $RN 4
+#define $RC 4
+#define $VC 4
+#define $KC 32
+#define $KV 32
+#define $depth 64
+#define $part 2304
+#define $index const int m0 = (int)id * 64
+#define $queries 64 * 64
+#define $queryRow e / 64
+#define $queryAt e % 64
+#define $loadQuery query[row][k] = p0[(m0 + row) * 64 + k]
+#define $terms 100
+#define $keys 64 * 32
+#define $keyRow e / 32
+#define $keyAt e % 32
+#define $loadKey part[key * (KC + 4) + k] = u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f
+#define $score if (u0 + tx + 16 * j < 100) x = s[i][j]
+#define $values 32 * 64
+#define $valueRow e / 64
+#define $valueAt e % 64
+#define $loadValue \
+    part[key * 16 * RC + col] = u0 + k0 + key < 100 ? p0[(u0 + k0 + key) * 64 + col] : 0.f
+#define $store y[(m0 + row) * 64 + col] = acc[i][c] / sum[i]
+#endif
+
 #ifdef LINT_warp
 #define $join v += other
 #endif

@@ -57,6 +57,7 @@ parts=(
     'kernels  cuda sh tests/kernels/run'
     'stable   -    python3 tests/check_stable.py'
     "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
+    "attend   cuda $python tests/check_attention.py"
     "fuzz     cuda $python tests/fuzz_models.py --count 40"
     "run-base cuda $python tests/run_models.py --baseline models/*.ein models/cases/*.ein"
     "run-san  cuda $python tests/run_models.py --mode san $light"

@@ -57,6 +57,7 @@ def check_model(path, args, folder):
     # The filter's transform of a basis change has fractions.
     size += ["--rules=-basis"] if args.ints else []
     size += ["--costs", args.costs] if args.costs else []
+    size += getattr(args, "options", [])
     program = ein.load(path, not args.full, {})
     run([args.einnet, "emit", path, "-o", base + ".cu", "--test", base + "_test.cu"] + size)
     weights = base + ".weights"

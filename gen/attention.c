@@ -1,0 +1,510 @@
+// Online softmax (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et
+// al. 2022, FlashAttention, section 3.1): a product, a softmax along one of its dimensions and a
+// second product that sums over this dimension, as one kernel that never stores the scores. With
+//     m = max(s) x[s],  l = sum(s) exp(x[s] - m),  a = sum(s) exp(x[s] - m) * v[s]
+// over two disjoint sets of keys s, the triples (m1, l1, a1) and (m2, l2, a2) give that of the
+// union:
+//     m = max(m1, m2),  l = l1 * exp(m1 - m) + l2 * exp(m2 - m),  a likewise,
+// because exp(x - m1) * exp(m1 - m) = exp(x - m); (-inf, 0, 0) is that of no key. So keys may come
+// in tiles, with a maximum, a sum and an accumulator for each row.
+//
+// What is looked for, in values and expressions alone: a sum over s whose terms, with the maps that
+// lead to them put in place, are exp(x - m) times v times what is free of s; m the maximum of the
+// same x over the same s; x any expression in one element of a product (scale, mask, bias). The sum
+// l is looked for among the other factors and in the map behind, so the division may come before
+// the second product or after it. All other sums there are just read. Nothing on the way may be
+// read elsewhere.
+
+enum {
+    EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores
+    EIN__ATTENTION_MAPS = 4,    // maps between the first product and x
+    EIN__ATTENTION_KEYS = 3,    // dimensions that the softmax runs over
+    EIN__ATTENTION_LOOKS = 100  // values looked at, and maps put in place, for one attention
+};
+
+// Slots of `box`: the result's traversal, the keys, then the depth of the first product.
+typedef struct ein__attention {
+    ein__scope box;
+    uint32_t nt, slots;         // traversal slots, all of them
+    ein__ex query, key, value;  // reads: the factors of both products
+    double alpha;               // constant factor of the first product
+    ein__ex score;              // x, which reads `dot`
+    ein__ex result;             // what is stored; reads `out`, and perhaps `sum` and `max`
+    ein__val dot, max, sum, out;
+    uint32_t batch, rows, cols, keys, depth;  // slots, as bits; those of extent 1 are in none
+    // A band: key and value are read at m + d * j, m a row and j a key, and nowhere else at m or j.
+    bool band;
+    int m, j;
+    int64_t d;
+    int n;  // values that only live inside the kernel, `out` among them when a map is behind it
+    ein__val inner[EIN__ATTENTION_VALUES];
+    int looks;
+} ein__attention;
+
+static bool ein__attention_absorb(ein__attention *a, ein__val v) {
+    for (int i = 0; i < a->n; i++)
+        if (a->inner[i].i == v.i) return true;
+    if (a->n == EIN__ATTENTION_VALUES) return false;
+    a->inner[a->n++] = v;
+    return true;
+}
+
+// Whether `v` is a map over as many elements of a product, itself or through other such maps.
+static bool ein__is_over_product(ein_ctx *ctx, ein__val v, int depth, int *looks) {
+    if (!ein__is_map(ctx, v) || ctx->value[v.i].weight_only || depth > EIN__ATTENTION_MAPS ||
+        ++*looks > EIN__ATTENTION_LOOKS)
+        return false;
+    int64_t size = ein__elements(&ctx->value[v.i].shape);
+    ein__ex *reads = NULL;
+    bool found = false;
+    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+        ein__val r = {ein__ex_get(ctx, reads[i])->val};
+        const ein__scope *s = ein__scope_of(ctx, r);
+        if (!s || ein__elements(&ctx->value[r.i].shape) != size) continue;
+        found = ein__is_contraction(ctx, s) || ein__is_over_product(ctx, r, depth + 1, looks);
+    }
+    arrfree(reads);
+    return found;
+}
+
+// A read of a map over a product: its definition in place.
+static ein__ex ein__attention_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__attention *a = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val p = {e->val};
+    if (!ein__is_over_product(ctx, p, 0, &a->looks)) return ex;
+    ein__ex body = ein__rule_inline(ctx, p, e);
+    if (!body.i || ein__ex_size(ctx, body) > EIN__MAX_INLINE || !ein__attention_absorb(a, p))
+        return ex;
+    return ein__ex_replace_reads(ctx, body, ein__attention_read, a);
+}
+
+static ein__ex ein__attention_expand(ein_ctx *ctx, ein__attention *a, ein__ex ex) {
+    return ex.i ? ein__ex_replace_reads(ctx, ex, ein__attention_read, a) : ex;
+}
+
+// The terms of the second product, taken apart: one exponential, one read of the keys' values, the
+// other factors free of the keys.
+typedef struct ein__attention_terms {
+    ein__attention *a;
+    ein__ex softmax;      // a read whose definition has the exponential, or none
+    ein__ex mark;         // what stands for the sum
+    ein__ex exponential;  // found
+} ein__attention_terms;
+
+// `ex` with the exponential replaced by the mark and without the value; none when it is nothing of
+// the kind.
+static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    if (!(ein__ex_uses(ctx, ex) & z->a->keys)) return ex;
+    if (e.op == EIN__X_UNARY && e.fn == EIN__EXP && !z->exponential.i) {
+        z->exponential = ex;
+        return z->mark;
+    }
+    if (e.op == EIN__X_READ && ex.i == z->softmax.i) {
+        ein__ex body = ein__attention_expand(ctx, z->a, ex);
+        return body.i && body.i != ex.i ? ein__attention_spine(ctx, z, body) : (ein__ex){0};
+    }
+    if (e.op == EIN__X_READ && !z->a->value.i) {
+        z->a->value = ex;
+        return ein__ex_const(ctx, 1);
+    }
+    bool quotient = e.op == EIN__X_BINARY && e.fn == EIN__DIV;
+    if (!quotient && (e.op != EIN__X_BINARY || e.fn != EIN__MUL)) return (ein__ex){0};
+    if (quotient && ein__ex_uses(ctx, e.kid[1]) & z->a->keys) return (ein__ex){0};
+    for (int k = 0; k < 2; k++) {
+        e.kid[k] = ein__attention_spine(ctx, z, e.kid[k]);
+        if (!e.kid[k].i) return (ein__ex){0};
+    }
+    return ein__ex_make(ctx, &e);
+}
+
+// Whether `read`, in the slots of the box, is reduction `red` of `want` over all keys.
+static bool ein__attention_is(ein_ctx *ctx, ein__attention *a, ein__ex read, ein__red red,
+                              ein__ex want) {
+    const ein__expr *e = ein__ex_get(ctx, read);
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){e->val});
+    int key[EIN__ATTENTION_KEYS], from[EIN__ATTENTION_KEYS], nkey = 0, nfrom = 0;
+    ein__ix map[EIN__MAX_ITERS];
+    if (!s || s->reduce != red || !ein__inside(ctx, e)) return false;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        map[i] = i < s->nt ? e->ix[i] : ein__ix_const(ctx, 0);
+        if (i < s->nt && ein__ix_uses(ctx, map[i]) & a->keys) return false;
+        if (i < s->nt || s->n[i] == 1) continue;
+        if (nfrom == EIN__ATTENTION_KEYS) return false;
+        from[nfrom++] = (int)i;
+    }
+    for (int i = 0; i < EIN__MAX_ITERS; i++)
+        if (a->keys >> i & 1) key[nkey++] = i;
+    // Their order is free: every one that the extents allow is tried.
+    int turns = nkey == 3 ? 6 : nkey;
+    for (int t = 0; nkey == nfrom && t < turns; t++) {
+        bool fits = true;
+        for (int i = 0; i < nkey; i++) {
+            int to = key[t < nkey ? (i + t) % nkey : (2 * nkey - i - t) % nkey];
+            fits &= s->n[from[i]] == a->box.n[to];
+            map[from[i]] = ein__ix_iter(ctx, (uint32_t)to, a->box.n[to]);
+        }
+        int n = a->n;
+        ein__ex body = fits ? ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns)) : (ein__ex){0};
+        body = ein__attention_expand(ctx, a, body);
+        if (body.i && body.i == want.i) return true;
+        a->n = n;
+    }
+    return false;
+}
+
+// The only read of `v` in `ex`; none where there are several, or none.
+static ein__ex ein__attention_only(ein_ctx *ctx, ein__ex ex, ein__val v) {
+    ein__ex *reads = NULL, found = {0};
+    int times = 0;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        if (ein__ex_get(ctx, reads[i])->val == v.i && reads[i].i != found.i)
+            times++, found = reads[i];
+    arrfree(reads);
+    return times == 1 ? found : (ein__ex){0};
+}
+
+// The product that x reads, its factors in the slots of the box: one follows the rows, the other
+// the keys.
+static bool ein__attention_product(ein_ctx *ctx, ein__attention *a, ein__ex read) {
+    const ein__expr *e = ein__ex_get(ctx, read), *factor[2];
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){e->val});
+    ein__ix map[EIN__MAX_ITERS];
+    if (!s || !ein__two_factors(ctx, s, factor, &a->alpha) || !ein__inside(ctx, e)) return false;
+    uint32_t n = a->nt + a->box.ns;
+    for (uint32_t i = 0; i < s->nt; i++) map[i] = e->ix[i];
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (s->n[i] == 1) continue;
+        if (n == EIN__MAX_ITERS) return false;
+        a->box.n[n] = s->n[i];
+        a->depth |= 1u << n;
+        map[i] = ein__ix_iter(ctx, n++, s->n[i]);
+    }
+    a->slots = n;
+    for (int k = 0; k < 2; k++) {
+        ein__ex q = ein__ex_subst(ctx, ein__ex_of(ctx, factor[k]), map, (int)(s->nt + s->ns));
+        ein__ex other =
+            ein__ex_subst(ctx, ein__ex_of(ctx, factor[1 - k]), map, (int)(s->nt + s->ns));
+        if (!q.i || !other.i || ein__ex_get(ctx, q)->op != EIN__X_READ) return false;
+        if (ein__ex_get(ctx, other)->op != EIN__X_READ) return false;
+        if (ein__ex_uses(ctx, q) & a->keys || !(ein__ex_uses(ctx, other) & a->keys)) continue;
+        a->query = q;
+        a->key = other;
+        a->dot = (ein__val){e->val};
+        return true;
+    }
+    return false;
+}
+
+// Whether every subscript of `read` that has m or j has them as k * (m + d * j), the same d in all.
+static bool ein__attention_moves(ein_ctx *ctx, ein__ex read, int m, int j, int64_t *d) {
+    const ein__expr *e = ein__ex_get(ctx, read);
+    bool found = false;
+    for (uint32_t i = 0; i < e->nix; i++) {
+        if (!(ein__ix_uses(ctx, e->ix[i]) & (1u << m | 1u << j))) continue;
+        int64_t km = ein__ix_coef(ctx, e->ix[i], (uint32_t)m);
+        int64_t kj = ein__ix_coef(ctx, e->ix[i], (uint32_t)j);
+        if (!ein__ix_affine(ctx, e->ix[i]) || !km || !kj || kj % km) return false;
+        if (kj / km > INT32_MAX || kj / km < -INT32_MAX || (*d && *d != kj / km)) return false;
+        *d = kj / km;
+        found = true;
+    }
+    return found;
+}
+
+// What each slot of the result counts: rows, which key and value do not have; columns, which only
+// the value has; batches. In a band, one row slot moves key and value along.
+static bool ein__attention_slots(ein_ctx *ctx, ein__attention *a) {
+    uint32_t of_key = ein__ex_uses(ctx, a->key), of_value = ein__ex_uses(ctx, a->value);
+    uint32_t of_score = ein__ex_uses(ctx, a->query) | ein__ex_uses(ctx, a->score) | of_key;
+    if (ein__ex_uses(ctx, a->value) & a->depth || !(of_value & a->keys)) return false;
+    for (uint32_t i = 0; i < a->nt; i++) {
+        if (a->box.n[i] == 1) continue;
+        bool moved = of_key & of_value & 1u << i && !(a->keys & (a->keys - 1)) && !a->band;
+        for (int j = 0; moved && j < EIN__MAX_ITERS; j++) {
+            int64_t d = 0;
+            if (!(a->keys >> j & 1) || !ein__attention_moves(ctx, a->key, (int)i, j, &d) ||
+                !ein__attention_moves(ctx, a->value, (int)i, j, &d))
+                continue;
+            a->band = true;
+            a->m = (int)i;
+            a->j = j;
+            a->d = d;
+        }
+        if (a->band && a->m == (int)i) continue;
+        if (of_value >> i & 1 && !(of_score >> i & 1)) a->cols |= 1u << i;
+        else if ((of_key | of_value) >> i & 1) a->batch |= 1u << i;
+        else a->rows |= 1u << i;
+    }
+    if (a->band) {
+        a->batch |= a->rows;
+        a->rows = 1u << a->m;
+    }
+    return true;
+}
+
+// Whether values of the kernel are read where they are meant to be only.
+static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
+    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    bool ok = true;
+    for (int p = 0; p < 5; p++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, part[p], &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            uint32_t v = ein__ex_get(ctx, reads[i])->val;
+            bool meant = (p == 3 && v == a->dot.i) ||
+                         (p == 4 && (v == a->out.i || v == a->max.i || v == a->sum.i));
+            bool made = v == a->out.i || v == a->dot.i || v == a->max.i || v == a->sum.i;
+            for (int k = 0; k < a->n; k++) made |= a->inner[k].i == v;
+            ok &= meant || !made;
+        }
+        arrfree(reads);
+    }
+    for (int k = 0; k < a->n; k++) ok &= ctx->value[a->inner[k].i].dtype == EIN__F32;
+    return ok;
+}
+
+// x, its maximum and the product in it, from the exponential of its distance to the maximum.
+static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
+    const ein__expr *minus = ein__ex_get(ctx, ein__ex_get(ctx, exponential)->kid[0]);
+    if (minus->op != EIN__X_BINARY || minus->fn != EIN__SUB) return false;
+    const ein__expr *max = ein__ex_get(ctx, minus->kid[1]);
+    a->score = minus->kid[0];
+    a->max = (ein__val){max->val};
+    if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
+        !ein__attention_absorb(a, a->max))
+        return false;
+    ein__ex *reads = NULL;
+    bool found = false;
+    ein__ex_reads(ctx, a->score, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        a->depth = 0;
+        found = ein__attention_only(ctx, a->score, v).i && ein__ex_get(ctx, reads[i])->nix &&
+                ein__attention_product(ctx, a, reads[i]) && ein__attention_absorb(a, a->dot);
+    }
+    arrfree(reads);
+    return found;
+}
+
+// The sum of the exponentials among what the result reads, where it is.
+static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
+    ein__ex *reads = NULL;
+    bool ok = true;
+    ein__ex_reads(ctx, a->result, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !a->sum.i; i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        if (v.i == a->out.i || !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential))
+            continue;
+        a->sum = v;
+        ok = ein__attention_only(ctx, a->result, v).i && ein__attention_absorb(a, v);
+    }
+    arrfree(reads);
+    return ok;
+}
+
+typedef struct ein__attention_swap {
+    ein__val v;
+    ein__ex by;
+} ein__attention_swap;
+
+static ein__ex ein__attention_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__attention_swap *z = user;
+    return ein__ex_get(ctx, ex)->val == z->v.i ? z->by : ex;
+}
+
+// One choice of which read of `v` has the softmax in its definition; none: `v` has it itself.
+static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex softmax,
+                                ein__attention *a) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ix ix[EIN__MAX_RANK];
+    *a = (ein__attention){.box = *s, .nt = s->nt, .out = v};
+    for (uint32_t i = 0; i < s->nt; i++) ix[i] = ein__ix_iter(ctx, i, s->n[i]);
+    int keys = 0;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
+        if (s->n[i] > 1) a->keys |= 1u << i, keys++;
+    if (!keys || keys > EIN__ATTENTION_KEYS) return false;
+    ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}};
+    a->result = ein__attention_spine(ctx, &z, s->body);
+    if (!a->result.i || !z.exponential.i || !a->value.i) return false;
+    if (!ein__attention_scores(ctx, a, z.exponential)) return false;
+    if (map.i) {
+        ein__attention_swap swap = {v, a->result};
+        a->result = ein__ex_replace_reads(ctx, ein__scope_of(ctx, map)->body,
+                                          ein__attention_swapped, &swap);
+        if (!a->result.i || !ein__attention_absorb(a, v)) return false;
+    }
+    return ein__attention_sum(ctx, a, z.exponential) && ein__attention_slots(ctx, a) &&
+           ein__attention_reads(ctx, a);
+}
+
+// Whether sum `v`, with map `map` behind that reads it in place (or none), is the second product of
+// an attention.
+EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__attention *a) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__val last = map.i ? map : v;
+    if (!s || s->reduce != EIN__R_SUM || ctx->value[v.i].weight_only) return false;
+    if (ctx->value[v.i].dtype != EIN__F32 || ctx->value[last.i].dtype > EIN__BF16) return false;
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    bool found = false;
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+        ein__val r = {ein__ex_get(ctx, reads[i])->val};
+        int looks = 0;
+        if (!ein__is_over_product(ctx, r, 0, &looks) ||
+            !ein__inside(ctx, ein__ex_get(ctx, reads[i])))
+            continue;
+        found = ein__attention_with(ctx, v, map, reads[i], a);
+    }
+    if (!found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, a);
+    arrfree(reads);
+    return ein__tried(ctx, attempt) && found;
+}
+
+// The attention that `step` computes.
+EIN__FN bool ein__attention_of(ein_ctx *ctx, const ein__step *step, ein__attention *a) {
+    ein__val last = step->val[step->nval - 1];
+    if (!ein__is_map(ctx, last)) return ein__match_attention(ctx, last, (ein__val){0}, a);
+    for (int k = step->nval - 1; k-- > 0;)
+        if (ein__match_attention(ctx, step->val[k], last, a)) return true;
+    return false;
+}
+
+// ------------------------------------------------------------------------------------ tiles
+
+// How the kernel (templates/attention.cu) cuts the work up: a block of 8 x 16 threads takes 8 * rm
+// rows and 16 * rn keys at a time, rc columns a thread in runs of vc; kc of the depth and kv of the
+// keys are in shared memory at once. In a band, rows of a tile are of one residue modulo the
+// dilation, and keys are counted from the tile's first row on (see emit_band.c).
+typedef struct ein__attention_tile {
+    int rm, rn, rc, vc, kc, kv;
+    int64_t nrow, row_tiles, residues, batch, depth, cols;
+    int64_t nkey;   // keys of a row
+    int64_t terms;  // keys that a tile meets
+    int64_t ps;     // arithmetic alone
+} ein__attention_tile;
+
+enum {
+    EIN__ATTENTION_SHARED = 48 * 1024,  // bytes that a block may have without asking
+    EIN__ATTENTION_COLUMNS = 256,
+    EIN__ATTENTION_CHUNK = 32,  // of the depth
+    EIN__ATTENTION_SHARE = 500  // of the peak arithmetic in 1/1000, as ein__math_share has it
+};
+
+static int64_t ein__up(int64_t n, int64_t to) { return ein__times(ein__ceil(n, to), to); }
+
+static int64_t ein__attention_extent(const ein__attention *a, uint32_t slots) {
+    int64_t n = 1;
+    for (uint32_t i = 0; i < a->slots; i++)
+        if (slots >> i & 1) n = ein__times(n, a->box.n[i]);
+    return n;
+}
+
+// Sizes that do not depend on rm and rn; false when there are too many columns. A part of the depth
+// fills up as little as possible.
+static bool ein__attention_sizes(const ein__attention *a, ein__attention_tile *t) {
+    *t = (ein__attention_tile){.depth = ein__attention_extent(a, a->depth),
+                               .cols = ein__attention_extent(a, a->cols),
+                               .nkey = ein__attention_extent(a, a->keys),
+                               .batch = ein__attention_extent(a, a->batch),
+                               .nrow = ein__attention_extent(a, a->rows),
+                               .residues = 1};
+    if (a->band) {
+        int64_t d = a->d < 0 ? -a->d : a->d;
+        t->residues = ein__least(d, t->nrow);
+        t->nrow = ein__ceil(t->nrow, d);
+    }
+    if (t->cols > EIN__ATTENTION_COLUMNS || t->depth > INT32_MAX || t->nkey > INT32_MAX / 4)
+        return false;
+    for (int vc = 4; vc > 0; vc /= 2)
+        if (!t->rc || ein__up(t->cols, 16 * vc) < 16 * t->rc) {
+            t->vc = vc;
+            t->rc = (int)(ein__up(t->cols, 16 * vc) / 16);
+        }
+    int64_t most = ein__least(ein__up(t->depth, 4), EIN__ATTENTION_CHUNK);
+    for (int kc = (int)most; kc == most || kc >= 8; kc -= 4)
+        if (!t->kc || ein__up(t->depth, kc) < ein__up(t->depth, t->kc)) t->kc = kc;
+    return true;
+}
+
+// Whether a tile of 8 * rm rows and 16 * rn keys fits.
+static bool ein__attention_fits(ein__attention_tile *t, int rm, int rn) {
+    int64_t rows = 8 * rm, keys = 16 * rn;
+    int64_t kept = ein__plus(ein__times(rows, ein__up(t->depth, t->kc) + 4), rows * (keys + 4));
+    int64_t free = EIN__ATTENTION_SHARED / 4 - kept, keyed = keys * (t->kc + 4);
+    if (rm * t->rc > 64 || keyed > free) return false;
+    t->kv = 32;
+    while (t->kv > 4 && (int64_t)t->kv * 16 * t->rc > free) t->kv /= 2;
+    t->rm = rm;
+    t->rn = rn;
+    return (int64_t)t->kv * 16 * t->rc <= free;
+}
+
+// Arithmetic of all tiles: two products, and what a score costs apart from them. Blocks run in
+// waves; smaller tiles load more for a multiply-add.
+static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
+                                   const ein__attention_tile *t) {
+    static const int relative[] = {0, 400, 600, 750, 850, 900, 950, 980, 1000};  // by rm
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t keys = ein__up(t->terms, 16 * t->rn), depth = ein__up(t->depth, t->kc);
+    int64_t each = ein__ex_operations(ctx, a->score) + 14;  // exp, maximum, sum
+    int64_t flop = ein__plus(2 * (depth + 16 * t->rc), each);
+    flop = ein__times(ein__times(8 * t->rm, keys), flop);
+    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    blocks = ein__times(ein__ceil(blocks, g->sms), g->sms);
+    int64_t share = EIN__ATTENTION_SHARE * relative[t->rm] / 1000;
+    return ein__math_ps(g, ein__times(blocks, flop), t->rn == 4 ? share : share * 9 / 10);
+}
+
+// The tile with the least arithmetic time, the largest one among equals; false when none fits.
+EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a,
+                                  ein__attention_tile *best) {
+    ein__attention_tile t;
+    bool found = false;
+    if (!ein__attention_sizes(a, &t)) return false;
+    for (int rm = 8; rm > 0; rm--)
+        for (int rn = 4; rn > 1; rn /= 2) {
+            if (!ein__attention_fits(&t, rm, rn)) continue;
+            t.row_tiles = ein__ceil(t.nrow, 8 * rm);
+            t.terms = a->band ? t.nkey + 8 * rm - 1 : t.nkey;
+            t.ps = ein__attention_math(ctx, a, &t);
+            if (found && t.ps >= best->ps) continue;
+            *best = t;
+            found = true;
+        }
+    return found;
+}
+
+// Time of the kernel: arithmetic, or what it moves. Queries, keys, values and what a score reads
+// come from memory once; keys and values once more for every tile of rows, from the L2 cache.
+EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__attention_tile t;
+    ein__work w = {0};
+    ein__traffic z = {0};
+    if (!ein__attention_tiles(ctx, a, &t)) return EIN__PS_LIMIT;
+    ein__kernel k = {.kind = EIN__K_ATTENTION, .inner = {a->dot, a->max, a->sum, a->out}};
+    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    for (int p = 0; p < 5; p++) {
+        ein__scope s = a->box;
+        s.body = part[p];
+        s.ns = a->slots - s.nt;
+        ein__add_traffic(ctx, &z, &k, &s, -1);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(z.of); i++)
+        ein__add_operand(ctx, &w, z.of[i].v, z.of[i].access,
+                         ein__times(z.of[i].n, ein__dtype_size(ctx->value[z.of[i].v.i].dtype)));
+    arrfree(z.seen);
+    arrfree(z.of);
+    w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes_out);
+    w.math_ps = t.ps;
+    int64_t blocks = ein__times(ein__times(t.batch, t.residues), t.row_tiles);
+    int64_t again = ein__times(ein__times(blocks, t.terms), 4 * (t.depth + t.cols));
+    int64_t ps = ein__memory_ps(g, again, ein__memory_share[EIN__BY_WINDOW], true);
+    return ein__most(ein__least(ps, EIN__PS_LIMIT), ein__work_ps(g, &w));
+}

@@ -1,0 +1,350 @@
+// A product, a softmax along one of its dimensions and the product that sums over it, in one kernel
+// (attention.c). A block takes a tile of rows of one batch and goes over the keys. In a band the
+// rows of a tile are of one residue modulo the dilation, m = d * (m0 + row) + rho, and u = row + j
+// counts the keys from the tile's first row on, at d * (m0 + u) + rho (emit_band.c); a band that
+// runs backwards is taken from its end. Elsewhere u is the key.
+
+// One direction of a tile: slots that `at` counts, from the outermost; -1: no end to look for.
+typedef struct ein__kaxes {
+    int slot[EIN__MAX_ITERS], n;
+    const char *at;
+    int64_t end;
+} ein__kaxes;
+
+typedef struct ein__kattention_form {
+    ein__attention a;
+    ein__attention_tile t;
+    ein__ex key, value;  // in a band with u as the key's slot
+    int batch[EIN__MAX_ITERS], nbatch;
+    ein__kaxes rows, cols, keys, depth;
+    const char *base;  // band: the tile's first row
+    ein__kscan scan;
+} ein__kattention_form;
+
+// A factor of the band with m the tile's first row and u in the place of j.
+static ein__ex ein__kattention_moved(ein_ctx *ctx, const ein__kattention_form *f, ein__ex ex) {
+    const ein__attention *a = &f->a;
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < EIN__MAX_ITERS; i++)
+        map[i] = ein__ix_iter(ctx, i, i < a->slots ? a->box.n[i] : 1);
+    ein__ix u = ein__ix_iter(ctx, (uint32_t)a->j, f->t.terms);
+    if (a->d < 0) u = ein__ix_addc(ctx, ein__ix_scale(ctx, u, -1), f->t.nkey - 1);
+    map[a->j] = u;
+    return ein__ex_subst(ctx, ex, map, EIN__MAX_ITERS);
+}
+
+static int ein__kattention_order(ein__kgen *g, const ein__kattention_form *f, uint32_t mask,
+                                 ein__val out, int *slot) {
+    int order[EIN__MAX_RANK], all = ein__korder(g, out, order), n = 0;
+    for (int i = 0; i < all; i++)
+        if (mask >> order[i] & 1) slot[n++] = order[i];
+    for (uint32_t i = f->a.nt; i < f->a.slots; i++)
+        if (mask >> i & 1) slot[n++] = (int)i;
+    return ein__kmerge(g, &f->scan, slot, n);
+}
+
+// Slots, names and the parts of the work. False: addresses are beyond what there is.
+static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__kattention_form *f) {
+    ein_ctx *ctx = g->ctx;
+    if (!ein__attention_of(ctx, step, &f->a) || !ein__attention_tiles(ctx, &f->a, &f->t))
+        return false;
+    const ein__attention *a = &f->a;
+    f->key = a->band ? ein__kattention_moved(ctx, f, a->key) : a->key;
+    f->value = a->band ? ein__kattention_moved(ctx, f, a->value) : a->value;
+    if (!f->key.i || !f->value.i) return false;
+    ein__kgrow(g);
+    for (uint32_t i = 0; i < a->slots; i++) {
+        bool t = i < a->nt;
+        g->slot[i] = (ein__kslot){.n = a->box.n[i], .gone = a->box.n[i] == 1};
+        g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
+    }
+    g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? "s[i][j]" : "dot"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->out, {"acc[i][c]"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->max, {"top[i]"}, false};
+    if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {"sum[i]"}, false};
+    ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
+    for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
+    ein__kscan_out(g, &f->scan, step->out);
+    f->nbatch = ein__kattention_order(g, f, a->batch, step->out, f->batch);
+    f->rows.n = ein__kattention_order(g, f, a->rows, step->out, f->rows.slot);
+    f->cols.n = ein__kattention_order(g, f, a->cols, step->out, f->cols.slot);
+    f->keys.n = ein__kattention_order(g, f, a->keys, step->out, f->keys.slot);
+    f->depth.n = ein__kattention_order(g, f, a->depth, step->out, f->depth.slot);
+    return true;
+}
+
+// Where the block is: id counts tiles of rows, residues and batches, tiles fastest.
+static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein__buf *b) {
+    const char *type = ein__kint(g);
+    const ein__attention_tile *t = &f->t;
+    int64_t below = 1, d = f->a.d < 0 ? -f->a.d : f->a.d;
+    ein__put(b, "");
+    ein__putf(b, "const %s m0 = %s;  // first row%s\n", type,
+              ein__kdigit(g, &below, t->row_tiles, 8 * t->rm),
+              t->residues > 1 ? ", in its residue" : "");
+    f->base = "m0";
+    f->rows.at = "m0 + row";
+    f->rows.end = t->nrow % (8 * t->rm) ? t->nrow : -1;
+    if (f->a.band && d > 1) {
+        int64_t n = g->slot[f->a.m].n;
+        const char *rho = ein__kdigit(g, &below, t->residues, 1);
+        ein__putf(b, "const %s base = %lld * m0 + %s;\n", type, (long long)d, rho);
+        if (n % d && d < n) ein__putf(b, "if (base >= %lld) return;\n", (long long)n);
+        f->base = "base";
+        f->rows.at = ein__namef(g->ctx, "base + %lld * row", (long long)d);
+        f->rows.end = n;
+    }
+    for (int i = f->nbatch - 1; i >= 0; i--) {
+        ein__kslot *s = &g->slot[f->batch[i]];
+        ein__putf(b, "const %s %s = %s;\n", type, s->name, ein__kdigit(g, &below, s->n, 1));
+    }
+    return below;
+}
+
+// `text` with the slots of `x` declared in front that it mentions.
+static void ein__kaxes_put(ein__kgen *g, ein__buf *b, const ein__kaxes *x, const char *text) {
+    const char *type = ein__kint(g);
+    uint32_t used = 0;
+    for (int i = 0; i < x->n; i++)
+        if (ein__kmentions(text, g->slot[x->slot[i]].name)) used |= 1u << x->slot[i];
+    if (!used) return;
+    if (x->n == 1) {
+        if (strcmp(g->slot[x->slot[0]].name, x->at))
+            ein__putf(b, "const %s %s = %s;\n", type, g->slot[x->slot[0]].name, x->at);
+        return;
+    }
+    ein__putf(b, "const %s at%d = (%s)(%s);\n", ein__kunsigned(g), x->slot[0], ein__kunsigned(g),
+              x->at);
+    ein__kdecompose(g, b, x->slot, x->n, used, ein__namef(g->ctx, "at%d", x->slot[0]));
+}
+
+static void ein__kattention_reset(ein__kgen *g) {
+    ein__kforget(g, 0);
+    ein__kuncount(g);
+    ein__buf_free(&g->code[0]);
+    ein__put(&g->code[0], "");
+}
+
+static const char *ein__kaxes_test(ein__kgen *g, const ein__kaxes *a, const ein__kaxes *b) {
+    const char *x = a->end < 0 ? "" : ein__namef(g->ctx, "%s < %lld", a->at, (long long)a->end);
+    const char *y = b->end < 0 ? "" : ein__namef(g->ctx, "%s < %lld", b->at, (long long)b->end);
+    return ein__namef(g->ctx, "%s%s%s", x, *x && *y ? " && " : "", y);
+}
+
+// Whether `read` gives four neighbours along `inner` as one vector.
+static bool ein__kattention_vector(ein__kgen *g, ein__ex read, const ein__kaxes *inner) {
+    if (inner->n != 1 || g->slot[inner->slot[0]].n % 4) return false;
+    int nindex = g->nindex;
+    g->vec = 4;
+    g->vec_slot = inner->slot[0];
+    ein__kaccess at = ein__kaccess_of(g, read, 0);
+    ein__kattention_reset(g);
+    g->nindex = nindex;
+    g->vec = 1;
+    g->vec_slot = -1;
+    return at.vector;
+}
+
+// A load into shared memory, one element e a time or four: who takes which, and the statements.
+typedef struct ein__kload_text {
+    const char *count, *outer, *inner;
+    ein__buf text;
+} ein__kload_text;
+
+static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
+                                            const ein__kattention_form *f, const ein__kaxes *outer,
+                                            const ein__kaxes *inner, int64_t no, int64_t ni,
+                                            bool vectors) {
+    ein_ctx *ctx = g->ctx;
+    ein__kload_text l = {0};
+    bool vec = vectors && ein__kattention_vector(g, read, inner), across = false;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read); k++)
+        if (f->scan.read[k].i == read.i && outer->n && !vec)
+            across = f->scan.near[k].k[outer->slot[outer->n - 1]] == 1 &&
+                     !(inner->n && f->scan.near[k].k[inner->slot[inner->n - 1]] == 1);
+    if (vec) {
+        g->vec = 4;
+        g->vec_slot = inner->slot[0];
+    }
+    ein__kcount(g, read);
+    ein__ktext v[4] = {{0}};
+    for (int i = 0; i < g->vec; i++) v[i] = ein__kvalue(g, read, i);
+    g->vec = 1;
+    g->vec_slot = -1;
+    const char *value = v[0].s;
+    if (vec) value = ein__name_n(ctx, value, strlen(value) - 2);  // all lanes of it, without ".x"
+    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
+    const char *test = ein__kaxes_test(g, outer, inner);
+    ein__buf body = {0};
+    ein__kaxes_put(g, &body, outer, all);
+    ein__kaxes_put(g, &body, inner, all);
+    ein__put(&body, g->code[0].s);
+    if (*test) {
+        ein__putf(&body, "t = %s;\n", value);
+        ein__putf(&l.text,
+                  vec ? "float4 t = make_float4(0.f, 0.f, 0.f, 0.f);\nif (%s) {\n"
+                      : "float t = 0.f;\nif (%s) {\n",
+                  test);
+        ein__kindent(&l.text, body.s, 4);
+        ein__put(&l.text, "}\n");
+        value = "t";
+    } else {
+        ein__put(&l.text, body.s);
+    }
+    ein__putf(&l.text, vec ? "*reinterpret_cast<float4 *>(&%s) = %s;\n" : "%s = %s;\n", to, value);
+    ein__buf_free(&body);
+    ein__kattention_reset(g);
+    long long step = vec ? 4 : 1, n = across ? no : ni / step;
+    l.count = ein__namef(ctx, "%lld", (long long)(no * ni / step));
+    l.outer = ein__namef(ctx, across ? "e %% %lld" : "e / %lld", n);
+    l.inner = ein__namef(ctx, across ? "e / %lld" : vec ? "e %% %lld * 4" : "e %% %lld", n);
+    if (n == 1 && !across) l.outer = "e", l.inner = "0";
+    return l;
+}
+
+// x from the product's element s[i][j], where the row has the key.
+static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f, ein__buf *b) {
+    ein_ctx *ctx = g->ctx;
+    const ein__attention *a = &f->a;
+    const ein__attention_tile *t = &f->t;
+    const char *u = ein__kunsigned(g), *su = g->wide ? "ull" : "u";
+    ein__kcount(g, a->score);
+    ein__ktext value = ein__kvalue(g, a->score, 0);
+    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value.s);
+    ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key", .end = -1}, rows = f->rows;
+    memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
+    if (a->band)
+        keys.at = a->d < 0 ? ein__namef(ctx, "%lld - (u0 + key - row)", (long long)t->nkey - 1)
+                           : "u0 + key - row";
+    else if (t->nkey % (16 * t->rn)) keys.end = t->nkey;
+    // Rows beyond the last may compute anything, but must not read at their places.
+    ein__ex *reads = NULL;
+    bool reads_row = false;
+    ein__ex_reads(ctx, a->score, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        reads_row |= ein__ex_get(ctx, reads[i])->val != a->dot.i;
+    arrfree(reads);
+    if (!reads_row) rows.end = -1;
+    const char *test = ein__kaxes_test(g, &rows, &keys);
+    if (a->band)
+        test = ein__namef(ctx, "(%s)(u0 + key - row) < %lld%s%s%s", u, (long long)t->nkey, su,
+                          *test ? " && " : "", test);
+    ein__buf body = {0};
+    ein__kaxes_put(g, &body, &rows, all);
+    ein__kaxes_put(g, &body, &keys, all);
+    if (a->alpha != 1 && ein__kmentions(all, "dot"))
+        ein__putf(&body, "const float dot = %s * s[i][j];\n", ein__kliteral(g, a->alpha).s);
+    ein__put(&body, g->code[0].s);
+    ein__putf(&body, "x = %s;\n", value.s);
+    if (ein__kmentions(body.s, "key") || ein__kmentions(test, "key"))
+        ein__put(b, "const int key = tx + 16 * j;\n");
+    if (*test) ein__putf(b, "if (%s) {\n", test);
+    ein__kindent(b, body.s, *test ? 4 : 0);
+    if (*test) ein__put(b, "}\n");
+    ein__buf_free(&body);
+    ein__kattention_reset(g);
+}
+
+static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
+                                  const ein__step *step, ein__buf *b) {
+    ein__kcount(g, f->a.result);
+    ein__ktext value = ein__kvalue(g, f->a.result, 0);
+    ein__buf store = {0}, body = {0};
+    ein__kstore(g, &store, step->out, &f->scan, &value);
+    const char *all = ein__namef(g->ctx, "%s%s", g->code[0].s, store.s);
+    ein__kaxes cols = f->cols;
+    cols.at = "col";
+    cols.end = f->t.cols < 16 * f->t.rc ? f->t.cols : -1;
+    const char *test = ein__kaxes_test(g, &f->rows, &cols);
+    ein__kaxes_put(g, &body, &f->rows, all);
+    ein__kaxes_put(g, &body, &cols, all);
+    ein__put(&body, g->code[0].s);
+    ein__put(&body, store.s);
+    if (*test) ein__putf(b, "if (%s) {\n", test);
+    ein__kindent(b, body.s, *test ? 4 : 0);
+    if (*test) ein__put(b, "}\n");
+    ein__buf_free(&store);
+    ein__buf_free(&body);
+    ein__kattention_reset(g);
+}
+
+static void ein__kattention_finish(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
+                                   const char *hint, ein__buf *out, ein__launch *l) {
+    ein_ctx *c = g->ctx;
+    const ein__attention_tile *t = &f->t;
+    ein__buf index = {0}, score = {0}, store = {0};
+    bool vectors = g->vec > 1;
+    g->vec = 1;
+    int64_t blocks = ein__kattention_index(g, f, &index);
+    int64_t depth = ein__up(t->depth, t->kc), nrow = 8 * t->rm, nkey = 16 * t->rn;
+    int64_t part = ein__most(nkey * (t->kc + 4), (int64_t)t->kv * 16 * t->rc);
+    ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key"}, at = {.at = "k"}, cols = f->cols;
+    memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
+    memcpy(at.slot, f->depth.slot, sizeof at.slot);
+    at.n = f->depth.n;
+    at.end = depth > t->depth ? t->depth : -1;
+    ein__kload_text query = ein__kattention_load(g, f->a.query, "query[row][k]", f, &f->rows, &at,
+                                                 nrow, depth, vectors);
+    at.at = "k0 + k";
+    keys.end = t->terms % nkey ? t->terms : -1;
+    const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
+    if (name) g->slot[f->a.m].name = f->base;
+    ein__kload_text key = ein__kattention_load(g, f->key, "part[key * (KC + 4) + k]", f, &keys, &at,
+                                               nkey, t->kc, vectors);
+    keys.at = "u0 + k0 + key";
+    cols.at = "col";
+    cols.end = t->cols < 16 * t->rc ? t->cols : -1;
+    ein__kload_text value = ein__kattention_load(g, f->value, "part[key * 16 * RC + col]", f, &keys,
+                                                 &cols, t->kv, 16 * t->rc, vectors);
+    if (name) g->slot[f->a.m].name = name;
+    ein__kattention_score(g, f, &score);
+    ein__kattention_store(g, f, step, &store);
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, blocks, 128)) {
+        ein__key k[] = {{0},
+                        {0},
+                        {"RM", ein__namef(c, "%d", t->rm)},
+                        {"RN", ein__namef(c, "%d", t->rn)},
+                        {"RC", ein__namef(c, "%d", t->rc)},
+                        {"VC", ein__namef(c, "%d", t->vc)},
+                        {"KC", ein__namef(c, "%d", t->kc)},
+                        {"KV", ein__namef(c, "%d", t->kv)},
+                        {"depth", ein__namef(c, "%lld", (long long)depth)},
+                        {"part", ein__namef(c, "%lld", (long long)part)},
+                        {"number", ein__kunsigned(g)},
+                        {"many", blocks > 1 ? "1" : ""},
+                        {"index", index.s},
+                        {"queries", query.count},
+                        {"queryRow", query.outer},
+                        {"queryAt", query.inner},
+                        {"loadQuery", query.text.s},
+                        {"terms", ein__namef(c, "%lld", (long long)t->terms)},
+                        {"keys", key.count},
+                        {"keyRow", key.outer},
+                        {"keyAt", key.inner},
+                        {"loadKey", key.text.s},
+                        {"score", score.s},
+                        {"values", value.count},
+                        {"valueRow", value.outer},
+                        {"valueAt", value.inner},
+                        {"loadValue", value.text.s},
+                        {"sum", f->a.sum.i ? "1" : ""},
+                        {"store", store.s}};
+        ein__kbytes(g, &f->scan, INT32_MAX, l);
+        int64_t flops = ein__times(2 * t->nkey, ein__ceil(t->depth, t->cols) + 1);
+        l->flops_per_out = (int)ein__least(flops, INT32_MAX);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, 29, out, l);
+    }
+    ein__buf *used[] = {&index, &score, &store, &query.text, &key.text, &value.text};
+    for (int i = 0; i < 6; i++) ein__buf_free(used[i]);
+}
+
+// One attempt; false: try again with 64-bit indices.
+static bool ein__kattention(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                            ein__launch *l) {
+    ein__kattention_form f = {.scan = ein__kscan_make(g)};
+    bool ok = ein__kattention_make(g, step, &f);
+    if (!ok) g->overflow = true;
+    else ein__kattention_finish(g, step, &f, hint, out, l);
+    ein__kscan_free(&f.scan);
+    return ok && !g->too_wide;
+}

@@ -1,0 +1,161 @@
+//@key name    the kernel's name
+//@key params  its parameters
+//@key RM      rows a thread
+//@key RN      keys a thread
+//@key RC      columns a thread
+//@key VC      neighbours among them
+//@key KC      depth of a part of the keys
+//@key KV      keys of a part of the values
+//@key depth   of a query and a key, filled up with zeros to a multiple of KC
+//@key part    floats of the larger kind of part
+//@key number  unsigned type that counts blocks
+//@key many    whether there is more than one block
+//@key index   the batch's position and the tile's first row m0, from id
+//@key queries  elements to load, or vectors of them
+//@key queryRow  row of element e
+//@key queryAt   its place in the row
+//@key loadQuery  statements, then query[row][k] = its value
+//@key terms   keys that a tile of rows meets
+//@key keys    elements of a part to load
+//@key keyRow  key of element e
+//@key keyAt   its place in the key
+//@key loadKey  statements, then part[key * (KC + 4) + k] = its value
+//@key score   statements, then x = the score made from s[i][j]; -inf where a row has no such key
+//@key values  elements of a part to load
+//@key valueRow  key of element e
+//@key valueAt   its column
+//@key loadValue  statements, then part[key * 16 * RC + col] = its value
+//@key sum     whether the result is divided by the sum of the weights
+//@key store   where (row, col) is an element of the result: its position, its value, the store
+// One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
+static __global__ void __launch_bounds__(128, 1) $name($params) {
+    const int RM = $RM, RN = $RN, RC = $RC, VC = $VC, KC = $KC, KV = $KV, depth = $depth;
+    // part: a part of the tile's keys, then of its values
+    __shared__ __align__(16) float query[8 * RM][depth + 4];
+    __shared__ __align__(16) float part[$part];
+    __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
+    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+    //@if many
+    const $number id = blockIdx.x;
+    //@end
+    $index;
+    for (int e = (int)threadIdx.x; e < $queries; e += 128) {
+        const int row = $queryRow, k = $queryAt;
+        $loadQuery;
+    }
+    float top[RM], acc[RM][RC];
+    //@if sum
+    float sum[RM];
+    //@end
+#pragma unroll
+    for (int i = 0; i < RM; i++) {
+        top[i] = -INFINITY;
+        //@if sum
+        sum[i] = 0.f;
+        //@end
+#pragma unroll
+        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
+    }
+    for (int u0 = 0; u0 < $terms; u0 += 16 * RN) {
+        float s[RM][RN];
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+#pragma unroll
+            for (int j = 0; j < RN; j++) s[i][j] = 0.f;
+        }
+        for (int k0 = 0; k0 < depth; k0 += KC) {
+            __syncthreads();
+#pragma unroll 4
+            for (int e = (int)threadIdx.x; e < $keys; e += 128) {
+                const int key = $keyRow, k = $keyAt;
+                $loadKey;
+            }
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < KC; k += 4) {
+                float4 b[RN];
+#pragma unroll
+                for (int j = 0; j < RN; j++)
+                    b[j] = *reinterpret_cast<const float4 *>(&part[(tx + 16 * j) * (KC + 4) + k]);
+#pragma unroll
+                for (int i = 0; i < RM; i++) {
+                    const float4 a = *reinterpret_cast<const float4 *>(&query[ty + 8 * i][k0 + k]);
+#pragma unroll
+                    for (int j = 0; j < RN; j++)
+                        s[i][j] = a.x * b[j].x +
+                                  (a.y * b[j].y + (a.z * b[j].z + (a.w * b[j].w + s[i][j])));
+                }
+            }
+        }
+        // The weights of these keys, relative to the largest score so far, and what was summed up
+        // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+            const int row = ty + 8 * i;
+            float most = top[i];
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                float x = -INFINITY;
+                $score;
+                s[i][j] = x;
+                most = fmaxf(most, x);
+            }
+#pragma unroll
+            for (int d = 8; d > 0; d /= 2)
+                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
+            const float zero = most > -INFINITY ? most : 0.f, before = expf(top[i] - zero);
+            top[i] = most;
+#pragma unroll
+            for (int c = 0; c < RC; c++) acc[i][c] *= before;
+            //@if sum
+            sum[i] *= before;
+            //@end
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                const float w = expf(s[i][j] - zero);
+                weight[row][tx + 16 * j] = w;
+                //@if sum
+                sum[i] += w;
+                //@end
+            }
+        }
+        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
+            __syncthreads();
+#pragma unroll 4
+            for (int e = (int)threadIdx.x; e < $values; e += 128) {
+                const int key = $valueRow, col = $valueAt;
+                $loadValue;
+            }
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < KV; k += 4) {
+                float4 a[RM];
+#pragma unroll
+                for (int i = 0; i < RM; i++)
+                    a[i] = *reinterpret_cast<const float4 *>(&weight[ty + 8 * i][k0 + k]);
+#pragma unroll
+                for (int c = 0; c < RC; c++) {
+                    const float *b = part + k * 16 * RC + c / VC * 16 * VC + tx * VC + c % VC;
+#pragma unroll
+                    for (int i = 0; i < RM; i++)
+                        acc[i][c] = a[i].x * b[0] +
+                                    (a[i].y * b[16 * RC] +
+                                     (a[i].z * b[32 * RC] + (a[i].w * b[48 * RC] + acc[i][c])));
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < RM; i++) {
+        const int row = ty + 8 * i;
+        //@if sum
+#pragma unroll
+        for (int d = 8; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+            //@end
+#pragma unroll
+        for (int c = 0; c < RC; c++) {
+            const int col = c / VC * 16 * VC + tx * VC + c % VC;
+            $store;
+        }
+    }
+}
