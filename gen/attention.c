@@ -327,7 +327,7 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
     int keys = 0;
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
         if (s->n[i] > 1) a->keys |= 1u << i, keys++;
-    if (!keys || keys > EIN__ATTENTION_KEYS) return false;
+    if (!keys || keys > EIN__ATTENTION_KEYS || s->nt + s->ns > EIN__MAX_RANK) return false;
     ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.exponential.i || !a->value.i) return false;
@@ -373,6 +373,55 @@ EIN__FN bool ein__attention_of(ein_ctx *ctx, const ein__step *step, ein__attenti
     for (int k = step->nval - 1; k-- > 0;)
         if (ein__match_attention(ctx, step->val[k], last, a)) return true;
     return false;
+}
+
+// ------------------------------------------------------------------------------------ meaning
+
+// A value of the first `nt` slots of the box, reduced over the `ns` behind them, and its read
+// there.
+static ein__ex ein__attention_define(ein_ctx *ctx, const ein__attention *a, const char *name,
+                                     ein__red reduce, uint32_t nt, uint32_t ns, ein__ex body) {
+    ein__scope s = {.reduce = ns ? reduce : EIN__R_NONE, .nt = nt, .ns = ns, .body = body};
+    ein__shape shape = {.rank = (int)nt};
+    ein__ix ix[EIN__MAX_ITERS];
+    memcpy(s.n, a->box.n, sizeof s.n);
+    for (uint32_t i = 0; i < nt; i++) {
+        shape.d[i] = s.n[i];
+        ix[i] = ein__ix_iter(ctx, i, s.n[i]);
+    }
+    ein__sc sc = body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return (ein__ex){0};
+    const ein__value like = ctx->value[a->out.i];
+    ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", like.name, name), EIN__V_SCOPE,
+                              like.tensor, sc, &shape, EIN__F32, like.node);
+    return ein__ex_read(ctx, v, 0, ix, (int)nt);
+}
+
+static ein__ex ein__attention_put(ein_ctx *ctx, ein__ex in, ein__val v, ein__ex by) {
+    ein__attention_swap swap = {v, by};
+    return in.i && by.i ? ein__ex_replace_reads(ctx, in, ein__attention_swapped, &swap)
+                        : (ein__ex){0};
+}
+
+// What the kernel of `a` computes, written down from what its text is made of, as a value to be
+// proved equal to the one that it stands for. None when a limit is met.
+EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *a) {
+    uint32_t nt = a->nt, ns = a->box.ns;
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, a->query, a->key);
+    if (a->alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, a->alpha), body);
+    ein__ex dot =
+        ein__attention_define(ctx, a, "dot", EIN__R_SUM, nt + ns, a->slots - nt - ns, body);
+    ein__ex x = ein__attention_put(ctx, a->score, a->dot, dot);
+    ein__ex max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
+    ein__ex weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
+    ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
+    body = ein__ex_binary(ctx, EIN__MUL, weight, a->value);
+    ein__ex out = ein__attention_define(ctx, a, "out", EIN__R_SUM, nt, ns, body);
+    body = ein__attention_put(ctx, a->result, a->out, out);
+    body = ein__attention_put(ctx, body, a->max, max);
+    if (a->sum.i) body = ein__attention_put(ctx, body, a->sum, sum);
+    ein__ex read = ein__attention_define(ctx, a, "result", EIN__R_NONE, nt, 0, body);
+    return read.i ? (ein__val){ein__ex_get(ctx, read)->val} : (ein__val){0};
 }
 
 // ------------------------------------------------------------------------------------ tiles

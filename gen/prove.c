@@ -89,9 +89,23 @@ static void ein__prove_cut(ein__prover *z, ein__val planned) {
     z->fresh[own.i] = z->fresh[planned.i] = own.i;
 }
 
-// Whether the plan computes what the model says: every output, the value as lowered against the
-// value as planned, modulo 2^61-1 at `samples` random places a proof. `name` receives the output
-// that differs.
+// Whether what the kernel of an attention computes is the value that it stands for, for all values
+// of what it reads.
+static bool ein__attention_holds(ein_ctx *ctx, const ein__step *step, int samples) {
+    ein__attention a;
+    uint32_t first = (uint32_t)arrlen(ctx->value), *fresh = NULL;
+    if (!ein__attention_of(ctx, step, &a)) return false;
+    ein__val made = ein__attention_meaning(ctx, &a);
+    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < first ? i : 0);
+    for (int k = 0; k < step->nval; k++) fresh[step->val[k].i] = 0;
+    bool equal = made.i && ein__evalp_equal_from(ctx, step->out, made, samples, 1, fresh);
+    arrfree(fresh);
+    return equal;
+}
+
+// Whether the plan computes what the model says: every attention, and every output, the value as
+// lowered against the value as planned, modulo 2^61-1 at `samples` random places a proof. `name`
+// receives what differs.
 EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__prover z = {.ctx = ctx, .samples = samples};
@@ -103,9 +117,15 @@ EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
         for (int k = 0; k < nroot; k++) output |= ctx->plan.root[k].i == order[i].i;
         if (!output) ein__prove_cut(&z, order[i]);
     }
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && equal; i++) {
+        if (ctx->plan.step[i].kind != EIN__K_ATTENTION) continue;
+        *name = ctx->plan.step[i].name;
+        equal = ein__attention_holds(ctx, &ctx->plan.step[i], samples);
+    }
     for (int k = 0; k < nroot && equal; k++) {
         *name = ctx->graph.output[k].name;
         ein__val a = ctx->tensor_value[ctx->graph.output[k].tensor], b = ctx->plan.root[k];
+        while (arrlen(z.fresh) < arrlen(ctx->value)) arrput(z.fresh, 0);
         equal = ein__prove_equal(&z, a, b, true);
     }
     arrfree(order);
