@@ -15,6 +15,7 @@ const cmd_option cmd_plan_options[] = {
     {"gpu", "NAME", "plan for this GPU; default h200"},
     {"costs", "FILE...", "a table of measured costs"},
     {"prefer", "WHICH", "of tables that differ: first, last or fastest"},
+    {"libs", "NAMES", "libraries that the program may call: all, cublas or none"},
     {"baseline", NULL, "no derivation: one call or kernel per operator"},
     {"branches", "N", "steps side by side in a recorded graph, 1 to 4; default 4"},
     {"prefix", "NAME", "prefix of the symbols; default: the model's name"},
@@ -103,6 +104,22 @@ static int check_preference(const cmd_args *args) {
                      cli_escape(shown, sizeof shown, how));
 }
 
+// The libraries of --libs.
+static int set_libs(const cmd_args *args, ein_desc *desc) {
+    static const char *const names[] = {"all", "cublas", "none"};
+    char shown[120];
+    const char *given = cmd_get(args, "libs");
+    for (int i = 0; given && i < 3; i++) {
+        if (!strcmp(given, names[i])) {
+            desc->libs = (ein_libs)i;
+            return CLI_OK;
+        }
+    }
+    return given ? cmd_usage(args, "--libs must be all, cublas or none, not '%s'",
+                             cli_escape(shown, sizeof shown, given))
+                 : CLI_OK;
+}
+
 static int set_dims(const cmd_args *args, ein_ctx *ctx) {
     const char *text;
     int at = 0, code = CLI_OK;
@@ -140,6 +157,7 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
     };
     *code = check_names(args, &desc);
     *code = *code ? *code : check_preference(args);
+    *code = *code ? *code : set_libs(args, &desc);
     *code = *code ? *code : cmd_search_desc(args, &desc);
     if (*code) {
         return NULL;

@@ -197,6 +197,13 @@ typedef struct {
     bool searching;    // in ein_desc.progress: false in the last call for a contraction
 } ein_stats;
 
+// Libraries that an emitted program may call; cudart it needs always.
+typedef enum {
+    EIN_LIBS_ALL = 0,  // cuDNN and cuBLAS
+    EIN_LIBS_CUBLAS,   // no cuDNN
+    EIN_LIBS_NONE      // neither: every contraction is a kernel of the program's own
+} ein_libs;
+
 // Zero means default, everywhere.
 typedef struct {
     const char *gpu;      // a name of the device table ("h200"), see ein_gpu_name
@@ -217,6 +224,7 @@ typedef struct {
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
+    ein_libs libs;       // what the program may link
     bool probe;  // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
 } ein_desc;
 

@@ -362,7 +362,8 @@ typedef enum {
     EIN__K_ROW,        // one row a warp or block: reductions over the row in phases, then maps
     EIN__K_BAND,       // product whose second operand moves with the row (G2BMM, GBMM): tiled
     EIN__K_BASIS,      // small constant transform: tiles in registers
-    EIN__K_ATTENTION   // product, softmax and product in tiles, the scores never stored
+    EIN__K_ATTENTION,  // product, softmax and product in tiles, the scores never stored
+    EIN__K_PRODUCT     // contraction of any form: tiles through shared memory, epilogue fused
 } ein__skind2;
 
 typedef struct ein__conv {
@@ -403,6 +404,7 @@ typedef struct ein__step {
     ein__val val[8];
     ein__conv conv;
     ein__gemm gemm;
+    int tile;    // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
     int64_t ps;  // cost, picoseconds
     bool measured;
     const char *key;        // cost key

@@ -2,7 +2,13 @@
 // where its last iterator is known.
 
 // What a kernel's text asks of the emitted file: headers, and helpers shifted by the ein__red.
-enum { EIN__NEED_HALF = 1, EIN__NEED_BF16 = 2, EIN__NEED_WARP = 4, EIN__NEED_BLOCK = 256 };
+enum {
+    EIN__NEED_HALF = 1,
+    EIN__NEED_BF16 = 2,
+    EIN__NEED_WARP = 4,
+    EIN__NEED_BLOCK = 256,
+    EIN__NEED_TILES = 8192
+};
 enum { EIN__LONG = 60 };
 
 static const char *const ein__klane[4] = {"x", "y", "z", "w"};

@@ -11,6 +11,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     case EIN__K_BAND: return ein__kband;
     case EIN__K_BASIS: return ein__kbasis;
     case EIN__K_ATTENTION: return ein__kattention;
+    case EIN__K_PRODUCT: return ein__kproduct;
     case EIN__K_REDUCE:
     case EIN__K_MAP: break;
     case EIN__K_CONV:
@@ -121,6 +122,10 @@ EIN__FN void ein__emit_includes(ein__buf *out, unsigned needs) {
 // Device functions that they call; to stand before the first kernel.
 EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     ein__kgen g = {.ctx = ctx};
+    if (needs & EIN__NEED_TILES) {
+        ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
+        ein__put(out, "\n");
+    }
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
         bool block = needs & (unsigned)EIN__NEED_BLOCK << r;

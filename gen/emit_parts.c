@@ -35,7 +35,7 @@ static bool ein__is_taken(const char *name) {
         "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
-        " warp_sum warp_max cublasStatus_t cudnnTensorDescriptor_t cudaGetLastError ";
+        " warp_sum warp_max product_tile cublasStatus_t cudnnTensorDescriptor_t cudaGetLastError ";
     const char *at = words;
     size_t n = strlen(name);
     while (*name && (at = strstr(at, name))) {
@@ -210,6 +210,7 @@ static const char *ein__kernel_hint(const ein__step *s) {
     case EIN__K_BAND: return "band";
     case EIN__K_BASIS: return "basis";
     case EIN__K_ATTENTION: return "attention";
+    case EIN__K_PRODUCT: return "product";
     case EIN__K_MAP:
     case EIN__K_CONV:
     case EIN__K_CONV_DATA:
@@ -430,6 +431,50 @@ static void ein__put_tensors(ein_ctx *ctx, ein__buf *out, const char *title, con
     }
 }
 
+// What the step would cost as kernels of the program's own, laid out as it is.
+static int64_t ein__own_cost(ein_ctx *ctx, const ein__step *step) {
+    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+    ein__step own = *step;
+    ein__split split;
+    own.kind = ein__kernel_kind(ctx, s);
+    int64_t best = ein__cost_step(ctx, &own);
+    own.kind = EIN__K_PRODUCT;
+    best = ein__least(best, ein__cost_step(ctx, &own));
+    ein__val map = step->nval > 1 ? step->val[1] : (ein__val){0};
+    return ein__least(best, ein__cost_split(ctx, s, map, &split));
+}
+
+// The libraries that the program needs: what they weigh (shared objects of cuDNN 9.19 and CUDA 13:
+// cuDNN's precompiled engines, heuristics and adv; cuBLAS and cuBLASLt), and what the plan would
+// cost at most without them, its derivation kept.
+static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
+    enum { CUDNN_MB = 415, CUBLAS_MB = 596 };
+    ein_ctx *ctx = z->ctx;
+    int64_t more[2] = {0, 0};  // by library: cuDNN, cuBLAS
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        if (!ein__is_library(s)) continue;
+        int64_t own = ein__own_cost(ctx, s), *to = &more[s->kind == EIN__K_GEMM];
+        if (own > s->ps) *to = ein__cost_sum(*to, own - s->ps);
+    }
+    ein__buf cost = {0};
+    ein__put(out, "// libraries ");
+    if (!z->convs && !z->gemms) ein__put(out, "none");
+    for (int k = 0; k < 2; k++) {
+        int n = k ? z->gemms : z->convs;
+        ein__buf us = {0};
+        if (!n) continue;
+        ein__put_us(&us, more[k]);
+        ein__putf(out, "%s%s (%d MB) %d step%s", cost.n ? ", " : "", k ? "cuBLAS" : "cuDNN",
+                  k ? CUBLAS_MB : CUDNN_MB, n, n == 1 ? "" : "s");
+        ein__putf(&cost, "%s%s", cost.n ? " and " : "; without up to ", us.s + strspn(us.s, " "));
+        ein__buf_free(&us);
+    }
+    if (cost.n) ein__putf(out, "%s more", cost.s);
+    ein__put(out, "\n");
+    ein__buf_free(&cost);
+}
+
 static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const ein__plan *p = &ctx->plan;
@@ -475,6 +520,7 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
                   us.s + strspn(us.s, " "));
     }
     ein__buf_free(&us);
+    ein__put_libraries(z, out);
     ein__put_rules(z, out);
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
         ein__put(out, "// ");

@@ -356,6 +356,7 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     const ein__scope *first = k->s[0], *last = k->s[k->n - 1];
     int lane = -1, along = -1;
     *terms = false;
+    if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
     if (k->kind != EIN__K_REDUCE) return lane;
@@ -477,6 +478,19 @@ static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
     w->math_ps = ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
 }
 
+// A product by tiles: their loops, and what memory and the epilogue add. A result whose neighbours
+// belong to different blocks is written a sector an element.
+static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
+                              ein__work *w) {
+    ein__tiled p;
+    if (!ein__match_tiles(ctx, s, k->out, &p)) return;
+    (void)ein__product_tile_of(ctx, &p, &w->math_ps);
+    int64_t result = ein__times(ein__outputs_of(s), k->size);
+    if (p.scattered)
+        ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_STRIDE,
+                         ein__times(result, EIN__SECTOR / 4 - 1));
+}
+
 // A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
@@ -493,6 +507,8 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
+        else if (k->kind == EIN__K_PRODUCT && s->reduce != EIN__R_NONE)
+            ein__product_work(ctx, k, s, &w);
         else if (k->kind == EIN__K_BASIS && s->reduce != EIN__R_NONE)
             flop = ein__plus(flop, ein__scope_flop(ctx, s));
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));

@@ -86,11 +86,15 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     bool conv = product && ein__find_conv(ctx, s, dense, &f) && ein__conv_sizes(&f);
     bool band = product && ein__match_band(ctx, s, &b);
     ein__skind2 kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
+    ein__split split = {0, 1};
     if (product)
-        kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, !last, &ps);
+        kind = ein__choose_parts(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, !last,
+                                 &ps, &split);
     bool load = ctx->value[d->cls.i].weight_only;
     ein__basis t;
     const char *name = ein__match_basis(ctx, s, &t) ? "transform kernel"
+                       : split.parts > 1            ? "tiled product kernel, terms in parts"
+                       : kind == EIN__K_PRODUCT     ? "tiled product kernel"
                        : s->ns                      ? "reduction kernel"
                                                     : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);

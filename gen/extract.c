@@ -28,7 +28,8 @@ static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
     // What is made on the way has no order of its own: layouts give it the one that suits.
     bool free = d->cls.i != z->problem.i;
     int64_t ps;
-    ein__choose(ctx, s, map, z->map_read, free, &ps);
+    ein__split split;
+    ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
     return ps;
 }
 

@@ -189,6 +189,25 @@ static bool ein__is_in_text(ein_ctx *ctx, const ein__selector *sel, ein__val v) 
     return text;
 }
 
+// Products for a kernel of our own: filters re-laid at load; where the terms are better shared
+// between tiles, the sum of their parts.
+static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__val old = v;
+    z->keep = true;
+    ein__ex body = ein__rebuild_body(z, v), read = {0};
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
+    if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
+    ein__split split;
+    int64_t ps;
+    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
+    if (ein__choose_parts(ctx, s, map, read, true, &ps, &split) != EIN__K_PRODUCT) return v;
+    v = ein__relay_product(z, v);
+    return v.i && split.parts > 1 ? ein__split_value(z, v, &split) : v;
+}
+
 // Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `free`: products
 // are selected as if their results could lie in memory in any order. Gives how many are selected
 // for that reason alone.
@@ -213,7 +232,8 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
 // must show that it could be had: the selection without it is planned as well, the cheaper taken.
 static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__keep_attentions(ctx, root, nroot);
-    if (!ein__prepare(ctx, root, nroot)) return false;
+    if (!ein__prepare(ctx, root, nroot) || !ein__run_pass(ctx, root, nroot, ein__rebuild_product))
+        return false;
     if (ein__plan_values(ctx, root, nroot, true)) {
         ein__plan with = ctx->plan;
         ctx->plan = (ein__plan){0};

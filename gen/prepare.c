@@ -240,6 +240,7 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
 }
 
 EIN__FN bool ein__prepare(ein_ctx *ctx, ein__val *root, int nroot) {
-    return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution) &&
+    bool conv = ctx->desc.libs == EIN_LIBS_ALL;
+    return (!conv || ein__run_pass(ctx, root, nroot, ein__rebuild_convolution)) &&
            ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
 }

@@ -20,46 +20,78 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
+// What a kernel of our own must be cheaper by than a library call, in 1/1000: no estimate of a
+// tiled product has been measured yet.
+enum { EIN__OWN_MARGIN = 100 };
+
+static int64_t ein__with_margin(int64_t ps) {
+    return ein__cost_sum(ps, ein__muldiv(ps, EIN__OWN_MARGIN, 1000));
+}
+
+// The cheapest library call for contraction `s` with map `m` as below, and its cost; `kind` and
+// `*ps` stay where there is none that costs less than `bound`.
+static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                       bool free, ein__skind2 kind, int64_t bound, int64_t *ps) {
+    int64_t out[EIN__MAX_RANK], map = m.i ? ein__kernel_cost(ctx, m) : 0, gemm_ps;
+    ein__conv_form f;
+    ein__epilogue e;
+    bool fused;
+    if (ctx->desc.libs == EIN_LIBS_NONE || !ein__rule_on(ctx, EIN__RULE_MATCH)) return kind;
+    if (ein__gemm_and_map(ctx, s, m, read, free, &gemm_ps, &fused) &&
+        (gemm_ps < bound || (gemm_ps == bound && !fused))) {
+        *ps = bound = gemm_ps;
+        kind = EIN__K_GEMM;
+    }
+    ein__dense_result(s, out);
+    if (ctx->desc.libs != EIN_LIBS_ALL || !ein__find_conv(ctx, s, out, &f) || !ein__conv_sizes(&f))
+        return kind;
+    fused = m.i && ctx->value[m.i].dtype == EIN__F32 &&
+            ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) && ein__conv_takes(ctx, &f, &e);
+    if (fused) {
+        f.c.bias = e.bias;
+        f.c.z = e.z;
+        f.c.relu = e.act == EIN__ACT_RELU;
+    }
+    int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
+    if (conv_ps < bound || (conv_ps == bound && kind != EIN__K_GEMM)) {
+        *ps = conv_ps;
+        kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
+    }
+    return kind;
+}
+
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
 // which alone reads it by `read` (or none): a library call, with the map fused where the library
 // can, or a kernel, which fuses any. Equal costs go to the library, and to GEMM first: a
 // convolution is no better than the product it contains unless it fuses more. A kernel that fuses
-// the map is as good as cublasLt with its epilogue. `free`: its result
-// may lie in memory in any order.
+// the map is as good as cublasLt with its epilogue. `free`: its result may lie in memory in any
+// order. With `split` also a product whose terms are in parts, which then become values of their
+// own before steps are selected (ein__rebuild_product).
+static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                     bool free, int64_t *ps, ein__split *split) {
+    ein__skind2 kind = ein__kernel_kind(ctx, s);
+    int64_t bound = *ps = ein__cost_scope(ctx, kind, s, m, read);
+    int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    ein__split parts = {0, 1};
+    if (split) {
+        int64_t several = ein__cost_split(ctx, s, m, &parts);
+        if (several < own) own = several;
+        else parts.parts = 1;
+        *split = (ein__split){0, 1};
+    }
+    if (own < *ps) {
+        *ps = own;
+        bound = ein__least(bound, ein__with_margin(own));
+        kind = EIN__K_PRODUCT;
+    }
+    ein__skind2 best = ein__choose_library(ctx, s, m, read, free, kind, bound, ps);
+    if (split && best == EIN__K_PRODUCT) *split = parts;
+    return best;
+}
+
 static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                bool free, int64_t *ps) {
-    int64_t out[EIN__MAX_RANK];
-    ein__conv_form f;
-    ein__epilogue e;
-    ein__dense_result(s, out);
-    bool calls = ein__rule_on(ctx, EIN__RULE_MATCH);
-    bool conv = calls && ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
-    int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0;
-    ein__skind2 kind = ein__kernel_kind(ctx, s);
-    *ps = ein__cost_scope(ctx, kind, s, m, read);
-    int64_t gemm_ps;
-    bool fused;
-    if (calls && ein__gemm_and_map(ctx, s, m, read, free, &gemm_ps, &fused) &&
-        (gemm_ps < *ps || (gemm_ps == *ps && !fused))) {
-        *ps = gemm_ps;
-        kind = EIN__K_GEMM;
-    }
-    if (conv) {
-        fused = m.i && ctx->value[m.i].dtype == EIN__F32 &&
-                ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) &&
-                ein__conv_takes(ctx, &f, &e);
-        if (fused) {
-            f.c.bias = e.bias;
-            f.c.z = e.z;
-            f.c.relu = e.act == EIN__ACT_RELU;
-        }
-        int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
-        if (conv_ps < *ps || (conv_ps == *ps && kind != EIN__K_GEMM)) {
-            *ps = conv_ps;
-            kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
-        }
-    }
-    return kind;
+    return ein__choose_parts(ctx, s, m, read, free, ps, NULL);
 }
 
 // Expression fusion: M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is f(x, reduce(y) g(x,y)), one
@@ -266,7 +298,8 @@ static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m,
     int64_t ps, gemm_ps;
     ein__gemm g;
     ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
-    if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH))
+    if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
+        z->ctx->desc.libs == EIN_LIBS_NONE)
         return kind;
     if (!ein__best_gemm(z->ctx, s, true, &g, &gemm_ps) || gemm_ps >= ps) return kind;
     ein__skind2 other = ein__choose(z->ctx, s, m, read, true, &ps);
@@ -310,7 +343,8 @@ static void ein__select_reductions(ein__selector *z) {
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
             z->kind[v.i] = ein__kernel_kind(ctx, s);
         else z->kind[v.i] = ein__choose_product(z, v, m, read);
-        bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
+        bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE ||
+                            z->kind[v.i] == EIN__K_PRODUCT);
         if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
         if (m.i && ein__is_call(z->kind[v.i])) fuse = ein__call_fuses(z, v, m, read);
         // A map fuses with one reduction only.

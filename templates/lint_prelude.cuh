@@ -115,6 +115,23 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #define $store y[(m0 + row) * 64 + col] = acc[i][c] / sum[i]
 #endif
 
+#ifdef LINT_product
+#include "tiles.cu"
+#define $tile 64, 64, 16, 1, 4, 4, 1
+#define $RM 4
+#define $RN 4
+#define $rows 4
+#define $V 1
+#define $index const unsigned m0 = id * 64u, n0 = 0u
+#define $terms 96u
+#define $along true, false
+#define $loadA                                      \
+    return *reinterpret_cast<const float4 *>(       \
+        p0 + (m0 + e / 4u) * 96u + k0 + e % 4u * 4u)
+#define $loadB return p0[(k0 + e / 64u) * 96u + n0 + e % 64u]
+#define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = acc[i][j]
+#endif
+
 #ifdef LINT_warp
 #define $join v += other
 #endif

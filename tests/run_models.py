@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Emits models, runs the emitted code on the CPU judge, and compares with the oracle.
 
-    run_models.py [--mode plain|san|race] [--full] [--ints] [--baseline] [--order rev]
+    run_models.py [--mode plain|san|race] [--full] [--ints] [--baseline] [--libs none] [--order rev]
                   [--costs TABLE] MODEL.ein...
 
 Per model: emit (.cu and test program), build with the judge, `pack`, then the test program with
 --check (its own naive kernels, two runs, a captured run) and --out; every output must agree with
 the oracle's: relative L2 error <= 1e-5 (1e-2 where the model has f16 or bf16 tensors), or to the
 bit with --ints (integer-valued weights and inputs; without basis changes).
-Small sizes unless --full. Ends with `N passed, N failed`.
+--libs also checks that the program names no library
+that it must not call. Small sizes unless --full. Ends with `N passed, N failed`.
 """
 
 import argparse
@@ -51,15 +52,28 @@ def oracle_values(program, weights, ints, folder):
     return evaluate.evaluate(program, inputs, tensors.Blob(program, weights))
 
 
+def without_libraries(path, libs):
+    """The program has no trace of what it must not call."""
+    with open(path) as file:
+        text = file.read().lower()
+    for name in ("cudnn", "cublas") if libs == "none" else ("cudnn",):
+        lines = [line for line in text.splitlines() if name in line and line[:2] != "//"]
+        if lines:
+            raise Failure("--libs %s: %s" % (libs, lines[0].strip()))
+
+
 def check_model(path, args, folder):
     base = os.path.join(folder, "model")
     size = ([] if args.full else ["--small"]) + (["--baseline"] if args.baseline else [])
+    size += ["--libs", args.libs] if args.libs else []
     # The filter's transform of a basis change has fractions.
     size += ["--rules=-basis"] if args.ints else []
     size += ["--costs", args.costs] if args.costs else []
     size += getattr(args, "options", [])
     program = ein.load(path, not args.full, {})
     run([args.einnet, "emit", path, "-o", base + ".cu", "--test", base + "_test.cu"] + size)
+    if args.libs:
+        without_libraries(base + ".cu", args.libs)
     weights = base + ".weights"
     run([args.einnet, "pack", path, "-o", weights] + ([] if args.full else ["--small"]))
     if args.ints:
@@ -101,6 +115,7 @@ def main():
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--ints", action="store_true")
     parser.add_argument("--baseline", action="store_true")
+    parser.add_argument("--libs", choices=("cublas", "none"))
     parser.add_argument("--order")
     parser.add_argument("--costs", help="table of costs to emit with")
     parser.add_argument("-v", "--verbose", action="store_true")

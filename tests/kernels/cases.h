@@ -570,6 +570,8 @@ static void same_text(ein_ctx *ctx) {
     }
 }
 
+#include "products.h"
+
 static void all_cases(ein_ctx *ctx) {
     map_shapes(ctx);
     map_views(ctx);
@@ -583,5 +585,6 @@ static void all_cases(ein_ctx *ctx) {
     transposes(ctx);
     bands(ctx);
     transforms(ctx);
+    products(ctx);
     same_text(ctx);
 }

@@ -334,7 +334,8 @@ static void check_wide(ein_ctx *ctx, const char *name, const ein__step *step) {
 }
 
 static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val) {
-    ein__step step = {.kind = kind, .name = name, .nval = nval, .out = val[nval - 1]};
+    ein__step step = {
+        .kind = kind, .name = name, .nval = nval, .out = val[nval - 1], .tile = forced_tile};
     memcpy(step.val, val, (size_t)nval * sizeof *val);
     ein__buf text = {0};
     ein__launch l;

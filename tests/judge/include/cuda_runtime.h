@@ -175,7 +175,9 @@ struct judge_call {
         auto *bound = new auto([kernel = kernel, arguments...] { kernel(arguments...); });
         using bound_type = std::remove_pointer_t<decltype(bound)>;
         judge_body body = {bound, [](void *state) { (*static_cast<bound_type *>(state))(); },
-                           [](void *state) { delete static_cast<bound_type *>(state); }};
+                           [](void *state) {
+                               delete static_cast<bound_type *>(state);
+                           }};
         const void *pointers[] = {nullptr, judge_pointer(arguments)...};
         judge_launch(config, body, pointers, (int)sizeof...(P));
     }

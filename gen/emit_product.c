@@ -1,0 +1,357 @@
+// Products by tiles (product.c says what rows, columns and terms are). A block's threads fetch the
+// tiles of both factors to shared memory as their index forms have them, guards included, and each
+// thread multiplies its share; whatever map is fused runs on the accumulators before the store. The
+// factors, the result and the epilogue each see the iterators merged as far as they alone allow: a
+// filter is read along one long row of terms although the image needs channel and tap apart.
+
+typedef struct ein__kprod {
+    ein__tiled p;
+    const ein__product_tile *t;
+    int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
+    int sum[EIN__MAX_ITERS], nsum;
+    uint32_t used;                    // slots of the batch that some address needs
+    ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
+    ein__buf index, load[2], store;
+    const char *along[2];
+} ein__kprod;
+
+static void ein__kprod_free(ein__kprod *r) {
+    ein__buf_free(&r->index);
+    for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);
+    ein__buf_free(&r->store);
+}
+
+// Appends the slots of `mask` to `order`, those with the largest coefficient in `row` first.
+static int ein__kprod_order(uint32_t mask, const ein__krow *row, int *order) {
+    int n = 0;
+    for (int i = 0; i < EIN__MAX_ITERS; i++) {
+        if (!(mask >> i & 1)) continue;
+        int at = n++;
+        for (; at > 0 && row->k[order[at - 1]] < row->k[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return n;
+}
+
+// The orders in which flat numbers count: the result's for columns and batch, so that neighbouring
+// threads store neighbours; the first factor's for rows; for terms that of the longer steps.
+static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
+                              const ein__kscan *all) {
+    ein__kscan one = ein__kscan_make(g);
+    ein__krow steps = {{0}};
+    for (int k = 0; k < 2; k++) {
+        ein__kscan_row(g, &one, ein__ex_of(g->ctx, r->p.read[k]));
+        for (int i = 0; i < EIN__MAX_ITERS; i++) {
+            int64_t step = one.near[k].k[i] < 0 ? -one.near[k].k[i] : one.near[k].k[i];
+            if (steps.k[i] < step) steps.k[i] = step;
+        }
+    }
+    const ein__krow *out = &all->row[arrlen(all->row) - 1];
+    r->n[0] = ein__kprod_order(r->p.group[0], &one.near[0], r->order[0]);
+    r->n[1] = ein__kprod_order(r->p.group[1], out, r->order[1]);
+    r->n[2] = ein__kprod_order(r->p.group[2], out, r->order[2]);
+    uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
+    r->nsum = ein__kprod_order(sums, &steps, r->sum);
+    uint32_t inner;
+    if (ein__product_inner(g->ctx, s, &r->p, &inner)) {
+        int n = 0;
+        for (int i = 0; i < r->nsum; i++)
+            if (r->sum[i] != (int)inner) r->sum[n++] = r->sum[i];
+        r->sum[n] = (int)inner;
+    }
+    r->n[2] = ein__kmerge(g, all, r->order[2], r->n[2]);
+    r->used = all->used;
+    memcpy(r->slot, g->slot, sizeof r->slot);
+    ein__kscan_free(&one);
+}
+
+// Name of the flat number that counts an order's slots: the slot itself where it is one.
+static const char *ein__kprod_flat(const ein__kgen *g, const int *order, int n, const char *name) {
+    return n == 1 ? g->slot[order[0]].name : name;
+}
+
+static const char *ein__kprod_below(const ein__kgen *g, const char *flat, int n, int64_t end) {
+    if (n == 1) return ein__namef(g->ctx, "%s < %lld", flat, (long long)end);
+    return ein__namef(g->ctx, "%s < %s", flat, ein__knumber(g, end));
+}
+
+// Declares what `body` mentions of the slots that count terms, of which the innermost one's extent
+// is a multiple of a step: the others are those of the whole step.
+static void ein__kprod_declare_step(ein__kgen *g, ein__buf *b, const int *order, int n,
+                                    const char *term, const char *body) {
+    const char *type = ein__kint(g), *last = g->slot[order[n - 1]].name;
+    ein__buf digits = {0};
+    uint32_t used = 0;
+    ein__put(&digits, "");
+    for (int i = 0; i + 1 < n; i++)
+        if (ein__kmentions(body, g->slot[order[i]].name)) used |= 1u << order[i];
+    const char *inner = ein__knumber(g, g->slot[order[n - 1]].n);
+    ein__kdecompose(g, &digits, order, n - 1, used, ein__namef(g->ctx, "k0 / %s", inner));
+    ein__put(b, digits.s);
+    if (ein__kmentions(body, last))
+        ein__putf(b, "const %s %s = (%s)(k0 %% %s + %s);\n", type, last, type, inner, term);
+    ein__buf_free(&digits);
+}
+
+// Declares what `body` mentions of an order's slots, and of their flat number `flat`, which is
+// `from`, in front of it.
+static void ein__kprod_declare(ein__kgen *g, ein__buf *b, const int *order, int n, const char *flat,
+                               const char *from, const char *body) {
+    const char *u = ein__kunsigned(g), *type = ein__kint(g);
+    ein__buf digits = {0};
+    uint32_t used = 0;
+    ein__put(&digits, "");
+    for (int i = 0; i < n; i++)
+        if (ein__kmentions(body, g->slot[order[i]].name)) used |= 1u << order[i];
+    if (n == 1) {
+        if (used) ein__putf(b, "const %s %s = (%s)(%s);\n", type, flat, type, from);
+        ein__buf_free(&digits);
+        return;
+    }
+    int vec = g->vec;
+    g->vec = 1;
+    ein__kdecompose(g, &digits, order, n, used, flat);
+    g->vec = vec;
+    if (used || ein__kmentions(body, flat)) ein__putf(b, "const %s %s = %s;\n", u, flat, from);
+    ein__put(b, digits.s);
+    ein__buf_free(&digits);
+}
+
+// How well a warp's lanes along an order's last slot read what lies side by side: elements of the
+// run, at most a warp's, in 1/16 by the step between them.
+static int64_t ein__kprod_run(const ein__kgen *g, const ein__kscan *s, const int *order, int n) {
+    int64_t step = n ? s->near[0].k[order[n - 1]] : 0, run = n ? g->slot[order[n - 1]].n : 0;
+    if (step < 0) step = -step;
+    return step ? 16 * (run < 32 ? run : 32) / step : 0;
+}
+
+// The factor's address with four lanes along `slot`, or with one where they are no vector.
+static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, bool *vector) {
+    size_t mark[2] = {g->code[0].n, g->code[1].n};
+    int nindex = g->nindex;
+    g->vec = 4;
+    g->vec_slot = slot;
+    ein__kaccess at = slot >= 0 ? ein__kaccess_of(g, read, 0) : (ein__kaccess){0};
+    *vector = at.vector;
+    if (!at.vector) {
+        // What was named for it is taken back.
+        ein__kforget(g, 0);
+        for (int k = 0; k < 2; k++) g->code[k].s[g->code[k].n = mark[k]] = 0;
+        g->nindex = nindex;
+        g->vec = 1;
+        g->vec_slot = -1;
+        at = ein__kaccess_of(g, read, 0);
+    }
+    g->vec = 1;
+    g->vec_slot = -1;
+    return at;
+}
+
+// One factor's part of the loop: loads into registers, stores into the tile.
+static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
+    ein_ctx *c = g->ctx;
+    ein__ex read = ein__ex_of(c, r->p.read[side]);
+    ein__kscan scan = ein__kscan_make(g);
+    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS];
+    int64_t extent = r->p.extent[side], depth = r->p.depth;
+    int tile = side ? r->t->cols : r->t->rows, terms = r->t->terms;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(line_slot, r->order[side], sizeof line_slot);
+    memcpy(sum, r->sum, sizeof sum);
+    ein__kscan_row(g, &scan, read);
+    int nline = ein__kmerge(g, &scan, line_slot, r->n[side]);
+    int nsum = ein__kmerge(g, &scan, sum, r->nsum);
+    for (int i = 0; i < nline; i++) g->slot[line_slot[i]].level = 1;
+    for (int i = 0; i < nsum; i++) g->slot[sum[i]].level = 1;
+    bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
+    int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
+    if (lane >= 0 && (g->slot[lane].n % 4 || scan.near[0].k[lane] != 1)) lane = -1;
+    bool vector;
+    ein__kaccess at = ein__kprod_access(g, read, lane, &vector);
+    int width = vector ? 4 : 1, wide = along ? terms / width : tile / width;
+    const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
+               *slow = ein__namef(c, "e / %du", wide);
+    if (width > 1) fast = ein__namef(c, "%s * 4u", fast);
+    const char *across = along ? slow : fast, *term = along ? fast : slow;
+    r->along[side] = along ? "true" : "false";
+    ein__buf body = {0}, guard = {0};
+    const char *at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m"),
+               *at_term = ein__kprod_flat(g, sum, nsum, "k");
+    ein__put(&body, g->code[1].s);
+    if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
+    if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
+    if (at.guard) ein__putf(&guard, "%s && ", at.guard);
+    const char *value = ein__kload(g, &at, 1).s, *zero = "0.f";
+    if (vector) {
+        value = ein__namef(c, "*reinterpret_cast<const float4 *>(%s + %s)", at.param,
+                           ein__kparen(g, at.at, EIN__TERM));
+        zero = "make_float4(0.f, 0.f, 0.f, 0.f)";
+    }
+    if (guard.n) guard.s[guard.n -= 4] = 0;
+    if (guard.n) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
+    else ein__putf(&body, "return %s;\n", value);
+    ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
+                       ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
+    if (nsum > 1 && g->slot[sum[nsum - 1]].n % terms == 0)
+        ein__kprod_declare_step(g, &r->load[side], sum, nsum, term, body.s);
+    else
+        ein__kprod_declare(g, &r->load[side], sum, nsum, at_term, ein__namef(c, "k0 + %s", term),
+                           body.s);
+    ein__put(&r->load[side], body.s);
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], "");
+    ein__buf_free(&body);
+    ein__buf_free(&guard);
+    ein__kscan_free(&scan);
+}
+
+// The epilogue and the store at (m, n). False: not with this many lanes.
+static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    static const char *const acc[4] = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]",
+                                       "acc[i][j + 3]"};
+    ein__kscan scan = ein__kscan_make(g);
+    int order[2 * EIN__MAX_ITERS], rows[EIN__MAX_ITERS], cols[EIN__MAX_ITERS], n = 0;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(rows, r->order[0], sizeof rows);
+    memcpy(cols, r->order[1], sizeof cols);
+    if (step->nval > 1) ein__kscan_expr(g, &scan, ein__kbody(g, step->out));
+    ein__kscan_out(g, &scan, step->out);
+    int nrow = ein__kmerge(g, &scan, rows, r->n[0]), ncol = ein__kmerge(g, &scan, cols, r->n[1]);
+    for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
+    for (int i = 0; i < nrow; i++) order[n++] = rows[i];
+    for (int i = 0; i < ncol; i++) order[n++] = cols[i];
+    bool ok = g->vec == 1 || (ncol && ein__kvector_out(g, step->out, order, n, &scan));
+    if (ok && g->vec > 1) g->vec_slot = cols[ncol - 1];
+    if (ok) {
+        if (r->p.alpha != 1)
+            for (int i = 0; i < g->vec; i++)
+                ein__putf(&r->store, "%s *= %s;\n", acc[i], ein__kliteral(g, r->p.alpha).s);
+        ein__ktext value[4];
+        ein__ex body = {0};
+        g->post = &r->store;
+        if (step->nval > 1) {
+            body = ein__kbody(g, step->out);
+            ein__kcount(g, body);
+        }
+        for (int i = 0; i < g->vec; i++) {
+            value[i] = (ein__ktext){acc[i], EIN__PRIMARY, 0};
+            if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
+        }
+        ein__kstore(g, &r->store, step->out, &scan, value);
+        g->post = NULL;
+        ok = !g->scattered;
+    }
+    const char *m = ein__kprod_flat(g, rows, nrow, "m"), *at = ein__kprod_flat(g, cols, ncol, "n");
+    ein__buf in = {0}, body = {0}, head = {0};
+    ein__put(&in, "");
+    if (r->p.extent[0] % r->t->rows) ein__put(&in, ein__kprod_below(g, m, nrow, r->p.extent[0]));
+    if (r->p.extent[1] % r->t->cols)
+        ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, at, ncol, r->p.extent[1]));
+    if (in.n) ein__putf(&body, "if (%s) {\n", in.s);
+    if (r->store.s) ein__kindent(&body, r->store.s, in.n ? 4 : 0);
+    if (in.n) ein__put(&body, "}\n");
+    if (body.s) {
+        ein__kprod_declare(g, &head, rows, nrow, m, "m0 + tile.row(i)", body.s);
+        ein__kprod_declare(g, &head, cols, ncol, at, "n0 + tile.column(j)", body.s);
+    }
+    ein__buf_free(&r->store);
+    ein__putf(&r->store, "%s%s", head.s ? head.s : "", body.s ? body.s : "");
+    ein__buf_free(&in);
+    ein__buf_free(&body);
+    ein__buf_free(&head);
+    ein__kscan_free(&scan);
+    return ok;
+}
+
+// First element of the tile that digit `id / *below % n` counts; `*below` grows.
+static const char *ein__kprod_first(ein__kgen *g, int64_t *below, int64_t n, int size) {
+    const char *u = g->wide ? "ull" : "u", *s = "id";
+    if (n == 1) return ein__namef(g->ctx, "0%s", u);
+    if (*below > 1) s = ein__namef(g->ctx, "%s / %lld%s", s, (long long)*below, u);
+    *below *= n;
+    return ein__namef(g->ctx, "%s %% %lld%s * %d%s", s, (long long)n, u, size, u);
+}
+
+// Column tile, row tile and batch of a block: id counts them, the column tile fastest.
+static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
+    const char *u = ein__kunsigned(g), *type = ein__kint(g);
+    int64_t below = 1, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols,
+            down = (r->p.extent[0] + r->t->rows - 1) / r->t->rows;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    const char *column = ein__kprod_first(g, &below, across, r->t->cols);
+    ein__putf(&r->index, "const %s n0 = %s, m0 = %s;\n", u, column,
+              ein__kprod_first(g, &below, down, r->t->rows));
+    for (int i = r->n[2] - 1; i >= 0; i--) {
+        const ein__kslot *s = &g->slot[r->order[2][i]];
+        const char *digit = ein__kdigit(g, &below, s->n, 1);
+        if (r->used >> r->order[2][i] & 1)
+            ein__putf(&r->index, "const %s %s = %s;\n", type, s->name, digit);
+    }
+    ein__put(&r->index, g->code[0].s);
+    return below;
+}
+
+static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
+                              const char *hint, ein__buf *out, ein__launch *l) {
+    ein_ctx *c = g->ctx;
+    const ein__product_tile *t = r->t;
+    ein__key keys[] = {{0},
+                       {0},
+                       {"tile", ein__namef(c, "%d, %d, %d, %d, %d, %d, %d", t->rows, t->cols,
+                                           t->terms, t->parts, t->rm, t->rn, g->vec)},
+                       {"RM", ein__namef(c, "%d", t->rm)},
+                       {"RN", ein__namef(c, "%d", t->rn)},
+                       {"rows", ein__namef(c, "%d", t->rm / t->parts)},
+                       {"V", ein__namef(c, "%d", g->vec)},
+                       {"number", ein__kunsigned(g)},
+                       {"many", blocks > 1 ? "1" : ""},
+                       {"index", r->index.s},
+                       {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
+                       {"loadA", r->load[0].s},
+                       {"loadB", r->load[1].s},
+                       {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
+                       {"store", r->store.s}};
+    for (int k = 0; k < 2; k++) {
+        const ein__value *v = ein__val_get(c, (ein__val){r->p.read[k]->val});
+        l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
+    }
+    g->needs |= EIN__NEED_TILES;
+    int64_t flops = 2 * r->p.depth + g->flops;
+    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
+    ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
+                 out, l);
+}
+
+// One attempt; false: try again without vectors or with 64-bit indices.
+static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                          ein__launch *l) {
+    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
+    ein__kprod r = {.nsum = 0};
+    int64_t stride[EIN__MAX_RANK], ps;
+    int vec = g->vec;
+    for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
+    if (!ein__match_tiles(g->ctx, s, stride, &r.p)) return ein__kreduce(g, step, hint, out, l);
+    r.t =
+        step->tile ? &ein__product_table[step->tile - 1] : ein__product_tile_of(g->ctx, &r.p, &ps);
+    ein__kscan all = ein__kscan_make(g);
+    g->inner[g->ninner++] = (ein__kinner){
+        step->val[0], {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}, false};
+    for (int k = 0; k < 2; k++) ein__kscan_row(g, &all, ein__ex_of(g->ctx, r.p.read[k]));
+    if (step->nval > 1) ein__kscan_expr(g, &all, ein__kbody(g, step->out));
+    ein__kscan_out(g, &all, step->out);
+    ein__kprod_orders(g, s, &r, &all);
+    ein__kprod_load(g, &r, 0);
+    ein__kprod_load(g, &r, 1);
+    g->vec = vec;
+    bool ok = ein__kprod_store(g, step, &r);
+    int64_t blocks = ein__kprod_index(g, &r), limit = INT32_MAX - 1024;
+    // Flat numbers run up to a tile beyond their ends.
+    bool far = r.p.extent[0] > limit || r.p.extent[1] > limit;
+    ok = ok && !g->too_wide && (g->wide || !far);
+    if (ok && !g->overflow && ein__kgrid(g->ctx, l, blocks, EIN__PRODUCT_THREADS))
+        ein__kprod_finish(g, step, &r, blocks, hint, out, l);
+    ein__kscan_free(&all);
+    ein__kprod_free(&r);
+    return ok;
+}

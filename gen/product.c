@@ -1,0 +1,141 @@
+// Products that a kernel of ours computes (templates/product.cu): any contraction, by the groups of
+// its iterators. Those that only one factor has count the rows of a tile, those that only the other
+// has its columns, the rest batches; all that is summed counts terms. A convolution is such a
+// product as it stands, its window and its padding part of how one factor is read (implicit GEMM).
+// The columns are those of the factor along which the result's neighbours lie.
+
+typedef struct ein__tiled {
+    const ein__expr *read[2];  // rows, columns
+    double alpha;
+    uint32_t group[3];  // traversal iterators of the rows, of the columns, of the batch
+    int64_t extent[3], depth;
+    bool scattered;  // the result's neighbours belong to different batches
+} ein__tiled;
+
+// How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
+// a thread. `parts` groups of threads share the terms of one tile and add up in order. `share`: of
+// the peak arithmetic that a full machine reaches, in 1/1000; assumed at 0.78 of what is assumed of
+// a library at the same tile (reference: 85-94 % for good SIMT kernels), until measured.
+typedef struct ein__product_tile {
+    int rows, cols, rm, rn, terms, parts;
+    int64_t share;
+    int resident;  // blocks that share an SM
+} ein__product_tile;
+
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 6, EIN__PRODUCT_DEPTH = 1 << 30 };
+
+static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
+    {128, 128, 8, 8, 8, 1, 585, 1},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 530, 2},  // few rows
+    {64, 64, 4, 4, 16, 1, 490, 3},   // ... and columns
+    {32, 64, 4, 4, 32, 2, 420, 3},
+    {32, 32, 4, 4, 32, 4, 340, 4},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 330, 2},
+};
+
+// What one step of a tile's loop takes at least, from load to load, ps: assumed.
+enum { EIN__PRODUCT_STEP_PS = 300000 };
+
+static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
+    uint32_t used = 0;
+    for (uint32_t k = 0; k < read->nix; k++) used |= ein__ix_uses(ctx, read->ix[k]);
+    return used;
+}
+
+// Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
+// has more terms than an unsigned counts.
+EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                              ein__tiled *p) {
+    const ein__expr *read[2];
+    *p = (ein__tiled){.extent = {1, 1, 1}, .depth = 1};
+    if (!ein__two_factors(ctx, s, read, &p->alpha)) return false;
+    uint32_t in[2] = {ein__read_slots(ctx, read[0]), ein__read_slots(ctx, read[1])};
+    int lane = -1;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    int col = lane >= 0 && (in[0] >> lane & 1) && !(in[1] >> lane & 1) ? 0 : 1;
+    p->scattered = lane >= 0 && (in[0] >> lane & 1) == (in[1] >> lane & 1);
+    p->read[0] = read[1 - col];
+    p->read[1] = read[col];
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        bool row = in[1 - col] >> i & 1, column = in[col] >> i & 1;
+        int group = row == column ? 2 : column;
+        if (i >= s->nt) {
+            p->depth = ein__muldiv(p->depth, s->n[i], 1);
+            continue;
+        }
+        p->group[group] |= 1u << i;
+        p->extent[group] = ein__muldiv(p->extent[group], s->n[i], 1);
+    }
+    return p->depth <= EIN__PRODUCT_DEPTH;
+}
+
+// Slots in subscripts that may leave their box, where a read needs a guard.
+static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
+    uint32_t used = 0;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        bool inside = f->q == 1 && f->lo >= 0 && f->hi < ctx->value[read->val].shape.d[k];
+        if (!inside) used |= ein__ix_uses(ctx, read->ix[k]);
+    }
+    return used;
+}
+
+enum { EIN__PRODUCT_INNER = 16 };  // terms whose multiple the innermost iterator's extent is
+
+// The summation iterator that should count the terms innermost, so that a step of the loop stays
+// within one tap of a window: guards and the tap's digits are then known once a step. False: the
+// order does not matter, or no iterator fits.
+EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__tiled *p,
+                                uint32_t *slot) {
+    uint32_t guarded = ein__guarded_slots(ctx, p->read[0]) | ein__guarded_slots(ctx, p->read[1]);
+    int64_t most = 0;
+    if (!(guarded >> s->nt)) return false;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if ((guarded >> i & 1) || s->n[i] % EIN__PRODUCT_INNER || s->n[i] <= most) continue;
+        most = s->n[i];
+        *slot = i;
+    }
+    return most > 0;
+}
+
+static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile *t) {
+    int64_t down = (p->extent[0] + t->rows - 1) / t->rows,
+            across = (p->extent[1] + t->cols - 1) / t->cols;
+    return ein__muldiv(ein__muldiv(down, across, 1), p->extent[2], 1);
+}
+
+// Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
+// from the L2 cache; and one block's steps, when those of others do not hide their latency.
+static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
+                                    const ein__product_tile *t) {
+    int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
+    int64_t terms = ein__muldiv(steps, t->terms, 1), slots = g->sms * t->resident;
+    int64_t waves = blocks / g->sms + (blocks % g->sms != 0);
+    int64_t flop =
+        ein__muldiv(ein__muldiv(waves, g->sms, 1), ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
+    int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
+    int64_t bytes = ein__muldiv(ein__muldiv(4 * (t->rows + t->cols), terms, 1), blocks, 1);
+    int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
+    int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
+    // A step and the first loads; blocks beside each other take their turns together.
+    int64_t chain = ein__muldiv(ein__muldiv(steps + 1, EIN__PRODUCT_STEP_PS, 1),
+                                blocks / slots + (blocks % slots != 0), 1);
+    ps = fetch > ps ? fetch : ps;
+    return chain > ps ? chain : ps;
+}
+
+// The tile that is estimated to be fastest on the context's GPU, and its time.
+EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const ein__tiled *p,
+                                                      int64_t *ps) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    const ein__product_tile *best = NULL;
+    *ps = INT64_MAX;
+    for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
+        int64_t other = ein__product_tile_ps(g, p, &ein__product_table[i]);
+        if (best && other >= *ps) continue;
+        best = &ein__product_table[i];
+        *ps = other;
+    }
+    return best;
+}

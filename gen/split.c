@@ -1,0 +1,160 @@
+// Long sums in parts (split-K): where a product has too few tiles to fill the machine, its terms
+// are shared between tiles. One part of a summation iterator becomes a dimension of an inner value,
+// and a second kernel adds the parts up in order, the map behind the product fused:
+//     v[t] = sum(p) w[p,t],  w[p,t] = sum(r in 0:n/d) of v's terms at n/d * p + r
+
+typedef struct ein__split {
+    uint32_t slot;  // summation iterator that is parted
+    int64_t parts;  // its extent is a multiple; 1: it stays whole
+} ein__split;
+
+enum { EIN__SPLIT_PARTS = 64 };  // at most
+
+// The longest summation iterator that `parts` divides; false when there is none.
+static bool ein__split_slot(const ein__scope *s, int64_t parts, uint32_t *slot) {
+    int64_t most = 0;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if (s->n[i] % parts || s->n[i] <= most) continue;
+        most = s->n[i];
+        *slot = i;
+    }
+    return most > 0;
+}
+
+// What product `s` and, fused with the sum of its parts, map `m` (or none) cost when the terms are
+// shared between tiles; INT64_MAX: they are better left together.
+static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__split *split) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__tiled p;
+    int64_t out[EIN__MAX_RANK], whole, best, node = g->node_ns * 1000;
+    *split = (ein__split){0, 1};
+    ein__dense_result(s, out);
+    if (s->nt + 1 > EIN__MAX_RANK || s->nt + s->ns + 1 > EIN__MAX_ITERS) return INT64_MAX;
+    if (!ein__match_tiles(ctx, s, out, &p)) return INT64_MAX;
+    (void)ein__product_tile_of(ctx, &p, &whole);
+    if (whole < 2 * node) return INT64_MAX;
+    int64_t result = ein__times(ein__outputs_of(s), 4), batch = p.extent[2], depth = p.depth;
+    best = whole;
+    for (int64_t parts = 2; parts <= EIN__SPLIT_PARTS; parts++) {
+        uint32_t slot;
+        int64_t ps;
+        if ((parts & (parts - 1)) && parts > 8) continue;
+        if (!ein__split_slot(s, parts, &slot)) continue;
+        p.extent[2] = ein__times(batch, parts);
+        p.depth = depth / parts;
+        (void)ein__product_tile_of(ctx, &p, &ps);
+        ps = ein__plus(ps, ein__memory_ps(g, ein__times(result, 2 * parts), 880, true));
+        if (ps >= best) continue;
+        best = ps;
+        *split = (ein__split){slot, parts};
+    }
+    if (split->parts == 1) return INT64_MAX;
+    bool terms = false;
+    ein__kernel k = {.kind = EIN__K_PRODUCT, .n = 1, .s = {s}, .size = 4, .out = out};
+    ein__work w = {0}, sum = {0};
+    ein__kernel_traffic(ctx, &k, &w, &terms);
+    int64_t parts = ein__times(result, split->parts);
+    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, parts - result);
+    p.extent[2] = ein__times(batch, split->parts);
+    p.depth = depth / split->parts;
+    (void)ein__product_tile_of(ctx, &p, &w.math_ps);
+    ein__add_operand(ctx, &sum, (ein__val){0}, EIN__BY_UNIT, ein__plus(parts, result));
+    int64_t map =
+        m.i ? ein__cost_scope(ctx, EIN__K_MAP, ein__scope_of(ctx, m), (ein__val){0}, (ein__ex){0})
+            : node;
+    return ein__cost_sum(ein__work_ps(g, &w), ein__plus(map, ein__work_ps(g, &sum) - node));
+}
+
+// The factor of a product that is known at load, its elements in the order in which the kernel
+// counts them: batch, lines, terms with the innermost one last. Its own read when they cannot be,
+// or when neighbours lie together already: terms or, unless these must stay within a `tap`, lines.
+static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__tiled *p, int side,
+                                uint32_t inner, bool tap) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read = p->read[side];
+    ein__ex as_is = ein__ex_of(ctx, read);
+    uint32_t used = ein__read_slots(ctx, read), sums = ~((1u << s->nt) - 1);
+    uint32_t turn[4] = {p->group[2], p->group[side], sums & ~(1u << inner), 1u << inner};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    int64_t extent[EIN__MAX_RANK], volume = 1, stride[EIN__MAX_RANK];
+    int n = 0;
+    ein__factor f;
+    ein__strides_of(ctx, (ein__val){read->val}, stride);
+    if (!ctx->value[read->val].weight_only || !(used >> inner & 1)) return as_is;
+    bool together = ein__address(ctx, read, stride, &f) && f.coef[inner] == 1;
+    for (uint32_t i = 0; i < s->nt && !tap; i++)
+        together |= (p->group[side] >> i & 1) && f.coef[i] == 1;
+    if (together) return as_is;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
+    for (int t = 0; t < 4; t++)
+        for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+            if (!(turn[t] & used & 1u << i) || s->n[i] == 1) continue;
+            if (n == EIN__MAX_RANK) return as_is;
+            map[i] = ein__ix_iter(ctx, (uint32_t)n, s->n[i]);
+            back[n] = ein__ix_iter(ctx, i, s->n[i]);
+            extent[n++] = s->n[i];
+            volume = ein__times(volume, s->n[i]);
+        }
+    if (volume > 2 * ein__elements(&ctx->value[read->val].shape)) return as_is;
+    ein__ex body = ein__ex_subst(ctx, as_is, map, (int)(s->nt + s->ns));
+    const char *name = ein__namef(ctx, "%s.lines", ctx->value[z->self.i].name);
+    ein__val v = ein__new_map(z, name, n, extent, body);
+    return v.i ? ein__ex_read(ctx, v, 0, back, n) : as_is;
+}
+
+// Product `v` with what is known at load re-laid for its kernel.
+static ein__val ein__relay_product(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t out[EIN__MAX_RANK];
+    ein__tiled p;
+    uint32_t inner = s->nt;
+    ein__dense_result(s, out);
+    if (!ein__match_tiles(ctx, s, out, &p)) return v;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
+        if (s->n[i] > s->n[inner]) inner = i;
+    bool tap = ein__product_inner(ctx, s, &p, &inner);
+    z->self = v;
+    ein__ex a = ein__relay_terms(z, s, &p, 0, inner, tap),
+            b = ein__relay_terms(z, s, &p, 1, inner, tap);
+    if (!a.i || !b.i) return (ein__val){0};
+    if (a.i == ein__ex_of(ctx, p.read[0]).i && b.i == ein__ex_of(ctx, p.read[1]).i) return v;
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, a, b);
+    if (body.i && p.alpha != 1)
+        body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, p.alpha), body);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
+// Product `v` as the sum of its parts.
+static ein__val ein__split_value(ein__pass *z, ein__val v, const ein__split *split) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ix map[EIN__MAX_ITERS], at[EIN__MAX_RANK];
+    ein__shape shape = {.rank = (int)s->nt + 1, .d = {split->parts}};
+    const ein__value old = ctx->value[v.i];
+    ein__scope w = {.reduce = EIN__R_SUM, .nt = s->nt + 1, .ns = s->ns},
+               t = {.reduce = EIN__R_SUM, .nt = s->nt, .ns = 1};
+    w.n[0] = split->parts;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        w.n[i + 1] = i == split->slot ? s->n[i] / split->parts : s->n[i];
+        map[i] = ein__ix_iter(ctx, i + 1, w.n[i + 1]);
+        if (i < s->nt) shape.d[i + 1] = t.n[i] = s->n[i];
+        if (i < s->nt) at[i + 1] = ein__ix_iter(ctx, i, s->n[i]);
+    }
+    ein__ix first = ein__ix_scale(ctx, ein__ix_iter(ctx, 0, split->parts), w.n[split->slot + 1]);
+    map[split->slot] = ein__ix_add(ctx, map[split->slot], first);
+    w.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
+    ein__sc sc = w.body.i ? ein__sc_make(ctx, &w) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    ein__val parts = ein__val_new(ctx, ein__namef(ctx, "%s.parts", old.name), EIN__V_SCOPE,
+                                  old.tensor, sc, &shape, EIN__F32, old.node);
+    const char *rule = "summation splitting (parts)";
+    ctx->value[parts.i].why = old.why && *old.why ? ein__namef(ctx, "%s; %s", old.why, rule) : rule;
+    t.n[s->nt] = split->parts;
+    at[0] = ein__ix_iter(ctx, s->nt, split->parts);
+    t.body = ein__ex_read(ctx, parts, 0, at, (int)s->nt + 1);
+    sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype,
+                        old.node);
+}

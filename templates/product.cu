@@ -1,0 +1,37 @@
+//@key name     the kernel's name
+//@key params   its parameters
+//@key tile     rows, columns, terms a step, parts, a thread's rows and columns, vector
+//@key RM       rows a thread
+//@key RN       columns a thread
+//@key rows     rows that a thread stores
+//@key V        neighbouring columns that a thread stores at once
+//@key number   unsigned type that counts blocks
+//@key many     whether there is more than one block
+//@key index    the batch's position, first column n0 and first row m0 of the tile, from id
+//@key terms    terms of the product
+//@key loadA    returns element e (or four) of the first operand, in the step from term k0 on
+//@key loadB    the same for the second operand
+//@key along    whether neighbouring threads load neighbouring terms of the operands
+//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store
+static __global__ void __launch_bounds__(256) $name($params) {
+    __shared__ product_tile<$tile> tile;
+    //@if many
+    const $number id = blockIdx.x;
+    //@end
+    $index;
+    const auto a = [&](unsigned e, unsigned k0) {
+        $loadA;
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        $loadB;
+    };
+    float acc[$RM][$RN] = {};
+    tile.multiply<$along>($terms, a, b, acc);
+#pragma unroll
+    for (int i = 0; i < $rows; i++) {
+#pragma unroll
+        for (int j = 0; j < $RN; j += $V) {
+            $store;
+        }
+    }
+}

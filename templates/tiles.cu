@@ -1,0 +1,95 @@
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    __align__(16) float a[2][KC][BM + 4];
+    __align__(16) float b[2][KC][BN + 4];
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned first_row() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return first_row() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) {
+        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    }
+
+    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
+        to[ALONG ? e % KC : e / B][ALONG ? e / KC : e % B] = v;
+    }
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+        put<ALONG, B>(to, e * 4u, v.x);
+        put<ALONG, B>(to, e * 4u + 1u, v.y);
+        put<ALONG, B>(to, e * 4u + 2u, v.z);
+        put<ALONG, B>(to, e * 4u + 3u, v.w);
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
+#pragma unroll
+        for (int k = 0; k < KC / PARTS; k++) {
+            const unsigned t = part() * (KC / PARTS) + k;
+            float x[RM], y[RN];
+#pragma unroll
+            for (int i = 0; i < RM; i++) x[i] = a[turn][t][first_row() + i];
+#pragma unroll
+            for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];
+#pragma unroll
+            for (int i = 0; i < RM; i++) {
+#pragma unroll
+                for (int j = 0; j < RN; j++) acc[i][j] += x[i] * y[j];
+            }
+        }
+    }
+
+    // Adds up the groups' sums in order; a thread keeps the rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        float *sums = &a[0][0][0];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+#pragma unroll
+            for (int j = 0; j < RN; j++)
+                sums[(part() * BM + first_row() + i) * BN + column(j)] = acc[i][j];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM / PARTS; i++) {
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                acc[i][j] = sums[row(i) * BN + column(j)];
+                for (int p = 1; p < PARTS; p++)
+                    acc[i][j] += sums[(p * BM + row(i)) * BN + column(j)];
+            }
+        }
+    }
+
+    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
+    // multiplied, the next one's are on their way.
+    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
+        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
+        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        int turn = 0;
+        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
+            if (k0 < terms) {
+#pragma unroll
+                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+#pragma unroll
+                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
+            }
+            if (k0 > 0) step(turn ^ 1, acc);
+            if (k0 >= terms) break;
+#pragma unroll
+            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
+#pragma unroll
+            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+            __syncthreads();
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};

@@ -1,0 +1,110 @@
+// Products by tiles: every tile of the table at the sizes around its edges, all ways in which the
+// factors and the result may lie in memory, windows, phases, batches and epilogues.
+
+static int forced_tile;  // place in the table of tiles from 1; 0: as the estimate has it
+
+// y[b,m,n] = sum(k) a[b,m,k] b[b,k,n], the operands stored in the orders given.
+static void product(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t k, const char *oa,
+                    const char *ob, const char *oy) {
+    ein__val x = input(ctx, EIN__F32, 3, DIMS(b, m, k)), w = input(ctx, EIN__F32, 3, DIMS(b, k, n));
+    ein__ix ib = it(ctx, 0, b), im = it(ctx, 1, m), in = it(ctx, 2, n), ik = it(ctx, 3, k);
+    ein__val y = define(ctx, EIN__F32, EIN__R_SUM, 3, 1, DIMS(b, m, n, k),
+                        BIN(MUL, READ(x, 0, ib, im, ik), READ(w, 0, ib, ik, in)));
+    layout(ctx, x, oa, 0, 0);
+    layout(ctx, w, ob, 0, 0);
+    layout(ctx, y, oy, 0, 0);
+    CHECK("product", EIN__K_PRODUCT, y);
+}
+
+static void product_sizes(ein_ctx *ctx) {
+    static const int64_t extent[] = {1, 3, 5, 7, 17, 49, 127, 129};
+    static const char *const order[] = {"012", "021", "102", "210"};
+    for (forced_tile = 1; forced_tile <= EIN__PRODUCT_TILES; forced_tile++)
+        for (int i = 0; i < COUNT(extent); i++) {
+            int t = forced_tile + i;
+            product(ctx, 1, extent[i], extent[(i * 3 + forced_tile) % COUNT(extent)],
+                    extent[(i * 7 + 1) % COUNT(extent)], order[t % 2], order[t / 2 % 2],
+                    order[t / 4 % 2]);
+        }
+    forced_tile = 0;
+    for (int i = 0; i < 16; i++)
+        product(ctx, 2, 12, 20, 8, order[i % 4], order[(i / 4 + i) % 4], order[i / 4]);
+    product(ctx, 3, 33, 36, 40, "012", "012", "120");
+    product(ctx, 1, 1, 1, 1, NULL, NULL, NULL);
+    product(ctx, 1, 1, 1, 300, NULL, NULL, NULL);
+    product(ctx, 1, 130, 1, 1, NULL, NULL, NULL);
+}
+
+// A convolution with whatever a library's fused form has not: y = tanh-free residual chain, stored
+// into a slice of something larger, channels innermost or not.
+static void product_window(ein_ctx *ctx, int64_t c, int64_t f, int64_t h, int64_t r, int stride,
+                           int dilation, int pad, bool transposed) {
+    int64_t span = dilation * (r - 1) + 1, n = 2;
+    int64_t o = transposed ? (h - 1) * stride - 2 * pad + span : (h + 2 * pad - span) / stride + 1;
+    if (o < 1) return;
+    ein__val x = input(ctx, EIN__F32, 4, DIMS(n, c, h, h)),
+             w = input(ctx, EIN__F32, 4, DIMS(f, c, r, r)), b = input(ctx, EIN__F32, 1, DIMS(f)),
+             z = input(ctx, EIN__F32, 4, DIMS(n, f, o, o));
+    ein__ix in = it(ctx, 0, n), jf = it(ctx, 1, f), ih = it(ctx, 2, o), iw = it(ctx, 3, o);
+    ein__ix ic = it(ctx, 4, c), ir = it(ctx, 5, r), is = it(ctx, 6, r);
+    ein__ix at[2] = {ih, iw}, tap[2] = {ir, is};
+    for (int k = 0; k < 2; k++) {
+        if (transposed)
+            at[k] = ein__ix_div(ctx, ADDC(ADD(at[k], SCALE(tap[k], -dilation)), pad), stride);
+        else at[k] = ADDC(ADD(SCALE(at[k], stride), SCALE(tap[k], dilation)), -pad);
+    }
+    ein__val y = define(ctx, EIN__F32, EIN__R_SUM, 4, 3, DIMS(n, f, o, o, c, r, r),
+                        BIN(MUL, READ(x, 0, in, ic, at[0], at[1]), READ(w, 0, jf, ic, ir, is)));
+    ein__ex sum = BIN(ADD, BIN(MUL, READ(y, 0, in, jf, ih, iw), NUM(0.5)), READ(b, 0, jf));
+    ein__val e = define(ctx, EIN__F32, EIN__R_NONE, 4, 0, DIMS(n, f, o, o),
+                        BIN(ADD, UN(RELU, sum), READ(z, 0, in, jf, ih, iw)));
+    CHECK("window_residual", EIN__K_PRODUCT, y, e);
+    layout(ctx, e, NULL, 4, 4);
+    CHECK("window_slice", EIN__K_PRODUCT, y, e);
+    layout(ctx, x, "0231", 0, 0);
+    layout(ctx, e, "0231", 0, 1);
+    CHECK("window_last", EIN__K_PRODUCT, y, e);
+    ein__val half = define(ctx, EIN__F16, EIN__R_NONE, 4, 0, DIMS(n, f, o, o),
+                           UN(RELU, READ(y, 0, in, jf, ih, iw)));
+    CHECK("window_half", EIN__K_PRODUCT, y, half);
+}
+
+static void product_windows(ein_ctx *ctx) {
+    product_window(ctx, 3, 8, 9, 3, 1, 1, 1, false);
+    product_window(ctx, 5, 7, 8, 3, 2, 1, 1, false);
+    product_window(ctx, 4, 12, 12, 3, 1, 2, 2, false);
+    product_window(ctx, 2, 66, 5, 5, 1, 1, 2, false);
+    product_window(ctx, 8, 16, 8, 1, 1, 1, 0, false);
+    product_window(ctx, 4, 6, 5, 4, 2, 1, 1, true);
+    product_window(ctx, 3, 5, 4, 3, 3, 1, 0, true);
+    product_window(ctx, 2, 3, 6, 3, 1, 2, 1, true);
+}
+
+// Reads that no matrix is: both factors move with a position, a factor is read once a batch, a
+// summation that one factor has alone, and a constant before it all.
+static void product_others(ein_ctx *ctx) {
+    ein__val q = input(ctx, EIN__F32, 3, DIMS(2, 19, 8)),
+             k = input(ctx, EIN__F32, 3, DIMS(2, 19, 8));
+    ein__ix h = it(ctx, 0, 2), m = it(ctx, 1, 19), j = it(ctx, 2, 7), p = it(ctx, 3, 8);
+    ein__ex body = BIN(MUL, READ(q, 0, h, m, p), READ(k, 0, h, ADDC(ADD(m, j), -3), p));
+    CHECK("product_band", EIN__K_PRODUCT,
+          define(ctx, EIN__F32, EIN__R_SUM, 3, 1, DIMS(2, 19, 7, 8), BIN(MUL, body, NUM(0.5))));
+    ein__val a = input(ctx, EIN__F32, 2, DIMS(20, 12)), b = input(ctx, EIN__F32, 1, DIMS(12));
+    body = BIN(MUL, READ(a, 0, it(ctx, 0, 20), it(ctx, 1, 12)), READ(b, 0, it(ctx, 1, 12)));
+    CHECK("product_vector", EIN__K_PRODUCT,
+          define(ctx, EIN__F32, EIN__R_SUM, 1, 1, DIMS(20, 12), body));
+    ein__ex spread =
+        BIN(MUL, READ(a, 0, it(ctx, 0, 20), it(ctx, 3, 12)), READ(b, 0, it(ctx, 2, 5)));
+    CHECK("product_spread", EIN__K_PRODUCT,
+          define(ctx, EIN__F32, EIN__R_SUM, 3, 1, DIMS(20, 4, 5, 12), spread));
+    ein__ex squared = BIN(MUL, READ(a, 0, it(ctx, 0, 20), it(ctx, 2, 12)),
+                          READ(a, 0, it(ctx, 1, 20), it(ctx, 2, 12)));
+    CHECK("product_gram", EIN__K_PRODUCT,
+          define(ctx, EIN__F32, EIN__R_SUM, 2, 1, DIMS(20, 20, 12), squared));
+}
+
+static void products(ein_ctx *ctx) {
+    product_sizes(ctx);
+    product_windows(ctx);
+    product_others(ctx);
+}
