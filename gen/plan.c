@@ -232,7 +232,9 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
 // must show that it could be had: the selection without it is planned as well, the cheaper taken.
 static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__keep_attentions(ctx, root, nroot);
-    if (!ein__prepare(ctx, root, nroot) || !ein__run_pass(ctx, root, nroot, ein__rebuild_product))
+    if (!ein__prepare_calls(ctx, root, nroot) ||
+        !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
+        !ein__prepare_maps(ctx, root, nroot))
         return false;
     if (ein__plan_values(ctx, root, nroot, true)) {
         ein__plan with = ctx->plan;

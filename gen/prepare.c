@@ -239,8 +239,12 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     return result;
 }
 
-EIN__FN bool ein__prepare(ein_ctx *ctx, ein__val *root, int nroot) {
-    bool conv = ctx->desc.libs == EIN_LIBS_ALL;
-    return (!conv || ein__run_pass(ctx, root, nroot, ein__rebuild_convolution)) &&
-           ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
+EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (ctx->desc.libs != EIN_LIBS_ALL) return true;
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
+}
+
+// The last pass before steps are selected: another one would take copies for superfluous.
+EIN__FN bool ein__prepare_maps(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
 }

@@ -28,10 +28,8 @@ static __global__ void __launch_bounds__(256) $name($params) {
     float acc[$RM][$RN] = {};
     tile.multiply<$along>($terms, a, b, acc);
 #pragma unroll
-    for (int i = 0; i < $rows; i++) {
-#pragma unroll
-        for (int j = 0; j < $RN; j += $V) {
-            $store;
-        }
+    for (int e = 0; e < $rows * $RN; e += $V) {
+        const int i = e / $RN, j = e % $RN;
+        $store;
     }
 }

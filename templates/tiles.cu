@@ -6,9 +6,9 @@ struct product_tile {
     __align__(16) float b[2][KC][BN + 4];
 
     static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
-    static __device__ unsigned first_row() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
     // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return first_row() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
     static __device__ unsigned column(int j) {
         return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
     }
@@ -20,10 +20,9 @@ struct product_tile {
     }
     template <bool ALONG, int B>
     static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
-        put<ALONG, B>(to, e * 4u, v.x);
-        put<ALONG, B>(to, e * 4u + 1u, v.y);
-        put<ALONG, B>(to, e * 4u + 2u, v.z);
-        put<ALONG, B>(to, e * 4u + 3u, v.w);
+        const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
     }
 
     // acc += the product of what was put at `turn`, over the thread's part of the terms.
@@ -33,14 +32,11 @@ struct product_tile {
             const unsigned t = part() * (KC / PARTS) + k;
             float x[RM], y[RN];
 #pragma unroll
-            for (int i = 0; i < RM; i++) x[i] = a[turn][t][first_row() + i];
+            for (int i = 0; i < RM; i++) x[i] = a[turn][t][top() + i];
 #pragma unroll
             for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];
 #pragma unroll
-            for (int i = 0; i < RM; i++) {
-#pragma unroll
-                for (int j = 0; j < RN; j++) acc[i][j] += x[i] * y[j];
-            }
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
@@ -49,20 +45,15 @@ struct product_tile {
         float *sums = &a[0][0][0];
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < RM; i++) {
-#pragma unroll
-            for (int j = 0; j < RN; j++)
-                sums[(part() * BM + first_row() + i) * BN + column(j)] = acc[i][j];
-        }
+        for (int i = 0; i < RM * RN; i++)
+            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < RM / PARTS; i++) {
+        for (int i = 0; i < RM * RN / PARTS; i++) {
+            float v = 0.f;
 #pragma unroll
-            for (int j = 0; j < RN; j++) {
-                acc[i][j] = sums[row(i) * BN + column(j)];
-                for (int p = 1; p < PARTS; p++)
-                    acc[i][j] += sums[(p * BM + row(i)) * BN + column(j)];
-            }
+            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];
+            acc[i / RN][i % RN] = v;
         }
     }
 
