@@ -261,10 +261,10 @@ static void ein__thead(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
     ein__emit_banner(z->ctx, out);
     ein__putf(out,
               "//\n// Checks and times the program in %s.cu. Build and run:\n"
-              "//     nvcc -O2 %s_test.cu %s.cu -lcudnn -lcublasLt -lcublas\n"
+              "//     nvcc -O2 %s_test.cu %s.cu%s%s\n"
               "//     ./a.out WEIGHTS --check --bench\n"
               "// Without arguments it prints what else it can do.\n",
-              name, name, name);
+              name, name, name, conv ? " -lcudnn" : "", gemm ? " -lcublasLt -lcublas" : "");
     ein__put_section(out, "includes");
     ein__put(out, "#include <cuda_runtime.h>\n");
     if (gemm) ein__put(out, "#include <cublas_v2.h>\n");

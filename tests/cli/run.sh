@@ -84,6 +84,8 @@ expect 2 'two models' "$einnet" emit m.ein m.ein -o a.cu
 expect 2 'no output' "$einnet" emit m.ein
 expect 2 'unknown GPU' "$einnet" emit m.ein -o - --gpu h20
 says "did you mean 'h200'"
+expect 2 'unknown library' "$einnet" emit m.ein -o - --libs cudnn
+says 'must be all, cublas or none'
 expect 2 'no depth' "$einnet" emit m.ein -o - --depth 0
 expect 2 'a depth that is no number' "$einnet" emit m.ein -o - --depth 3x
 expect 2 'states beyond reason' "$einnet" emit m.ein -o - --states 99999999999
