@@ -226,8 +226,12 @@ static void ein__place_sources(ein__placer *z, ein__val v) {
 // A library call that reads `v` wants it dense; a window is not, unless that was decided.
 static bool ein__readers_accept(const ein__placer *z, ein__val v, const ein__layout *l) {
     if (z->choice[v.i].window || ein__is_dense(&z->ctx->value[v.i].shape, l)) return true;
-    for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++)
-        if (z->product[z->reader[v.i][i].i].i) return false;
+    for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++) {
+        ein__val r = z->reader[v.i][i];
+        if (z->product[r.i].i) return false;
+        // What is known at load was re-laid on purpose.
+        if (z->sel->kind[r.i] == EIN__K_PRODUCT && z->ctx->value[v.i].weight_only) return false;
+    }
     return true;
 }
 

@@ -67,7 +67,8 @@ static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
 
 // The factor of a product that is known at load, its elements in the order in which the kernel
 // counts them: batch, lines, terms with the innermost one last. Its own read when they cannot be,
-// or when neighbours lie together already: terms or, unless these must stay within a `tap`, lines.
+// or when neighbours lie together already: the innermost terms or, unless a step must stay within a
+// `tap`, any terms or lines.
 static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__tiled *p, int side,
                                 uint32_t inner, bool tap) {
     ein_ctx *ctx = z->ctx;
@@ -82,8 +83,8 @@ static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__ti
     ein__strides_of(ctx, (ein__val){read->val}, stride);
     if (!ctx->value[read->val].weight_only || !(used >> inner & 1)) return as_is;
     bool together = ein__address(ctx, read, stride, &f) && f.coef[inner] == 1;
-    for (uint32_t i = 0; i < s->nt && !tap; i++)
-        together |= (p->group[side] >> i & 1) && f.coef[i] == 1;
+    for (uint32_t i = 0; i < s->nt + s->ns && !tap; i++)
+        together |= ((p->group[side] | sums) >> i & 1) && f.coef[i] == 1 && s->n[i] > 1;
     if (together) return as_is;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
     for (int t = 0; t < 4; t++)
