@@ -18,6 +18,7 @@ exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
 # Models with contractions in forms that no library has.
 own='tests/unseen/conv*.ein tests/unseen/deconv_odd.ein tests/unseen/matmul_ranks.ein'
 own="$own tests/unseen/attention.ein tests/unseen/eq_phases.ein tests/unseen/gemm_forms.ein"
+blas='models/cases/*.ein tests/unseen/conv*.ein'
 
 # name, what it needs beside the setup, command; quick parts first, so that common mistakes show at
 # once, and long ones where two of them can run side by side.
@@ -65,7 +66,7 @@ parts=(
     "fuzz     cuda $python tests/fuzz_models.py --count 40"
     "run-base cuda $python tests/run_models.py --baseline models/*.ein models/cases/*.ein"
     "run-libs cuda $python tests/run_models.py --libs none models/*.ein models/cases/*.ein $own"
-    "run-blas cuda $python tests/run_models.py --libs cublas models/cases/*.ein tests/unseen/conv*.ein"
+    "run-blas cuda $python tests/run_models.py --libs cublas $blas"
     "race-lib cuda $python tests/run_models.py --libs none --mode race models/cases/*.ein $own"
     "run-san  cuda $python tests/run_models.py --mode san $light"
     "run-race cuda $python tests/run_models.py --mode race $light"

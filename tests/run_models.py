@@ -8,8 +8,8 @@ Per model: emit (.cu and test program), build with the judge, `pack`, then the t
 --check (its own naive kernels, two runs, a captured run) and --out; every output must agree with
 the oracle's: relative L2 error <= 1e-5 (1e-2 where the model has f16 or bf16 tensors), or to the
 bit with --ints (integer-valued weights and inputs; without basis changes).
---libs also checks that the program names no library
-that it must not call. Small sizes unless --full. Ends with `N passed, N failed`.
+--libs also checks that the program names no library that it must not call.
+Small sizes unless --full. Ends with `N passed, N failed`.
 """
 
 import argparse
