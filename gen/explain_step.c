@@ -59,7 +59,10 @@ static void ein__put_conv_match(ein__explainer *x, const ein__conv_form *f) {
 static void ein__put_distances(ein__explainer *x, const ein__def *d) {
     static const char *const name[][2] = {{"GEMM", "gemm"}, {"conv", "conv"}, {"band", "band"}};
     const char *comma = "";
-    int def = (int)(d - x->z->def);
+    // A step of a merge is no definition of a search.
+    int def = (int)arrlen(x->z->def) - 1;
+    while (def >= 0 && &x->z->def[def] != d) def--;
+    if (def < 0) return;
     if (ein__def_distance(x->z, def, EIN__TO_ANY) == EIN__FAR) return;
     ein__put(x->out, x->json ? ", \"distance\": {" : ", distance to ");
     for (int to = 0; to < EIN__NTARGETS; to++) {

@@ -448,13 +448,18 @@ static ein__val ein__redirected(ein_ctx *ctx, ein__redirect *z, ein__val v) {
     return v;
 }
 
-// Rebuilds the program with the chosen merges. What replaces a value depends on values further from
-// the outputs only, so there is an order; an explicit stack finds it.
-static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff_t from) {
+// Rebuilds the program with the chosen merges, in an order that an explicit stack finds. `*cycle`:
+// there is none, because two merges each take what the other one gives.
+static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff_t from,
+                              bool *cycle) {
     ein_ctx *ctx = z->ctx;
     ein__redirect r = {0};
     ein__val *stack = NULL;
+    bool *open = NULL;  // by value: what it reads has been put on the stack
     ptrdiff_t n = arrlen(ctx->value);
+    *cycle = false;
+    arrsetlen(open, n);
+    memset(open, 0, (size_t)n * sizeof *open);
     arrsetlen(r.to, n);
     arrsetlen(r.now, n);
     arrsetlen(r.output, n);
@@ -481,6 +486,9 @@ static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff
             if (!r.now[x.i].i) arrput(stack, x);
         }
         arrfree(reads);
+        *cycle = arrlen(stack) > before && open[v.i];
+        if (*cycle) break;
+        open[v.i] = true;
         if (arrlen(stack) > before) continue;
         if (!r.now[v.i].i) r.now[v.i] = ein__redirected(ctx, &r, v);
         if (!r.now[v.i].i) break;
@@ -489,11 +497,26 @@ static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff
     bool ok = !ctx->status && !arrlen(stack);
     for (int k = 0; ok && k < nroot; k++) root[k] = r.now[root[k].i];
     arrfree(stack);
+    arrfree(open);
     arrfree(r.to);
     arrfree(r.now);
     arrfree(r.output);
     arrfree(r.by_scope);
     return ok;
+}
+
+// As above; merges that stand in each other's way are given up, the last one first.
+static bool ein__apply_possible(ein__merger *z, ein__val *root, int nroot, ptrdiff_t from) {
+    bool cycle;
+    while (!ein__apply_merges(z, root, nroot, from, &cycle)) {
+        ptrdiff_t last = arrlen(z->found) - 1;
+        while (last >= from && !z->found[last].chosen) last--;
+        if (!cycle || last < from) return false;
+        z->found[last].chosen = false;
+    }
+    for (ptrdiff_t i = from; i < arrlen(z->found); i++)
+        if (z->found[i].chosen) return true;
+    return false;
 }
 
 // Merges in the program under `root`, round by round; the roots are replaced. `toggle`: whether
@@ -519,7 +542,7 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool to
         }
         ein__merger_forget(&z);
         z.changed = (uint32_t)arrlen(ctx->value);
-        if (!ein__choose_merges(&z, toggle, from) || !ein__apply_merges(&z, root, nroot, from))
+        if (!ein__choose_merges(&z, toggle, from) || !ein__apply_possible(&z, root, nroot, from))
             break;
         any = true;
     }
