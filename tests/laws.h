@@ -249,7 +249,9 @@ static sides law_merge(ein_ctx *ctx, ein__val v) {
     ein__val root[2] = {v, scope_value(ctx, "y2", &t)}, was = root[random_in(0, 1)];
     bool first = was.i == v.i;
     if (!root[1].i) return NO_SIDES;
-    ein__merge_program(ctx, root, 2, true, NULL);
+    ein__merge *found = NULL;
+    ein__merge_program(ctx, root, 2, true, &found);
+    ein__merges_free(found);
     return ein__steps_checked > before ? (sides){was, root[first ? 0 : 1]} : NO_SIDES;
 }
 
@@ -512,6 +514,53 @@ static sides law_fuse(ein_ctx *ctx, ein__val v) {
     return result;
 }
 
+// ------------------------------------------------------------------------------------ attention
+
+// A softmax of contraction `v` along one of its dimensions, and a second product that sums over
+// this dimension: whatever is taken for an attention must mean what it stands for.
+static sides law_online(ein_ctx *ctx, ein__val v) {
+    const ein__scope s = *ein__scope_of(ctx, v);
+    if (!s.nt || s.nt + 1 > EIN__MAX_RANK) return NO_SIDES;
+    uint32_t key = (uint32_t)random_in(0, s.nt - 1), rest = s.nt - 1;
+    int64_t n[EIN__MAX_ITERS];
+    ein__ix own[EIN__MAX_RANK], rows[EIN__MAX_RANK], over[EIN__MAX_RANK];
+    for (uint32_t k = 0; k < s.nt; k++) {
+        own[k] = own_index(ctx, &s, k);
+        if (k != key) n[k - (k > key)] = s.n[k];
+        if (k != key) rows[k - (k > key)] = own[k];
+    }
+    n[rest] = s.n[key];
+    for (uint32_t k = 0; k < s.nt; k++)
+        over[k] = ein__ix_iter(ctx, k == key ? rest : k - (k > key), s.n[k]);
+    ein__scope box = {.reduce = EIN__R_NONE, .nt = s.nt};
+    memcpy(box.n, s.n, sizeof box.n);
+    ein__ex read = ein__ex_read(ctx, v, 0, own, (int)s.nt);
+    ein__val x = random_in(0, 1) ? map_of(ctx, "x", &box, random_linear(ctx, &box, read)) : v;
+    if (!x.i) return NO_SIDES;
+    ein__val m =
+        new_scope(ctx, "m", EIN__R_MAX, (int)rest, 1, n, ein__ex_read(ctx, x, 0, over, (int)s.nt));
+    ein__ex e = ein__ex_binary(ctx, EIN__SUB, ein__ex_read(ctx, x, 0, own, (int)s.nt),
+                               ein__ex_read(ctx, m, 0, rows, (int)rest));
+    ein__val p = map_of(ctx, "p", &box, ein__ex_unary(ctx, EIN__EXP, e));
+    ein__val l =
+        new_scope(ctx, "l", EIN__R_SUM, (int)rest, 1, n, ein__ex_read(ctx, p, 0, over, (int)s.nt));
+    e = ein__ex_binary(ctx, EIN__DIV, ein__ex_read(ctx, p, 0, own, (int)s.nt),
+                       ein__ex_read(ctx, l, 0, rows, (int)rest));
+    ein__val a = map_of(ctx, "a", &box, e);
+    ein__shape shape = {.rank = 2, .d = {s.n[key], random_in(1, 4)}};
+    ein__val w = ein__val_new(ctx, "w", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+    ein__ix at[] = {ein__ix_iter(ctx, s.nt, s.n[key]), ein__ix_iter(ctx, rest, shape.d[1])};
+    over[key] = at[0];
+    n[rest] = shape.d[1];
+    n[s.nt] = s.n[key];
+    e = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, a, 0, over, (int)s.nt),
+                       ein__ex_read(ctx, w, 0, at, 2));
+    ein__val out = new_scope(ctx, "out", EIN__R_SUM, (int)s.nt, 1, n, e);
+    ein__attention found;
+    if (!out.i || !ein__match_attention(ctx, out, (ein__val){0}, &found)) return NO_SIDES;
+    return (sides){out, ein__attention_meaning(ctx, &found)};
+}
+
 // ------------------------------------------------------------------------------------ all of them
 
 typedef struct law {
@@ -529,6 +578,7 @@ static const law laws[] = {
     {EIN__RULE_MERGE, law_merge},
     {EIN__RULE_MATCH, law_match},
     {EIN__RULE_FUSE, law_fuse},
+    {EIN__RULE_ONLINE, law_online},
     {EIN__RULE_KERNEL, law_kernel},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };
