@@ -201,6 +201,13 @@ typedef struct {
     bool searching;    // in ein_desc.progress: false in the last call for a contraction
 } ein_stats;
 
+// Libraries that an emitted program may call; cudart it needs always.
+typedef enum {
+    EIN_LIBS_ALL = 0,  // cuDNN and cuBLAS
+    EIN_LIBS_CUBLAS,   // no cuDNN
+    EIN_LIBS_NONE      // neither: every contraction is a kernel of the program's own
+} ein_libs;
+
 // Zero means default, everywhere.
 typedef struct {
     const char *gpu;      // a name of the device table ("h200"), see ein_gpu_name
@@ -221,6 +228,7 @@ typedef struct {
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
+    ein_libs libs;       // what the program may link
     bool probe;  // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
 } ein_desc;
 
@@ -656,7 +664,9 @@ typedef enum {
     EIN__K_REDUCE,     // one output element a thread, the reduction in a loop, epilogue fused
     EIN__K_ROW,        // one row a warp or block: reductions over the row in phases, then maps
     EIN__K_BAND,       // product whose second operand moves with the row (G2BMM, GBMM): tiled
-    EIN__K_BASIS       // small constant transform: tiles in registers
+    EIN__K_BASIS,      // small constant transform: tiles in registers
+    EIN__K_ATTENTION,  // product, softmax and product in tiles, the scores never stored
+    EIN__K_PRODUCT     // contraction of any form: tiles through shared memory, epilogue fused
 } ein__skind2;
 
 typedef struct ein__conv {
@@ -697,6 +707,7 @@ typedef struct ein__step {
     ein__val val[8];
     ein__conv conv;
     ein__gemm gemm;
+    int tile;    // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
     int64_t ps;  // cost, picoseconds
     bool measured;
     const char *key;        // cost key
@@ -753,6 +764,7 @@ typedef enum {
     EIN__RULE_MERGE,
     EIN__RULE_MATCH,
     EIN__RULE_FUSE,
+    EIN__RULE_ONLINE,
     EIN__RULE_KERNEL,
     EIN__NRULES
 } ein__rule_id;
@@ -797,6 +809,8 @@ struct ein_ctx {
     bool more_calls;             // some of them are other contexts'
     struct ein__search *search;  // problems derived so far (search.c)
     uint32_t rule_mask;          // by ein__rule_id: rules that are on
+    bool online;                 // softmax between two products is computed with them (attention.c)
+    bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     ein_stats stats;
 };
 
@@ -12126,6 +12140,38 @@ static ein__val ein__rebuild_hoist(ein__pass *z, ein__val v) {
 
 // ------------------------------------------------------------------------------------ passes
 
+// Whether `v` takes part in an attention that is to be one kernel.
+static bool ein__is_kept(const ein_ctx *ctx, ein__val v) {
+    return (ptrdiff_t)v.i < arrlen(ctx->kept) && ctx->kept[v.i];
+}
+
+// What the kept values have become is kept.
+static void ein__keep_on(const ein__pass *z) {
+    ein_ctx *ctx = z->ctx;
+    if (!arrlen(ctx->kept)) return;
+    while (arrlen(ctx->kept) < arrlen(ctx->value)) arrput(ctx->kept, false);
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
+        ctx->kept[z->now[z->order[i].i].i] |= ctx->kept[z->order[i].i];
+}
+
+// A kept product reads through copies: its kernel takes operands wherever they lie.
+static ein__val ein__rebuild_kept(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    z->self = v;
+    z->copies_only = ein__is_kept(ctx, v) && ein__is_contraction(ctx, s);
+    z->nothing = !z->copies_only;
+    ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    ein__scope t = *s;
+    t.body = body;
+    if (body.i && z->copies_only && !ein__is_contraction(ctx, &t)) {
+        z->nothing = true;
+        body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    }
+    z->copies_only = z->nothing = false;
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
 // Rebuilds the program under `root` with one rewrite; the roots are replaced.
 static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
                           ein__val (*rewrite)(ein__pass *, ein__val)) {
@@ -12158,6 +12204,7 @@ static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
         root[k] = z.now[root[k].i];
         ok = root[k].i != 0;
     }
+    if (ok) ein__keep_on(&z);
     arrfree(z.order);
     arrfree(z.uses);
     arrfree(z.now);
@@ -12283,12 +12330,13 @@ static ein__val ein__crop_transposed(ein__pass *z, ein__val v, const ein__conv_f
 
 static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    bool kept = ein__is_kept(ctx, v);
     z->keep = true;  // derivation may have chosen the copy
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
-    if (!s || !ein__is_contraction(ctx, s)) return v;
+    if (!s || !ein__is_contraction(ctx, s) || kept) return v;
     int64_t out[EIN__MAX_RANK];
     ein__conv_form f;
     ein__dense_result(s, out);
@@ -12371,12 +12419,13 @@ static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope
 // Gives maps over reductions the traversal that lets one kernel compute both.
 static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    bool kept = ein__is_kept(ctx, v);
     z->keep = true;
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
-    if (!s || s->reduce != EIN__R_NONE || s->nt == 0) return v;
+    if (!s || s->reduce != EIN__R_NONE || s->nt == 0 || kept) return v;
     if (ein__ex_get(ctx, s->body)->op == EIN__X_READ) return v;
     ein__ex *reads = NULL;
     ein__val result = v;
@@ -12404,9 +12453,14 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     return result;
 }
 
-EIN__FN bool ein__prepare(ein_ctx *ctx, ein__val *root, int nroot) {
-    return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution) &&
-           ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
+EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (ctx->desc.libs != EIN_LIBS_ALL) return true;
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
+}
+
+// The last pass before steps are selected: another one would take copies for superfluous.
+EIN__FN bool ein__prepare_maps(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
 }
 /* ---- cost.c ---- */
 // Devices, and the table of measured costs. Costs are picoseconds, as integers: a table's measured
@@ -12768,6 +12822,148 @@ EIN__FN void ein__emit_costs(ein_ctx *ctx, ein__buf *out) {
     }
     ein__index_costs(ctx);
 }
+/* ---- product.c ---- */
+// Products that a kernel of ours computes (templates/product.cu): any contraction, by the groups of
+// its iterators. Those that only one factor has count the rows of a tile, those that only the other
+// has its columns, the rest batches; all that is summed counts terms. A convolution is such a
+// product as it stands, its window and its padding part of how one factor is read (implicit GEMM).
+// The columns are those of the factor along which the result's neighbours lie.
+
+typedef struct ein__tiled {
+    const ein__expr *read[2];  // rows, columns
+    double alpha;
+    uint32_t group[3];  // traversal iterators of the rows, of the columns, of the batch
+    int64_t extent[3], depth;
+    bool scattered;  // the result's neighbours belong to different batches
+} ein__tiled;
+
+// How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
+// a thread. `parts` groups of threads share the terms of one tile and add up in order. `share`: of
+// the peak arithmetic that a full machine reaches, in 1/1000; assumed at 0.78 of what is assumed of
+// a library at the same tile (reference: 85-94 % for good SIMT kernels), until measured.
+typedef struct ein__product_tile {
+    int rows, cols, rm, rn, terms, parts;
+    int64_t share;
+    int resident;  // blocks that share an SM
+} ein__product_tile;
+
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 6, EIN__PRODUCT_DEPTH = 1 << 30 };
+
+static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
+    {128, 128, 8, 8, 8, 1, 585, 1},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 530, 2},  // few rows
+    {64, 64, 4, 4, 16, 1, 490, 3},   // ... and columns
+    {32, 64, 4, 4, 32, 2, 420, 3},
+    {32, 32, 4, 4, 32, 4, 340, 4},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 330, 2},
+};
+
+// What one step of a tile's loop takes at least, from load to load, ps: assumed.
+enum { EIN__PRODUCT_STEP_PS = 300000 };
+
+static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
+    uint32_t used = 0;
+    for (uint32_t k = 0; k < read->nix; k++) used |= ein__ix_uses(ctx, read->ix[k]);
+    return used;
+}
+
+// Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
+// has more terms than an unsigned counts.
+EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                              ein__tiled *p) {
+    const ein__expr *read[2];
+    *p = (ein__tiled){.extent = {1, 1, 1}, .depth = 1};
+    if (!ein__two_factors(ctx, s, read, &p->alpha)) return false;
+    uint32_t in[2] = {ein__read_slots(ctx, read[0]), ein__read_slots(ctx, read[1])};
+    int lane = -1;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    int col = lane >= 0 && (in[0] >> lane & 1) && !(in[1] >> lane & 1) ? 0 : 1;
+    p->scattered = lane >= 0 && (in[0] >> lane & 1) == (in[1] >> lane & 1);
+    p->read[0] = read[1 - col];
+    p->read[1] = read[col];
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        bool row = in[1 - col] >> i & 1, column = in[col] >> i & 1;
+        int group = row == column ? 2 : column;
+        if (i >= s->nt) {
+            p->depth = ein__muldiv(p->depth, s->n[i], 1);
+            continue;
+        }
+        p->group[group] |= 1u << i;
+        p->extent[group] = ein__muldiv(p->extent[group], s->n[i], 1);
+    }
+    return p->depth <= EIN__PRODUCT_DEPTH;
+}
+
+// Slots in subscripts that may leave their box, where a read needs a guard.
+static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
+    uint32_t used = 0;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        bool inside = f->q == 1 && f->lo >= 0 && f->hi < ctx->value[read->val].shape.d[k];
+        if (!inside) used |= ein__ix_uses(ctx, read->ix[k]);
+    }
+    return used;
+}
+
+enum { EIN__PRODUCT_INNER = 16 };  // terms whose multiple the innermost iterator's extent is
+
+// The summation iterator that should count the terms innermost, so that a step of the loop stays
+// within one tap of a window: guards and the tap's digits are then known once a step. False: the
+// order does not matter, or no iterator fits.
+EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__tiled *p,
+                                uint32_t *slot) {
+    uint32_t guarded = ein__guarded_slots(ctx, p->read[0]) | ein__guarded_slots(ctx, p->read[1]);
+    int64_t most = 0;
+    if (!(guarded >> s->nt)) return false;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if ((guarded >> i & 1) || s->n[i] % EIN__PRODUCT_INNER || s->n[i] <= most) continue;
+        most = s->n[i];
+        *slot = i;
+    }
+    return most > 0;
+}
+
+static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile *t) {
+    int64_t down = (p->extent[0] + t->rows - 1) / t->rows,
+            across = (p->extent[1] + t->cols - 1) / t->cols;
+    return ein__muldiv(ein__muldiv(down, across, 1), p->extent[2], 1);
+}
+
+// Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
+// from the L2 cache; and one block's steps, when those of others do not hide their latency.
+static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
+                                    const ein__product_tile *t) {
+    int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
+    int64_t terms = ein__muldiv(steps, t->terms, 1), slots = g->sms * t->resident;
+    int64_t waves = blocks / g->sms + (blocks % g->sms != 0);
+    int64_t flop =
+        ein__muldiv(ein__muldiv(waves, g->sms, 1), ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
+    int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
+    int64_t bytes = ein__muldiv(ein__muldiv(4 * (t->rows + t->cols), terms, 1), blocks, 1);
+    int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
+    int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
+    // A step and the first loads; blocks beside each other take their turns together.
+    int64_t chain = ein__muldiv(ein__muldiv(steps + 1, EIN__PRODUCT_STEP_PS, 1),
+                                blocks / slots + (blocks % slots != 0), 1);
+    ps = fetch > ps ? fetch : ps;
+    return chain > ps ? chain : ps;
+}
+
+// The tile that is estimated to be fastest on the context's GPU, and its time.
+EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const ein__tiled *p,
+                                                      int64_t *ps) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    const ein__product_tile *best = NULL;
+    *ps = INT64_MAX;
+    for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
+        int64_t other = ein__product_tile_ps(g, p, &ein__product_table[i]);
+        if (best && other >= *ps) continue;
+        best = &ein__product_table[i];
+        *ps = other;
+    }
+    return best;
+}
 /* ---- estimate.c ---- */
 // Estimates: how long a library call or a kernel takes that no table knows. A roofline with shares
 // of the peaks by kind of call, the machine's fill by tiles, bytes by class of access, and the L2
@@ -13127,6 +13323,7 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     const ein__scope *first = k->s[0], *last = k->s[k->n - 1];
     int lane = -1, along = -1;
     *terms = false;
+    if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
     if (k->kind != EIN__K_REDUCE) return lane;
@@ -13248,6 +13445,19 @@ static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
     w->math_ps = ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
 }
 
+// A product by tiles: their loops, and what memory and the epilogue add. A result whose neighbours
+// belong to different blocks is written a sector an element.
+static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
+                              ein__work *w) {
+    ein__tiled p;
+    if (!ein__match_tiles(ctx, s, k->out, &p)) return;
+    (void)ein__product_tile_of(ctx, &p, &w->math_ps);
+    int64_t result = ein__times(ein__outputs_of(s), k->size);
+    if (p.scattered)
+        ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_STRIDE,
+                         ein__times(result, EIN__SECTOR / 4 - 1));
+}
+
 // A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
@@ -13264,6 +13474,8 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
+        else if (k->kind == EIN__K_PRODUCT && s->reduce != EIN__R_NONE)
+            ein__product_work(ctx, k, s, &w);
         else if (k->kind == EIN__K_BASIS && s->reduce != EIN__R_NONE)
             flop = ein__plus(flop, ein__scope_flop(ctx, s));
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
@@ -13634,6 +13846,728 @@ static bool ein__gemm_and_map(ein_ctx *ctx, const ein__scope *s, ein__val m, ein
     if (*fused) *ps = both;
     return true;
 }
+/* ---- attention.c ---- */
+// Online softmax (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et
+// al. 2022, FlashAttention, section 3.1): a product, a softmax along one of its dimensions and a
+// second product that sums over this dimension, as one kernel that never stores the scores. With
+//     m = max(s) x[s],  l = sum(s) exp(x[s] - m),  a = sum(s) exp(x[s] - m) * v[s]
+// over two disjoint sets of keys s, the triples (m1, l1, a1) and (m2, l2, a2) give that of the
+// union:
+//     m = max(m1, m2),  l = l1 * exp(m1 - m) + l2 * exp(m2 - m),  a likewise,
+// because exp(x - m1) * exp(m1 - m) = exp(x - m); (-inf, 0, 0) is that of no key. So keys may come
+// in tiles, with a maximum, a sum and an accumulator for each row.
+//
+// What is looked for, in values and expressions alone: a sum over s whose terms, with the maps that
+// lead to them put in place, are exp(x - m) times v times what is free of s; m the maximum of the
+// same x over the same s; x any expression in one element of a product (scale, mask, bias). The sum
+// l is looked for among the other factors and in the map behind, so the division may come before
+// the second product or after it. All other sums there are just read. Nothing on the way may be
+// read elsewhere.
+
+enum {
+    EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores
+    EIN__ATTENTION_MAPS = 4,    // maps between the first product and x
+    EIN__ATTENTION_KEYS = 3,    // dimensions that the softmax runs over
+    EIN__ATTENTION_LOOKS = 100  // values looked at, and maps put in place, for one attention
+};
+
+// Slots of `box`: the result's traversal, the keys, then the depth of the first product.
+typedef struct ein__attention {
+    ein__scope box;
+    uint32_t nt, slots;         // traversal slots, all of them
+    ein__ex query, key, value;  // reads: the factors of both products
+    double alpha;               // constant factor of the first product
+    ein__ex score;              // x, which reads `dot`
+    ein__ex result;             // what is stored; reads `out`, and perhaps `sum` and `max`
+    ein__val dot, max, sum, out;
+    uint32_t batch, rows, cols, keys, depth;  // slots, as bits; those of extent 1 are in none
+    // A band: key and value are read at m + d * j, m a row and j a key, and nowhere else at m or j.
+    bool band;
+    int m, j;
+    int64_t d;
+    int n;  // values that only live inside the kernel, `out` among them when a map is behind it
+    ein__val inner[EIN__ATTENTION_VALUES];
+    int looks;
+} ein__attention;
+
+static bool ein__attention_absorb(ein__attention *a, ein__val v) {
+    for (int i = 0; i < a->n; i++)
+        if (a->inner[i].i == v.i) return true;
+    if (a->n == EIN__ATTENTION_VALUES) return false;
+    a->inner[a->n++] = v;
+    return true;
+}
+
+// Whether `v` is a map over as many elements of a product, itself or through other such maps.
+static bool ein__is_over_product(ein_ctx *ctx, ein__val v, int depth, int *looks) {
+    if (!ein__is_map(ctx, v) || ctx->value[v.i].weight_only || depth > EIN__ATTENTION_MAPS ||
+        ++*looks > EIN__ATTENTION_LOOKS)
+        return false;
+    int64_t size = ein__elements(&ctx->value[v.i].shape);
+    ein__ex *reads = NULL;
+    bool found = false;
+    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+        ein__val r = {ein__ex_get(ctx, reads[i])->val};
+        const ein__scope *s = ein__scope_of(ctx, r);
+        if (!s || ein__elements(&ctx->value[r.i].shape) != size) continue;
+        found = ein__is_contraction(ctx, s) || ein__is_over_product(ctx, r, depth + 1, looks);
+    }
+    arrfree(reads);
+    return found;
+}
+
+// A read of a map over a product: its definition in place.
+static ein__ex ein__attention_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__attention *a = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val p = {e->val};
+    if (!ein__is_over_product(ctx, p, 0, &a->looks)) return ex;
+    ein__ex body = ein__rule_inline(ctx, p, e);
+    if (!body.i || ein__ex_size(ctx, body) > EIN__MAX_INLINE || !ein__attention_absorb(a, p))
+        return ex;
+    return ein__ex_replace_reads(ctx, body, ein__attention_read, a);
+}
+
+static ein__ex ein__attention_expand(ein_ctx *ctx, ein__attention *a, ein__ex ex) {
+    return ex.i ? ein__ex_replace_reads(ctx, ex, ein__attention_read, a) : ex;
+}
+
+// The terms of the second product, taken apart: one exponential, one read of the keys' values, the
+// other factors free of the keys.
+typedef struct ein__attention_terms {
+    ein__attention *a;
+    ein__ex softmax;      // a read whose definition has the exponential, or none
+    ein__ex mark;         // what stands for the sum
+    ein__ex exponential;  // found
+} ein__attention_terms;
+
+// `ex` with the exponential replaced by the mark and without the value; none when it is nothing of
+// the kind.
+static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    if (!(ein__ex_uses(ctx, ex) & z->a->keys)) return ex;
+    if (e.op == EIN__X_UNARY && e.fn == EIN__EXP && !z->exponential.i) {
+        z->exponential = ex;
+        return z->mark;
+    }
+    if (e.op == EIN__X_READ && ex.i == z->softmax.i) {
+        ein__ex body = ein__attention_expand(ctx, z->a, ex);
+        return body.i && body.i != ex.i ? ein__attention_spine(ctx, z, body) : (ein__ex){0};
+    }
+    if (e.op == EIN__X_READ && !z->a->value.i) {
+        z->a->value = ex;
+        return ein__ex_const(ctx, 1);
+    }
+    bool quotient = e.op == EIN__X_BINARY && e.fn == EIN__DIV;
+    if (!quotient && (e.op != EIN__X_BINARY || e.fn != EIN__MUL)) return (ein__ex){0};
+    if (quotient && ein__ex_uses(ctx, e.kid[1]) & z->a->keys) return (ein__ex){0};
+    for (int k = 0; k < 2; k++) {
+        e.kid[k] = ein__attention_spine(ctx, z, e.kid[k]);
+        if (!e.kid[k].i) return (ein__ex){0};
+    }
+    return ein__ex_make(ctx, &e);
+}
+
+// Whether `read`, in the slots of the box, is reduction `red` of `want` over all keys.
+static bool ein__attention_is(ein_ctx *ctx, ein__attention *a, ein__ex read, ein__red red,
+                              ein__ex want) {
+    const ein__expr *e = ein__ex_get(ctx, read);
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){e->val});
+    int key[EIN__ATTENTION_KEYS], from[EIN__ATTENTION_KEYS], nkey = 0, nfrom = 0;
+    ein__ix map[EIN__MAX_ITERS];
+    if (!s || s->reduce != red || !ein__inside(ctx, e)) return false;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        map[i] = i < s->nt ? e->ix[i] : ein__ix_const(ctx, 0);
+        if (i < s->nt && ein__ix_uses(ctx, map[i]) & a->keys) return false;
+        if (i < s->nt || s->n[i] == 1) continue;
+        if (nfrom == EIN__ATTENTION_KEYS) return false;
+        from[nfrom++] = (int)i;
+    }
+    for (int i = 0; i < EIN__MAX_ITERS; i++)
+        if (a->keys >> i & 1) key[nkey++] = i;
+    // Their order is free: every one that the extents allow is tried.
+    int turns = nkey == 3 ? 6 : nkey;
+    for (int t = 0; nkey == nfrom && t < turns; t++) {
+        bool fits = true;
+        for (int i = 0; i < nkey; i++) {
+            int to = key[t < nkey ? (i + t) % nkey : (2 * nkey - i - t) % nkey];
+            fits &= s->n[from[i]] == a->box.n[to];
+            map[from[i]] = ein__ix_iter(ctx, (uint32_t)to, a->box.n[to]);
+        }
+        int n = a->n;
+        ein__ex body = fits ? ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns)) : (ein__ex){0};
+        body = ein__attention_expand(ctx, a, body);
+        if (body.i && body.i == want.i) return true;
+        a->n = n;
+    }
+    return false;
+}
+
+// The only read of `v` in `ex`; none where there are several, or none.
+static ein__ex ein__attention_only(ein_ctx *ctx, ein__ex ex, ein__val v) {
+    ein__ex *reads = NULL, found = {0};
+    int times = 0;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        if (ein__ex_get(ctx, reads[i])->val == v.i && reads[i].i != found.i)
+            times++, found = reads[i];
+    arrfree(reads);
+    return times == 1 ? found : (ein__ex){0};
+}
+
+// The product that x reads, its factors in the slots of the box: one follows the rows, the other
+// the keys.
+static bool ein__attention_product(ein_ctx *ctx, ein__attention *a, ein__ex read) {
+    const ein__expr *e = ein__ex_get(ctx, read), *factor[2];
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){e->val});
+    ein__ix map[EIN__MAX_ITERS];
+    if (!s || !ein__two_factors(ctx, s, factor, &a->alpha) || !ein__inside(ctx, e)) return false;
+    uint32_t n = a->nt + a->box.ns;
+    for (uint32_t i = 0; i < s->nt; i++) map[i] = e->ix[i];
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (s->n[i] == 1) continue;
+        if (n == EIN__MAX_ITERS) return false;
+        a->box.n[n] = s->n[i];
+        a->depth |= 1u << n;
+        map[i] = ein__ix_iter(ctx, n++, s->n[i]);
+    }
+    a->slots = n;
+    for (int k = 0; k < 2; k++) {
+        ein__ex q = ein__ex_subst(ctx, ein__ex_of(ctx, factor[k]), map, (int)(s->nt + s->ns));
+        ein__ex other =
+            ein__ex_subst(ctx, ein__ex_of(ctx, factor[1 - k]), map, (int)(s->nt + s->ns));
+        if (!q.i || !other.i || ein__ex_get(ctx, q)->op != EIN__X_READ) return false;
+        if (ein__ex_get(ctx, other)->op != EIN__X_READ) return false;
+        if (ein__ex_uses(ctx, q) & a->keys || !(ein__ex_uses(ctx, other) & a->keys)) continue;
+        a->query = q;
+        a->key = other;
+        a->dot = (ein__val){e->val};
+        return true;
+    }
+    return false;
+}
+
+// Whether every subscript of `read` that has m or j has them as k * (m + d * j), the same d in all.
+static bool ein__attention_moves(ein_ctx *ctx, ein__ex read, int m, int j, int64_t *d) {
+    const ein__expr *e = ein__ex_get(ctx, read);
+    bool found = false;
+    for (uint32_t i = 0; i < e->nix; i++) {
+        if (!(ein__ix_uses(ctx, e->ix[i]) & (1u << m | 1u << j))) continue;
+        int64_t km = ein__ix_coef(ctx, e->ix[i], (uint32_t)m);
+        int64_t kj = ein__ix_coef(ctx, e->ix[i], (uint32_t)j);
+        if (!ein__ix_affine(ctx, e->ix[i]) || !km || !kj || kj % km) return false;
+        if (kj / km > INT32_MAX || kj / km < -INT32_MAX || (*d && *d != kj / km)) return false;
+        *d = kj / km;
+        found = true;
+    }
+    return found;
+}
+
+// What each slot of the result counts: rows, which key and value do not have; columns, which only
+// the value has; batches. In a band, one row slot moves key and value along.
+static bool ein__attention_slots(ein_ctx *ctx, ein__attention *a) {
+    uint32_t of_key = ein__ex_uses(ctx, a->key), of_value = ein__ex_uses(ctx, a->value);
+    uint32_t of_score = ein__ex_uses(ctx, a->query) | ein__ex_uses(ctx, a->score) | of_key;
+    if (ein__ex_uses(ctx, a->value) & a->depth || !(of_value & a->keys)) return false;
+    for (uint32_t i = 0; i < a->nt; i++) {
+        if (a->box.n[i] == 1) continue;
+        bool moved = of_key & of_value & 1u << i && !(a->keys & (a->keys - 1)) && !a->band;
+        for (int j = 0; moved && j < EIN__MAX_ITERS; j++) {
+            int64_t d = 0;
+            if (!(a->keys >> j & 1) || !ein__attention_moves(ctx, a->key, (int)i, j, &d) ||
+                !ein__attention_moves(ctx, a->value, (int)i, j, &d))
+                continue;
+            a->band = true;
+            a->m = (int)i;
+            a->j = j;
+            a->d = d;
+        }
+        if (a->band && a->m == (int)i) continue;
+        if (of_value >> i & 1 && !(of_score >> i & 1)) a->cols |= 1u << i;
+        else if ((of_key | of_value) >> i & 1) a->batch |= 1u << i;
+        else a->rows |= 1u << i;
+    }
+    if (a->band) {
+        a->batch |= a->rows;
+        a->rows = 1u << a->m;
+    }
+    return true;
+}
+
+// Whether values of the kernel are read where they are meant to be only.
+static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
+    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    bool ok = true;
+    for (int p = 0; p < 5; p++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, part[p], &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            uint32_t v = ein__ex_get(ctx, reads[i])->val;
+            bool meant = (p == 3 && v == a->dot.i) ||
+                         (p == 4 && (v == a->out.i || v == a->max.i || v == a->sum.i));
+            bool made = v == a->out.i || v == a->dot.i || v == a->max.i || v == a->sum.i;
+            for (int k = 0; k < a->n; k++) made |= a->inner[k].i == v;
+            ok &= meant || !made;
+        }
+        arrfree(reads);
+    }
+    for (int k = 0; k < a->n; k++) ok &= ctx->value[a->inner[k].i].dtype == EIN__F32;
+    return ok;
+}
+
+// x, its maximum and the product in it, from the exponential of its distance to the maximum.
+static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
+    const ein__expr *minus = ein__ex_get(ctx, ein__ex_get(ctx, exponential)->kid[0]);
+    if (minus->op != EIN__X_BINARY || minus->fn != EIN__SUB) return false;
+    const ein__expr *max = ein__ex_get(ctx, minus->kid[1]);
+    a->score = minus->kid[0];
+    a->max = (ein__val){max->val};
+    if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
+        !ein__attention_absorb(a, a->max))
+        return false;
+    ein__ex *reads = NULL;
+    bool found = false;
+    ein__ex_reads(ctx, a->score, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        a->depth = 0;
+        found = ein__attention_only(ctx, a->score, v).i && ein__ex_get(ctx, reads[i])->nix &&
+                ein__attention_product(ctx, a, reads[i]) && ein__attention_absorb(a, a->dot);
+    }
+    arrfree(reads);
+    return found;
+}
+
+// The sum of the exponentials among what the result reads, where it is.
+static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
+    ein__ex *reads = NULL;
+    bool ok = true;
+    ein__ex_reads(ctx, a->result, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !a->sum.i; i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        if (v.i == a->out.i || !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential))
+            continue;
+        a->sum = v;
+        ok = ein__attention_only(ctx, a->result, v).i && ein__attention_absorb(a, v);
+    }
+    arrfree(reads);
+    return ok;
+}
+
+typedef struct ein__attention_swap {
+    ein__val v;
+    ein__ex by;
+} ein__attention_swap;
+
+static ein__ex ein__attention_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__attention_swap *z = user;
+    return ein__ex_get(ctx, ex)->val == z->v.i ? z->by : ex;
+}
+
+// One choice of which read of `v` has the softmax in its definition; none: `v` has it itself.
+static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex softmax,
+                                ein__attention *a) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ix ix[EIN__MAX_RANK];
+    *a = (ein__attention){.box = *s, .nt = s->nt, .out = v};
+    for (uint32_t i = 0; i < s->nt; i++) ix[i] = ein__ix_iter(ctx, i, s->n[i]);
+    int keys = 0;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
+        if (s->n[i] > 1) a->keys |= 1u << i, keys++;
+    if (!keys || keys > EIN__ATTENTION_KEYS || s->nt + s->ns > EIN__MAX_RANK) return false;
+    ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}};
+    a->result = ein__attention_spine(ctx, &z, s->body);
+    if (!a->result.i || !z.exponential.i || !a->value.i) return false;
+    if (!ein__attention_scores(ctx, a, z.exponential)) return false;
+    if (map.i) {
+        ein__attention_swap swap = {v, a->result};
+        a->result = ein__ex_replace_reads(ctx, ein__scope_of(ctx, map)->body,
+                                          ein__attention_swapped, &swap);
+        if (!a->result.i || !ein__attention_absorb(a, v)) return false;
+    }
+    return ein__attention_sum(ctx, a, z.exponential) && ein__attention_slots(ctx, a) &&
+           ein__attention_reads(ctx, a);
+}
+
+// Whether sum `v`, with map `map` behind that reads it in place (or none), is the second product of
+// an attention.
+EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__attention *a) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__val last = map.i ? map : v;
+    if (!s || s->reduce != EIN__R_SUM || ctx->value[v.i].weight_only) return false;
+    if (ctx->value[v.i].dtype != EIN__F32 || ctx->value[last.i].dtype > EIN__BF16) return false;
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    bool found = false;
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+        ein__val r = {ein__ex_get(ctx, reads[i])->val};
+        int looks = 0;
+        if (!ein__is_over_product(ctx, r, 0, &looks) ||
+            !ein__inside(ctx, ein__ex_get(ctx, reads[i])))
+            continue;
+        found = ein__attention_with(ctx, v, map, reads[i], a);
+    }
+    if (!found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, a);
+    arrfree(reads);
+    return ein__tried(ctx, attempt) && found;
+}
+
+// The attention that `step` computes.
+EIN__FN bool ein__attention_of(ein_ctx *ctx, const ein__step *step, ein__attention *a) {
+    ein__val last = step->val[step->nval - 1];
+    if (!ein__is_map(ctx, last)) return ein__match_attention(ctx, last, (ein__val){0}, a);
+    for (int k = step->nval - 1; k-- > 0;)
+        if (ein__match_attention(ctx, step->val[k], last, a)) return true;
+    return false;
+}
+
+// ------------------------------------------------------------------------------------ meaning
+
+// A value of the first `nt` slots of the box, reduced over the `ns` behind them, and its read
+// there.
+static ein__ex ein__attention_define(ein_ctx *ctx, const ein__attention *a, const char *name,
+                                     ein__red reduce, uint32_t nt, uint32_t ns, ein__ex body) {
+    ein__scope s = {.reduce = ns ? reduce : EIN__R_NONE, .nt = nt, .ns = ns, .body = body};
+    ein__shape shape = {.rank = (int)nt};
+    ein__ix ix[EIN__MAX_ITERS];
+    memcpy(s.n, a->box.n, sizeof s.n);
+    for (uint32_t i = 0; i < nt; i++) {
+        shape.d[i] = s.n[i];
+        ix[i] = ein__ix_iter(ctx, i, s.n[i]);
+    }
+    ein__sc sc = body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return (ein__ex){0};
+    const ein__value like = ctx->value[a->out.i];
+    ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", like.name, name), EIN__V_SCOPE,
+                              like.tensor, sc, &shape, EIN__F32, like.node);
+    return ein__ex_read(ctx, v, 0, ix, (int)nt);
+}
+
+static ein__ex ein__attention_put(ein_ctx *ctx, ein__ex in, ein__val v, ein__ex by) {
+    ein__attention_swap swap = {v, by};
+    return in.i && by.i ? ein__ex_replace_reads(ctx, in, ein__attention_swapped, &swap)
+                        : (ein__ex){0};
+}
+
+// What the kernel of `a` computes, written down from what its text is made of, as a value to be
+// proved equal to the one that it stands for. None when a limit is met.
+EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *a) {
+    uint32_t nt = a->nt, ns = a->box.ns;
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, a->query, a->key);
+    if (a->alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, a->alpha), body);
+    ein__ex dot =
+        ein__attention_define(ctx, a, "dot", EIN__R_SUM, nt + ns, a->slots - nt - ns, body);
+    ein__ex x = ein__attention_put(ctx, a->score, a->dot, dot);
+    ein__ex max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
+    ein__ex weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
+    ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
+    body = ein__ex_binary(ctx, EIN__MUL, weight, a->value);
+    ein__ex out = ein__attention_define(ctx, a, "out", EIN__R_SUM, nt, ns, body);
+    body = ein__attention_put(ctx, a->result, a->out, out);
+    body = ein__attention_put(ctx, body, a->max, max);
+    if (a->sum.i) body = ein__attention_put(ctx, body, a->sum, sum);
+    ein__ex read = ein__attention_define(ctx, a, "result", EIN__R_NONE, nt, 0, body);
+    return read.i ? (ein__val){ein__ex_get(ctx, read)->val} : (ein__val){0};
+}
+
+// ------------------------------------------------------------------------------------ tiles
+
+// How the kernel (templates/attention.cu) cuts the work up: a block of 8 x 16 threads takes 8 * rm
+// rows and 16 * rn keys at a time, rc columns a thread in runs of vc; kc of the depth and kv of the
+// keys are in shared memory at once. In a band, rows of a tile are of one residue modulo the
+// dilation, and keys are counted from the tile's first row on (see emit_band.c).
+typedef struct ein__attention_tile {
+    int rm, rn, rc, vc, kc, kv;
+    int64_t nrow, row_tiles, residues, batch, depth, cols;
+    int64_t nkey;   // keys of a row
+    int64_t terms;  // keys that a tile meets
+    int64_t ps;     // arithmetic alone
+} ein__attention_tile;
+
+enum {
+    EIN__ATTENTION_SHARED = 48 * 1024,  // bytes that a block may have without asking
+    EIN__ATTENTION_COLUMNS = 256,
+    EIN__ATTENTION_CHUNK = 32,  // of the depth
+    EIN__ATTENTION_SHARE = 500  // of the peak arithmetic in 1/1000, as ein__math_share has it
+};
+
+static int64_t ein__up(int64_t n, int64_t to) { return ein__times(ein__ceil(n, to), to); }
+
+static int64_t ein__attention_extent(const ein__attention *a, uint32_t slots) {
+    int64_t n = 1;
+    for (uint32_t i = 0; i < a->slots; i++)
+        if (slots >> i & 1) n = ein__times(n, a->box.n[i]);
+    return n;
+}
+
+// Sizes that do not depend on rm and rn; false when there are too many columns. A part of the depth
+// fills up as little as possible.
+static bool ein__attention_sizes(const ein__attention *a, ein__attention_tile *t) {
+    *t = (ein__attention_tile){.depth = ein__attention_extent(a, a->depth),
+                               .cols = ein__attention_extent(a, a->cols),
+                               .nkey = ein__attention_extent(a, a->keys),
+                               .batch = ein__attention_extent(a, a->batch),
+                               .nrow = ein__attention_extent(a, a->rows),
+                               .residues = 1};
+    if (a->band) {
+        int64_t d = a->d < 0 ? -a->d : a->d;
+        t->residues = ein__least(d, t->nrow);
+        t->nrow = ein__ceil(t->nrow, d);
+    }
+    if (t->cols > EIN__ATTENTION_COLUMNS || t->depth > INT32_MAX || t->nkey > INT32_MAX / 4)
+        return false;
+    for (int vc = 4; vc > 0; vc /= 2)
+        if (!t->rc || ein__up(t->cols, 16 * vc) < 16 * t->rc) {
+            t->vc = vc;
+            t->rc = (int)(ein__up(t->cols, 16 * vc) / 16);
+        }
+    int64_t most = ein__least(ein__up(t->depth, 4), EIN__ATTENTION_CHUNK);
+    for (int kc = (int)most; kc == most || kc >= 8; kc -= 4)
+        if (!t->kc || ein__up(t->depth, kc) < ein__up(t->depth, t->kc)) t->kc = kc;
+    return true;
+}
+
+// Whether a tile of 8 * rm rows and 16 * rn keys fits.
+static bool ein__attention_fits(ein__attention_tile *t, int rm, int rn) {
+    int64_t rows = 8 * rm, keys = 16 * rn;
+    int64_t kept = ein__plus(ein__times(rows, ein__up(t->depth, t->kc) + 4), rows * (keys + 4));
+    int64_t free = EIN__ATTENTION_SHARED / 4 - kept, keyed = keys * (t->kc + 4);
+    if (rm * t->rc > 64 || keyed > free) return false;
+    t->kv = 32;
+    while (t->kv > 4 && (int64_t)t->kv * 16 * t->rc > free) t->kv /= 2;
+    t->rm = rm;
+    t->rn = rn;
+    return (int64_t)t->kv * 16 * t->rc <= free;
+}
+
+// Arithmetic of all tiles: two products, and what a score costs apart from them. Blocks run in
+// waves; smaller tiles load more for a multiply-add.
+static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
+                                   const ein__attention_tile *t) {
+    static const int relative[] = {0, 400, 600, 750, 850, 900, 950, 980, 1000};  // by rm
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t keys = ein__up(t->terms, 16 * t->rn), depth = ein__up(t->depth, t->kc);
+    int64_t each = ein__ex_operations(ctx, a->score) + 14;  // exp, maximum, sum
+    int64_t flop = ein__plus(2 * (depth + 16 * t->rc), each);
+    flop = ein__times(ein__times(8 * t->rm, keys), flop);
+    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    blocks = ein__times(ein__ceil(blocks, g->sms), g->sms);
+    int64_t share = EIN__ATTENTION_SHARE * relative[t->rm] / 1000;
+    return ein__math_ps(g, ein__times(blocks, flop), t->rn == 4 ? share : share * 9 / 10);
+}
+
+// The tile with the least arithmetic time, the largest one among equals; false when none fits.
+EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a,
+                                  ein__attention_tile *best) {
+    ein__attention_tile t;
+    bool found = false;
+    if (!ein__attention_sizes(a, &t)) return false;
+    for (int rm = 8; rm > 0; rm--)
+        for (int rn = 4; rn > 1; rn /= 2) {
+            if (!ein__attention_fits(&t, rm, rn)) continue;
+            t.row_tiles = ein__ceil(t.nrow, 8 * rm);
+            t.terms = a->band ? t.nkey + 8 * rm - 1 : t.nkey;
+            t.ps = ein__attention_math(ctx, a, &t);
+            if (found && t.ps >= best->ps) continue;
+            *best = t;
+            found = true;
+        }
+    return found;
+}
+
+// Time of the kernel: arithmetic, or what it moves. Queries, keys, values and what a score reads
+// come from memory once; keys and values once more for every tile of rows, from the L2 cache.
+EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__attention_tile t;
+    ein__work w = {0};
+    ein__traffic z = {0};
+    if (!ein__attention_tiles(ctx, a, &t)) return EIN__PS_LIMIT;
+    ein__kernel k = {.kind = EIN__K_ATTENTION, .inner = {a->dot, a->max, a->sum, a->out}};
+    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    for (int p = 0; p < 5; p++) {
+        ein__scope s = a->box;
+        s.body = part[p];
+        s.ns = a->slots - s.nt;
+        ein__add_traffic(ctx, &z, &k, &s, -1);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(z.of); i++)
+        ein__add_operand(ctx, &w, z.of[i].v, z.of[i].access,
+                         ein__times(z.of[i].n, ein__dtype_size(ctx->value[z.of[i].v.i].dtype)));
+    arrfree(z.seen);
+    arrfree(z.of);
+    w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes_out);
+    w.math_ps = t.ps;
+    int64_t blocks = ein__times(ein__times(t.batch, t.residues), t.row_tiles);
+    int64_t again = ein__times(ein__times(blocks, t.terms), 4 * (t.depth + t.cols));
+    int64_t ps = ein__memory_ps(g, again, ein__memory_share[EIN__BY_WINDOW], true);
+    return ein__most(ein__least(ps, EIN__PS_LIMIT), ein__work_ps(g, &w));
+}
+/* ---- split.c ---- */
+// Long sums in parts (split-K): where a product has too few tiles to fill the machine, its terms
+// are shared between tiles. One part of a summation iterator becomes a dimension of an inner value,
+// and a second kernel adds the parts up in order, the map behind the product fused:
+//     v[t] = sum(p) w[p,t],  w[p,t] = sum(r in 0:n/d) of v's terms at n/d * p + r
+
+typedef struct ein__split {
+    uint32_t slot;  // summation iterator that is parted
+    int64_t parts;  // its extent is a multiple; 1: it stays whole
+} ein__split;
+
+enum { EIN__SPLIT_PARTS = 64 };  // at most
+
+// The longest summation iterator that `parts` divides; false when there is none.
+static bool ein__split_slot(const ein__scope *s, int64_t parts, uint32_t *slot) {
+    int64_t most = 0;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if (s->n[i] % parts || s->n[i] <= most) continue;
+        most = s->n[i];
+        *slot = i;
+    }
+    return most > 0;
+}
+
+// What product `s` and, fused with the sum of its parts, map `m` (or none) cost when the terms are
+// shared between tiles; INT64_MAX: they are better left together.
+static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__split *split) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__tiled p;
+    int64_t out[EIN__MAX_RANK], whole, best, node = g->node_ns * 1000;
+    *split = (ein__split){0, 1};
+    ein__dense_result(s, out);
+    if (s->nt + 1 > EIN__MAX_RANK || s->nt + s->ns + 1 > EIN__MAX_ITERS) return INT64_MAX;
+    if (!ein__match_tiles(ctx, s, out, &p)) return INT64_MAX;
+    (void)ein__product_tile_of(ctx, &p, &whole);
+    if (whole < 2 * node) return INT64_MAX;
+    int64_t result = ein__times(ein__outputs_of(s), 4), batch = p.extent[2], depth = p.depth;
+    best = whole;
+    for (int64_t parts = 2; parts <= EIN__SPLIT_PARTS; parts++) {
+        uint32_t slot;
+        int64_t ps;
+        if ((parts & (parts - 1)) && parts > 8) continue;
+        if (!ein__split_slot(s, parts, &slot)) continue;
+        p.extent[2] = ein__times(batch, parts);
+        p.depth = depth / parts;
+        (void)ein__product_tile_of(ctx, &p, &ps);
+        ps = ein__plus(ps, ein__memory_ps(g, ein__times(result, 2 * parts), 880, true));
+        if (ps >= best) continue;
+        best = ps;
+        *split = (ein__split){slot, parts};
+    }
+    if (split->parts == 1) return INT64_MAX;
+    bool terms = false;
+    ein__kernel k = {.kind = EIN__K_PRODUCT, .n = 1, .s = {s}, .size = 4, .out = out};
+    ein__work w = {0}, sum = {0};
+    ein__kernel_traffic(ctx, &k, &w, &terms);
+    int64_t parts = ein__times(result, split->parts);
+    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, parts - result);
+    p.extent[2] = ein__times(batch, split->parts);
+    p.depth = depth / split->parts;
+    (void)ein__product_tile_of(ctx, &p, &w.math_ps);
+    ein__add_operand(ctx, &sum, (ein__val){0}, EIN__BY_UNIT, ein__plus(parts, result));
+    int64_t map =
+        m.i ? ein__cost_scope(ctx, EIN__K_MAP, ein__scope_of(ctx, m), (ein__val){0}, (ein__ex){0})
+            : node;
+    return ein__cost_sum(ein__work_ps(g, &w), ein__plus(map, ein__work_ps(g, &sum) - node));
+}
+
+// The factor of a product that is known at load, its elements in the order in which the kernel
+// counts them: batch, lines, terms with the innermost one last. Its own read when they cannot be,
+// or when neighbours lie together already: the innermost terms or, unless a step must stay within a
+// `tap`, any terms or lines.
+static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__tiled *p, int side,
+                                uint32_t inner, bool tap) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read = p->read[side];
+    ein__ex as_is = ein__ex_of(ctx, read);
+    uint32_t used = ein__read_slots(ctx, read), sums = ~((1u << s->nt) - 1);
+    uint32_t turn[4] = {p->group[2], p->group[side], sums & ~(1u << inner), 1u << inner};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    int64_t extent[EIN__MAX_RANK], volume = 1, stride[EIN__MAX_RANK];
+    int n = 0;
+    ein__factor f;
+    ein__strides_of(ctx, (ein__val){read->val}, stride);
+    if (!ctx->value[read->val].weight_only || !(used >> inner & 1)) return as_is;
+    bool together = ein__address(ctx, read, stride, &f) && f.coef[inner] == 1;
+    for (uint32_t i = 0; i < s->nt + s->ns && !tap; i++)
+        together |= ((p->group[side] | sums) >> i & 1) && f.coef[i] == 1 && s->n[i] > 1;
+    if (together) return as_is;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
+    for (int t = 0; t < 4; t++)
+        for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+            if (!(turn[t] & used & 1u << i) || s->n[i] == 1) continue;
+            if (n == EIN__MAX_RANK) return as_is;
+            map[i] = ein__ix_iter(ctx, (uint32_t)n, s->n[i]);
+            back[n] = ein__ix_iter(ctx, i, s->n[i]);
+            extent[n++] = s->n[i];
+            volume = ein__times(volume, s->n[i]);
+        }
+    if (volume > 2 * ein__elements(&ctx->value[read->val].shape)) return as_is;
+    ein__ex body = ein__ex_subst(ctx, as_is, map, (int)(s->nt + s->ns));
+    const char *name = ein__namef(ctx, "%s.lines", ctx->value[z->self.i].name);
+    ein__val v = ein__new_map(z, name, n, extent, body);
+    return v.i ? ein__ex_read(ctx, v, 0, back, n) : as_is;
+}
+
+// Product `v` with what is known at load re-laid for its kernel.
+static ein__val ein__relay_product(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t out[EIN__MAX_RANK];
+    ein__tiled p;
+    uint32_t inner = s->nt;
+    ein__dense_result(s, out);
+    if (!ein__match_tiles(ctx, s, out, &p)) return v;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
+        if (s->n[i] > s->n[inner]) inner = i;
+    bool tap = ein__product_inner(ctx, s, &p, &inner);
+    z->self = v;
+    ein__ex a = ein__relay_terms(z, s, &p, 0, inner, tap),
+            b = ein__relay_terms(z, s, &p, 1, inner, tap);
+    if (!a.i || !b.i) return (ein__val){0};
+    if (a.i == ein__ex_of(ctx, p.read[0]).i && b.i == ein__ex_of(ctx, p.read[1]).i) return v;
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, a, b);
+    if (body.i && p.alpha != 1)
+        body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, p.alpha), body);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
+// Product `v` as the sum of its parts.
+static ein__val ein__split_value(ein__pass *z, ein__val v, const ein__split *split) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ix map[EIN__MAX_ITERS], at[EIN__MAX_RANK];
+    ein__shape shape = {.rank = (int)s->nt + 1, .d = {split->parts}};
+    const ein__value old = ctx->value[v.i];
+    ein__scope w = {.reduce = EIN__R_SUM, .nt = s->nt + 1, .ns = s->ns},
+               t = {.reduce = EIN__R_SUM, .nt = s->nt, .ns = 1};
+    w.n[0] = split->parts;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        w.n[i + 1] = i == split->slot ? s->n[i] / split->parts : s->n[i];
+        map[i] = ein__ix_iter(ctx, i + 1, w.n[i + 1]);
+        if (i < s->nt) shape.d[i + 1] = t.n[i] = s->n[i];
+        if (i < s->nt) at[i + 1] = ein__ix_iter(ctx, i, s->n[i]);
+    }
+    ein__ix first = ein__ix_scale(ctx, ein__ix_iter(ctx, 0, split->parts), w.n[split->slot + 1]);
+    map[split->slot] = ein__ix_add(ctx, map[split->slot], first);
+    w.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
+    ein__sc sc = w.body.i ? ein__sc_make(ctx, &w) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    ein__val parts = ein__val_new(ctx, ein__namef(ctx, "%s.parts", old.name), EIN__V_SCOPE,
+                                  old.tensor, sc, &shape, EIN__F32, old.node);
+    const char *rule = "summation splitting (parts)";
+    ctx->value[parts.i].why = old.why && *old.why ? ein__namef(ctx, "%s; %s", old.why, rule) : rule;
+    t.n[s->nt] = split->parts;
+    at[0] = ein__ix_iter(ctx, s->nt, split->parts);
+    t.body = ein__ex_read(ctx, parts, 0, at, (int)s->nt + 1);
+    sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype,
+                        old.node);
+}
 /* ---- select.c ---- */
 // Which step computes which values: library call or kernel, and what is fused into it.
 
@@ -13657,46 +14591,78 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
+// What a kernel of our own must be cheaper by than a library call, in 1/1000: no estimate of a
+// tiled product has been measured yet.
+enum { EIN__OWN_MARGIN = 100 };
+
+static int64_t ein__with_margin(int64_t ps) {
+    return ein__cost_sum(ps, ein__muldiv(ps, EIN__OWN_MARGIN, 1000));
+}
+
+// The cheapest library call for contraction `s` with map `m` as below, and its cost; `kind` and
+// `*ps` stay where there is none that costs less than `bound`.
+static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                       bool free, ein__skind2 kind, int64_t bound, int64_t *ps) {
+    int64_t out[EIN__MAX_RANK], map = m.i ? ein__kernel_cost(ctx, m) : 0, gemm_ps;
+    ein__conv_form f;
+    ein__epilogue e;
+    bool fused;
+    if (ctx->desc.libs == EIN_LIBS_NONE || !ein__rule_on(ctx, EIN__RULE_MATCH)) return kind;
+    if (ein__gemm_and_map(ctx, s, m, read, free, &gemm_ps, &fused) &&
+        (gemm_ps < bound || (gemm_ps == bound && !fused))) {
+        *ps = bound = gemm_ps;
+        kind = EIN__K_GEMM;
+    }
+    ein__dense_result(s, out);
+    if (ctx->desc.libs != EIN_LIBS_ALL || !ein__find_conv(ctx, s, out, &f) || !ein__conv_sizes(&f))
+        return kind;
+    fused = m.i && ctx->value[m.i].dtype == EIN__F32 &&
+            ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) && ein__conv_takes(ctx, &f, &e);
+    if (fused) {
+        f.c.bias = e.bias;
+        f.c.z = e.z;
+        f.c.relu = e.act == EIN__ACT_RELU;
+    }
+    int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
+    if (conv_ps < bound || (conv_ps == bound && kind != EIN__K_GEMM)) {
+        *ps = conv_ps;
+        kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
+    }
+    return kind;
+}
+
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
 // which alone reads it by `read` (or none): a library call, with the map fused where the library
 // can, or a kernel, which fuses any. Equal costs go to the library, and to GEMM first: a
 // convolution is no better than the product it contains unless it fuses more. A kernel that fuses
-// the map is as good as cublasLt with its epilogue. `free`: its result
-// may lie in memory in any order.
+// the map is as good as cublasLt with its epilogue. `free`: its result may lie in memory in any
+// order. With `split` also a product whose terms are in parts, which then become values of their
+// own before steps are selected (ein__rebuild_product).
+static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                     bool free, int64_t *ps, ein__split *split) {
+    ein__skind2 kind = ein__kernel_kind(ctx, s);
+    int64_t bound = *ps = ein__cost_scope(ctx, kind, s, m, read);
+    int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    ein__split parts = {0, 1};
+    if (split) {
+        int64_t several = ein__cost_split(ctx, s, m, &parts);
+        if (several < own) own = several;
+        else parts.parts = 1;
+        *split = (ein__split){0, 1};
+    }
+    if (own < *ps) {
+        *ps = own;
+        bound = ein__least(bound, ein__with_margin(own));
+        kind = EIN__K_PRODUCT;
+    }
+    ein__skind2 best = ein__choose_library(ctx, s, m, read, free, kind, bound, ps);
+    if (split && best == EIN__K_PRODUCT) *split = parts;
+    return best;
+}
+
 static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                bool free, int64_t *ps) {
-    int64_t out[EIN__MAX_RANK];
-    ein__conv_form f;
-    ein__epilogue e;
-    ein__dense_result(s, out);
-    bool calls = ein__rule_on(ctx, EIN__RULE_MATCH);
-    bool conv = calls && ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f);
-    int64_t map = m.i ? ein__kernel_cost(ctx, m) : 0;
-    ein__skind2 kind = ein__kernel_kind(ctx, s);
-    *ps = ein__cost_scope(ctx, kind, s, m, read);
-    int64_t gemm_ps;
-    bool fused;
-    if (calls && ein__gemm_and_map(ctx, s, m, read, free, &gemm_ps, &fused) &&
-        (gemm_ps < *ps || (gemm_ps == *ps && !fused))) {
-        *ps = gemm_ps;
-        kind = EIN__K_GEMM;
-    }
-    if (conv) {
-        fused = m.i && ctx->value[m.i].dtype == EIN__F32 &&
-                ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) &&
-                ein__conv_takes(ctx, &f, &e);
-        if (fused) {
-            f.c.bias = e.bias;
-            f.c.z = e.z;
-            f.c.relu = e.act == EIN__ACT_RELU;
-        }
-        int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
-        if (conv_ps < *ps || (conv_ps == *ps && kind != EIN__K_GEMM)) {
-            *ps = conv_ps;
-            kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
-        }
-    }
-    return kind;
+    return ein__choose_parts(ctx, s, m, read, free, ps, NULL);
 }
 
 // Expression fusion: M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is f(x, reduce(y) g(x,y)), one
@@ -13817,11 +14783,80 @@ static int ein__row_members(ein__selector *z, ein__val m, ein__val *list) {
 
 // ------------------------------------------------------------------------------------ selection
 
+// Whether nothing but the values of attention `a` and `last` reads its inner values.
+static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein__val last) {
+    ein_ctx *ctx = z->ctx;
+    for (int k = 0; k < a->n; k++) {
+        uint32_t v = a->inner[k].i;
+        int inside = 0;
+        for (int j = 0; j <= a->n; j++) {
+            ein__ex *reads = NULL;
+            bool does = false;
+            ein__ex_reads(ctx, ein__scope_of(ctx, j < a->n ? a->inner[j] : last)->body, &reads);
+            for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+                does |= ein__ex_get(ctx, reads[i])->val == v;
+            arrfree(reads);
+            inside += does;
+        }
+        if (inside != z->uses[v] || z->root[v] || ctx->value[v].weight_only) return false;
+    }
+    return true;
+}
+
+// What the values of attention `a` cost as calls and kernels of their own: the two products, each
+// with the map that alone reads it, and the rows of the softmax between them.
+static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, ein__val map,
+                                    ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    ein__kernel row = {.kind = EIN__K_ROW, .size = 4};
+    ein__ex scaled = {0};
+    ein__val first = ein__sole_reader(ctx, z->order, z->uses, a->dot, 0, &scaled), last = {0};
+    int64_t ps, all;
+    ein__choose(ctx, ein__scope_of(ctx, a->dot), first, scaled, z->free, &all);
+    ein__choose(ctx, ein__scope_of(ctx, a->out), map, read, z->free, &ps);
+    all = ein__cost_sum(all, ps);
+    for (int k = 0; k < a->n; k++) {
+        ein__val v = a->inner[k];
+        const ein__scope *s = ein__scope_of(ctx, v);
+        if (v.i == a->dot.i || v.i == a->out.i || v.i == first.i || ein__copy_of(ctx, v)) continue;
+        if (s->reduce == EIN__R_NONE) last = v;
+        else row.inner[row.n] = v, row.s[row.n++] = s;
+    }
+    if (last.i) row.s[row.n++] = ein__scope_of(ctx, last);
+    return ein__cost_sum(all, ein__cost_kernel(ctx, &row));
+}
+
+// Attentions that are cheaper as one kernel than apart.
+static void ein__select_attention(ein__selector *z) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && ctx->online; i++) {
+        ein__val v = z->order[i], map = {0}, last = v;
+        ein__ex read = {0};
+        ein__attention a;
+        if (!ein__match_attention(ctx, v, map, &a)) continue;
+        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        ein__attention with;
+        if (map.i && !ctx->value[map.i].weight_only && !ein__copy_of(ctx, map) &&
+            ein__match_attention(ctx, v, map, &with) && ein__attention_closed(z, &with, map)) {
+            a = with;
+            last = map;
+        } else {
+            map = (ein__val){0};
+        }
+        if (!ein__attention_closed(z, &a, last)) continue;
+        int64_t ps = ein__cost_attention(ctx, &a, ein__bytes_of(ctx, last));
+        if (ps >= ein__attention_apart(z, &a, map, read)) continue;
+        for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
+        z->kind[last.i] = EIN__K_ATTENTION;
+    }
+}
+
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
         ein__val m = z->order[i], list[EIN__MAX_ROW_VALS];
+        if (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ATTENTION) continue;
         if (!ein__is_map(ctx, m) || ctx->value[m.i].weight_only || ein__copy_of(ctx, m)) continue;
         int n = ein__row_members(z, m, list);
         for (int k = 0; k < n; k++) z->home[list[k].i] = m;
@@ -13834,7 +14869,8 @@ static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m,
     int64_t ps, gemm_ps;
     ein__gemm g;
     ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
-    if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH))
+    if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
+        z->ctx->desc.libs == EIN_LIBS_NONE)
         return kind;
     if (!ein__best_gemm(z->ctx, s, true, &g, &gemm_ps) || gemm_ps >= ps) return kind;
     ein__skind2 other = ein__choose(z->ctx, s, m, read, true, &ps);
@@ -13867,17 +14903,19 @@ static void ein__select_reductions(ein__selector *z) {
         ein__val v = z->order[i];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s || s->reduce == EIN__R_NONE || z->home[v.i].i != v.i) continue;
+        if (z->kind[v.i] == EIN__K_ATTENTION) continue;
         ein__ex read = {0};
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
         if (m.i &&
-            (z->kind[m.i] == EIN__K_ROW ||
+            (z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
             z->kind[v.i] = ein__kernel_kind(ctx, s);
         else z->kind[v.i] = ein__choose_product(z, v, m, read);
-        bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE);
+        bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE ||
+                            z->kind[v.i] == EIN__K_PRODUCT);
         if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
         if (m.i && ein__is_call(z->kind[v.i])) fuse = ein__call_fuses(z, v, m, read);
         // A map fuses with one reduction only.
@@ -13889,7 +14927,7 @@ static void ein__select_reductions(ein__selector *z) {
     }
 }
 
-EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
+static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t n = arrlen(ctx->value);
     z->order = ein__live(ctx, root, nroot);
@@ -13903,6 +14941,11 @@ EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
         z->root[i] = false;
     }
     for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
+    ein__select_attention(z);
+}
+
+EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
+    ein__select_begin(z, root, nroot);
     ein__select_rows(z);
     ein__select_reductions(z);
 }
@@ -13913,6 +14956,22 @@ EIN__FN void ein__select_free(ein__selector *z) {
     arrfree(z->home);
     arrfree(z->kind);
     arrfree(z->root);
+}
+
+// Marks in ctx->kept what attentions of the program under `root` are made of. Gives whether there
+// is one.
+EIN__FN bool ein__keep_attentions(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__selector z = {.ctx = ctx, .free = true};
+    bool any = false;
+    arrsetlen(ctx->kept, 0);
+    if (!ctx->online) return false;
+    ein__select_begin(&z, root, nroot);
+    for (ptrdiff_t i = 0; i < arrlen(z.kind); i++) {
+        arrput(ctx->kept, z.kind[z.home[i].i] == EIN__K_ATTENTION);
+        any |= ctx->kept[i];
+    }
+    ein__select_free(&z);
+    return any;
 }
 /* ---- derive.c ---- */
 // Derivation: other definitions of a contraction, found by rules on its expression alone (EinNet
@@ -16611,7 +17670,7 @@ static const ein__rule ein__rules[] = {
                          .quota = 20, .towards = EIN__TO_NONE},
     // V over 0:n is V over lo..hi, where every read is inside, + V over 0:lo + V over hi+1:n
     [EIN__RULE_BORDER] = {"border", "expression splitting: interior and border", EIN__BY_SEARCH,
-                          ein__rule_border, .quota = 20, .towards = EIN__TO_NONE},
+                          ein__rule_border, .quota = 60, .towards = EIN__TO_NONE},
     // x[g] = sum(j) [j == g] x[j]
     [EIN__RULE_GROUPS] = {"groups", "groups to block-diagonal weights", EIN__BY_SEARCH,
                           ein__rule_groups, .quota = 20, .towards = EIN__TO_CONV},
@@ -16619,14 +17678,14 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_BASIS] = {"basis", "basis change (Winograd)", EIN__BY_SEARCH, ein__rule_basis,
                          .quota = 200, .towards = EIN__TO_GEMM},
     // V[x] = W[E(x)] where V depends on x through E alone: ein__rule_substitute in derive.c
-    [EIN__RULE_SUBSTITUTE] = {"substitute", "variable substitution", EIN__IN_FORM},
+    [EIN__RULE_SUBSTITUTE] = {"substitute", "variable substitution", EIN__IN_FORM, .apply = NULL},
     // V over 0:n is V over lo..hi where a factor is outside its box elsewhere: ein__rule_tighten
     [EIN__RULE_TIGHTEN] = {"tighten", "boundary tightening", EIN__IN_FORM,
-                           ein__rule_tighten_problem, .quota = 2, .towards = EIN__TO_NONE},
+                           ein__rule_tighten_problem, .quota = 20, .towards = EIN__TO_NONE},
     // V over 0:n is read from V over more places; a[i] from a' with zeros around a:
     // ein__rule_relax,
     // ein__rule_relax_operand
-    [EIN__RULE_RELAX] = {"relax", "boundary relaxing", EIN__IN_FORM},
+    [EIN__RULE_RELAX] = {"relax", "boundary relaxing", EIN__IN_FORM, .apply = NULL},
     // f(W[E(x)]), W[i] = g(i), is f(g(E(x))): ein__rule_inline
     [EIN__RULE_INLINE] = {"inline", "traversal merging", EIN__ON_PROGRAM,
                           .rewrite = ein__rebuild_inline},
@@ -16637,11 +17696,13 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_HOIST] = {"hoist", "parts of weights alone computed at load", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_hoist},
     // contractions that share an operand, or are alike, are windows on one: ein__merge_program
-    [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM},
+    [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM, .apply = NULL},
     // a contraction is the call whose groups and strides its iterators have: ein__choose
-    [EIN__RULE_MATCH] = {"match", "operator matching: library calls", EIN__TO_STEPS},
+    [EIN__RULE_MATCH] = {"match", "operator matching: library calls", EIN__TO_STEPS, .apply = NULL},
     // M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is one step: ein__rule_fuse
-    [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS},
+    [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS, .apply = NULL},
+    // product, softmax along one of its dimensions, product over it: attention.c has the law
+    [EIN__RULE_ONLINE] = {"online", "online softmax", EIN__TO_STEPS, .apply = NULL},
     // what no call computes is a kernel of its own: ein__kernel_kind
     [EIN__RULE_KERNEL] = {"kernel", "eOperator generation", EIN__TO_STEPS, .needed = true},
 };
@@ -16722,7 +17783,8 @@ static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
     // What is made on the way has no order of its own: layouts give it the one that suits.
     bool free = d->cls.i != z->problem.i;
     int64_t ps;
-    ein__choose(ctx, s, map, z->map_read, free, &ps);
+    ein__split split;
+    ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
     return ps;
 }
 
@@ -17236,6 +18298,7 @@ static ein__val ein__rebuild_derived(ein__pass *z, ein__val v) {
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
     if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
+    if (ein__is_kept(ctx, old)) return v;
     ein__ex read = {0};
     ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, search->reader_at[old.i], &read);
     return ein__derive_value(ctx, v, map, read);
@@ -18581,6 +19644,7 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t n = arrlen(ctx->value);
     z->first = (uint32_t)n;
+    ein__keep_attentions(ctx, root, nroot);
     z->order = ein__live(ctx, root, nroot);
     z->uses = ein__count_uses(ctx, z->order, root, nroot);
     arrsetlen(z->level, n);
@@ -18612,7 +19676,8 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
             z->behind_read[r->val] = reads[k];
         }
         arrfree(reads);
-        if (ein__is_contraction(ctx, s) && ctx->value[v.i].dtype == EIN__F32) arrput(z->product, v);
+        bool product = ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v);
+        if (product && ctx->value[v.i].dtype == EIN__F32) arrput(z->product, v);
     }
 }
 
@@ -18852,13 +19917,18 @@ static ein__val ein__redirected(ein_ctx *ctx, ein__redirect *z, ein__val v) {
     return v;
 }
 
-// Rebuilds the program with the chosen merges. What replaces a value depends on values further from
-// the outputs only, so there is an order; an explicit stack finds it.
-static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff_t from) {
+// Rebuilds the program with the chosen merges, in an order that an explicit stack finds. `*cycle`:
+// there is none, because two merges each take what the other one gives.
+static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff_t from,
+                              bool *cycle) {
     ein_ctx *ctx = z->ctx;
     ein__redirect r = {0};
     ein__val *stack = NULL;
+    bool *open = NULL;  // by value: what it reads has been put on the stack
     ptrdiff_t n = arrlen(ctx->value);
+    *cycle = false;
+    arrsetlen(open, n);
+    memset(open, 0, (size_t)n * sizeof *open);
     arrsetlen(r.to, n);
     arrsetlen(r.now, n);
     arrsetlen(r.output, n);
@@ -18885,6 +19955,9 @@ static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff
             if (!r.now[x.i].i) arrput(stack, x);
         }
         arrfree(reads);
+        *cycle = arrlen(stack) > before && open[v.i];
+        if (*cycle) break;
+        open[v.i] = true;
         if (arrlen(stack) > before) continue;
         if (!r.now[v.i].i) r.now[v.i] = ein__redirected(ctx, &r, v);
         if (!r.now[v.i].i) break;
@@ -18893,11 +19966,26 @@ static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff
     bool ok = !ctx->status && !arrlen(stack);
     for (int k = 0; ok && k < nroot; k++) root[k] = r.now[root[k].i];
     arrfree(stack);
+    arrfree(open);
     arrfree(r.to);
     arrfree(r.now);
     arrfree(r.output);
     arrfree(r.by_scope);
     return ok;
+}
+
+// As above; merges that stand in each other's way are given up, the last one first.
+static bool ein__apply_possible(ein__merger *z, ein__val *root, int nroot, ptrdiff_t from) {
+    bool cycle;
+    while (!ein__apply_merges(z, root, nroot, from, &cycle)) {
+        ptrdiff_t last = arrlen(z->found) - 1;
+        while (last >= from && !z->found[last].chosen) last--;
+        if (!cycle || last < from) return false;
+        z->found[last].chosen = false;
+    }
+    for (ptrdiff_t i = from; i < arrlen(z->found); i++)
+        if (z->found[i].chosen) return true;
+    return false;
 }
 
 // Merges in the program under `root`, round by round; the roots are replaced. `toggle`: whether
@@ -18923,7 +20011,7 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool to
         }
         ein__merger_forget(&z);
         z.changed = (uint32_t)arrlen(ctx->value);
-        if (!ein__choose_merges(&z, toggle, from) || !ein__apply_merges(&z, root, nroot, from))
+        if (!ein__choose_merges(&z, toggle, from) || !ein__apply_possible(&z, root, nroot, from))
             break;
         any = true;
     }
@@ -19159,8 +20247,12 @@ static void ein__place_sources(ein__placer *z, ein__val v) {
 // A library call that reads `v` wants it dense; a window is not, unless that was decided.
 static bool ein__readers_accept(const ein__placer *z, ein__val v, const ein__layout *l) {
     if (z->choice[v.i].window || ein__is_dense(&z->ctx->value[v.i].shape, l)) return true;
-    for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++)
-        if (z->product[z->reader[v.i][i].i].i) return false;
+    for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++) {
+        ein__val r = z->reader[v.i][i];
+        if (z->product[r.i].i) return false;
+        // What is known at load was re-laid on purpose.
+        if (z->sel->kind[r.i] == EIN__K_PRODUCT && z->ctx->value[v.i].weight_only) return false;
+    }
     return true;
 }
 
@@ -20164,6 +21256,14 @@ static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
     return scattered;
 }
 
+// A kernel's cost.
+static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
+    ein__attention a;
+    if (step->kind != EIN__K_ATTENTION) return ein__cost_step(ctx, step);
+    bool found = ein__attention_of(ctx, step, &a);
+    return found ? ein__cost_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : EIN__PS_LIMIT;
+}
+
 // What layouts are chosen by. A step that has nothing to gain from another layout is closed.
 static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step;
@@ -20171,6 +21271,7 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
     if (ein__step_of(ctx, sel, v, &step))
         return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
     bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
+    if (step.kind == EIN__K_ATTENTION) return (ein__price){ein__step_cost(ctx, &step), false};
     return (ein__price){ein__cost_step(ctx, &step), fell || copy || ein__is_scattered(ctx, &step)};
 }
 
@@ -20183,7 +21284,7 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         if (step.kind != EIN__K_GEMM || ein__is_matmul(&step.gemm) || step.gemm.align >= 16)
             step.algorithm = ein__pinned(row, &step.version);
     } else {
-        step.ps = ein__cost_step(ctx, &step);
+        step.ps = ein__step_cost(ctx, &step);
     }
     if (ctx->value[v.i].weight_only &&
         ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
@@ -20224,6 +21325,25 @@ static bool ein__is_in_text(ein_ctx *ctx, const ein__selector *sel, ein__val v) 
     return text;
 }
 
+// Products for a kernel of our own: filters re-laid at load; where the terms are better shared
+// between tiles, the sum of their parts.
+static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__val old = v;
+    z->keep = true;
+    ein__ex body = ein__rebuild_body(z, v), read = {0};
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
+    if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
+    ein__split split;
+    int64_t ps;
+    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
+    if (ein__choose_parts(ctx, s, map, read, true, &ps, &split) != EIN__K_PRODUCT) return v;
+    v = ein__relay_product(z, v);
+    return v.i && split.parts > 1 ? ein__split_value(z, v, &split) : v;
+}
+
 // Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `free`: products
 // are selected as if their results could lie in memory in any order. Gives how many are selected
 // for that reason alone.
@@ -20247,7 +21367,11 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
 // The plan for the values under `root`. Where an order of a result made the difference, the plan
 // must show that it could be had: the selection without it is planned as well, the cheaper taken.
 static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
-    if (!ein__prepare(ctx, root, nroot)) return false;
+    ein__keep_attentions(ctx, root, nroot);
+    if (!ein__prepare_calls(ctx, root, nroot) ||
+        !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
+        !ein__prepare_maps(ctx, root, nroot))
+        return false;
     if (ein__plan_values(ctx, root, nroot, true)) {
         ein__plan with = ctx->plan;
         ctx->plan = (ein__plan){0};
@@ -20266,7 +21390,9 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
-    bool ok = ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
+    ein__keep_attentions(ctx, root, nroot);
+    bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     ctx->plan.merging = merging;
     if (!ok || ein__plan_cost(&ctx->plan) >= ein__plan_cost(&best)) {
         ein__plan_free(&ctx->plan);
@@ -20294,22 +21420,31 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// The plan of a lowered model: as it stands (the baseline), derived, and derived after merging. The
-// cheapest as a whole is taken, so it never costs more than the baseline under the same table.
+// Plans the program derived, and derived after merging, from the folded one under `root`.
+static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(derived, root, (size_t)nroot * sizeof *root);
+    return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, root, nroot);
+}
+
+// The plan of a lowered model: as it stands (the baseline), derived, and derived after merging, the
+// last two also with softmax computed online where that is cheaper. The cheapest as a whole is
+// taken, so it never costs more than the baseline under the same table.
 static bool ein__cheapest_plan(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__val *folded = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    memcpy(derived, root, (size_t)nroot * sizeof *root);
-    memcpy(merged, root, (size_t)nroot * sizeof *root);
+    memcpy(folded, root, (size_t)nroot * sizeof *root);
     if (!ein__build_plan(ctx, root, nroot)) return false;
     if (ctx->desc.baseline) return true;
     int64_t baseline = ein__plan_cost(&ctx->plan);
-    bool ok =
-        ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, merged, nroot);
+    bool ok = ein__try_plans(ctx, folded, nroot);
+    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
+    if (ok && ein__keep_attentions(ctx, folded, nroot)) ok = ein__try_plans(ctx, folded, nroot);
+    ctx->online = false;
+    arrfree(ctx->kept);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     ein__count_problems(ctx);
     return ok && !ctx->status;
@@ -20333,6 +21468,169 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
 // Logic stays in C: there are no loops and no expressions here.
 
 /* ---- templates.inc ---- */
+static const char *const ein__tmpl_attention[] = {
+    "//@key name    the kernel's name",
+    "//@key params  its parameters",
+    "//@key RM      rows a thread",
+    "//@key RN      keys a thread",
+    "//@key RC      columns a thread",
+    "//@key VC      neighbours among them",
+    "//@key KC      depth of a part of the keys",
+    "//@key KV      keys of a part of the values",
+    "//@key depth   of a query and a key, filled up with zeros to a multiple of KC",
+    "//@key part    floats of the larger kind of part",
+    "//@key number  unsigned type that counts blocks",
+    "//@key many    whether there is more than one block",
+    "//@key index   the batch's position and the tile's first row m0, from id",
+    "//@key queries  elements to load, or vectors of them",
+    "//@key queryRow  row of element e",
+    "//@key queryAt   its place in the row",
+    "//@key loadQuery  statements, then query[row][k] = its value",
+    "//@key terms   keys that a tile of rows meets",
+    "//@key keys    elements of a part to load",
+    "//@key keyRow  key of element e",
+    "//@key keyAt   its place in the key",
+    "//@key loadKey  statements, then part[key * (KC + 4) + k] = its value",
+    "//@key score   statements, then x = the score made from s[i][j]; -inf where a row has no such key",
+    "//@key values  elements of a part to load",
+    "//@key valueRow  key of element e",
+    "//@key valueAt   its column",
+    "//@key loadValue  statements, then part[key * 16 * RC + col] = its value",
+    "//@key sum     whether the result is divided by the sum of the weights",
+    "//@key store   where (row, col) is an element of the result: its position, its value, the store",
+    "// One block a multiprocessor is enough: registers are not to be spilled for the sake of more.",
+    "static __global__ void __launch_bounds__(128, 1) $name($params) {",
+    "    const int RM = $RM, RN = $RN, RC = $RC, VC = $VC, KC = $KC, KV = $KV, depth = $depth;",
+    "    // part: a part of the tile's keys, then of its values",
+    "    __shared__ __align__(16) float query[8 * RM][depth + 4];",
+    "    __shared__ __align__(16) float part[$part];",
+    "    __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];",
+    "    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;",
+    "    //@if many",
+    "    const $number id = blockIdx.x;",
+    "    //@end",
+    "    $index;",
+    "    for (int e = (int)threadIdx.x; e < $queries; e += 128) {",
+    "        const int row = $queryRow, k = $queryAt;",
+    "        $loadQuery;",
+    "    }",
+    "    float top[RM], acc[RM][RC];",
+    "    //@if sum",
+    "    float sum[RM];",
+    "    //@end",
+    "#pragma unroll",
+    "    for (int i = 0; i < RM; i++) {",
+    "        top[i] = -INFINITY;",
+    "        //@if sum",
+    "        sum[i] = 0.f;",
+    "        //@end",
+    "#pragma unroll",
+    "        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;",
+    "    }",
+    "    for (int u0 = 0; u0 < $terms; u0 += 16 * RN) {",
+    "        float s[RM][RN];",
+    "#pragma unroll",
+    "        for (int i = 0; i < RM; i++) {",
+    "#pragma unroll",
+    "            for (int j = 0; j < RN; j++) s[i][j] = 0.f;",
+    "        }",
+    "        for (int k0 = 0; k0 < depth; k0 += KC) {",
+    "            __syncthreads();",
+    "#pragma unroll 4",
+    "            for (int e = (int)threadIdx.x; e < $keys; e += 128) {",
+    "                const int key = $keyRow, k = $keyAt;",
+    "                $loadKey;",
+    "            }",
+    "            __syncthreads();",
+    "#pragma unroll 2",
+    "            for (int k = 0; k < KC; k += 4) {",
+    "                float4 b[RN];",
+    "#pragma unroll",
+    "                for (int j = 0; j < RN; j++)",
+    "                    b[j] = *reinterpret_cast<const float4 *>(&part[(tx + 16 * j) * (KC + 4) + k]);",
+    "#pragma unroll",
+    "                for (int i = 0; i < RM; i++) {",
+    "                    const float4 a = *reinterpret_cast<const float4 *>(&query[ty + 8 * i][k0 + k]);",
+    "#pragma unroll",
+    "                    for (int j = 0; j < RN; j++)",
+    "                        s[i][j] = a.x * b[j].x +",
+    "                                  (a.y * b[j].y + (a.z * b[j].z + (a.w * b[j].w + s[i][j])));",
+    "                }",
+    "            }",
+    "        }",
+    "        // The weights of these keys, relative to the largest score so far, and what was summed up",
+    "        // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.",
+    "#pragma unroll",
+    "        for (int i = 0; i < RM; i++) {",
+    "            const int row = ty + 8 * i;",
+    "            float most = top[i];",
+    "#pragma unroll",
+    "            for (int j = 0; j < RN; j++) {",
+    "                float x = -INFINITY;",
+    "                $score;",
+    "                s[i][j] = x;",
+    "                most = fmaxf(most, x);",
+    "            }",
+    "#pragma unroll",
+    "            for (int d = 8; d > 0; d /= 2)",
+    "                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));",
+    "            const float zero = most > -INFINITY \? most : 0.f, before = expf(top[i] - zero);",
+    "            top[i] = most;",
+    "#pragma unroll",
+    "            for (int c = 0; c < RC; c++) acc[i][c] *= before;",
+    "            //@if sum",
+    "            sum[i] *= before;",
+    "            //@end",
+    "#pragma unroll",
+    "            for (int j = 0; j < RN; j++) {",
+    "                const float w = expf(s[i][j] - zero);",
+    "                weight[row][tx + 16 * j] = w;",
+    "                //@if sum",
+    "                sum[i] += w;",
+    "                //@end",
+    "            }",
+    "        }",
+    "        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {",
+    "            __syncthreads();",
+    "#pragma unroll 4",
+    "            for (int e = (int)threadIdx.x; e < $values; e += 128) {",
+    "                const int key = $valueRow, col = $valueAt;",
+    "                $loadValue;",
+    "            }",
+    "            __syncthreads();",
+    "#pragma unroll 2",
+    "            for (int k = 0; k < KV; k += 4) {",
+    "                float4 a[RM];",
+    "#pragma unroll",
+    "                for (int i = 0; i < RM; i++)",
+    "                    a[i] = *reinterpret_cast<const float4 *>(&weight[ty + 8 * i][k0 + k]);",
+    "#pragma unroll",
+    "                for (int c = 0; c < RC; c++) {",
+    "                    const float *b = part + k * 16 * RC + c / VC * 16 * VC + tx * VC + c % VC;",
+    "#pragma unroll",
+    "                    for (int i = 0; i < RM; i++)",
+    "                        acc[i][c] = a[i].x * b[0] +",
+    "                                    (a[i].y * b[16 * RC] +",
+    "                                     (a[i].z * b[32 * RC] + (a[i].w * b[48 * RC] + acc[i][c])));",
+    "                }",
+    "            }",
+    "        }",
+    "    }",
+    "#pragma unroll",
+    "    for (int i = 0; i < RM; i++) {",
+    "        const int row = ty + 8 * i;",
+    "        //@if sum",
+    "#pragma unroll",
+    "        for (int d = 8; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);",
+    "            //@end",
+    "#pragma unroll",
+    "        for (int c = 0; c < RC; c++) {",
+    "            const int col = c / VC * 16 * VC + tx * VC + c % VC;",
+    "            $store;",
+    "        }",
+    "    }",
+    "}",
+    0};
 static const char *const ein__tmpl_band[] = {
     "//@key name    the kernel's name",
     "//@key params  its parameters",
@@ -21843,6 +23141,43 @@ static const char *const ein__tmpl_probe_state[] = {
     "}",
     "//@end",
     0};
+static const char *const ein__tmpl_product[] = {
+    "//@key name     the kernel's name",
+    "//@key params   its parameters",
+    "//@key tile     rows, columns, terms a step, parts, a thread's rows and columns, vector",
+    "//@key RM       rows a thread",
+    "//@key RN       columns a thread",
+    "//@key rows     rows that a thread stores",
+    "//@key V        neighbouring columns that a thread stores at once",
+    "//@key number   unsigned type that counts blocks",
+    "//@key many     whether there is more than one block",
+    "//@key index    the batch's position, first column n0 and first row m0 of the tile, from id",
+    "//@key terms    terms of the product",
+    "//@key loadA    returns element e (or four) of the first operand, in the step from term k0 on",
+    "//@key loadB    the same for the second operand",
+    "//@key along    whether neighbouring threads load neighbouring terms of the operands",
+    "//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store",
+    "static __global__ void __launch_bounds__(256) $name($params) {",
+    "    __shared__ product_tile<$tile> tile;",
+    "    //@if many",
+    "    const $number id = blockIdx.x;",
+    "    //@end",
+    "    $index;",
+    "    const auto a = [&](unsigned e, unsigned k0) {",
+    "        $loadA;",
+    "    };",
+    "    const auto b = [&](unsigned e, unsigned k0) {",
+    "        $loadB;",
+    "    };",
+    "    float acc[$RM][$RN] = {};",
+    "    tile.multiply<$along>($terms, a, b, acc);",
+    "#pragma unroll",
+    "    for (int e = 0; e < $rows * $RN; e += $V) {",
+    "        const int i = e / $RN, j = e % $RN;",
+    "        $store;",
+    "    }",
+    "}",
+    0};
 static const char *const ein__tmpl_reduce_block[] = {
     "//@key name      the kernel's name",
     "//@key params    its parameters",
@@ -23272,6 +24607,94 @@ static const char *const ein__tmpl_test_steps[] = {
     "    return code;",
     "}",
     0};
+static const char *const ein__tmpl_tiles[] = {
+    "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
+    "// terms. A thread has RM rows, and RN columns of which V lie together.",
+    "template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>",
+    "struct product_tile {",
+    "    __align__(16) float a[2][KC][BM + 4];",
+    "    __align__(16) float b[2][KC][BN + 4];",
+    "",
+    "    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }",
+    "    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }",
+    "    // Row i and column j of those that a thread stores, RM / PARTS by RN.",
+    "    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }",
+    "    static __device__ unsigned column(int j) {",
+    "        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);",
+    "    }",
+    "",
+    "    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.",
+    "    template <bool ALONG, int B>",
+    "    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {",
+    "        to[ALONG \? e % KC : e / B][ALONG \? e / KC : e % B] = v;",
+    "    }",
+    "    template <bool ALONG, int B>",
+    "    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {",
+    "        const float w[4] = {v.x, v.y, v.z, v.w};",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);",
+    "    }",
+    "",
+    "    // acc += the product of what was put at `turn`, over the thread's part of the terms.",
+    "    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {",
+    "#pragma unroll",
+    "        for (int k = 0; k < KC / PARTS; k++) {",
+    "            const unsigned t = part() * (KC / PARTS) + k;",
+    "            float x[RM], y[RN];",
+    "#pragma unroll",
+    "            for (int i = 0; i < RM; i++) x[i] = a[turn][t][top() + i];",
+    "#pragma unroll",
+    "            for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];",
+    "#pragma unroll",
+    "            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];",
+    "        }",
+    "    }",
+    "",
+    "    // Adds up the groups' sums in order; a thread keeps the rows that it stores.",
+    "    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {",
+    "        float *sums = &a[0][0][0];",
+    "        __syncthreads();",
+    "#pragma unroll",
+    "        for (int i = 0; i < RM * RN; i++)",
+    "            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];",
+    "        __syncthreads();",
+    "#pragma unroll",
+    "        for (int i = 0; i < RM * RN / PARTS; i++) {",
+    "            float v = 0.f;",
+    "#pragma unroll",
+    "            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];",
+    "            acc[i / RN][i % RN] = v;",
+    "        }",
+    "    }",
+    "",
+    "    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is",
+    "    // multiplied, the next one's are on their way.",
+    "    template <bool ALONG_A, bool ALONG_B, typename A, typename B>",
+    "    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,",
+    "                                             float (&acc)[RM][RN]) {",
+    "        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];",
+    "        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];",
+    "        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;",
+    "        int turn = 0;",
+    "        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {",
+    "            if (k0 < terms) {",
+    "#pragma unroll",
+    "                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);",
+    "#pragma unroll",
+    "                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);",
+    "            }",
+    "            if (k0 > 0) step(turn ^ 1, acc);",
+    "            if (k0 >= terms) break;",
+    "#pragma unroll",
+    "            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);",
+    "#pragma unroll",
+    "            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);",
+    "            __syncthreads();",
+    "        }",
+    "        if (PARTS > 1) sum(acc);",
+    "    }",
+    "};",
+    0};
 static const char *const ein__tmpl_transpose[] = {
     "//@key name    the kernel's name",
     "//@key params  its parameters",
@@ -24235,7 +25658,13 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
 // where its last iterator is known.
 
 // What a kernel's text asks of the emitted file: headers, and helpers shifted by the ein__red.
-enum { EIN__NEED_HALF = 1, EIN__NEED_BF16 = 2, EIN__NEED_WARP = 4, EIN__NEED_BLOCK = 256 };
+enum {
+    EIN__NEED_HALF = 1,
+    EIN__NEED_BF16 = 2,
+    EIN__NEED_WARP = 4,
+    EIN__NEED_BLOCK = 256,
+    EIN__NEED_TILES = 8192
+};
 enum { EIN__LONG = 60 };
 
 static const char *const ein__klane[4] = {"x", "y", "z", "w"};
@@ -25823,6 +27252,364 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
     ein__kscan_free(&scan);
     return ok;
 }
+/* ---- emit_product.c ---- */
+// Products by tiles (product.c says what rows, columns and terms are). A block's threads fetch the
+// tiles of both factors to shared memory as their index forms have them, guards included, and each
+// thread multiplies its share; whatever map is fused runs on the accumulators before the store. The
+// factors, the result and the epilogue each see the iterators merged as far as they alone allow: a
+// filter is read along one long row of terms although the image needs channel and tap apart.
+
+typedef struct ein__kprod {
+    ein__tiled p;
+    const ein__product_tile *t;
+    int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
+    int sum[EIN__MAX_ITERS], nsum;
+    uint32_t used;                    // slots of the batch that some address needs
+    ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
+    ein__buf index, load[2], store;
+    const char *along[2];
+} ein__kprod;
+
+static void ein__kprod_free(ein__kprod *r) {
+    ein__buf_free(&r->index);
+    for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);
+    ein__buf_free(&r->store);
+}
+
+// Appends the slots of `mask` to `order`, those with the largest coefficient in `row` first.
+static int ein__kprod_order(uint32_t mask, const ein__krow *row, int *order) {
+    int n = 0;
+    for (int i = 0; i < EIN__MAX_ITERS; i++) {
+        if (!(mask >> i & 1)) continue;
+        int at = n++;
+        for (; at > 0 && row->k[order[at - 1]] < row->k[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return n;
+}
+
+// The orders in which flat numbers count: the result's for columns and batch, so that neighbouring
+// threads store neighbours; the first factor's for rows; for terms that of the longer steps.
+static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
+                              const ein__kscan *all) {
+    ein__kscan one = ein__kscan_make(g);
+    ein__krow steps = {{0}};
+    for (int k = 0; k < 2; k++) {
+        ein__kscan_row(g, &one, ein__ex_of(g->ctx, r->p.read[k]));
+        for (int i = 0; i < EIN__MAX_ITERS; i++) {
+            int64_t step = one.near[k].k[i] < 0 ? -one.near[k].k[i] : one.near[k].k[i];
+            if (steps.k[i] < step) steps.k[i] = step;
+        }
+    }
+    const ein__krow *out = &all->row[arrlen(all->row) - 1];
+    r->n[0] = ein__kprod_order(r->p.group[0], &one.near[0], r->order[0]);
+    r->n[1] = ein__kprod_order(r->p.group[1], out, r->order[1]);
+    r->n[2] = ein__kprod_order(r->p.group[2], out, r->order[2]);
+    uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
+    r->nsum = ein__kprod_order(sums, &steps, r->sum);
+    uint32_t inner;
+    if (ein__product_inner(g->ctx, s, &r->p, &inner)) {
+        int n = 0;
+        for (int i = 0; i < r->nsum; i++)
+            if (r->sum[i] != (int)inner) r->sum[n++] = r->sum[i];
+        r->sum[n] = (int)inner;
+    }
+    r->n[2] = ein__kmerge(g, all, r->order[2], r->n[2]);
+    r->used = all->used;
+    memcpy(r->slot, g->slot, sizeof r->slot);
+    ein__kscan_free(&one);
+}
+
+// Name of the flat number that counts an order's slots: the slot itself where it is one.
+static const char *ein__kprod_flat(const ein__kgen *g, const int *order, int n, const char *name) {
+    return n == 1 ? g->slot[order[0]].name : name;
+}
+
+static const char *ein__kprod_below(const ein__kgen *g, const char *flat, int n, int64_t end) {
+    if (n == 1) return ein__namef(g->ctx, "%s < %lld", flat, (long long)end);
+    return ein__namef(g->ctx, "%s < %s", flat, ein__knumber(g, end));
+}
+
+// Declares what `body` mentions of the slots that count terms, of which the innermost one's extent
+// is a multiple of a step: the others are those of the whole step.
+static void ein__kprod_declare_step(ein__kgen *g, ein__buf *b, const int *order, int n,
+                                    const char *term, const char *body) {
+    const char *type = ein__kint(g), *last = g->slot[order[n - 1]].name;
+    ein__buf digits = {0};
+    uint32_t used = 0;
+    ein__put(&digits, "");
+    for (int i = 0; i + 1 < n; i++)
+        if (ein__kmentions(body, g->slot[order[i]].name)) used |= 1u << order[i];
+    const char *inner = ein__knumber(g, g->slot[order[n - 1]].n);
+    ein__kdecompose(g, &digits, order, n - 1, used, ein__namef(g->ctx, "k0 / %s", inner));
+    ein__put(b, digits.s);
+    if (ein__kmentions(body, last))
+        ein__putf(b, "const %s %s = (%s)(k0 %% %s + %s);\n", type, last, type, inner, term);
+    ein__buf_free(&digits);
+}
+
+// Declares what `body` mentions of an order's slots, and of their flat number `flat`, which is
+// `from`, in front of it.
+static void ein__kprod_declare(ein__kgen *g, ein__buf *b, const int *order, int n, const char *flat,
+                               const char *from, const char *body) {
+    const char *u = ein__kunsigned(g), *type = ein__kint(g);
+    ein__buf digits = {0};
+    uint32_t used = 0;
+    ein__put(&digits, "");
+    for (int i = 0; i < n; i++)
+        if (ein__kmentions(body, g->slot[order[i]].name)) used |= 1u << order[i];
+    if (n == 1) {
+        if (used) ein__putf(b, "const %s %s = (%s)(%s);\n", type, flat, type, from);
+        ein__buf_free(&digits);
+        return;
+    }
+    int vec = g->vec;
+    g->vec = 1;
+    ein__kdecompose(g, &digits, order, n, used, flat);
+    g->vec = vec;
+    if (used || ein__kmentions(body, flat)) ein__putf(b, "const %s %s = %s;\n", u, flat, from);
+    ein__put(b, digits.s);
+    ein__buf_free(&digits);
+}
+
+// How well a warp's lanes along an order's last slot read what lies side by side: elements of the
+// run, at most a warp's, in 1/16 by the step between them.
+static int64_t ein__kprod_run(const ein__kgen *g, const ein__kscan *s, const int *order, int n) {
+    int64_t step = n ? s->near[0].k[order[n - 1]] : 0, run = n ? g->slot[order[n - 1]].n : 0;
+    if (step < 0) step = -step;
+    return step ? 16 * (run < 32 ? run : 32) / step : 0;
+}
+
+// The factor's address with four lanes along `slot`, or with one where they are no vector.
+static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, bool *vector) {
+    size_t mark[2] = {g->code[0].n, g->code[1].n};
+    int nindex = g->nindex;
+    g->vec = 4;
+    g->vec_slot = slot;
+    ein__kaccess at = slot >= 0 ? ein__kaccess_of(g, read, 0) : (ein__kaccess){0};
+    *vector = at.vector;
+    if (!at.vector) {
+        // What was named for it is taken back.
+        ein__kforget(g, 0);
+        for (int k = 0; k < 2; k++) g->code[k].s[g->code[k].n = mark[k]] = 0;
+        g->nindex = nindex;
+        g->vec = 1;
+        g->vec_slot = -1;
+        at = ein__kaccess_of(g, read, 0);
+    }
+    g->vec = 1;
+    g->vec_slot = -1;
+    return at;
+}
+
+// One factor's part of the loop: loads into registers, stores into the tile.
+static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
+    ein_ctx *c = g->ctx;
+    ein__ex read = ein__ex_of(c, r->p.read[side]);
+    ein__kscan scan = ein__kscan_make(g);
+    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS];
+    int64_t extent = r->p.extent[side], depth = r->p.depth;
+    int tile = side ? r->t->cols : r->t->rows, terms = r->t->terms;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(line_slot, r->order[side], sizeof line_slot);
+    memcpy(sum, r->sum, sizeof sum);
+    ein__kscan_row(g, &scan, read);
+    int nline = ein__kmerge(g, &scan, line_slot, r->n[side]);
+    int nsum = ein__kmerge(g, &scan, sum, r->nsum);
+    for (int i = 0; i < nline; i++) g->slot[line_slot[i]].level = 1;
+    for (int i = 0; i < nsum; i++) g->slot[sum[i]].level = 1;
+    bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
+    int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
+    if (lane >= 0 && (g->slot[lane].n % 4 || scan.near[0].k[lane] != 1)) lane = -1;
+    bool vector;
+    ein__kaccess at = ein__kprod_access(g, read, lane, &vector);
+    int width = vector ? 4 : 1, wide = along ? terms / width : tile / width;
+    const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
+               *slow = ein__namef(c, "e / %du", wide);
+    if (width > 1) fast = ein__namef(c, "%s * 4u", fast);
+    const char *across = along ? slow : fast, *term = along ? fast : slow;
+    r->along[side] = along ? "true" : "false";
+    ein__buf body = {0}, guard = {0};
+    const char *at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m"),
+               *at_term = ein__kprod_flat(g, sum, nsum, "k");
+    ein__put(&body, g->code[1].s);
+    if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
+    if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
+    if (at.guard) ein__putf(&guard, "%s && ", at.guard);
+    const char *value = ein__kload(g, &at, 1).s, *zero = "0.f";
+    if (vector) {
+        value = ein__namef(c, "*reinterpret_cast<const float4 *>(%s + %s)", at.param,
+                           ein__kparen(g, at.at, EIN__TERM));
+        zero = "make_float4(0.f, 0.f, 0.f, 0.f)";
+    }
+    if (guard.n) guard.s[guard.n -= 4] = 0;
+    if (guard.n) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
+    else ein__putf(&body, "return %s;\n", value);
+    ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
+                       ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
+    if (nsum > 1 && g->slot[sum[nsum - 1]].n % terms == 0)
+        ein__kprod_declare_step(g, &r->load[side], sum, nsum, term, body.s);
+    else
+        ein__kprod_declare(g, &r->load[side], sum, nsum, at_term, ein__namef(c, "k0 + %s", term),
+                           body.s);
+    ein__put(&r->load[side], body.s);
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], "");
+    ein__buf_free(&body);
+    ein__buf_free(&guard);
+    ein__kscan_free(&scan);
+}
+
+// The epilogue and the store at (m, n). False: not with this many lanes.
+static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    static const char *const acc[4] = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]",
+                                       "acc[i][j + 3]"};
+    ein__kscan scan = ein__kscan_make(g);
+    int order[2 * EIN__MAX_ITERS], rows[EIN__MAX_ITERS], cols[EIN__MAX_ITERS], n = 0;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(rows, r->order[0], sizeof rows);
+    memcpy(cols, r->order[1], sizeof cols);
+    if (step->nval > 1) ein__kscan_expr(g, &scan, ein__kbody(g, step->out));
+    ein__kscan_out(g, &scan, step->out);
+    int nrow = ein__kmerge(g, &scan, rows, r->n[0]), ncol = ein__kmerge(g, &scan, cols, r->n[1]);
+    for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
+    for (int i = 0; i < nrow; i++) order[n++] = rows[i];
+    for (int i = 0; i < ncol; i++) order[n++] = cols[i];
+    bool ok = g->vec == 1 || (ncol && ein__kvector_out(g, step->out, order, n, &scan));
+    if (ok && g->vec > 1) g->vec_slot = cols[ncol - 1];
+    if (ok) {
+        if (r->p.alpha != 1)
+            for (int i = 0; i < g->vec; i++)
+                ein__putf(&r->store, "%s *= %s;\n", acc[i], ein__kliteral(g, r->p.alpha).s);
+        ein__ktext value[4];
+        ein__ex body = {0};
+        g->post = &r->store;
+        if (step->nval > 1) {
+            body = ein__kbody(g, step->out);
+            ein__kcount(g, body);
+        }
+        for (int i = 0; i < g->vec; i++) {
+            value[i] = (ein__ktext){acc[i], EIN__PRIMARY, 0};
+            if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
+        }
+        ein__kstore(g, &r->store, step->out, &scan, value);
+        g->post = NULL;
+        ok = !g->scattered;
+    }
+    const char *m = ein__kprod_flat(g, rows, nrow, "m"), *at = ein__kprod_flat(g, cols, ncol, "n");
+    ein__buf in = {0}, body = {0}, head = {0};
+    ein__put(&in, "");
+    if (r->p.extent[0] % r->t->rows) ein__put(&in, ein__kprod_below(g, m, nrow, r->p.extent[0]));
+    if (r->p.extent[1] % r->t->cols)
+        ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, at, ncol, r->p.extent[1]));
+    if (in.n) ein__putf(&body, "if (%s) {\n", in.s);
+    if (r->store.s) ein__kindent(&body, r->store.s, in.n ? 4 : 0);
+    if (in.n) ein__put(&body, "}\n");
+    if (body.s) {
+        ein__kprod_declare(g, &head, rows, nrow, m, "m0 + tile.row(i)", body.s);
+        ein__kprod_declare(g, &head, cols, ncol, at, "n0 + tile.column(j)", body.s);
+    }
+    ein__buf_free(&r->store);
+    ein__putf(&r->store, "%s%s", head.s ? head.s : "", body.s ? body.s : "");
+    ein__buf_free(&in);
+    ein__buf_free(&body);
+    ein__buf_free(&head);
+    ein__kscan_free(&scan);
+    return ok;
+}
+
+// First element of the tile that digit `id / *below % n` counts; `*below` grows.
+static const char *ein__kprod_first(ein__kgen *g, int64_t *below, int64_t n, int size) {
+    const char *u = g->wide ? "ull" : "u", *s = "id";
+    if (n == 1) return ein__namef(g->ctx, "0%s", u);
+    if (*below > 1) s = ein__namef(g->ctx, "%s / %lld%s", s, (long long)*below, u);
+    *below *= n;
+    return ein__namef(g->ctx, "%s %% %lld%s * %d%s", s, (long long)n, u, size, u);
+}
+
+// Column tile, row tile and batch of a block: id counts them, the column tile fastest.
+static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
+    const char *u = ein__kunsigned(g), *type = ein__kint(g);
+    int64_t below = 1, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols,
+            down = (r->p.extent[0] + r->t->rows - 1) / r->t->rows;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    const char *column = ein__kprod_first(g, &below, across, r->t->cols);
+    ein__putf(&r->index, "const %s n0 = %s, m0 = %s;\n", u, column,
+              ein__kprod_first(g, &below, down, r->t->rows));
+    for (int i = r->n[2] - 1; i >= 0; i--) {
+        const ein__kslot *s = &g->slot[r->order[2][i]];
+        const char *digit = ein__kdigit(g, &below, s->n, 1);
+        if (r->used >> r->order[2][i] & 1)
+            ein__putf(&r->index, "const %s %s = %s;\n", type, s->name, digit);
+    }
+    ein__put(&r->index, g->code[0].s);
+    return below;
+}
+
+static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
+                              const char *hint, ein__buf *out, ein__launch *l) {
+    ein_ctx *c = g->ctx;
+    const ein__product_tile *t = r->t;
+    ein__key keys[] = {{0},
+                       {0},
+                       {"tile", ein__namef(c, "%d, %d, %d, %d, %d, %d, %d", t->rows, t->cols,
+                                           t->terms, t->parts, t->rm, t->rn, g->vec)},
+                       {"RM", ein__namef(c, "%d", t->rm)},
+                       {"RN", ein__namef(c, "%d", t->rn)},
+                       {"rows", ein__namef(c, "%d", t->rm / t->parts)},
+                       {"V", ein__namef(c, "%d", g->vec)},
+                       {"number", ein__kunsigned(g)},
+                       {"many", blocks > 1 ? "1" : ""},
+                       {"index", r->index.s},
+                       {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
+                       {"loadA", r->load[0].s},
+                       {"loadB", r->load[1].s},
+                       {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
+                       {"store", r->store.s}};
+    for (int k = 0; k < 2; k++) {
+        const ein__value *v = ein__val_get(c, (ein__val){r->p.read[k]->val});
+        l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
+    }
+    g->needs |= EIN__NEED_TILES;
+    int64_t flops = 2 * r->p.depth + g->flops;
+    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
+    ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
+                 out, l);
+}
+
+// One attempt; false: try again without vectors or with 64-bit indices.
+static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                          ein__launch *l) {
+    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
+    ein__kprod r = {.nsum = 0};
+    int64_t stride[EIN__MAX_RANK], ps;
+    int vec = g->vec;
+    for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
+    if (!ein__match_tiles(g->ctx, s, stride, &r.p)) return ein__kreduce(g, step, hint, out, l);
+    r.t =
+        step->tile ? &ein__product_table[step->tile - 1] : ein__product_tile_of(g->ctx, &r.p, &ps);
+    ein__kscan all = ein__kscan_make(g);
+    g->inner[g->ninner++] = (ein__kinner){
+        step->val[0], {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}, false};
+    for (int k = 0; k < 2; k++) ein__kscan_row(g, &all, ein__ex_of(g->ctx, r.p.read[k]));
+    if (step->nval > 1) ein__kscan_expr(g, &all, ein__kbody(g, step->out));
+    ein__kscan_out(g, &all, step->out);
+    ein__kprod_orders(g, s, &r, &all);
+    ein__kprod_load(g, &r, 0);
+    ein__kprod_load(g, &r, 1);
+    g->vec = vec;
+    bool ok = ein__kprod_store(g, step, &r);
+    int64_t blocks = ein__kprod_index(g, &r), limit = INT32_MAX - 1024;
+    // Flat numbers run up to a tile beyond their ends.
+    bool far = r.p.extent[0] > limit || r.p.extent[1] > limit;
+    ok = ok && !g->too_wide && (g->wide || !far);
+    if (ok && !g->overflow && ein__kgrid(g->ctx, l, blocks, EIN__PRODUCT_THREADS))
+        ein__kprod_finish(g, step, &r, blocks, hint, out, l);
+    ein__kscan_free(&all);
+    ein__kprod_free(&r);
+    return ok;
+}
 /* ---- emit_relay.c ---- */
 // Weights re-laid at load: one kernel with sizes and strides as arguments serves them all. It runs
 // once, so its rate does not matter; the size of the emitted file does.
@@ -26158,6 +27945,357 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     ein__buf_free(&store);
     return ok;
 }
+/* ---- emit_attention.c ---- */
+// A product, a softmax along one of its dimensions and the product that sums over it, in one kernel
+// (attention.c). A block takes a tile of rows of one batch and goes over the keys. In a band the
+// rows of a tile are of one residue modulo the dilation, m = d * (m0 + row) + rho, and u = row + j
+// counts the keys from the tile's first row on, at d * (m0 + u) + rho (emit_band.c); a band that
+// runs backwards is taken from its end. Elsewhere u is the key.
+
+// One direction of a tile: slots that `at` counts, from the outermost; -1: no end to look for.
+typedef struct ein__kaxes {
+    int slot[EIN__MAX_ITERS], n;
+    const char *at;
+    int64_t end;
+} ein__kaxes;
+
+typedef struct ein__kattention_form {
+    ein__attention a;
+    ein__attention_tile t;
+    ein__ex key, value;  // in a band with u as the key's slot
+    int batch[EIN__MAX_ITERS], nbatch;
+    ein__kaxes rows, cols, keys, depth;
+    const char *base;  // band: the tile's first row
+    ein__kscan scan;
+} ein__kattention_form;
+
+// A factor of the band with m the tile's first row and u in the place of j.
+static ein__ex ein__kattention_moved(ein_ctx *ctx, const ein__kattention_form *f, ein__ex ex) {
+    const ein__attention *a = &f->a;
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < EIN__MAX_ITERS; i++)
+        map[i] = ein__ix_iter(ctx, i, i < a->slots ? a->box.n[i] : 1);
+    ein__ix u = ein__ix_iter(ctx, (uint32_t)a->j, f->t.terms);
+    if (a->d < 0) u = ein__ix_addc(ctx, ein__ix_scale(ctx, u, -1), f->t.nkey - 1);
+    map[a->j] = u;
+    return ein__ex_subst(ctx, ex, map, EIN__MAX_ITERS);
+}
+
+static int ein__kattention_order(ein__kgen *g, const ein__kattention_form *f, uint32_t mask,
+                                 ein__val out, int *slot) {
+    int order[EIN__MAX_RANK], all = ein__korder(g, out, order), n = 0;
+    for (int i = 0; i < all; i++)
+        if (mask >> order[i] & 1) slot[n++] = order[i];
+    for (uint32_t i = f->a.nt; i < f->a.slots; i++)
+        if (mask >> i & 1) slot[n++] = (int)i;
+    return ein__kmerge(g, &f->scan, slot, n);
+}
+
+// Slots, names and the parts of the work. False: addresses are beyond what there is.
+static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__kattention_form *f) {
+    ein_ctx *ctx = g->ctx;
+    if (!ein__attention_of(ctx, step, &f->a) || !ein__attention_tiles(ctx, &f->a, &f->t))
+        return false;
+    const ein__attention *a = &f->a;
+    f->key = a->band ? ein__kattention_moved(ctx, f, a->key) : a->key;
+    f->value = a->band ? ein__kattention_moved(ctx, f, a->value) : a->value;
+    if (!f->key.i || !f->value.i) return false;
+    ein__kgrow(g);
+    for (uint32_t i = 0; i < a->slots; i++) {
+        bool t = i < a->nt;
+        g->slot[i] = (ein__kslot){.n = a->box.n[i], .gone = a->box.n[i] == 1};
+        g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
+    }
+    g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? "s[i][j]" : "dot"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->out, {"acc[i][c]"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->max, {"top[i]"}, false};
+    if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {"sum[i]"}, false};
+    ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
+    for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
+    ein__kscan_out(g, &f->scan, step->out);
+    f->nbatch = ein__kattention_order(g, f, a->batch, step->out, f->batch);
+    f->rows.n = ein__kattention_order(g, f, a->rows, step->out, f->rows.slot);
+    f->cols.n = ein__kattention_order(g, f, a->cols, step->out, f->cols.slot);
+    f->keys.n = ein__kattention_order(g, f, a->keys, step->out, f->keys.slot);
+    f->depth.n = ein__kattention_order(g, f, a->depth, step->out, f->depth.slot);
+    return true;
+}
+
+// Where the block is: id counts tiles of rows, residues and batches, tiles fastest.
+static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein__buf *b) {
+    const char *type = ein__kint(g);
+    const ein__attention_tile *t = &f->t;
+    int64_t below = 1, d = f->a.d < 0 ? -f->a.d : f->a.d;
+    ein__put(b, "");
+    ein__putf(b, "const %s m0 = %s;  // first row%s\n", type,
+              ein__kdigit(g, &below, t->row_tiles, 8 * t->rm),
+              t->residues > 1 ? ", in its residue" : "");
+    f->base = "m0";
+    f->rows.at = "m0 + row";
+    f->rows.end = t->nrow % (8 * t->rm) ? t->nrow : -1;
+    if (f->a.band && d > 1) {
+        int64_t n = g->slot[f->a.m].n;
+        const char *rho = ein__kdigit(g, &below, t->residues, 1);
+        ein__putf(b, "const %s base = %lld * m0 + %s;\n", type, (long long)d, rho);
+        if (n % d && d < n) ein__putf(b, "if (base >= %lld) return;\n", (long long)n);
+        f->base = "base";
+        f->rows.at = ein__namef(g->ctx, "base + %lld * row", (long long)d);
+        f->rows.end = n;
+    }
+    for (int i = f->nbatch - 1; i >= 0; i--) {
+        ein__kslot *s = &g->slot[f->batch[i]];
+        ein__putf(b, "const %s %s = %s;\n", type, s->name, ein__kdigit(g, &below, s->n, 1));
+    }
+    return below;
+}
+
+// `text` with the slots of `x` declared in front that it mentions.
+static void ein__kaxes_put(ein__kgen *g, ein__buf *b, const ein__kaxes *x, const char *text) {
+    const char *type = ein__kint(g);
+    uint32_t used = 0;
+    for (int i = 0; i < x->n; i++)
+        if (ein__kmentions(text, g->slot[x->slot[i]].name)) used |= 1u << x->slot[i];
+    if (!used) return;
+    if (x->n == 1) {
+        if (strcmp(g->slot[x->slot[0]].name, x->at))
+            ein__putf(b, "const %s %s = %s;\n", type, g->slot[x->slot[0]].name, x->at);
+        return;
+    }
+    ein__putf(b, "const %s at%d = (%s)(%s);\n", ein__kunsigned(g), x->slot[0], ein__kunsigned(g),
+              x->at);
+    ein__kdecompose(g, b, x->slot, x->n, used, ein__namef(g->ctx, "at%d", x->slot[0]));
+}
+
+static void ein__kattention_reset(ein__kgen *g) {
+    ein__kforget(g, 0);
+    ein__kuncount(g);
+    ein__buf_free(&g->code[0]);
+    ein__put(&g->code[0], "");
+}
+
+static const char *ein__kaxes_test(ein__kgen *g, const ein__kaxes *a, const ein__kaxes *b) {
+    const char *x = a->end < 0 ? "" : ein__namef(g->ctx, "%s < %lld", a->at, (long long)a->end);
+    const char *y = b->end < 0 ? "" : ein__namef(g->ctx, "%s < %lld", b->at, (long long)b->end);
+    return ein__namef(g->ctx, "%s%s%s", x, *x && *y ? " && " : "", y);
+}
+
+// Whether `read` gives four neighbours along `inner` as one vector.
+static bool ein__kattention_vector(ein__kgen *g, ein__ex read, const ein__kaxes *inner) {
+    if (inner->n != 1 || g->slot[inner->slot[0]].n % 4) return false;
+    int nindex = g->nindex;
+    g->vec = 4;
+    g->vec_slot = inner->slot[0];
+    ein__kaccess at = ein__kaccess_of(g, read, 0);
+    ein__kattention_reset(g);
+    g->nindex = nindex;
+    g->vec = 1;
+    g->vec_slot = -1;
+    return at.vector;
+}
+
+// A load into shared memory, one element e a time or four: who takes which, and the statements.
+typedef struct ein__kload_text {
+    const char *count, *outer, *inner;
+    ein__buf text;
+} ein__kload_text;
+
+static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
+                                            const ein__kattention_form *f, const ein__kaxes *outer,
+                                            const ein__kaxes *inner, int64_t no, int64_t ni,
+                                            bool vectors) {
+    ein_ctx *ctx = g->ctx;
+    ein__kload_text l = {0};
+    bool vec = vectors && ein__kattention_vector(g, read, inner), across = false;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read); k++)
+        if (f->scan.read[k].i == read.i && outer->n && !vec)
+            across = f->scan.near[k].k[outer->slot[outer->n - 1]] == 1 &&
+                     !(inner->n && f->scan.near[k].k[inner->slot[inner->n - 1]] == 1);
+    if (vec) {
+        g->vec = 4;
+        g->vec_slot = inner->slot[0];
+    }
+    ein__kcount(g, read);
+    ein__ktext v[4] = {{0}};
+    for (int i = 0; i < g->vec; i++) v[i] = ein__kvalue(g, read, i);
+    g->vec = 1;
+    g->vec_slot = -1;
+    const char *value = v[0].s;
+    if (vec) value = ein__name_n(ctx, value, strlen(value) - 2);  // all lanes of it, without ".x"
+    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
+    const char *test = ein__kaxes_test(g, outer, inner);
+    ein__buf body = {0};
+    ein__kaxes_put(g, &body, outer, all);
+    ein__kaxes_put(g, &body, inner, all);
+    ein__put(&body, g->code[0].s);
+    if (*test) {
+        ein__putf(&body, "t = %s;\n", value);
+        ein__putf(&l.text,
+                  vec ? "float4 t = make_float4(0.f, 0.f, 0.f, 0.f);\nif (%s) {\n"
+                      : "float t = 0.f;\nif (%s) {\n",
+                  test);
+        ein__kindent(&l.text, body.s, 4);
+        ein__put(&l.text, "}\n");
+        value = "t";
+    } else {
+        ein__put(&l.text, body.s);
+    }
+    ein__putf(&l.text, vec ? "*reinterpret_cast<float4 *>(&%s) = %s;\n" : "%s = %s;\n", to, value);
+    ein__buf_free(&body);
+    ein__kattention_reset(g);
+    long long step = vec ? 4 : 1, n = across ? no : ni / step;
+    l.count = ein__namef(ctx, "%lld", (long long)(no * ni / step));
+    l.outer = ein__namef(ctx, across ? "e %% %lld" : "e / %lld", n);
+    l.inner = ein__namef(ctx, across ? "e / %lld" : vec ? "e %% %lld * 4" : "e %% %lld", n);
+    if (n == 1 && !across) l.outer = "e", l.inner = "0";
+    return l;
+}
+
+// x from the product's element s[i][j], where the row has the key.
+static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f, ein__buf *b) {
+    ein_ctx *ctx = g->ctx;
+    const ein__attention *a = &f->a;
+    const ein__attention_tile *t = &f->t;
+    const char *u = ein__kunsigned(g), *su = g->wide ? "ull" : "u";
+    ein__kcount(g, a->score);
+    ein__ktext value = ein__kvalue(g, a->score, 0);
+    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value.s);
+    ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key", .end = -1}, rows = f->rows;
+    memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
+    if (a->band)
+        keys.at = a->d < 0 ? ein__namef(ctx, "%lld - (u0 + key - row)", (long long)t->nkey - 1)
+                           : "u0 + key - row";
+    else if (t->nkey % (16 * t->rn)) keys.end = t->nkey;
+    // Rows beyond the last may compute anything, but must not read at their places.
+    ein__ex *reads = NULL;
+    bool reads_row = false;
+    ein__ex_reads(ctx, a->score, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        reads_row |= ein__ex_get(ctx, reads[i])->val != a->dot.i;
+    arrfree(reads);
+    if (!reads_row) rows.end = -1;
+    const char *test = ein__kaxes_test(g, &rows, &keys);
+    if (a->band)
+        test = ein__namef(ctx, "(%s)(u0 + key - row) < %lld%s%s%s", u, (long long)t->nkey, su,
+                          *test ? " && " : "", test);
+    ein__buf body = {0};
+    ein__kaxes_put(g, &body, &rows, all);
+    ein__kaxes_put(g, &body, &keys, all);
+    if (a->alpha != 1 && ein__kmentions(all, "dot"))
+        ein__putf(&body, "const float dot = %s * s[i][j];\n", ein__kliteral(g, a->alpha).s);
+    ein__put(&body, g->code[0].s);
+    ein__putf(&body, "x = %s;\n", value.s);
+    if (ein__kmentions(body.s, "key") || ein__kmentions(test, "key"))
+        ein__put(b, "const int key = tx + 16 * j;\n");
+    if (*test) ein__putf(b, "if (%s) {\n", test);
+    ein__kindent(b, body.s, *test ? 4 : 0);
+    if (*test) ein__put(b, "}\n");
+    ein__buf_free(&body);
+    ein__kattention_reset(g);
+}
+
+static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
+                                  const ein__step *step, ein__buf *b) {
+    ein__kcount(g, f->a.result);
+    ein__ktext value = ein__kvalue(g, f->a.result, 0);
+    ein__buf store = {0}, body = {0};
+    ein__kstore(g, &store, step->out, &f->scan, &value);
+    const char *all = ein__namef(g->ctx, "%s%s", g->code[0].s, store.s);
+    ein__kaxes cols = f->cols;
+    cols.at = "col";
+    cols.end = f->t.cols < 16 * f->t.rc ? f->t.cols : -1;
+    const char *test = ein__kaxes_test(g, &f->rows, &cols);
+    ein__kaxes_put(g, &body, &f->rows, all);
+    ein__kaxes_put(g, &body, &cols, all);
+    ein__put(&body, g->code[0].s);
+    ein__put(&body, store.s);
+    if (*test) ein__putf(b, "if (%s) {\n", test);
+    ein__kindent(b, body.s, *test ? 4 : 0);
+    if (*test) ein__put(b, "}\n");
+    ein__buf_free(&store);
+    ein__buf_free(&body);
+    ein__kattention_reset(g);
+}
+
+static void ein__kattention_finish(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
+                                   const char *hint, ein__buf *out, ein__launch *l) {
+    ein_ctx *c = g->ctx;
+    const ein__attention_tile *t = &f->t;
+    ein__buf index = {0}, score = {0}, store = {0};
+    bool vectors = g->vec > 1;
+    g->vec = 1;
+    int64_t blocks = ein__kattention_index(g, f, &index);
+    int64_t depth = ein__up(t->depth, t->kc), nrow = 8 * t->rm, nkey = 16 * t->rn;
+    int64_t part = ein__most(nkey * (t->kc + 4), (int64_t)t->kv * 16 * t->rc);
+    ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key"}, at = {.at = "k"}, cols = f->cols;
+    memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
+    memcpy(at.slot, f->depth.slot, sizeof at.slot);
+    at.n = f->depth.n;
+    at.end = depth > t->depth ? t->depth : -1;
+    ein__kload_text query = ein__kattention_load(g, f->a.query, "query[row][k]", f, &f->rows, &at,
+                                                 nrow, depth, vectors);
+    at.at = "k0 + k";
+    keys.end = t->terms % nkey ? t->terms : -1;
+    const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
+    if (name) g->slot[f->a.m].name = f->base;
+    ein__kload_text key = ein__kattention_load(g, f->key, "part[key * (KC + 4) + k]", f, &keys, &at,
+                                               nkey, t->kc, vectors);
+    keys.at = "u0 + k0 + key";
+    cols.at = "col";
+    cols.end = t->cols < 16 * t->rc ? t->cols : -1;
+    ein__kload_text value = ein__kattention_load(g, f->value, "part[key * 16 * RC + col]", f, &keys,
+                                                 &cols, t->kv, 16 * t->rc, vectors);
+    if (name) g->slot[f->a.m].name = name;
+    ein__kattention_score(g, f, &score);
+    ein__kattention_store(g, f, step, &store);
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, blocks, 128)) {
+        ein__key k[] = {{0},
+                        {0},
+                        {"RM", ein__namef(c, "%d", t->rm)},
+                        {"RN", ein__namef(c, "%d", t->rn)},
+                        {"RC", ein__namef(c, "%d", t->rc)},
+                        {"VC", ein__namef(c, "%d", t->vc)},
+                        {"KC", ein__namef(c, "%d", t->kc)},
+                        {"KV", ein__namef(c, "%d", t->kv)},
+                        {"depth", ein__namef(c, "%lld", (long long)depth)},
+                        {"part", ein__namef(c, "%lld", (long long)part)},
+                        {"number", ein__kunsigned(g)},
+                        {"many", blocks > 1 ? "1" : ""},
+                        {"index", index.s},
+                        {"queries", query.count},
+                        {"queryRow", query.outer},
+                        {"queryAt", query.inner},
+                        {"loadQuery", query.text.s},
+                        {"terms", ein__namef(c, "%lld", (long long)t->terms)},
+                        {"keys", key.count},
+                        {"keyRow", key.outer},
+                        {"keyAt", key.inner},
+                        {"loadKey", key.text.s},
+                        {"score", score.s},
+                        {"values", value.count},
+                        {"valueRow", value.outer},
+                        {"valueAt", value.inner},
+                        {"loadValue", value.text.s},
+                        {"sum", f->a.sum.i ? "1" : ""},
+                        {"store", store.s}};
+        ein__kbytes(g, &f->scan, INT32_MAX, l);
+        int64_t flops = ein__times(2 * t->nkey, ein__ceil(t->depth, t->cols) + 1);
+        l->flops_per_out = (int)ein__least(flops, INT32_MAX);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, 29, out, l);
+    }
+    ein__buf *used[] = {&index, &score, &store, &query.text, &key.text, &value.text};
+    for (int i = 0; i < 6; i++) ein__buf_free(used[i]);
+}
+
+// One attempt; false: try again with 64-bit indices.
+static bool ein__kattention(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                            ein__launch *l) {
+    ein__kattention_form f = {.scan = ein__kscan_make(g)};
+    bool ok = ein__kattention_make(g, step, &f);
+    if (!ok) g->overflow = true;
+    else ein__kattention_finish(g, step, &f, hint, out, l);
+    ein__kscan_free(&f.scan);
+    return ok && !g->too_wide;
+}
 /* ---- emit_kernel.c ---- */
 // A step of a plan as one __global__ function with its launch, and the naive form of any value.
 
@@ -26171,6 +28309,8 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     case EIN__K_ROW: return ein__krow_kernel;
     case EIN__K_BAND: return ein__kband;
     case EIN__K_BASIS: return ein__kbasis;
+    case EIN__K_ATTENTION: return ein__kattention;
+    case EIN__K_PRODUCT: return ein__kproduct;
     case EIN__K_REDUCE:
     case EIN__K_MAP: break;
     case EIN__K_CONV:
@@ -26281,6 +28421,10 @@ EIN__FN void ein__emit_includes(ein__buf *out, unsigned needs) {
 // Device functions that they call; to stand before the first kernel.
 EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     ein__kgen g = {.ctx = ctx};
+    if (needs & EIN__NEED_TILES) {
+        ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
+        ein__put(out, "\n");
+    }
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
         bool block = needs & (unsigned)EIN__NEED_BLOCK << r;
@@ -26385,7 +28529,7 @@ static bool ein__is_taken(const char *name) {
         "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
-        " warp_sum warp_max cublasStatus_t cudnnTensorDescriptor_t cudaGetLastError ";
+        " warp_sum warp_max product_tile cublasStatus_t cudnnTensorDescriptor_t cudaGetLastError ";
     const char *at = words;
     size_t n = strlen(name);
     while (*name && (at = strstr(at, name))) {
@@ -26559,6 +28703,8 @@ static const char *ein__kernel_hint(const ein__step *s) {
     case EIN__K_ROW: return "row";
     case EIN__K_BAND: return "band";
     case EIN__K_BASIS: return "basis";
+    case EIN__K_ATTENTION: return "attention";
+    case EIN__K_PRODUCT: return "product";
     case EIN__K_MAP:
     case EIN__K_CONV:
     case EIN__K_CONV_DATA:
@@ -26626,6 +28772,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             if (ctx->status) return;
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
+                if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
                 for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 ein__put_n(&z->kernels, text.s, text.n);
@@ -26728,6 +28875,11 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
     }
 }
 
+// The rule that a step as a whole comes from, or what its first value does; NULL: none.
+static const char *ein__step_rule(const ein_ctx *ctx, const ein__step *step) {
+    return step->kind == EIN__K_ATTENTION ? "online softmax" : ctx->value[step->val[0].i].why;
+}
+
 // The rules that the plan's steps come from, each with the number of its steps: a trail's last rule
 // without what it was applied to.
 static void ein__put_rules(ein__emitter *z, ein__buf *out) {
@@ -26738,7 +28890,7 @@ static void ein__put_rules(ein__emitter *z, ein__buf *out) {
     } rule[EIN__NRULES];
     int n = 0;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
-        const char *why = ctx->value[ctx->plan.step[i].val[0].i].why, *last;
+        const char *why = ein__step_rule(ctx, &ctx->plan.step[i]), *last;
         if (!why || !*why) continue;
         while ((last = strstr(why, "; "))) why = last + 2;
         size_t length = strcspn(why, "(,:;");
@@ -26771,6 +28923,47 @@ static void ein__put_tensors(ein_ctx *ctx, ein__buf *out, const char *title, con
         ein__put_shape(out, t);
         ein__put(out, "\n");
     }
+}
+
+// What the step would cost as kernels of the program's own, laid out as it is.
+static int64_t ein__own_cost(ein_ctx *ctx, const ein__step *step) {
+    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+    ein__step own = *step;
+    ein__split split;
+    own.kind = ein__kernel_kind(ctx, s);
+    int64_t best = ein__cost_step(ctx, &own);
+    own.kind = EIN__K_PRODUCT;
+    best = ein__least(best, ein__cost_step(ctx, &own));
+    ein__val map = step->nval > 1 ? step->val[1] : (ein__val){0};
+    return ein__least(best, ein__cost_split(ctx, s, map, &split));
+}
+
+// The libraries that the program needs: what they weigh (shared objects of cuDNN 9.19 and CUDA 13:
+// cuDNN's precompiled engines, heuristics and adv; cuBLAS and cuBLASLt), and what the plan would
+// cost at most without them, its derivation kept.
+static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
+    enum { CUDNN_MB = 415, CUBLAS_MB = 596 };
+    ein_ctx *ctx = z->ctx;
+    int64_t more[2] = {0, 0};  // by library: cuDNN, cuBLAS
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        if (!ein__is_library(s)) continue;
+        int64_t own = ein__own_cost(ctx, s), *to = &more[s->kind == EIN__K_GEMM];
+        if (own > s->ps) *to = ein__cost_sum(*to, own - s->ps);
+    }
+    ein__put(out, "// libraries ");
+    if (!z->convs && !z->gemms) ein__put(out, "none");
+    for (int k = 0; k < 2; k++) {
+        int n = k ? z->gemms : z->convs;
+        ein__buf us = {0};
+        if (!n) continue;
+        ein__put_us(&us, more[k]);
+        ein__putf(out, "%s%s (%d MB) %d step%s, without it up to %s more",
+                  k && z->convs ? "\n//           " : "", k ? "cuBLAS" : "cuDNN",
+                  k ? CUBLAS_MB : CUDNN_MB, n, n == 1 ? "" : "s", us.s + strspn(us.s, " "));
+        ein__buf_free(&us);
+    }
+    ein__put(out, "\n");
 }
 
 static void ein__put_summary(ein__emitter *z, ein__buf *out) {
@@ -26818,6 +29011,7 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
                   us.s + strspn(us.s, " "));
     }
     ein__buf_free(&us);
+    ein__put_libraries(z, out);
     ein__put_rules(z, out);
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
         ein__put(out, "// ");
@@ -27650,10 +29844,10 @@ static void ein__thead(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
     ein__emit_banner(z->ctx, out);
     ein__putf(out,
               "//\n// Checks and times the program in %s.cu. Build and run:\n"
-              "//     nvcc -O2 %s_test.cu %s.cu -lcudnn -lcublasLt -lcublas\n"
+              "//     nvcc -O2 %s_test.cu %s.cu%s%s\n"
               "//     ./a.out WEIGHTS --check --bench\n"
               "// Without arguments it prints what else it can do.\n",
-              name, name, name);
+              name, name, name, conv ? " -lcudnn" : "", gemm ? " -lcublasLt -lcublas" : "");
     ein__put_section(out, "includes");
     ein__put(out, "#include <cuda_runtime.h>\n");
     if (gemm) ein__put(out, "#include <cublas_v2.h>\n");
@@ -28063,7 +30257,10 @@ static void ein__put_conv_match(ein__explainer *x, const ein__conv_form *f) {
 static void ein__put_distances(ein__explainer *x, const ein__def *d) {
     static const char *const name[][2] = {{"GEMM", "gemm"}, {"conv", "conv"}, {"band", "band"}};
     const char *comma = "";
-    int def = (int)(d - x->z->def);
+    // A step of a merge is no definition of a search.
+    int def = (int)arrlen(x->z->def) - 1;
+    while (def >= 0 && &x->z->def[def] != d) def--;
+    if (def < 0) return;
     if (ein__def_distance(x->z, def, EIN__TO_ANY) == EIN__FAR) return;
     ein__put(x->out, x->json ? ", \"distance\": {" : ", distance to ");
     for (int to = 0; to < EIN__NTARGETS; to++) {
@@ -28090,11 +30287,15 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     bool conv = product && ein__find_conv(ctx, s, dense, &f) && ein__conv_sizes(&f);
     bool band = product && ein__match_band(ctx, s, &b);
     ein__skind2 kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
+    ein__split split = {0, 1};
     if (product)
-        kind = ein__choose(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, !last, &ps);
+        kind = ein__choose_parts(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, !last,
+                                 &ps, &split);
     bool load = ctx->value[d->cls.i].weight_only;
     ein__basis t;
     const char *name = ein__match_basis(ctx, s, &t) ? "transform kernel"
+                       : split.parts > 1            ? "tiled product kernel, terms in parts"
+                       : kind == EIN__K_PRODUCT     ? "tiled product kernel"
                        : s->ns                      ? "reduction kernel"
                                                     : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);
@@ -28932,9 +31133,23 @@ static void ein__prove_cut(ein__prover *z, ein__val planned) {
     z->fresh[own.i] = z->fresh[planned.i] = own.i;
 }
 
-// Whether the plan computes what the model says: every output, the value as lowered against the
-// value as planned, modulo 2^61-1 at `samples` random places a proof. `name` receives the output
-// that differs.
+// Whether what the kernel of an attention computes is the value that it stands for, for all values
+// of what it reads.
+static bool ein__attention_holds(ein_ctx *ctx, const ein__step *step, int samples) {
+    ein__attention a;
+    uint32_t first = (uint32_t)arrlen(ctx->value), *fresh = NULL;
+    if (!ein__attention_of(ctx, step, &a)) return false;
+    ein__val made = ein__attention_meaning(ctx, &a);
+    for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < first ? i : 0);
+    for (int k = 0; k < step->nval; k++) fresh[step->val[k].i] = 0;
+    bool equal = made.i && ein__evalp_equal_from(ctx, step->out, made, samples, 1, fresh);
+    arrfree(fresh);
+    return equal;
+}
+
+// Whether the plan computes what the model says: every attention, and every output, the value as
+// lowered against the value as planned, modulo 2^61-1 at `samples` random places a proof. `name`
+// receives what differs.
 EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__prover z = {.ctx = ctx, .samples = samples};
@@ -28946,9 +31161,15 @@ EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
         for (int k = 0; k < nroot; k++) output |= ctx->plan.root[k].i == order[i].i;
         if (!output) ein__prove_cut(&z, order[i]);
     }
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && equal; i++) {
+        if (ctx->plan.step[i].kind != EIN__K_ATTENTION) continue;
+        *name = ctx->plan.step[i].name;
+        equal = ein__attention_holds(ctx, &ctx->plan.step[i], samples);
+    }
     for (int k = 0; k < nroot && equal; k++) {
         *name = ctx->graph.output[k].name;
         ein__val a = ctx->tensor_value[ctx->graph.output[k].tensor], b = ctx->plan.root[k];
+        while (arrlen(z.fresh) < arrlen(ctx->value)) arrput(z.fresh, 0);
         equal = ein__prove_equal(&z, a, b, true);
     }
     arrfree(order);

@@ -457,7 +457,6 @@ static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
         int64_t own = ein__own_cost(ctx, s), *to = &more[s->kind == EIN__K_GEMM];
         if (own > s->ps) *to = ein__cost_sum(*to, own - s->ps);
     }
-    ein__buf cost = {0};
     ein__put(out, "// libraries ");
     if (!z->convs && !z->gemms) ein__put(out, "none");
     for (int k = 0; k < 2; k++) {
@@ -465,14 +464,12 @@ static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
         ein__buf us = {0};
         if (!n) continue;
         ein__put_us(&us, more[k]);
-        ein__putf(out, "%s%s (%d MB) %d step%s", cost.n ? ", " : "", k ? "cuBLAS" : "cuDNN",
-                  k ? CUBLAS_MB : CUDNN_MB, n, n == 1 ? "" : "s");
-        ein__putf(&cost, "%s%s", cost.n ? " and " : "; without up to ", us.s + strspn(us.s, " "));
+        ein__putf(out, "%s%s (%d MB) %d step%s, without it up to %s more",
+                  k && z->convs ? "\n//           " : "", k ? "cuBLAS" : "cuDNN",
+                  k ? CUBLAS_MB : CUDNN_MB, n, n == 1 ? "" : "s", us.s + strspn(us.s, " "));
         ein__buf_free(&us);
     }
-    if (cost.n) ein__putf(out, "%s more", cost.s);
     ein__put(out, "\n");
-    ein__buf_free(&cost);
 }
 
 static void ein__put_summary(ein__emitter *z, ein__buf *out) {

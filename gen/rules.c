@@ -51,7 +51,7 @@ static const ein__rule ein__rules[] = {
                          .quota = 20, .towards = EIN__TO_NONE},
     // V over 0:n is V over lo..hi, where every read is inside, + V over 0:lo + V over hi+1:n
     [EIN__RULE_BORDER] = {"border", "expression splitting: interior and border", EIN__BY_SEARCH,
-                          ein__rule_border, .quota = 20, .towards = EIN__TO_NONE},
+                          ein__rule_border, .quota = 60, .towards = EIN__TO_NONE},
     // x[g] = sum(j) [j == g] x[j]
     [EIN__RULE_GROUPS] = {"groups", "groups to block-diagonal weights", EIN__BY_SEARCH,
                           ein__rule_groups, .quota = 20, .towards = EIN__TO_CONV},
@@ -59,14 +59,14 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_BASIS] = {"basis", "basis change (Winograd)", EIN__BY_SEARCH, ein__rule_basis,
                          .quota = 200, .towards = EIN__TO_GEMM},
     // V[x] = W[E(x)] where V depends on x through E alone: ein__rule_substitute in derive.c
-    [EIN__RULE_SUBSTITUTE] = {"substitute", "variable substitution", EIN__IN_FORM},
+    [EIN__RULE_SUBSTITUTE] = {"substitute", "variable substitution", EIN__IN_FORM, .apply = NULL},
     // V over 0:n is V over lo..hi where a factor is outside its box elsewhere: ein__rule_tighten
     [EIN__RULE_TIGHTEN] = {"tighten", "boundary tightening", EIN__IN_FORM,
-                           ein__rule_tighten_problem, .quota = 2, .towards = EIN__TO_NONE},
+                           ein__rule_tighten_problem, .quota = 20, .towards = EIN__TO_NONE},
     // V over 0:n is read from V over more places; a[i] from a' with zeros around a:
     // ein__rule_relax,
     // ein__rule_relax_operand
-    [EIN__RULE_RELAX] = {"relax", "boundary relaxing", EIN__IN_FORM},
+    [EIN__RULE_RELAX] = {"relax", "boundary relaxing", EIN__IN_FORM, .apply = NULL},
     // f(W[E(x)]), W[i] = g(i), is f(g(E(x))): ein__rule_inline
     [EIN__RULE_INLINE] = {"inline", "traversal merging", EIN__ON_PROGRAM,
                           .rewrite = ein__rebuild_inline},
@@ -77,13 +77,13 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_HOIST] = {"hoist", "parts of weights alone computed at load", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_hoist},
     // contractions that share an operand, or are alike, are windows on one: ein__merge_program
-    [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM},
+    [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM, .apply = NULL},
     // a contraction is the call whose groups and strides its iterators have: ein__choose
-    [EIN__RULE_MATCH] = {"match", "operator matching: library calls", EIN__TO_STEPS},
+    [EIN__RULE_MATCH] = {"match", "operator matching: library calls", EIN__TO_STEPS, .apply = NULL},
     // M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is one step: ein__rule_fuse
-    [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS},
+    [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS, .apply = NULL},
     // product, softmax along one of its dimensions, product over it: attention.c has the law
-    [EIN__RULE_ONLINE] = {"online", "online softmax", EIN__TO_STEPS},
+    [EIN__RULE_ONLINE] = {"online", "online softmax", EIN__TO_STEPS, .apply = NULL},
     // what no call computes is a kernel of its own: ein__kernel_kind
     [EIN__RULE_KERNEL] = {"kernel", "eOperator generation", EIN__TO_STEPS, .needed = true},
 };

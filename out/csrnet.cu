@@ -8,11 +8,11 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 87 MB (workspace 32 MB of it), constants 247 MB, peak in create 396 MB
-// plan      56 steps, 473.9 us estimated; 1374.8 us without derivation
-// by        operand re-laid 2, basis change 42, digit re-layout 5, summation splitting 2
-//     1.3 us est. v1.a.c.sum.columns k_map_95eb4a47
-//     4.1 us est. v1.a.c.sum       cuBLAS sgemm 64 x 50176 x 27
-//     4.3 us est. v1.a             k_map_8af0dbfd
+// plan      54 steps, 470.0 us estimated; 1335.2 us without derivation
+// libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
+//           cuBLAS (596 MB) 15 steps, without it up to 58.4 us more
+// by        basis change 42, digit re-layout 5, summation splitting 2
+//     5.8 us est. v1.a             k_product_f91d03ee
 //    10.2 us est. v1.b.c.sum.data  k_basis_ba38fd24
 //    24.3 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    10.6 us est. v1.b             k_basis_7f29febf
@@ -188,8 +188,6 @@ const csrnet_info *csrnet_describe(void);
 #define v_v2_b_c_sum_filter CONST(254830080)
 #define v_v2_a_c_sum_filter CONST(257189376)
 #define v_v1_b_c_sum_filter CONST(258369024)
-#define v_v1_a_c_sum_columns ARENA(12845056)
-#define v_v1_a_c_sum ARENA(0)
 #define v_v1_a ARENA(28901376)
 #define v_v1_b_c_sum_data ARENA(0)
 #define v_v1_b_c_sum_product ARENA(28901376)
@@ -310,6 +308,93 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    __align__(16) float a[2][KC][BM + 4];
+    __align__(16) float b[2][KC][BN + 4];
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) {
+        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    }
+
+    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
+        to[ALONG ? e % KC : e / B][ALONG ? e / KC : e % B] = v;
+    }
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+        const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
+#pragma unroll
+        for (int k = 0; k < KC / PARTS; k++) {
+            const unsigned t = part() * (KC / PARTS) + k;
+            float x[RM], y[RN];
+#pragma unroll
+            for (int i = 0; i < RM; i++) x[i] = a[turn][t][top() + i];
+#pragma unroll
+            for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order; a thread keeps the rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        float *sums = &a[0][0][0];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN; i++)
+            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN / PARTS; i++) {
+            float v = 0.f;
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];
+            acc[i / RN][i % RN] = v;
+        }
+    }
+
+    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
+    // multiplied, the next one's are on their way.
+    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
+        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
+        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        int turn = 0;
+        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
+            if (k0 < terms) {
+#pragma unroll
+                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+#pragma unroll
+                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
+            }
+            if (k0 > 0) step(turn ^ 1, acc);
+            if (k0 >= terms) break;
+#pragma unroll
+            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
+#pragma unroll
+            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+            __syncthreads();
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
+
 // v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
 //     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 static __device__ __forceinline__ void basis_20628242(float *d, int step) {
@@ -648,40 +733,47 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
     if (id == 0) y[to] = p0[from];
 }
 
-// by operand re-laid
-// v1.a.c.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,i0+i3-1,i1+i4-1] where i0 in 0:224, i1 in 0:224, i3
-//     in 0:3, i4 in 0:3, pad x 0
-static __global__ void __launch_bounds__(256) k_map_95eb4a47(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 1354752u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 3u);
-    const int i2 = (int)(id / 9u % 3u);
-    const int i1 = (int)(id / 27u % 224u);
-    const int i0 = (int)(id / 6048u);
-    const int t0 = i0 + i3 - 1;
-    const int t1 = i1 + i4 - 1;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224 + t1]
-        : 0.f;
-    y[i0 * 6048 + i1 * 27 + i2 * 9 + i3 * 3 + i4] = v0;
-}
-
+// v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,i2+r1-1,i3+r2-1] * v1.a.k[i1,r0,r1,r2] where i2 in
+//     0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
-static __global__ void __launch_bounds__(256) k_map_8af0dbfd(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 802816u) return;
-    const int i3 = (int)(id % 12544u) * 4;
-    const int i1 = (int)(id / 12544u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 50176 + i3);
-    const float v1 = p1[i1];
-    const float v2 = v0.x + v1;
-    const float v3 = v0.y + v1;
-    const float v4 = v0.z + v1;
-    const float v5 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+static __global__ void __launch_bounds__(256) k_product_f91d03ee(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 392u * 128u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r2 = (int)(k0 + e % 16u);
+        return r2 < 27 ? p0[i1 * 27 + r2] : 0.f;
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 128u;
+        const int i3 = (int)(n % 224u);
+        const int i2 = (int)(n / 224u);
+        const unsigned k = k0 + e / 128u;
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        return k < 27u && (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p1[r0 * 50176 + t0 * 224
+            + t1] : 0.f;
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, false>(27u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        const float v1 = acc[i][j] + v0;
+        const float v2 = acc[i][j + 1] + v0;
+        const float v3 = acc[i][j + 2] + v0;
+        const float v4 = acc[i][j + 3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 50176 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
+            v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+    }
 }
 
 // v1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
@@ -1749,8 +1841,6 @@ static int gemm_run(csrnet *h, const gemm_size *g, const float *a, const float *
     stepped(h, g->name);
     return 0;
 }
-static const gemm_size gemm_v1_a_c_sum = {"v1.a.c.sum", 0, 1, 1, 64, 50176, 27, 27, 27, 50176, 0, 0,
-    0, 1.f};
 static const gemm_size gemm_v1_b_c_sum_product = {"v1.b.c.sum.product", 0, 0, 36, 64, 3136, 64, 64,
     3136, 3136, 4096, 200704, 200704, 1.f};
 static const gemm_size gemm_v2_a_c_sum_product = {"v2.a.c.sum.product", 0, 0, 36, 128, 784, 64, 64,
@@ -1941,13 +2031,7 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_95eb4a47<<<dim3(5292), dim3(256), 0, stream>>>(v_x, v_v1_a_c_sum_columns);
-    LAUNCHED(m, "v1.a.c.sum.columns");
-    // by operand re-laid
-    // v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) v1.a.c.sum.columns[i2,i3,r0,r1,r2] *
-    //     v1.a.k[i1,r0,r1,r2]
-    CALL(gemm_run(m, &gemm_v1_a_c_sum, v_v1_a_k, v_v1_a_c_sum_columns, v_v1_a_c_sum));
-    k_map_8af0dbfd<<<dim3(3136), dim3(256), 0, stream>>>(v_v1_a_c_sum, v_v1_a_b, v_v1_a);
+    k_product_f91d03ee<<<dim3(392), dim3(256), 0, stream>>>(v_v1_a_k, v_x, v_v1_a_b, v_v1_a);
     LAUNCHED(m, "v1.a");
     k_basis_ba38fd24<<<dim3(784), dim3(256), 0, stream>>>(v_v1_a, v_v1_b_c_sum_data);
     LAUNCHED(m, "v1.b.c.sum.data");
@@ -2056,6 +2140,10 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     //     d2.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
+    k_basis_2ad88cf0<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_sum_product, v_d2_c_sum_phases);
+    LAUNCHED(m, "d2.c.sum.phases");
+    k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d2_c_sum_phases, v_d2_b, v_d3_c_sum_digits);
+    LAUNCHED(m, "d3.c.sum.digits");
     return 0;
 }
 
@@ -2064,10 +2152,6 @@ static int steps_2(csrnet *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_2ad88cf0<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_sum_product, v_d2_c_sum_phases);
-    LAUNCHED(m, "d2.c.sum.phases");
-    k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d2_c_sum_phases, v_d2_b, v_d3_c_sum_digits);
-    LAUNCHED(m, "d3.c.sum.digits");
     k_basis_f6d043b4<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_sum_digits, v_d3_c_sum_data);
     LAUNCHED(m, "d3.c.sum.data");
     // by digit re-layout; basis change F(4x4,3x3)

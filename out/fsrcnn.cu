@@ -9,6 +9,8 @@
 // weights   20 tensors, blob of 53 kB
 // memory    arena 33 MB (workspace 32 MB of it), constants 53 kB, peak in create 33 MB
 // plan      9 steps, 11.7 us estimated; 33.8 us without derivation
+// libraries cuDNN (415 MB) 3 steps, without it up to 0.0 us more
+//           cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        summation splitting 2
 //     1.3 us est. r1               k_reduce_d4363be9
 //     1.3 us est. m                k_reduce_a19825cc

@@ -8,12 +8,12 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 154 MB (workspaces 4 x 32 MB of it), constants 56 MB, peak in create 248 MB
-// plan      172 steps, 531.3 us estimated; 1604.6 us without derivation
-// branches  4 in a recorded graph, 501.1 us estimated
-// by        operand re-laid 9, basis change 24, merging 71, summation splitting 6
-//     1.4 us est. stem.c.sum.columns k_map_697d3373
-//     7.4 us est. stem.c.sum       cuBLAS sgemm 64 x 12544 x 147
-//     1.3 us est. stem             k_map_d0b17f86
+// plan      168 steps, 529.9 us estimated; 723.6 us without derivation
+// branches  4 in a recorded graph, 501.0 us estimated
+// libraries cuDNN (415 MB) 36 steps, without it up to 21.7 us more
+//           cuBLAS (596 MB) 35 steps, without it up to 77.8 us more
+// by        basis change 24, merging 71, summation splitting 5, operand re-laid 5
+//     9.2 us est. stem             k_product_42c57453
 //     1.3 us est. p                k_reduce_e60bcf28
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.3 us est. l1.b.c.sum.data  k_basis_f688c1c3
@@ -38,10 +38,8 @@
 //     1.3 us est. g1.r2.sum        k_reduce_08874f75
 //     1.3 us est. g1.s             k_reduce_b887c7cc
 //     1.8 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. g1.b.sum.part    cuBLAS sgemm 189 x 3136 x 21
-//     1.3 us est. l2.a             k_map_d77cc5cd
-//     1.3 us est. l2.b.c.sum.columns k_map_c50bf668
-//     6.9 us est. l2.b.c.sum.part  cuBLAS sgemm 128 x 784 x 128, batch 9
+//     1.3 us est. l2.a             k_map_47133bb4
+//     7.8 us est. l2.b.c.sum.part  k_product_3cc9685a
 //     1.3 us est. l2.b             k_reduce_db3d30f3
 //     3.2 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     6.9 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -169,7 +167,7 @@
 //     1.9 us est. s2               k_reduce_86b6ab27
 //     1.8 us est. f2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f2               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     1.3 us est. s1               k_reduce_2ba76fcf
+//     2.5 us est. s1               k_product_5b1a523c
 //     1.8 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
 //     1.3 us est. f1               k_map_40bd48c8
@@ -358,111 +356,108 @@ const gcn_info *gcn_describe(void);
 #define v_g1_r2_b INIT(32214272)
 #define v_g1_a_c_k CONST(17038336)
 #define v_g1_a_c_b CONST(17054464)
-#define v_g1_b_k INIT(32214528)
-#define v_g1_b_b CONST(17054720)
-#define v_g2_l1_k INIT(32230656)
-#define v_g2_l1_b CONST(17054976)
-#define v_g2_l2_k INIT(32703744)
-#define v_g2_l2_b INIT(32723200)
-#define v_g2_r1_k INIT(32723456)
-#define v_g2_r1_b CONST(17055232)
-#define v_g2_r2_k INIT(33196544)
-#define v_g2_r2_b INIT(33216000)
-#define v_g2_a_c_k CONST(17055488)
-#define v_g2_a_c_b CONST(17071616)
-#define v_g2_b_k CONST(17071872)
-#define v_g2_b_b CONST(17088000)
-#define v_g3_l1_k INIT(33216256)
-#define v_g3_l1_b CONST(17088256)
-#define v_g3_l2_k CONST(17088512)
-#define v_g3_l2_b INIT(34162432)
-#define v_g3_r1_k INIT(34162688)
-#define v_g3_r1_b CONST(17107968)
-#define v_g3_r2_k CONST(17108224)
-#define v_g3_r2_b INIT(35108864)
-#define v_g3_a_c_k CONST(17127680)
-#define v_g3_a_c_b CONST(17143808)
-#define v_g3_b_k CONST(17144064)
-#define v_g3_b_b CONST(17160192)
-#define v_g4_l1_k INIT(35109120)
-#define v_g4_l1_b CONST(17160448)
-#define v_g4_l2_k CONST(17160704)
-#define v_g4_l2_b INIT(37001472)
-#define v_g4_r1_k INIT(37001728)
-#define v_g4_r1_b CONST(17180160)
-#define v_g4_r2_k CONST(17180416)
-#define v_g4_r2_b INIT(38894080)
-#define v_g4_a_c_k CONST(17199872)
-#define v_g4_a_c_b CONST(17216000)
-#define v_g4_b_k CONST(17216256)
-#define v_g4_b_b CONST(17232384)
-#define v_f3_a_c_k CONST(17232640)
-#define v_f3_a_c_b CONST(17248768)
-#define v_f3_b_k CONST(17249024)
-#define v_f3_b_b CONST(17265152)
-#define v_f2_a_c_k CONST(17265408)
-#define v_f2_a_c_b CONST(17281536)
-#define v_f2_b_k CONST(17281792)
-#define v_f2_b_b CONST(17297920)
-#define v_f1_a_c_k CONST(17298176)
-#define v_f1_a_c_b CONST(17314304)
-#define v_f1_b_k CONST(17314560)
-#define v_f1_b_b CONST(17330688)
-#define v_f0_a_c_k CONST(17330944)
-#define v_f0_a_c_b CONST(17347072)
-#define v_f0_b_k CONST(17347328)
-#define v_f0_b_b CONST(17363456)
-#define v_e0_a_c_k INIT(38894336)
-#define v_e0_a_c_b CONST(17363712)
-#define v_e0_b_k INIT(38910464)
-#define v_e0_b_b CONST(17363968)
-#define v_y_k CONST(17364224)
-#define v_y_b CONST(17366016)
+#define v_g1_b_k CONST(17054720)
+#define v_g1_b_b CONST(17070848)
+#define v_g2_l1_k INIT(32214528)
+#define v_g2_l1_b CONST(17071104)
+#define v_g2_l2_k INIT(32687616)
+#define v_g2_l2_b INIT(32707072)
+#define v_g2_r1_k INIT(32707328)
+#define v_g2_r1_b CONST(17071360)
+#define v_g2_r2_k INIT(33180416)
+#define v_g2_r2_b INIT(33199872)
+#define v_g2_a_c_k CONST(17071616)
+#define v_g2_a_c_b CONST(17087744)
+#define v_g2_b_k CONST(17088000)
+#define v_g2_b_b CONST(17104128)
+#define v_g3_l1_k INIT(33200128)
+#define v_g3_l1_b CONST(17104384)
+#define v_g3_l2_k CONST(17104640)
+#define v_g3_l2_b INIT(34146304)
+#define v_g3_r1_k INIT(34146560)
+#define v_g3_r1_b CONST(17124096)
+#define v_g3_r2_k CONST(17124352)
+#define v_g3_r2_b INIT(35092736)
+#define v_g3_a_c_k CONST(17143808)
+#define v_g3_a_c_b CONST(17159936)
+#define v_g3_b_k CONST(17160192)
+#define v_g3_b_b CONST(17176320)
+#define v_g4_l1_k INIT(35092992)
+#define v_g4_l1_b CONST(17176576)
+#define v_g4_l2_k CONST(17176832)
+#define v_g4_l2_b INIT(36985344)
+#define v_g4_r1_k INIT(36985600)
+#define v_g4_r1_b CONST(17196288)
+#define v_g4_r2_k CONST(17196544)
+#define v_g4_r2_b INIT(38877952)
+#define v_g4_a_c_k CONST(17216000)
+#define v_g4_a_c_b CONST(17232128)
+#define v_g4_b_k CONST(17232384)
+#define v_g4_b_b CONST(17248512)
+#define v_f3_a_c_k CONST(17248768)
+#define v_f3_a_c_b CONST(17264896)
+#define v_f3_b_k CONST(17265152)
+#define v_f3_b_b CONST(17281280)
+#define v_f2_a_c_k CONST(17281536)
+#define v_f2_a_c_b CONST(17297664)
+#define v_f2_b_k CONST(17297920)
+#define v_f2_b_b CONST(17314048)
+#define v_f1_a_c_k CONST(17314304)
+#define v_f1_a_c_b CONST(17330432)
+#define v_f1_b_k CONST(17330688)
+#define v_f1_b_b CONST(17346816)
+#define v_f0_a_c_k CONST(17347072)
+#define v_f0_a_c_b CONST(17363200)
+#define v_f0_b_k CONST(17363456)
+#define v_f0_b_b CONST(17379584)
+#define v_e0_a_c_k INIT(38878208)
+#define v_e0_a_c_b CONST(17379840)
+#define v_e0_b_k INIT(38894336)
+#define v_e0_b_b CONST(17380096)
+#define v_y_k CONST(17380352)
+#define v_y_b CONST(17382144)
 #define v_l4_l1_joined ARENA(1404928)
 #define v_l3_t1_4_joined ARENA(666624)
 #define v_l3_t1_3_joined ARENA(1469440)
 #define v_l3_t1_2_joined ARENA(666624)
 #define v_l3_t1_1_joined ARENA(1469440)
 #define v_l3_t1_0_joined ARENA(17977344)
-#define v_g2_l1_joined ARENA(22517248)
-#define v_g1_l1_joined ARENA(23632896)
-#define v_stem_c_sum_columns ARENA(0)
-#define v_stem_c_sum ARENA(7375872)
+#define v_g2_l1_joined ARENA(23087616)
+#define v_g1_l1_joined ARENA(21625856)
 #define v_stem ARENA(0)
 #define v_p ARENA(6422528)
-#define v_l1_b_c_sum_filter CONST(17366272)
+#define v_l1_b_c_sum_filter CONST(17382400)
 #define v_l1_a ARENA(1806336)
 #define v_l1_b_c_sum_data ARENA(0)
 #define v_l1_b_c_sum_product ARENA(1806336)
 #define v_l1_b ARENA(3612672)
 #define v_l1_c_sum ARENA(0)
-#define v_l1_const CONST(17956096)
+#define v_l1_const CONST(17972224)
 #define v_l1 ARENA(3211264)
-#define v_l1_0_b_c_sum_filter CONST(17957120)
+#define v_l1_0_b_c_sum_filter CONST(17973248)
 #define v_l1_0_a ARENA(1806336)
 #define v_l1_0_b_c_sum_data ARENA(0)
 #define v_l1_0_b_c_sum_product ARENA(6422528)
 #define v_l1_0_b ARENA(8228864)
 #define v_l1_0 ARENA(0)
-#define v_l1_1_b_c_sum_filter CONST(18546944)
+#define v_l1_1_b_c_sum_filter CONST(18563072)
 #define v_l1_1_a ARENA(5017600)
 #define v_l1_1_b_c_sum_data ARENA(3211264)
 #define v_l1_1_b_c_sum_product ARENA(5017600)
 #define v_l1_1_b ARENA(3211264)
-#define v_l1_1 ARENA(20421632)
-#define v_l2_a_c_sum_weights CONST(19136768)
+#define v_l1_1 ARENA(16808960)
+#define v_l2_a_c_sum_weights CONST(19152896)
 #define v_l2_a_c_sum_merged ARENA(0)
-#define v_g1_l2_sum_weights CONST(19740928)
+#define v_g1_l2_sum_weights CONST(19757056)
 #define v_g1_l2_sum_merged ARENA(7400960)
-#define v_g1_r2_sum ARENA(23632896)
-#define v_g1_s_const CONST(19779840)
-#define v_g1_s ARENA(23896320)
-#define v_g1_a ARENA(9771776)
-#define v_g1_b_sum_part_filter CONST(19780096)
-#define v_g1_b_sum_part ARENA(7400960)
-#define v_l2_b_c_sum_relaid CONST(19796224)
+#define v_g1_r2_sum ARENA(21625856)
+#define v_g1_s_const CONST(19795968)
+#define v_g1_s ARENA(21889280)
+#define v_g1_a ARENA(7400960)
+#define v_l2_a ARENA(20020224)
+#define v_l2_b_c_sum_part_lines CONST(19796224)
 #define v_l2_b_c_sum_part ARENA(13196288)
-#define v_l2_b ARENA(16808960)
+#define v_l2_b ARENA(20020224)
 #define v_l2_c_sum ARENA(13196288)
 #define v_l2_const CONST(20386048)
 #define v_l2 ARENA(14801920)
@@ -492,14 +487,14 @@ const gcn_info *gcn_describe(void);
 #define v_g2_s_const CONST(26259712)
 #define v_g2_s ARENA(3372800)
 #define v_g2_a ARENA(3438848)
-#define v_l3_l1 ARENA(21983744)
+#define v_l3_l1 ARENA(22554112)
 #define v_l3_l2_c_sum_part_filter CONST(26259968)
 #define v_l3_l2_c_sum_part ARENA(18916352)
 #define v_l3_r2_c_sum_relaid CONST(26404608)
 #define v_l3_r2_c_sum_part ARENA(20249344)
-#define v_l3_r2_c_sum ARENA(22250496)
+#define v_l3_r2_c_sum ARENA(22820864)
 #define v_l3_m ARENA(20249344)
-#define v_l3_d_sum_columns ARENA(21582336)
+#define v_l3_d_sum_columns ARENA(22152704)
 #define v_l3_d_sum ARENA(17310720)
 #define v_l3_d_0_const CONST(26549248)
 #define v_l3_d_0 ARENA(18113536)
@@ -610,9 +605,7 @@ const gcn_info *gcn_describe(void);
 #define v_e0_b_sum_data ARENA(0)
 #define v_e0_b_sum_product ARENA(9483264)
 #define v_e0 ARENA(0)
-#define v_l2_a ARENA(13196288)
-#define v_l2_b_c_sum_columns ARENA(16808960)
-#define v_l3_r1 ARENA(22250496)
+#define v_l3_r1 ARENA(22820864)
 #define v_workspace ARENA_OF(char, 27396096)
 #define v_workspace_1 ARENA_OF(char, 60950528)
 #define v_workspace_2 ARENA_OF(char, 94504960)
@@ -723,66 +716,66 @@ static const upload_size uploads[] = {
     {49252864, 32214272, 84, 0},  // g1.r2.b
     {49253120, 17038336, 15876, 1},  // g1.a.c.k
     {49269248, 17054464, 84, 1},  // g1.a.c.b
-    {49269504, 32214528, 15876, 0},  // g1.b.k
-    {49285632, 17054720, 84, 1},  // g1.b.b
-    {49285888, 32230656, 473088, 0},  // g2.l1.k
-    {49758976, 17054976, 84, 1},  // g2.l1.b
-    {49759232, 32703744, 19404, 0},  // g2.l2.k
-    {49778688, 32723200, 84, 0},  // g2.l2.b
-    {49778944, 32723456, 473088, 0},  // g2.r1.k
-    {50252032, 17055232, 84, 1},  // g2.r1.b
-    {50252288, 33196544, 19404, 0},  // g2.r2.k
-    {50271744, 33216000, 84, 0},  // g2.r2.b
-    {50272000, 17055488, 15876, 1},  // g2.a.c.k
-    {50288128, 17071616, 84, 1},  // g2.a.c.b
-    {50288384, 17071872, 15876, 1},  // g2.b.k
-    {50304512, 17088000, 84, 1},  // g2.b.b
-    {50304768, 33216256, 946176, 0},  // g3.l1.k
-    {51250944, 17088256, 84, 1},  // g3.l1.b
-    {51251200, 17088512, 19404, 1},  // g3.l2.k
-    {51270656, 34162432, 84, 0},  // g3.l2.b
-    {51270912, 34162688, 946176, 0},  // g3.r1.k
-    {52217088, 17107968, 84, 1},  // g3.r1.b
-    {52217344, 17108224, 19404, 1},  // g3.r2.k
-    {52236800, 35108864, 84, 0},  // g3.r2.b
-    {52237056, 17127680, 15876, 1},  // g3.a.c.k
-    {52253184, 17143808, 84, 1},  // g3.a.c.b
-    {52253440, 17144064, 15876, 1},  // g3.b.k
-    {52269568, 17160192, 84, 1},  // g3.b.b
-    {52269824, 35109120, 1892352, 0},  // g4.l1.k
-    {54162176, 17160448, 84, 1},  // g4.l1.b
-    {54162432, 17160704, 19404, 1},  // g4.l2.k
-    {54181888, 37001472, 84, 0},  // g4.l2.b
-    {54182144, 37001728, 1892352, 0},  // g4.r1.k
-    {56074496, 17180160, 84, 1},  // g4.r1.b
-    {56074752, 17180416, 19404, 1},  // g4.r2.k
-    {56094208, 38894080, 84, 0},  // g4.r2.b
-    {56094464, 17199872, 15876, 1},  // g4.a.c.k
-    {56110592, 17216000, 84, 1},  // g4.a.c.b
-    {56110848, 17216256, 15876, 1},  // g4.b.k
-    {56126976, 17232384, 84, 1},  // g4.b.b
-    {56127232, 17232640, 15876, 1},  // f3.a.c.k
-    {56143360, 17248768, 84, 1},  // f3.a.c.b
-    {56143616, 17249024, 15876, 1},  // f3.b.k
-    {56159744, 17265152, 84, 1},  // f3.b.b
-    {56160000, 17265408, 15876, 1},  // f2.a.c.k
-    {56176128, 17281536, 84, 1},  // f2.a.c.b
-    {56176384, 17281792, 15876, 1},  // f2.b.k
-    {56192512, 17297920, 84, 1},  // f2.b.b
-    {56192768, 17298176, 15876, 1},  // f1.a.c.k
-    {56208896, 17314304, 84, 1},  // f1.a.c.b
-    {56209152, 17314560, 15876, 1},  // f1.b.k
-    {56225280, 17330688, 84, 1},  // f1.b.b
-    {56225536, 17330944, 15876, 1},  // f0.a.c.k
-    {56241664, 17347072, 84, 1},  // f0.a.c.b
-    {56241920, 17347328, 15876, 1},  // f0.b.k
-    {56258048, 17363456, 84, 1},  // f0.b.b
-    {56258304, 38894336, 15876, 0},  // e0.a.c.k
-    {56274432, 17363712, 84, 1},  // e0.a.c.b
-    {56274688, 38910464, 15876, 0},  // e0.b.k
-    {56290816, 17363968, 84, 1},  // e0.b.b
-    {56291072, 17364224, 1764, 1},  // y.k
-    {56292864, 17366016, 84, 1},  // y.b
+    {49269504, 17054720, 15876, 1},  // g1.b.k
+    {49285632, 17070848, 84, 1},  // g1.b.b
+    {49285888, 32214528, 473088, 0},  // g2.l1.k
+    {49758976, 17071104, 84, 1},  // g2.l1.b
+    {49759232, 32687616, 19404, 0},  // g2.l2.k
+    {49778688, 32707072, 84, 0},  // g2.l2.b
+    {49778944, 32707328, 473088, 0},  // g2.r1.k
+    {50252032, 17071360, 84, 1},  // g2.r1.b
+    {50252288, 33180416, 19404, 0},  // g2.r2.k
+    {50271744, 33199872, 84, 0},  // g2.r2.b
+    {50272000, 17071616, 15876, 1},  // g2.a.c.k
+    {50288128, 17087744, 84, 1},  // g2.a.c.b
+    {50288384, 17088000, 15876, 1},  // g2.b.k
+    {50304512, 17104128, 84, 1},  // g2.b.b
+    {50304768, 33200128, 946176, 0},  // g3.l1.k
+    {51250944, 17104384, 84, 1},  // g3.l1.b
+    {51251200, 17104640, 19404, 1},  // g3.l2.k
+    {51270656, 34146304, 84, 0},  // g3.l2.b
+    {51270912, 34146560, 946176, 0},  // g3.r1.k
+    {52217088, 17124096, 84, 1},  // g3.r1.b
+    {52217344, 17124352, 19404, 1},  // g3.r2.k
+    {52236800, 35092736, 84, 0},  // g3.r2.b
+    {52237056, 17143808, 15876, 1},  // g3.a.c.k
+    {52253184, 17159936, 84, 1},  // g3.a.c.b
+    {52253440, 17160192, 15876, 1},  // g3.b.k
+    {52269568, 17176320, 84, 1},  // g3.b.b
+    {52269824, 35092992, 1892352, 0},  // g4.l1.k
+    {54162176, 17176576, 84, 1},  // g4.l1.b
+    {54162432, 17176832, 19404, 1},  // g4.l2.k
+    {54181888, 36985344, 84, 0},  // g4.l2.b
+    {54182144, 36985600, 1892352, 0},  // g4.r1.k
+    {56074496, 17196288, 84, 1},  // g4.r1.b
+    {56074752, 17196544, 19404, 1},  // g4.r2.k
+    {56094208, 38877952, 84, 0},  // g4.r2.b
+    {56094464, 17216000, 15876, 1},  // g4.a.c.k
+    {56110592, 17232128, 84, 1},  // g4.a.c.b
+    {56110848, 17232384, 15876, 1},  // g4.b.k
+    {56126976, 17248512, 84, 1},  // g4.b.b
+    {56127232, 17248768, 15876, 1},  // f3.a.c.k
+    {56143360, 17264896, 84, 1},  // f3.a.c.b
+    {56143616, 17265152, 15876, 1},  // f3.b.k
+    {56159744, 17281280, 84, 1},  // f3.b.b
+    {56160000, 17281536, 15876, 1},  // f2.a.c.k
+    {56176128, 17297664, 84, 1},  // f2.a.c.b
+    {56176384, 17297920, 15876, 1},  // f2.b.k
+    {56192512, 17314048, 84, 1},  // f2.b.b
+    {56192768, 17314304, 15876, 1},  // f1.a.c.k
+    {56208896, 17330432, 84, 1},  // f1.a.c.b
+    {56209152, 17330688, 15876, 1},  // f1.b.k
+    {56225280, 17346816, 84, 1},  // f1.b.b
+    {56225536, 17347072, 15876, 1},  // f0.a.c.k
+    {56241664, 17363200, 84, 1},  // f0.a.c.b
+    {56241920, 17363456, 15876, 1},  // f0.b.k
+    {56258048, 17379584, 84, 1},  // f0.b.b
+    {56258304, 38878208, 15876, 0},  // e0.a.c.k
+    {56274432, 17379840, 84, 1},  // e0.a.c.b
+    {56274688, 38894336, 15876, 0},  // e0.b.k
+    {56290816, 17380096, 84, 1},  // e0.b.b
+    {56291072, 17380352, 1764, 1},  // y.k
+    {56292864, 17382144, 84, 1},  // y.b
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -881,6 +874,93 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    __align__(16) float a[2][KC][BM + 4];
+    __align__(16) float b[2][KC][BN + 4];
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) {
+        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    }
+
+    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
+        to[ALONG ? e % KC : e / B][ALONG ? e / KC : e % B] = v;
+    }
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+        const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
+#pragma unroll
+        for (int k = 0; k < KC / PARTS; k++) {
+            const unsigned t = part() * (KC / PARTS) + k;
+            float x[RM], y[RN];
+#pragma unroll
+            for (int i = 0; i < RM; i++) x[i] = a[turn][t][top() + i];
+#pragma unroll
+            for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order; a thread keeps the rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        float *sums = &a[0][0][0];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN; i++)
+            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN / PARTS; i++) {
+            float v = 0.f;
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];
+            acc[i / RN][i % RN] = v;
+        }
+    }
+
+    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
+    // multiplied, the next one's are on their way.
+    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
+        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
+        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        int turn = 0;
+        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
+            if (k0 < terms) {
+#pragma unroll
+                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+#pragma unroll
+                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
+            }
+            if (k0 > 0) step(turn ^ 1, acc);
+            if (k0 >= terms) break;
+#pragma unroll
+            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
+#pragma unroll
+            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+            __syncthreads();
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -1269,40 +1349,47 @@ static __global__ void __launch_bounds__(64) k_basis_35c78cc9(const float *__res
     }
 }
 
-// by operand re-laid
-// stem.c.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,2*i0+i3-3,2*i1+i4-3] where i0 in 0:112, i1 in 0:112,
-//     i3 in 0:7, i4 in 0:7, pad x 0
-static __global__ void __launch_bounds__(256) k_map_697d3373(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 1843968u) return;
-    const int i4 = (int)(id % 7u);
-    const int i3 = (int)(id / 7u % 7u);
-    const int i2 = (int)(id / 49u % 3u);
-    const int i1 = (int)(id / 147u % 112u);
-    const int i0 = (int)(id / 16464u);
-    const int t0 = i0 * 2 + i3 - 3;
-    const int t1 = i1 * 2 + i4 - 3;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224 + t1]
-        : 0.f;
-    y[i0 * 16464 + i1 * 147 + i2 * 49 + i3 * 7 + i4] = v0;
-}
-
+// stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
+//     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
-static __global__ void __launch_bounds__(256) k_map_d0b17f86(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 200704u) return;
-    const int i3 = (int)(id % 3136u) * 4;
-    const int i1 = (int)(id / 3136u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 12544 + i3);
-    const float v1 = p1[i1];
-    const float v2 = v0.x + v1;
-    const float v3 = v0.y + v1;
-    const float v4 = v0.z + v1;
-    const float v5 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+static __global__ void __launch_bounds__(256) k_product_42c57453(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return r2 < 147 ? p0[i1 * 147 + r2] : 0.f;
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 112u);
+        const int i2 = (int)(n / 112u);
+        const unsigned k = k0 + e / 64u;
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        const int t0 = i2 * 2 + r1 - 3;
+        const int t1 = i3 * 2 + r2 - 3;
+        return k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p1[r0 * 50176 + t0 * 224
+            + t1] : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(147u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        const float v1 = acc[i][j] + v0;
+        const float v2 = acc[i][j + 1] + v0;
+        const float v3 = acc[i][j + 2] + v0;
+        const float v4 = acc[i][j + 3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
+            v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+    }
 }
 
 // p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
@@ -1546,33 +1633,57 @@ static __global__ void __launch_bounds__(64) k_reduce_b887c7cc(const float *__re
 }
 
 // l2.a[0,i1,i2,i3] = relu(l2.a.c.sum.merged[i1,i2,i3] + l2.a.c.b[i1]) where i1 in 0:128
-static __global__ void __launch_bounds__(256) k_map_d77cc5cd(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_47133bb4(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 401408u) return;
-    const int i1 = (int)(id % 128u);
-    const int i3 = (int)(id / 128u);
-    const float v0 = p0[i1 * 3136 + i3] + p1[i1];
-    y[i3 * 128 + i1] = v0 < 0.f ? 0.f : v0;
+    if (id >= 100352u) return;
+    const int i3 = (int)(id % 784u) * 4;
+    const int i1 = (int)(id / 784u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + i3);
+    const float v1 = p1[i1];
+    const float v2 = v0.x + v1;
+    const float v3 = v0.y + v1;
+    const float v4 = v0.z + v1;
+    const float v5 = v0.w + v1;
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
+        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
-// by summation splitting (r0 inside), variable substitution; operand re-laid
-// l2.b.c.sum.columns[i0,i1,i2,i3,i4] = l2.a[0,i4,i0+2*i2-1,i1+2*i3-1] where i0 in 0:3, i1 in 0:3,
-//     i2 in 0:28, i3 in 0:28, pad l2.a 0
-static __global__ void __launch_bounds__(256) k_map_c50bf668(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 225792u) return;
-    const int i4 = (int)(id % 32u) * 4;
-    const int i3 = (int)(id / 32u % 28u);
-    const int i2 = (int)(id / 896u % 28u);
-    const int i1 = (int)(id / 25088u % 3u);
-    const int i0 = (int)(id / 75264u);
-    const float4 v0 = i2 * 2 + i0 >= 1 && i3 * 2 + i1 >= 1 ? *reinterpret_cast<const float4 *>(p0
-        + i2 * 14336 + i0 * 7168 + i3 * 256 + i1 * 128 + i4 - 7296) : make_float4(0.f, 0.f, 0.f,
-        0.f);
-    *reinterpret_cast<float4 *>(y + i0 * 301056 + i1 * 100352 + i2 * 3584 + i3 * 128
-        + i4) = make_float4(v0.x, v0.y, v0.z, v0.w);
+// by summation splitting (r0 inside), variable substitution
+// l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
+//     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
+static __global__ void __launch_bounds__(256) k_product_3cc9685a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
+    const int i1 = (int)(id / 14u % 3u);
+    const int i0 = (int)(id / 42u % 3u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(k0 + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i0 * 49152 + i1 * 16384 + i2 * 128 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 128u;
+        const int i4 = (int)(n % 28u);
+        const int i3 = (int)(n / 28u);
+        const int r0 = (int)(k0 + e / 128u);
+        return n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p1[r0 * 3136 + i3 * 112 + i0 * 56
+            + i4 * 2 + i1 - 57] : 0.f;
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, false>(128u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 784) {
+            *reinterpret_cast<float4 *>(y + i0 * 301056 + i1 * 100352 + i2 * 784
+                + i4) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
 }
 
 // by summation splitting
@@ -2649,94 +2760,67 @@ static __global__ void __launch_bounds__(64) k_reduce_86b6ab27(const float *__re
     y[i1 * 784 + i2 * 28 + i3] = v8 + p4[i1];
 }
 
-// by summation splitting
-// g1.b.sum[0,i1,i2,i3] = sum(r0,r1) g1.b.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:56, i3
-//     in 0:56, pad g1.b.sum.part 0
+// g1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.a[0,r0,i2+r1-1,i3+r2-1] * g1.b.k[i1,r0,r1,r2] where i2
+//     in 0:56, i3 in 0:56, pad g1.a 0
 // s1[0,i1,i2,i3] = g1.s[0,i1,i2,i3] + g1.b.sum[0,i1,i2,i3] + ((f2[0,i1,(27*i2)/55,(27*i3)/55] * (1
 //     - idx((27*i3)%55) / 55) + idx((27*i3)%55) * f2[0,i1,(27*i2)/55,(27*i3)/55-(27*i3+55)/1540+1]
 //     / 55) * (1 - idx((27*i2)%55) / 55) + idx((27*i2)%55) *
 //     (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 - idx((27*i3)%55) / 55) +
 //     idx((27*i3)%55) * f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1] / 55) /
 //     55) + g1.b.b[i1] where pad f2 0
-static __global__ void __launch_bounds__(64) k_reduce_2ba76fcf(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_5b1a523c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+    const float *__restrict__ p4, float *__restrict__ y) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return i1 < 21 && r2 < 189 ? p0[i1 * 189 + r2] : 0.f;
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 32u;
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        const unsigned k = k0 + e / 32u;
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        return k < 189u && (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p1[r0 * 3136 + t0 * 56 + t1]
+            : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(189u, a, b, acc);
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const int t2 = i1 * 28224 + r0 * 9408 + r1 * 3136 + t0 * 56 + t1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[t2 + 1] : 0.f;
-            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[t2 + 2] : 0.f;
-            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[t2 + 3] : 0.f;
-            acc0 += (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t2] : 0.f;
-            acc1 += v0;
-            acc2 += v1;
-            acc3 += v2;
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        if (i1 < 21) {
+            const int t2 = (i2 * 27) / 55;
+            const int t3 = (i2 * 27 + 55) / 1540;
+            const int t4 = (i3 * 27) / 55;
+            const int t5 = (i3 * 27 + 55) / 1540;
+            const float v0 = t2 - t3 < 27 && t4 - t5 < 27 ? p3[i1 * 784 + t2 * 28 - t3 * 28
+                + t4 - t5 + 29] : 0.f;
+            const int t6 = (i3 * 27) % 55;
+            const float v1 = (float)t6;
+            const float v2 = t2 - t3 < 27 ? p3[i1 * 784 + t2 * 28 - t3 * 28 + t4 + 28] : 0.f;
+            const float v3 = 1.f - v1 / 55.f;
+            const int t7 = (i2 * 27) % 55;
+            const float v4 = (float)t7;
+            const float v5 = (t4 - t5 < 27 ? p3[i1 * 784 + t2 * 28 + t4 - t5 + 1] : 0.f) * v1;
+            const float v6 = (p3[i1 * 784 + t2 * 28 + t4] * v3 + v5 / 55.f) * (1.f - v4 / 55.f);
+            const float v7 = acc[i][j] + p2[i1 * 3136 + i2 * 56 + i3] + ((v0 * v1 / 55.f
+                + v2 * v3) * v4 / 55.f + v6);
+            y[i1 * 3136 + i2 * 56 + i3] = v7 + p4[i1];
         }
     }
-    const float4 v3 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 56 + i3);
-    const int t3 = (i2 * 27) / 55;
-    const int t4 = (i2 * 27 + 55) / 1540;
-    const int t5 = (i3 * 27) / 55;
-    const int t6 = (i3 * 27 + 55) / 1540;
-    const float v4 = t3 - t4 < 27 && t5 - t6 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t5 - t6 + 29]
-        : 0.f;
-    const int t7 = (i3 * 27) % 55;
-    const float v5 = (float)t7;
-    const float v6 = t3 - t4 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t5 + 28] : 0.f;
-    const float v7 = 1.f - v5 / 55.f;
-    const int t8 = (i2 * 27) % 55;
-    const float v8 = (float)t8;
-    const float v9 = (t5 - t6 < 27 ? p2[i1 * 784 + t3 * 28 + t5 - t6 + 1] : 0.f) * v5;
-    const float v10 = v8 / 55.f;
-    const float v11 = 1.f - v10;
-    const float v12 = (v4 * v5 / 55.f + v6 * v7) * v8 / 55.f + (p2[i1 * 784 + t3 * 28 + t5] * v7
-        + v9 / 55.f) * v11;
-    const float v13 = p3[i1];
-    const int t9 = (i3 * 27 + 27) / 55;
-    const int t10 = (i3 * 27 + 82) / 1540;
-    const float v14 = t3 - t4 < 27 && -t10 + t9 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 - t10 + t9
-        + 29] : 0.f;
-    const int t11 = (i3 * 27 + 27) % 55;
-    const float v15 = (float)t11;
-    const float v16 = t3 - t4 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t9 + 28] : 0.f;
-    const float v17 = 1.f - v15 / 55.f;
-    const float v18 = (-t10 + t9 < 27 ? p2[i1 * 784 + t3 * 28 - t10 + t9 + 1] : 0.f) * v15;
-    const float v19 = (v14 * v15 / 55.f + v16 * v17) * v8 / 55.f + (p2[i1 * 784 + t3 * 28
-        + t9] * v17 + v18 / 55.f) * v11;
-    const int t12 = (i3 * 27 + 54) / 55;
-    const int t13 = (i3 * 27 + 109) / 1540;
-    const float v20 = t3 - t4 < 27 && t12 - t13 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t12 - t13
-        + 29] : 0.f;
-    const int t14 = (i3 * 27 + 54) % 55;
-    const float v21 = (float)t14;
-    const float v22 = t3 - t4 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t12 + 28] : 0.f;
-    const float v23 = 1.f - v21 / 55.f;
-    const float v24 = t12 - t13 < 27 ? p2[i1 * 784 + t3 * 28 + t12 - t13 + 1] : 0.f;
-    const float v25 = (p2[i1 * 784 + t3 * 28 + t12] * v23 + v24 * v21 / 55.f) * v11;
-    const float v26 = acc2 + v3.z + ((v20 * v21 / 55.f + v22 * v23) * v8 / 55.f + v25);
-    const int t15 = (i3 * 27 + 81) / 55;
-    const int t16 = (i3 * 27 + 136) / 1540;
-    const float v27 = t3 - t4 < 27 && t15 - t16 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t15 - t16
-        + 29] : 0.f;
-    const int t17 = (i3 * 27 + 81) % 55;
-    const float v28 = (float)t17;
-    const float v29 = t3 - t4 < 27 ? p2[i1 * 784 + t3 * 28 - t4 * 28 + t15 + 28] : 0.f;
-    const float v30 = 1.f - v28 / 55.f;
-    const float v31 = t15 - t16 < 27 ? p2[i1 * 784 + t3 * 28 + t15 - t16 + 1] : 0.f;
-    const float v32 = (p2[i1 * 784 + t3 * 28 + t15] * v30 + v31 * v28 / 55.f) * v11;
-    const float v33 = acc3 + v3.w + ((v27 * v28 / 55.f + v29 * v30) * v8 / 55.f + v32);
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v3.x + v12 + v13,
-        acc1 + v3.y + v19 + v13, v26 + v13, v33 + v13);
 }
 
 // f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
@@ -3145,8 +3229,6 @@ static int gemm_run(gcn *h, const gemm_size *g, const float *a, const float *b, 
     stepped(h, g->name);
     return 0;
 }
-static const gemm_size gemm_stem_c_sum = {"stem.c.sum", 0, 1, 1, 64, 12544, 147, 147, 147, 12544, 0,
-    0, 0, 1.f};
 static const gemm_size gemm_l1_b_c_sum_product = {"l1.b.c.sum.product", 0, 0, 36, 64, 196, 64, 64,
     196, 196, 4096, 12544, 12544, 1.f};
 static const gemm_size gemm_l1_0_b_c_sum_product = {"l1.0.b.c.sum.product", 0, 0, 36, 64, 196, 64,
@@ -3157,10 +3239,6 @@ static const gemm_size gemm_l2_a_c_sum_merged = {"l2.a.c.sum.merged", 0, 0, 1, 5
     3136, 3136, 0, 0, 0, 1.f};
 static const gemm_size gemm_g1_l2_sum_merged = {"g1.l2.sum.merged", 0, 0, 2, 231, 3136, 21, 21,
     3136, 3136, 4851, 65856, 724416, 1.f};
-static const gemm_size gemm_g1_b_sum_part = {"g1.b.sum.part", 0, 0, 1, 189, 3136, 21, 21, 3136,
-    3136, 0, 0, 0, 1.f};
-static const gemm_size gemm_l2_b_c_sum_part = {"l2.b.c.sum.part", 0, 1, 9, 128, 784, 128, 128, 128,
-    784, 16384, 100352, 100352, 1.f};
 static const gemm_size gemm_l2_0_b_c_sum_product = {"l2.0.b.c.sum.product", 0, 0, 16, 128, 196, 128,
     128, 196, 196, 16384, 25088, 25088, 1.f};
 static const gemm_size gemm_l2_1_b_c_sum_product = {"l2.1.b.c.sum.product", 0, 0, 16, 128, 196, 128,
@@ -3275,13 +3353,9 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
     LAUNCHED(m, "g1.l2.sum.weights");
     k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g1_l2_b, v_g1_r2_b, v_g1_s_const);
     LAUNCHED(m, "g1.s.const");
-    // g1.b.sum.part.filter[i0,i1,i2,i3] = g1.b.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(16), dim3(256), 0, stream>>>(v_g1_b_k, v_g1_b_sum_part_filter, relay{3, 0, {21, 21, 9}, {189, 9, 1}, {189, 1, 21}});
-    LAUNCHED(m, "g1.b.sum.part.filter");
-    // by operand re-laid
-    // l2.b.c.sum.relaid[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
-    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_b_c_k, v_l2_b_c_sum_relaid, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}});
-    LAUNCHED(m, "l2.b.c.sum.relaid");
+    // l2.b.c.sum.part.lines[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
+    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_b_c_k, v_l2_b_c_sum_part_lines, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}});
+    LAUNCHED(m, "l2.b.c.sum.part.lines");
     k_map_b3322e92<<<dim3(2), dim3(64), 0, stream>>>(v_l2_c_b, v_l2_d_b, v_l2_const);
     LAUNCHED(m, "l2.const");
     k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_0_b_c_k, v_l2_0_b_c_sum_filter);
@@ -3372,7 +3446,7 @@ static int check_device(gcn *m) {
 
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 59075072ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 38926592ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 38910464ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -3453,13 +3527,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_697d3373<<<dim3(7203), dim3(256), 0, stream>>>(v_x, v_stem_c_sum_columns);
-    LAUNCHED(m, "stem.c.sum.columns");
-    // by operand re-laid
-    // stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) stem.c.sum.columns[i2,i3,r0,r1,r2] *
-    //     stem.c.k[i1,r0,r1,r2]
-    CALL(gemm_run(m, &gemm_stem_c_sum, v_stem_c_k, v_stem_c_sum_columns, v_stem_c_sum));
-    k_map_d0b17f86<<<dim3(784), dim3(256), 0, stream>>>(v_stem_c_sum, v_stem_c_b, v_stem);
+    k_product_42c57453<<<dim3(392), dim3(256), 0, stream>>>(v_stem_c_k, v_x, v_stem_c_b, v_stem);
     LAUNCHED(m, "stem");
     k_reduce_e60bcf28<<<dim3(392), dim3(128), 0, stream>>>(v_stem, v_p);
     LAUNCHED(m, "p");
@@ -3534,24 +3602,15 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // g1.b.sum.part[i0,i1,i2,i3,i4] = sum(r0) g1.a[0,r0,i3,i4] * g1.b.sum.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_g1_b_sum_part, v_g1_b_sum_part_filter, v_g1_a, v_g1_b_sum_part));
-    // l2.a stored as [i0,i2,i3,i1]
     CALL(await_event(m, 2, 1));  // l2_a_c_sum_merged
-    k_map_d77cc5cd<<<dim3(1568), dim3(256), 0, m->on[2]>>>(v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_a);
+    k_map_47133bb4<<<dim3(392), dim3(256), 0, m->on[2]>>>(v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_a);
     LAUNCHED(m, "l2.a");
-    k_map_c50bf668<<<dim3(882), dim3(256), 0, m->on[2]>>>(v_l2_a, v_l2_b_c_sum_columns);
-    LAUNCHED(m, "l2.b.c.sum.columns");
-    // by summation splitting (r0 inside), variable substitution; operand re-laid
-    // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.sum.columns[i0,i1,i3,i4,r0] *
-    //     l2.b.c.sum.relaid[i0,i1,i2,r0]
-    CALL(calls_on(m, 2));
-    CALL(gemm_run(m, &gemm_l2_b_c_sum_part, v_l2_b_c_sum_relaid, v_l2_b_c_sum_columns,
-        v_l2_b_c_sum_part));
+    k_product_3cc9685a<<<dim3(126), dim3(256), 0, m->on[2]>>>(v_l2_b_c_sum_part_lines, v_l2_a, v_l2_b_c_sum_part);
+    LAUNCHED(m, "l2.b.c.sum.part");
     k_reduce_db3d30f3<<<dim3(392), dim3(64), 0, m->on[2]>>>(v_l2_b_c_sum_part, v_l2_b_c_b, v_l2_b);
     LAUNCHED(m, "l2.b");
     // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
+    CALL(calls_on(m, 2));
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace_2));
     // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3
     //     in 0:28
@@ -3576,14 +3635,6 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     // l2.1.a[0,i1,i2,i3] = relu(l2.1.a.c.sum[0,i1,i2,i3] + l2.1.a.c.b[i1])
     CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a,
         v_workspace_2));
-    return 0;
-}
-
-static int steps_2(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, m->on[2]>>>(v_l2_1_a, v_l2_1_b_c_sum_data);
     LAUNCHED(m, "l2.1.b.c.sum.data");
     // by basis change F(2x2,3x3)
@@ -3596,6 +3647,14 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l2.1.c.sum[0,i1,i2,i3] = sum(r0) l2.1.b[0,r0,i2,i3] * l2.1.c.k[i1,r0,0,0]
     // l2.1[0,i1,i2,i3] = relu(l2.0[0,i1,i2,i3] + l2.1.c.sum[0,i1,i2,i3] + l2.1.c.b[i1])
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace_2));
+    return 0;
+}
+
+static int steps_2(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
     // l2.2.a.c.sum[0,i1,i2,i3] = sum(r0) l2.1[0,r0,i2,i3] * l2.2.a.c.k[i1,r0,0,0]
     // l2.2.a[0,i1,i2,i3] = relu(l2.2.a.c.sum[0,i1,i2,i3] + l2.2.a.c.b[i1])
     CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a,
@@ -3728,14 +3787,6 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_2,
         v_l3_c1_2_sum_merged));
     CALL(record_event(m, 0, 1));
-    return 0;
-}
-
-static int steps_3(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_2_sum_merged, v_l3_b1, v_l3_t1_2_joined);
     LAUNCHED(m, "l3.t1.2");
     CALL(await_event(m, 1, 1));  // l3_c1_2_sum_merged
@@ -3750,6 +3801,14 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
         v_l3_c2_2_sum_merged));
     k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_2_sum_merged, v_l3_c4_2_sum);
     LAUNCHED(m, "l3.c4.2.sum");
+    return 0;
+}
+
+static int steps_3(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
     k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_2_sum_merged, v_l3_c4_2_sum, v_l3_b4, v_l3_b2, v_l3_u_2);
     LAUNCHED(m, "l3.u.2");
     // l3.f.2.sum[0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
@@ -3876,14 +3935,6 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     CALL(await_event(m, 0, 1));  // l4_c4_0_sum
     k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_0, v_l4_k2, v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0);
     LAUNCHED(m, "l4.u.0");
-    return 0;
-}
-
-static int steps_4(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // l4.f.0.sum[0,i1,i2,i3] = sum(r0) l4.u.0[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4.d.1[0,i1,i2,i3] = l4.d.0[0,i1,i2,i3] + l4.f.0.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_1, v_l4_u_0, v_l4_k5, v_l4_b5, v_l4_d_0, v_l4_d_1, v_workspace));
@@ -3897,6 +3948,14 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     CALL(await_event(m, 1, 1));  // l4_c1_1_sum_merged
     k_reduce_29e28095<<<dim3(98), dim3(64), 0, m->on[1]>>>(v_l4_c1_1_sum_merged, v_l4_b3, v_l4_t3_1);
     LAUNCHED(m, "l4.t3.1");
+    return 0;
+}
+
+static int steps_4(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
     k_reduce_65abac18<<<dim3(1568), dim3(128), 0, m->on[1]>>>(v_l4_t3_1, v_l4_k4, v_l4_c4_1_sum);
     LAUNCHED(m, "l4.c4.1.sum");
     CALL(record_event(m, 1, 1));
@@ -3998,20 +4057,12 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     //     i2 in 0:28, i3 in 0:28, pad f2.a 0
     // f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
     CALL(conv_run(m, CONV_f2, v_f2_a, v_f2_b_k, v_f2_b_b, v_s2, v_f2, v_workspace));
-    k_reduce_2ba76fcf<<<dim3(258), dim3(64), 0, stream>>>(v_g1_b_sum_part, v_g1_s, v_f2, v_g1_b_b, v_s1);
+    k_product_5b1a523c<<<dim3(98), dim3(256), 0, stream>>>(v_g1_b_k, v_g1_a, v_g1_s, v_f2, v_g1_b_b, v_s1);
     LAUNCHED(m, "s1");
     // f1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) s1[0,r0,i2+r1-1,i3+r2-1] * f1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad s1 0
     // f1.a[0,i1,i2,i3] = relu(f1.a.c.sum[0,i1,i2,i3] + f1.a.c.b[i1])
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
-    return 0;
-}
-
-static int steps_5(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
@@ -4024,6 +4075,14 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
     // f0.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f0.a[0,r0,i2+r1-1,i3+r2-1] * f0.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f0.a 0
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
+    return 0;
+}
+
+static int steps_5(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
     k_map_a966681a<<<dim3(4116), dim3(256), 0, stream>>>(v_f0_b_sum, v_s1, v_f1_b_sum, v_f1_b_b, v_f0_b_b, v_u0_const, v_u0);
     LAUNCHED(m, "u0");
     k_basis_62a5cff8<<<dim3(515), dim3(128), 0, stream>>>(v_u0, v_e0_a_c_sum_data);
@@ -4343,6 +4402,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    59075072ull, 259615488ull, 0xe4a54419c106ca07ull};
+    59075072ull, 259599360ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

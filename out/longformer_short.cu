@@ -7,14 +7,13 @@
 // inputs    x: f32[1,1024,512]
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
-// memory    arena 42 MB (workspace 32 MB of it), constants 5124 kB, peak in create 49 MB
-// plan      8 steps, 80.6 us estimated; 81.7 us without derivation
-// by        merging 1
+// memory    arena 40 MB (workspace 32 MB of it), constants 5124 kB, peak in create 47 MB
+// plan      6 steps, 78.2 us estimated; 81.7 us without derivation
+// libraries cuBLAS (596 MB) 3 steps, without it up to 17.2 us more
+// by        merging 1, online softmax 1
 //    13.0 us est. v                cuBLAS sgemm 1024 x 512 x 512
 //    24.9 us est. q.merged         cuBLAS sgemm 1024 x 1024 x 512
-//     6.9 us est. s                k_band_26f3f807
-//     1.8 us est. a                k_row_708fbfe0
-//     6.9 us est. o                k_band_2ea23add
+//    13.1 us est. o                k_attention_4f5b6ae9
 //    13.0 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
 //    13.0 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
 //     1.3 us est. y                k_map_da472e8e
@@ -29,7 +28,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define LONGFORMER_SHORT_ARENA_BYTES 44105728ull
+#define LONGFORMER_SHORT_ARENA_BYTES 41943040ull
 #define LONGFORMER_SHORT_WEIGHT_BYTES 5247232ull
 
 #ifdef __cplusplus
@@ -100,15 +99,13 @@ const longformer_short_info *longformer_short_describe(void);
 #define v_b1 CONST(2097152)
 #define v_w2 CONST(2099200)
 #define v_b2 CONST(3147776)
-#define v_t ARENA(0)
+#define v_t ARENA(4194304)
 #define v_q_weights CONST(3149824)
-#define v_q_merged ARENA(4227072)
-#define v_s ARENA(0)
-#define v_a ARENA(4227072)
-#define v_f ARENA(2097152)
-#define v_g_sum ARENA(0)
-#define v_v ARENA(8454144)
-#define v_workspace ARENA_OF(char, 10551296)
+#define v_q_merged ARENA(0)
+#define v_f ARENA(0)
+#define v_g_sum ARENA(2097152)
+#define v_v ARENA(6291456)
+#define v_workspace ARENA_OF(char, 8388608)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -155,24 +152,6 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
-static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v += other;
-    }
-    return v;
-}
-
-static __device__ __forceinline__ float warp_max(float v) {  // every lane gets the result
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v = fmaxf(v, other);
-    }
-    return v;
-}
-
 // by merging: laid side by side
 // q.weights[i0,i1] = wk[i0-512,i1] + wq[i0,i1] where i0 in 0:1024, pad wk 0, pad wq 0
 static __global__ void __launch_bounds__(256) k_map_2e31811d(const float *__restrict__ p0,
@@ -189,170 +168,157 @@ static __global__ void __launch_bounds__(256) k_map_2e31811d(const float *__rest
         v0.z + v1.z, v0.w + v1.w);
 }
 
-// s.sum[0,i1,i2,i3] = sum(r0) q[0,i1,i2,r0] * k[0,i1,i2+4*i3-256,r0] where i3 in 0:129, pad k 0
+// by online softmax
+// s.sum[0,i1,i2,i3] = sum(r0) q.merged[0,i2,64*i1+r0] * q.merged[0,i2+4*i3-256,64*i1+r0+512] where
+//     i1 in 0:8, i3 in 0:129, r0 in 0:64, pad q.merged 0
 // s[0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_band_26f3f807(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const int RM = 4, RN = 4, KC = 16;
-    __shared__ __align__(16) float as[KC][16 * RM + 4];
-    __shared__ __align__(16) float bs[KC][16 * RN + 4];
-    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
-    const unsigned id = blockIdx.x;
-    const int c0 = (int)(id % 3u) * 64;  // first column
-    const int m0 = (int)(id / 3u % 4u) * 64;  // first row, in its residue
-    const int rho = (int)(id / 12u % 4u);  // residue
-    const int i1 = (int)(id / 48u % 8u);
-    float acc[RM][RN];
-#pragma unroll
-    for (int i = 0; i < RM; i++) {
-#pragma unroll
-        for (int j = 0; j < RN; j++) acc[i][j] = 0.f;
-    }
-    for (int k0 = 0; k0 < 64; k0 += KC) {
-#pragma unroll
-        for (int e = (int)threadIdx.x; e < 16 * RM * KC; e += 256) {
-            const int row = e / 16, k = e % 16;
-            const int m = 4 * (m0 + row) + rho;
-            const int p = k0 + k;
-            const bool in = m < 1024 && p < 64;
-            as[k][row] = in ? p0[m * 1024 + i1 * 64 + p] : 0.f;
-        }
-#pragma unroll
-        for (int e = (int)threadIdx.x; e < 16 * RN * KC; e += 256) {
-            const int col = e / 16, k = e % 16;
-            const int at = 4 * (m0 + c0 + col) + rho - 256, p = k0 + k;
-            const bool in = (unsigned)at < 1024u && p < 64;
-            bs[k][col] = in ? p1[at * 1024 + i1 * 64 + p] : 0.f;
-        }
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < KC; k++) {
-            float a[RM], b[RN];
-#pragma unroll
-            for (int i = 0; i < RM; i++) a[i] = as[k][ty * RM + i];
-#pragma unroll
-            for (int j = 0; j < RN; j++) b[j] = bs[k][tx + 16 * j];
-#pragma unroll
-            for (int i = 0; i < RM; i++) {
-#pragma unroll
-                for (int j = 0; j < RN; j++) acc[i][j] += a[i] * b[j];
-            }
-        }
-        __syncthreads();
-    }
-#pragma unroll
-    for (int i = 0; i < RM; i++) {
-#pragma unroll
-        for (int j = 0; j < RN; j++) {
-            const int row = ty * RM + i, col = tx + 16 * j;
-            if (4 * (m0 + row) + rho < 1024 && (unsigned)(c0 + col - row) < 129u) {
-                const int i2 = 4 * (m0 + row) + rho;
-                const int i3 = c0 + col - row;
-                y[i1 * 132096 + i2 * 129 + i3] = acc[i][j] * 0.125f;
-            }
-        }
-    }
-}
-
 // a.m[0,i1,i2] = max(r0) s[0,i1,i2,r0]
 // a.s[0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2])
 // a[0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2]
-static __global__ void __launch_bounds__(256) k_row_708fbfe0(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 8 + threadIdx.x / 32u;
-    if (id >= 8192u) return;
-    const int i2 = (int)id;
-    float c0[5];
-    float s0 = -INFINITY;
-#pragma unroll
-    for (int j = 0; j < 5; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        if (k < 129u) {
-            const int r0 = (int)k;
-            c0[j] = p0[i2 * 129 + r0];
-            s0 = fmaxf(s0, c0[j]);
-        }
-    }
-    s0 = warp_max(s0);
-    float s1 = 0.f;
-#pragma unroll
-    for (int j = 0; j < 5; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        if (k < 129u) {
-            s1 += expf(c0[j] - s0);
-        }
-    }
-    s1 = warp_sum(s1);
-#pragma unroll
-    for (int j = 0; j < 5; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        if (k < 129u) {
-            const int r0 = (int)k;
-            y[i2 * 129 + r0] = expf(c0[j] - s0) / s1;
-        }
-    }
-}
-
 // o[0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-256,i3] where pad v 0
-static __global__ void __launch_bounds__(256) k_band_2ea23add(const float *__restrict__ p0,
+// One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
+static __global__ void __launch_bounds__(128, 1) k_attention_4f5b6ae9(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const int RM = 4, RN = 4, KC = 16;
-    __shared__ __align__(16) float as[KC][16 * RM + 4];
-    __shared__ __align__(16) float bs[KC][16 * RN + 4];
+    const int RM = 8, RN = 4, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
+    // part: a part of the tile's keys, then of its values
+    __shared__ __align__(16) float query[8 * RM][depth + 4];
+    __shared__ __align__(16) float part[2304];
+    __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
     const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     const unsigned id = blockIdx.x;
-    const int c0 = 0;  // first column
     const int m0 = (int)(id % 4u) * 64;  // first row, in its residue
-    const int rho = (int)(id / 4u % 4u);  // residue
+    const int base = 4 * m0 + (int)(id / 4u % 4u);
     const int i1 = (int)(id / 16u % 8u);
-    float acc[RM][RN];
+    for (int e = (int)threadIdx.x; e < 1024; e += 128) {
+        const int row = e / 16, k = e % 16 * 4;
+        float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
+        if (base + 4 * row < 1024) {
+            const int i2 = base + 4 * row;
+            const int r1 = k;
+            const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 1024 + i1 * 64 + r1);
+            t = v0;
+        }
+        *reinterpret_cast<float4 *>(&query[row][k]) = t;
+    }
+    float top[RM], acc[RM][RC];
+    float sum[RM];
 #pragma unroll
     for (int i = 0; i < RM; i++) {
+        top[i] = -INFINITY;
+        sum[i] = 0.f;
 #pragma unroll
-        for (int j = 0; j < RN; j++) acc[i][j] = 0.f;
+        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
     }
-    for (int k0 = 0; k0 < 192; k0 += KC) {
+    for (int u0 = 0; u0 < 192; u0 += 16 * RN) {
+        float s[RM][RN];
 #pragma unroll
-        for (int e = (int)threadIdx.x; e < 16 * RM * KC; e += 256) {
-            const int row = e / 16, k = e % 16;
-            const int m = 4 * (m0 + row) + rho;
-            const int j = k0 + k - row;
-            const bool in = m < 1024 && (unsigned)j < 129u;
-            as[k][row] = in ? p0[i1 * 132096 + m * 129 + j] : 0.f;
+        for (int i = 0; i < RM; i++) {
+#pragma unroll
+            for (int j = 0; j < RN; j++) s[i][j] = 0.f;
         }
+        for (int k0 = 0; k0 < depth; k0 += KC) {
+            __syncthreads();
+#pragma unroll 4
+            for (int e = (int)threadIdx.x; e < 512; e += 128) {
+                const int key = e / 8, k = e % 8 * 4;
+                const int r0 = u0 + key;
+                const int r1 = k0 + k;
+                const int t0 = r0 * 4 + base - 256;
+                const float4 v1 = (unsigned)t0 < 1024u ? *reinterpret_cast<const float4 *>(p0
+                    + t0 * 1024 + i1 * 64 + r1 + 512) : make_float4(0.f, 0.f, 0.f, 0.f);
+                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = v1;
+            }
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < KC; k += 4) {
+                float4 b[RN];
 #pragma unroll
-        for (int e = (int)threadIdx.x; e < 16 * RN * KC; e += 256) {
-            const int col = e % 64, k = e / 64;
-            const int at = 4 * (m0 + k0 + k) + rho - 256, p = c0 + col;
-            const bool in = (unsigned)at < 1024u && p < 64;
-            bs[k][col] = in ? p1[at * 512 + i1 * 64 + p] : 0.f;
-        }
-        __syncthreads();
+                for (int j = 0; j < RN; j++)
+                    b[j] = *reinterpret_cast<const float4 *>(&part[(tx + 16 * j) * (KC + 4) + k]);
 #pragma unroll
-        for (int k = 0; k < KC; k++) {
-            float a[RM], b[RN];
+                for (int i = 0; i < RM; i++) {
+                    const float4 a = *reinterpret_cast<const float4 *>(&query[ty + 8 * i][k0 + k]);
 #pragma unroll
-            for (int i = 0; i < RM; i++) a[i] = as[k][ty * RM + i];
-#pragma unroll
-            for (int j = 0; j < RN; j++) b[j] = bs[k][tx + 16 * j];
-#pragma unroll
-            for (int i = 0; i < RM; i++) {
-#pragma unroll
-                for (int j = 0; j < RN; j++) acc[i][j] += a[i] * b[j];
+                    for (int j = 0; j < RN; j++)
+                        s[i][j] = a.x * b[j].x +
+                                  (a.y * b[j].y + (a.z * b[j].z + (a.w * b[j].w + s[i][j])));
+                }
             }
         }
-        __syncthreads();
+        // The weights of these keys, relative to the largest score so far, and what was summed up
+        // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+            const int row = ty + 8 * i;
+            float most = top[i];
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                float x = -INFINITY;
+                const int key = tx + 16 * j;
+                if ((unsigned)(u0 + key - row) < 129u) {
+                    x = s[i][j] * 0.125f;
+                }
+                s[i][j] = x;
+                most = fmaxf(most, x);
+            }
+#pragma unroll
+            for (int d = 8; d > 0; d /= 2)
+                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
+            const float zero = most > -INFINITY ? most : 0.f, before = expf(top[i] - zero);
+            top[i] = most;
+#pragma unroll
+            for (int c = 0; c < RC; c++) acc[i][c] *= before;
+            sum[i] *= before;
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                const float w = expf(s[i][j] - zero);
+                weight[row][tx + 16 * j] = w;
+                sum[i] += w;
+            }
+        }
+        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
+            __syncthreads();
+#pragma unroll 4
+            for (int e = (int)threadIdx.x; e < 512; e += 128) {
+                const int key = e / 16, col = e % 16 * 4;
+                const int r0 = u0 + k0 + key;
+                const int i3 = col;
+                const int t1 = r0 * 4 + base - 256;
+                const float4 v2 = (unsigned)t1 < 1024u ? *reinterpret_cast<const float4 *>(p1
+                    + t1 * 512 + i1 * 64 + i3) : make_float4(0.f, 0.f, 0.f, 0.f);
+                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = v2;
+            }
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < KV; k += 4) {
+                float4 a[RM];
+#pragma unroll
+                for (int i = 0; i < RM; i++)
+                    a[i] = *reinterpret_cast<const float4 *>(&weight[ty + 8 * i][k0 + k]);
+#pragma unroll
+                for (int c = 0; c < RC; c++) {
+                    const float *b = part + k * 16 * RC + c / VC * 16 * VC + tx * VC + c % VC;
+#pragma unroll
+                    for (int i = 0; i < RM; i++)
+                        acc[i][c] = a[i].x * b[0] +
+                                    (a[i].y * b[16 * RC] +
+                                     (a[i].z * b[32 * RC] + (a[i].w * b[48 * RC] + acc[i][c])));
+                }
+            }
+        }
     }
 #pragma unroll
     for (int i = 0; i < RM; i++) {
+        const int row = ty + 8 * i;
 #pragma unroll
-        for (int j = 0; j < RN; j++) {
-            const int row = ty * RM + i, col = tx + 16 * j;
-            if (4 * (m0 + row) + rho < 1024 && (unsigned)(c0 + col) < 64u) {
-                const int i2 = 4 * (m0 + row) + rho;
-                const int i3 = c0 + col;
-                y[i2 * 512 + i1 * 64 + i3] = acc[i][j];
+        for (int d = 8; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+#pragma unroll
+        for (int c = 0; c < RC; c++) {
+            const int col = c / VC * 16 * VC + tx * VC + c % VC;
+            if (base + 4 * row < 1024) {
+                const int i2 = base + 4 * row;
+                const int i3 = col;
+                y[i2 * 512 + i1 * 64 + i3] = acc[i][c] / sum[i];
             }
         }
     }
@@ -590,7 +556,7 @@ static int matmul_run(longformer_short *m, int k, const void *a, const void *b, 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {10551296};
+    static const size_t at[] = {8388608};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
@@ -720,12 +686,8 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     // by merging: shared input
     // q.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * q.weights[i2,r0]
     CALL(gemm_run(m, &gemm_q_merged, v_x, v_q_weights, v_q_merged));
-    k_band_26f3f807<<<dim3(384), dim3(256), 0, stream>>>(v_q_merged, v_q_merged + 512, v_s);
-    LAUNCHED(m, "s");
-    k_row_708fbfe0<<<dim3(1024), dim3(256), 0, stream>>>(v_s, v_a);
-    LAUNCHED(m, "a");
     // o stored as [i0,i2,i1,i3]
-    k_band_2ea23add<<<dim3(128), dim3(256), 0, stream>>>(v_a, v_v, v_t);
+    k_attention_4f5b6ae9<<<dim3(128), dim3(128), 0, stream>>>(v_q_merged, v_v, v_t);
     LAUNCHED(m, "o");
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
@@ -863,6 +825,6 @@ static const longformer_short_tensor info_weights[] = {
 static const longformer_short_info info = {
     "longformer_short", 1, 1, 7, info_inputs, info_outputs, info_weights,
     LONGFORMER_SHORT_ARENA_BYTES, LONGFORMER_SHORT_WEIGHT_BYTES,
-    5246976ull, 51449856ull, 0x6ef52548fc95cc4dull};
+    5246976ull, 49287168ull, 0x6ef52548fc95cc4dull};
 
 const longformer_short_info *longformer_short_describe(void) { return &info; }

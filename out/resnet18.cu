@@ -7,12 +7,12 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 42 MB (workspace 32 MB of it), constants 134 MB, peak in create 255 MB
-// plan      55 steps, 132.6 us estimated; 345.6 us without derivation
-// by        operand re-laid 6, basis change 39
-//     1.4 us est. stem.c.columns   k_map_697d3373
-//     7.4 us est. stem.c           cuBLAS sgemm 64 x 12544 x 147
-//     1.3 us est. r0               k_map_d0b17f86
+// memory    arena 37 MB (workspace 32 MB of it), constants 53 MB, peak in create 141 MB
+// plan      49 steps, 126.1 us estimated; 175.8 us without derivation
+// libraries cuDNN (415 MB) 3 steps, without it up to 0.3 us more
+//           cuBLAS (596 MB) 10 steps, without it up to 7.3 us more
+// by        basis change 30, summation splitting 7
+//     9.2 us est. r0               k_product_42c57453
 //     1.3 us est. p0               k_reduce_e60bcf28
 //     1.3 us est. l1.a.a.c.data    k_basis_f688c1c3
 //     2.5 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
@@ -26,7 +26,8 @@
 //     1.3 us est. l1.b.b.c.data    k_basis_f688c1c3
 //     2.5 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.3 us est. l1.b             k_basis_a254e128
-//     5.5 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
+//     3.9 us est. l2.h.a.c.part    k_product_f2de4199
+//     1.3 us est. l2.h.r           k_reduce_db3d30f3
 //     1.3 us est. l2.h.b.c.data    k_basis_3db6ed9f
 //     3.5 us est. l2.h.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2.h.b.c         k_basis_600208c1
@@ -37,9 +38,8 @@
 //     1.3 us est. l2.b.c.data      k_basis_3db6ed9f
 //     3.5 us est. l2.b.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2               k_basis_bad9aec7
-//     1.3 us est. l3.h.a.c.columns k_map_924c6463
-//     4.2 us est. l3.h.a.c         cuBLAS sgemm 256 x 196 x 1152
-//     1.3 us est. l3.h.r           k_map_da8c3773
+//     4.7 us est. l3.h.a.c.parts   k_product_71c7bd02
+//     1.3 us est. l3.h.r           k_reduce_d0b7a42c
 //     1.3 us est. l3.h.b.c.data    k_basis_ac61cf6d
 //     4.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.h.b.c         k_basis_d4d8a4ea
@@ -50,19 +50,15 @@
 //     1.3 us est. l3.b.c.data      k_basis_ac61cf6d
 //     4.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3               k_basis_fb9967a1
-//     1.3 us est. l4.h.a.c.columns k_map_c3e5f2fb
-//     5.3 us est. l4.h.a.c         cuBLAS sgemm 512 x 49 x 2304
-//     1.3 us est. l4.h.r           k_map_9ca4df47
-//     1.3 us est. l4.h.b.c.data    k_basis_cdef9e6c
-//     9.1 us est. l4.h.b.c.product cuBLAS sgemm 512 x 4 x 512, batch 36
-//     1.3 us est. l4.h.b.c         k_basis_0f7b9c38
+//     4.7 us est. l4.h.a.c.parts   k_product_acf86ad5
+//     1.3 us est. l4.h.r           k_reduce_cae94746
+//     9.5 us est. l4.h.b.c.parts   k_product_10ec2b27
+//     1.3 us est. l4.h.b.c         k_reduce_07a6665f
 //     2.5 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     1.3 us est. l4.a.c.data      k_basis_cdef9e6c
-//     9.1 us est. l4.a.c.product   cuBLAS sgemm 512 x 4 x 512, batch 36
-//     1.3 us est. l4.r             k_basis_b47fcda1
-//     1.3 us est. l4.b.c.data      k_basis_cdef9e6c
-//     9.1 us est. l4.b.c.product   cuBLAS sgemm 512 x 4 x 512, batch 36
-//     1.3 us est. l4               k_basis_7cacc92d
+//     9.5 us est. l4.a.c.parts     k_product_10ec2b27
+//     1.3 us est. l4.r             k_reduce_cae94746
+//     9.5 us est. l4.b.c.parts     k_product_10ec2b27
+//     1.3 us est. l4               k_reduce_54f3f943
 //     1.3 us est. f                k_reduce_7cd15fb8
 //     1.3 us est. y                k_reduce_2df504c7
 
@@ -76,7 +72,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_ARENA_BYTES 44141568ull
+#define RESNET18_ARENA_BYTES 38772736ull
 #define RESNET18_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus
@@ -242,8 +238,6 @@ const resnet18_info *resnet18_describe(void);
 #define v_l4_b_var INIT(44742400)
 #define v_stem_s INIT(44744448)
 #define v_stem_c_scaled CONST(2052096)
-#define v_stem_c_columns ARENA(0)
-#define v_stem_c ARENA(7375872)
 #define v_r0_const CONST(2089728)
 #define v_r0 ARENA(0)
 #define v_p0 ARENA(3612672)
@@ -281,9 +275,10 @@ const resnet18_info *resnet18_describe(void);
 #define v_l2_h_b_c_scaled INIT(45336576)
 #define v_l2_h_b_c_filter CONST(4483072)
 #define v_l2_h_a_s INIT(45926400)
-#define v_l2_h_a_c_scaled CONST(5531648)
+#define v_l2_h_a_c_part_lines CONST(5531648)
+#define v_l2_h_a_c_part ARENA(0)
 #define v_l2_h_r_const CONST(5826560)
-#define v_l2_h_r ARENA(1605632)
+#define v_l2_h_r ARENA(4415488)
 #define v_l2_h_b_c_data ARENA(0)
 #define v_l2_h_b_c_product ARENA(1605632)
 #define v_l2_h_b_c ARENA(0)
@@ -309,11 +304,10 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3_h_b_c_scaled INIT(47109632)
 #define v_l3_h_b_c_filter CONST(8056832)
 #define v_l3_h_a_s INIT(49468928)
-#define v_l3_h_a_c_scaled CONST(12251136)
-#define v_l3_h_a_c_columns ARENA(0)
-#define v_l3_h_a_c ARENA(903168)
+#define v_l3_h_a_c_lines CONST(12251136)
+#define v_l3_h_a_c_parts ARENA(0)
 #define v_l3_h_r_const CONST(13430784)
-#define v_l3_h_r ARENA(1103872)
+#define v_l3_h_r ARENA(1605632)
 #define v_l3_h_b_c_data ARENA(0)
 #define v_l3_h_b_c_product ARENA(802816)
 #define v_l3_h_b_c ARENA(0)
@@ -332,39 +326,32 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3_b_c_data ARENA(0)
 #define v_l3_b_c_product ARENA(802816)
 #define v_l3_const CONST(21822464)
-#define v_l3 ARENA(589824)
+#define v_l3 ARENA(1806336)
 #define v_l4_d_s INIT(54190592)
 #define v_l4_d_c_scaled CONST(21823488)
-#define v_l4_h_b_s INIT(54192640)
-#define v_l4_h_b_c_scaled INIT(54194688)
-#define v_l4_h_b_c_filter CONST(22347776)
-#define v_l4_h_a_s INIT(63631872)
-#define v_l4_h_a_c_scaled CONST(60096512)
-#define v_l4_h_a_c_columns ARENA(0)
-#define v_l4_h_a_c ARENA(451584)
-#define v_l4_h_r_const CONST(64815104)
-#define v_l4_h_r ARENA(294912)
-#define v_l4_h_b_c_data ARENA(0)
-#define v_l4_h_b_c_product ARENA(294912)
-#define v_l4_h_b_c ARENA(0)
-#define v_l4_h_const CONST(64817152)
-#define v_l4_h ARENA(790528)
-#define v_l4_b_s INIT(63633920)
-#define v_l4_b_c_scaled INIT(63635968)
-#define v_l4_b_c_filter CONST(64819200)
-#define v_l4_a_s INIT(73073152)
-#define v_l4_a_c_scaled INIT(73075200)
-#define v_l4_a_c_filter CONST(102567936)
-#define v_l4_a_c_data ARENA(0)
-#define v_l4_a_c_product ARENA(294912)
-#define v_l4_r_const CONST(140316672)
-#define v_l4_r ARENA(589824)
-#define v_l4_b_c_data ARENA(0)
-#define v_l4_b_c_product ARENA(294912)
-#define v_l4_const CONST(140318720)
-#define v_l4 ARENA(0)
-#define v_f ARENA(100352)
-#define v_workspace ARENA_OF(char, 10587136)
+#define v_l4_h_a_s INIT(54192640)
+#define v_l4_h_a_c_lines CONST(22347776)
+#define v_l4_h_a_c_parts ARENA(0)
+#define v_l4_h_r_const CONST(27066368)
+#define v_l4_h_r ARENA(1605632)
+#define v_l4_h_b_s INIT(54194688)
+#define v_l4_h_b_c_lines CONST(27068416)
+#define v_l4_h_b_c_parts ARENA(0)
+#define v_l4_h_b_c ARENA(1605632)
+#define v_l4_h_const CONST(36505600)
+#define v_l4_h ARENA(1705984)
+#define v_l4_a_s INIT(54196736)
+#define v_l4_a_c_lines CONST(36507648)
+#define v_l4_a_c_parts ARENA(0)
+#define v_l4_r_const CONST(45944832)
+#define v_l4_r ARENA(1605632)
+#define v_l4_b_s INIT(54198784)
+#define v_l4_b_c_lines CONST(45946880)
+#define v_l4_b_c_parts ARENA(0)
+#define v_l4_const CONST(55384064)
+#define v_l4 ARENA(1605632)
+#define v_f ARENA(0)
+#define v_workspace ARENA_OF(char, 5218304)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -492,19 +479,104 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"l2.h.r", 0, 1, 64, 128, 1, {56, 56}, {28, 28}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
     {"l2.h", 0, 1, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l3.h", 0, 1, 128, 256, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l4.h", 0, 1, 256, 512, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
 };
 enum {
-    CONV_l2_h_r,
     CONV_l2_h,
     CONV_l3_h,
     CONV_l4_h,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    __align__(16) float a[2][KC][BM + 4];
+    __align__(16) float b[2][KC][BN + 4];
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) {
+        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    }
+
+    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
+        to[ALONG ? e % KC : e / B][ALONG ? e / KC : e % B] = v;
+    }
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+        const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
+#pragma unroll
+        for (int k = 0; k < KC / PARTS; k++) {
+            const unsigned t = part() * (KC / PARTS) + k;
+            float x[RM], y[RN];
+#pragma unroll
+            for (int i = 0; i < RM; i++) x[i] = a[turn][t][top() + i];
+#pragma unroll
+            for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order; a thread keeps the rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        float *sums = &a[0][0][0];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN; i++)
+            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN / PARTS; i++) {
+            float v = 0.f;
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];
+            acc[i / RN][i % RN] = v;
+        }
+    }
+
+    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
+    // multiplied, the next one's are on their way.
+    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
+        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
+        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        int turn = 0;
+        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
+            if (k0 < terms) {
+#pragma unroll
+                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+#pragma unroll
+                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
+            }
+            if (k0 > 0) step(turn ^ 1, acc);
+            if (k0 >= terms) break;
+#pragma unroll
+            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
+#pragma unroll
+            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+            __syncthreads();
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -696,17 +768,15 @@ static __global__ void __launch_bounds__(64) k_basis_ebe753d1(const float *__res
     }
 }
 
-// l2.h.a.c.scaled[i0,i1,i2,i3] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_6a769d4c(const float *__restrict__ p0,
+// l2.h.a.c.part.lines[i0,i1,i2,i3] = l2.h.a.s[i2] * l2.h.a.k[i2,i3,i0,i1]
+static __global__ void __launch_bounds__(256) k_map_67a6463b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 18432u) return;
-    const int i3 = (int)(id % 144u) * 4;
-    const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 576 + i3);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 576 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 73728u) return;
+    const int i3 = (int)(id % 64u);
+    const int i2 = (int)(id / 64u % 128u);
+    const int i1 = (int)(id / 8192u);
+    y[i1 * 8192 + i2 * 64 + i3] = p0[i2 * 576 + i3 * 9 + i1] * p1[i2];
 }
 
 // l2.h.r.const[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0] + 0 * l2.h.a.s[i0]
@@ -817,17 +887,15 @@ static __global__ void __launch_bounds__(128) k_basis_c5804e73(const float *__re
     }
 }
 
-// l3.h.a.c.scaled[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_33f49fec(const float *__restrict__ p0,
+// l3.h.a.c.lines[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i3,i1,i2]
+static __global__ void __launch_bounds__(256) k_map_114f6c70(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 73728u) return;
-    const int i3 = (int)(id % 288u) * 4;
-    const int i0 = (int)(id / 288u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1152 + i3);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 1152 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 294912u) return;
+    const int i3 = (int)(id % 128u);
+    const int i2 = (int)(id / 128u % 9u);
+    const int i0 = (int)(id / 1152u);
+    y[i0 * 1152 + i2 * 128 + i3] = p0[i0 * 1152 + i3 * 9 + i2] * p1[i0];
 }
 
 // l3.h.r.const[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0] + 0 * l3.h.a.s[i0]
@@ -891,64 +959,15 @@ static __global__ void __launch_bounds__(64) k_map_1a65cb22(const float *__restr
         v0.w * v1);
 }
 
-// l4.h.b.c.scaled[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_67e8dfe4(const float *__restrict__ p0,
+// l4.h.a.c.lines[i0,i1,i2,i3] = l4.h.a.s[i0] * l4.h.a.k[i0,i3,i1,i2]
+static __global__ void __launch_bounds__(256) k_map_8643976f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 589824u) return;
-    const int i3 = (int)(id % 1152u) * 4;
-    const int i0 = (int)(id / 1152u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 4608 + i3);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 4608 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// by basis change F(4x4,3x3)
-// l4.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l4.h.b.c.scaled[i2,i3,r0,r1] *
-//     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_54cc181a(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 262144u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 1572864 + o1 * 262144 + i2 * 512 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// l4.h.a.c.scaled[i0,i1,i2,i3] = l4.h.a.s[i0] * l4.h.a.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_f391928a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 294912u) return;
-    const int i3 = (int)(id % 576u) * 4;
-    const int i0 = (int)(id / 576u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 2304 + i3);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 2304 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 1179648u) return;
+    const int i3 = (int)(id % 256u);
+    const int i2 = (int)(id / 256u % 9u);
+    const int i0 = (int)(id / 2304u);
+    y[i0 * 2304 + i2 * 256 + i3] = p0[i0 * 2304 + i3 * 9 + i2] * p1[i0];
 }
 
 // l4.h.r.const[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0] + 0 * l4.h.a.s[i0]
@@ -963,6 +982,17 @@ static __global__ void __launch_bounds__(64) k_map_ff6a0855(const float *__restr
     *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
         v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
         v0.w * 0.f + (v1.w - v2.w * v0.w));
+}
+
+// l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
+static __global__ void __launch_bounds__(256) k_map_92498800(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 2359296u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u % 9u);
+    const int i0 = (int)(id / 4608u);
+    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
 }
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + 0 * l4.d.s[i0] + (l4.h.b.bias[i0]
@@ -986,40 +1016,47 @@ static __global__ void __launch_bounds__(64) k_map_2432bf89(const float *__restr
     *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
 }
 
-// by operand re-laid
-// stem.c.columns[i0,i1,i2,i3,i4] = x[0,i2,2*i0+i3-3,2*i1+i4-3] where i0 in 0:112, i1 in 0:112, i3
-//     in 0:7, i4 in 0:7, pad x 0
-static __global__ void __launch_bounds__(256) k_map_697d3373(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 1843968u) return;
-    const int i4 = (int)(id % 7u);
-    const int i3 = (int)(id / 7u % 7u);
-    const int i2 = (int)(id / 49u % 3u);
-    const int i1 = (int)(id / 147u % 112u);
-    const int i0 = (int)(id / 16464u);
-    const int t0 = i0 * 2 + i3 - 3;
-    const int t1 = i1 * 2 + i4 - 3;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224 + t1]
-        : 0.f;
-    y[i0 * 16464 + i1 * 147 + i2 * 49 + i3 * 7 + i4] = v0;
-}
-
+// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
+//     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + r0.const[i1])
-static __global__ void __launch_bounds__(256) k_map_d0b17f86(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 200704u) return;
-    const int i3 = (int)(id % 3136u) * 4;
-    const int i1 = (int)(id / 3136u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 12544 + i3);
-    const float v1 = p1[i1];
-    const float v2 = v0.x + v1;
-    const float v3 = v0.y + v1;
-    const float v4 = v0.z + v1;
-    const float v5 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+static __global__ void __launch_bounds__(256) k_product_42c57453(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return r2 < 147 ? p0[i1 * 147 + r2] : 0.f;
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 112u);
+        const int i2 = (int)(n / 112u);
+        const unsigned k = k0 + e / 64u;
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        const int t0 = i2 * 2 + r1 - 3;
+        const int t1 = i3 * 2 + r2 - 3;
+        return k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p1[r0 * 50176 + t0 * 224
+            + t1] : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(147u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        const float v1 = acc[i][j] + v0;
+        const float v2 = acc[i][j + 1] + v0;
+        const float v3 = acc[i][j + 2] + v0;
+        const float v4 = acc[i][j + 3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
+            v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+    }
 }
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
@@ -1195,6 +1232,70 @@ static __global__ void __launch_bounds__(64) k_basis_a254e128(const float *__res
     }
 }
 
+// by summation splitting (r0 inside), variable substitution
+// l2.h.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l1.b[0,r0,i0+2*i3-1,i1+2*i4-1] *
+//     l2.h.a.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l1.b 0
+static __global__ void __launch_bounds__(256) k_product_f2de4199(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
+    const int i1 = (int)(id / 14u % 3u);
+    const int i0 = (int)(id / 42u % 3u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(k0 + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i0 * 24576 + i1 * 8192 + i2 * 64 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 128u;
+        const int i4 = (int)(n % 28u);
+        const int i3 = (int)(n / 28u);
+        const int r0 = (int)(k0 + e / 128u);
+        return n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p1[r0 * 3136 + i3 * 112 + i0 * 56
+            + i4 * 2 + i1 - 57] : 0.f;
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, false>(64u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 784) {
+            *reinterpret_cast<float4 *>(y + i0 * 301056 + i1 * 100352 + i2 * 784
+                + i4) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by summation splitting
+// l2.h.a.c[0,i1,i2,i3] = sum(r0,r1) l2.h.a.c.part[r0,r1,i1,i2,i3]
+// l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1])
+static __global__ void __launch_bounds__(64) k_reduce_db3d30f3(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 196u) * 4;
+    const int i1 = (int)(id / 196u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r1 = 0; r1 < 9; r1++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r1 * 100352 + i1 * 784 + i3);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    const float v2 = acc0 + v1;
+    const float v3 = acc1 + v1;
+    const float v4 = acc2 + v1;
+    const float v5 = acc3 + v1;
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
+        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+}
+
 // l2.h.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
 static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
     const float s0 = d[0];
@@ -1365,38 +1466,61 @@ static __global__ void __launch_bounds__(64) k_basis_bad9aec7(const float *__res
     }
 }
 
-// by operand re-laid
-// l3.h.a.c.columns[i0,i1,i2,i3,i4] = l2[0,i2,2*i0+i3-1,2*i1+i4-1] where i0 in 0:14, i1 in 0:14, i3
-//     in 0:3, i4 in 0:3, pad l2 0
-static __global__ void __launch_bounds__(256) k_map_924c6463(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 225792u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 3u);
-    const int i2 = (int)(id / 9u % 128u);
-    const int i1 = (int)(id / 1152u % 14u);
-    const int i0 = (int)(id / 16128u);
-    const float v0 = i0 * 2 + i3 >= 1 && i1 * 2 + i4 >= 1 ? p0[i2 * 784 + i0 * 56 + i3 * 28 + i1 * 2
-        + i4 - 29] : 0.f;
-    y[i0 * 16128 + i1 * 1152 + i2 * 9 + i3 * 3 + i4] = v0;
+// by summation splitting (parts)
+// l3.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l2[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l3.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
+//     l2 0
+static __global__ void __launch_bounds__(256) k_product_71c7bd02(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
+    const int i0 = (int)(id / 16u % 8u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i2 * 1152 + r2 * 128 + i0 * 16 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 14u);
+        const int i3 = (int)(n / 14u);
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 64u);
+        return n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1 ? p1[i0 * 12544 + r0 * 784 + i3 * 56
+            + r1 * 28 + i4 * 2 + r2 - 29] : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(144u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(y + i0 * 50176 + i2 * 196 + i4) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
 }
 
+// l3.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,0,i1,i2,i3]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.r.const[i1])
-static __global__ void __launch_bounds__(64) k_map_da8c3773(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_d0b7a42c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 12544u) return;
-    const int i3 = (int)(id % 49u) * 4;
-    const int i1 = (int)(id / 49u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 196 + i3);
-    const float v1 = p1[i1];
-    const float v2 = v0.x + v1;
-    const float v3 = v0.y + v1;
-    const float v4 = v0.z + v1;
-    const float v5 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 50176u) return;
+    const int i3 = (int)(id % 196u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
+        acc += p0[r0 * 50176 + i1 * 196 + i3];
+    }
+    const float v0 = acc + p1[i1];
+    y[i1 * 196 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
 // by basis change F(2x2,3x3)
@@ -1547,188 +1671,132 @@ static __global__ void __launch_bounds__(64) k_basis_fb9967a1(const float *__res
     }
 }
 
-// by operand re-laid
-// l4.h.a.c.columns[i0,i1,i2,i3,i4] = l3[0,i2,2*i0+i3-1,2*i1+i4-1] where i0 in 0:7, i1 in 0:7, i3
-//     in 0:3, i4 in 0:3, pad l3 0
-static __global__ void __launch_bounds__(256) k_map_c3e5f2fb(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 112896u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 3u);
-    const int i2 = (int)(id / 9u % 256u);
-    const int i1 = (int)(id / 2304u % 7u);
-    const int i0 = (int)(id / 16128u);
-    const float v0 = i0 * 2 + i3 >= 1 && i1 * 2 + i4 >= 1 ? p0[i2 * 196 + i0 * 28 + i3 * 14 + i1 * 2
-        + i4 - 15] : 0.f;
-    y[i0 * 16128 + i1 * 2304 + i2 * 9 + i3 * 3 + i4] = v0;
+// by summation splitting (parts)
+// l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l4.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad l3
+//     0
+static __global__ void __launch_bounds__(256) k_product_acf86ad5(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i2 * 2304 + r2 * 256 + i0 * 16 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 64u);
+        return n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1 ? p1[i0 * 3136 + r0 * 196 + i3 * 28
+            + r1 * 14 + i4 * 2 + r2 - 15] : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(144u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
 }
 
+// l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.r.const[i1])
-static __global__ void __launch_bounds__(64) k_map_9ca4df47(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_cae94746(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     if (id >= 25088u) return;
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
-    const float v0 = p0[i1 * 49 + i3] + p1[i1];
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 25088 + i1 * 49 + i3];
+    }
+    const float v0 = acc + p1[i1];
     y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
-// by basis change F(4x4,3x3)
-// l4.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l4.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0]
-//     * l1.a.a.c.bt[i1,r1] where i3 in 0:2, i4 in 0:2, pad l4.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_cdef9e6c(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 2048u) return;
-    const int i4 = (int)(id % 2u);
-    const int i3 = (int)(id / 2u % 2u);
-    const int i2 = (int)(id / 4u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i3 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i2 * 49 + t0 * 7 + t1]
-                : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 12288 + o1 * 2048 + i2 * 4 + i3 * 2 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// l4.h.b.c[0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
-//     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_0f7b9c38(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 2048u) return;
-    const int i3 = (int)(id % 2u);
-    const int i2 = (int)(id / 2u % 2u);
-    const int i1 = (int)(id / 4u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 12288 + r1 * 2048 + i1 * 4 + i2 * 2 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
-                y[i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = d[o0][o1];
-            }
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// l4.a.c[0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
-//     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
-// l4.r[0,i1,i2,i3] = relu(l4.a.c[0,i1,i2,i3] + l4.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_b47fcda1(const float *__restrict__ p0,
+// by summation splitting (parts)
+// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
+//     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
+//     l4.h.r 0
+static __global__ void __launch_bounds__(256) k_product_10ec2b27(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 2048u) return;
-    const int i3 = (int)(id % 2u);
-    const int i2 = (int)(id / 2u % 2u);
-    const int i1 = (int)(id / 4u);
-    float d[6][6];
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int t0 = i3 + r1 - 1;
+        const int t1 = i4 + r2 - 1;
+        return n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p1[i0 * 1568 + r0 * 49 + t0 * 7
+            + t1] : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(288u, a, b, acc);
 #pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 12288 + r1 * 2048 + i1 * 4 + i2 * 2 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
-                const float v0 = d[o0][o1] + p1[i1];
-                y[i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-            }
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
         }
     }
 }
 
-// by basis change F(4x4,3x3)
-// l4.b.c[0,i1,i2,i3] = sum(r0,r1) l4.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
-//     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
+// l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
+static __global__ void __launch_bounds__(64) k_reduce_07a6665f(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    if (id >= 25088u) return;
+    const int i3 = (int)id;
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 25088 + i3];
+    }
+    y[i3] = acc;
+}
+
+// l4.b.c[0,i1,i2,i3] = sum(r0) l4.b.c.parts[r0,0,i1,i2,i3]
 // l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_7cacc92d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_54f3f943(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 2048u) return;
-    const int i3 = (int)(id % 2u);
-    const int i2 = (int)(id / 2u % 2u);
-    const int i1 = (int)(id / 4u);
-    float d[6][6];
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 49u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 12288 + r1 * 2048 + i1 * 4 + i2 * 2 + i3];
-        }
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 25088 + i1 * 49 + i3];
     }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
-                const float v0 = i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7 ? p1[i1 * 49 + i2 * 28 + o0 * 7
-                    + i3 * 4 + o1] : 0.f;
-                const float v1 = d[o0][o1] + v0 + p2[i1];
-                y[i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = v1 < 0.f ? 0.f : v1;
-            }
-        }
-    }
+    const float v0 = acc + p1[i1 * 49 + i3] + p2[i1];
+    y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4[0,i1,r0,r1]
@@ -1787,7 +1855,7 @@ struct resnet18 {
     void *user;
     cudaStream_t stream;  // that the steps are launched on
     cudnnHandle_t cudnn;
-    conv_call conv[4];
+    conv_call conv[3];
     cublasHandle_t cublas;
 };
 
@@ -1987,8 +2055,6 @@ static int gemm_run(resnet18 *h, const gemm_size *g, const float *a, const float
     stepped(h, g->name);
     return 0;
 }
-static const gemm_size gemm_stem_c = {"stem.c", 0, 1, 1, 64, 12544, 147, 147, 147, 12544, 0, 0, 0,
-    1.f};
 static const gemm_size gemm_l1_a_a_c_product = {"l1.a.a.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
     196, 4096, 12544, 12544, 1.f};
 static const gemm_size gemm_l1_a_b_c_product = {"l1.a.b.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
@@ -2003,28 +2069,18 @@ static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 16, 128, 1
     196, 16384, 25088, 25088, 1.f};
 static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 16, 128, 196, 128, 128, 196,
     196, 16384, 25088, 25088, 1.f};
-static const gemm_size gemm_l3_h_a_c = {"l3.h.a.c", 0, 1, 1, 256, 196, 1152, 1152, 1152, 196, 0, 0,
-    0, 1.f};
 static const gemm_size gemm_l3_h_b_c_product = {"l3.h.b.c.product", 0, 0, 16, 256, 49, 256, 256, 49,
     49, 65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 16, 256, 49, 256, 256, 49, 49,
     65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l3_b_c_product = {"l3.b.c.product", 0, 0, 16, 256, 49, 256, 256, 49, 49,
     65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l4_h_a_c = {"l4.h.a.c", 0, 1, 1, 512, 49, 2304, 2304, 2304, 49, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_l4_h_b_c_product = {"l4.h.b.c.product", 0, 0, 36, 512, 4, 512, 512, 4,
-    4, 262144, 2048, 2048, 1.f};
-static const gemm_size gemm_l4_a_c_product = {"l4.a.c.product", 0, 0, 36, 512, 4, 512, 512, 4, 4,
-    262144, 2048, 2048, 1.f};
-static const gemm_size gemm_l4_b_c_product = {"l4.b.c.product", 0, 0, 36, 512, 4, 512, 512, 4, 4,
-    262144, 2048, 2048, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet18 *m, int branch, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {10587136};
+    static const size_t at[] = {5218304};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
@@ -2085,8 +2141,8 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l2.h.b.c.filter");
     k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s);
     LAUNCHED(m, "l2.h.a.s");
-    k_map_6a769d4c<<<dim3(288), dim3(64), 0, stream>>>(v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_scaled);
-    LAUNCHED(m, "l2.h.a.c.scaled");
+    k_map_67a6463b<<<dim3(288), dim3(256), 0, stream>>>(v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_part_lines);
+    LAUNCHED(m, "l2.h.a.c.part.lines");
     k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const);
     LAUNCHED(m, "l2.h.r.const");
     k_map_1ef5ef46<<<dim3(1), dim3(64), 0, stream>>>(v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const);
@@ -2124,8 +2180,8 @@ static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l3.h.b.c.filter");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s);
     LAUNCHED(m, "l3.h.a.s");
-    k_map_33f49fec<<<dim3(288), dim3(256), 0, stream>>>(v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_scaled);
-    LAUNCHED(m, "l3.h.a.c.scaled");
+    k_map_114f6c70<<<dim3(1152), dim3(256), 0, stream>>>(v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_lines);
+    LAUNCHED(m, "l3.h.a.c.lines");
     k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const);
     LAUNCHED(m, "l3.h.r.const");
     k_map_ef564aa9<<<dim3(1), dim3(64), 0, stream>>>(v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const);
@@ -2150,34 +2206,28 @@ static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
     LAUNCHED(m, "l4.d.s");
     k_map_1a65cb22<<<dim3(512), dim3(64), 0, stream>>>(v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled);
     LAUNCHED(m, "l4.d.c.scaled");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s);
-    LAUNCHED(m, "l4.h.b.s");
-    k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_scaled);
-    LAUNCHED(m, "l4.h.b.c.scaled");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_b_c_scaled, v_l4_h_b_c_filter);
-    LAUNCHED(m, "l4.h.b.c.filter");
     k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s);
     LAUNCHED(m, "l4.h.a.s");
-    k_map_f391928a<<<dim3(1152), dim3(256), 0, stream>>>(v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_scaled);
-    LAUNCHED(m, "l4.h.a.c.scaled");
+    k_map_8643976f<<<dim3(4608), dim3(256), 0, stream>>>(v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_lines);
+    LAUNCHED(m, "l4.h.a.c.lines");
     k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const);
     LAUNCHED(m, "l4.h.r.const");
+    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s);
+    LAUNCHED(m, "l4.h.b.s");
+    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_lines);
+    LAUNCHED(m, "l4.h.b.c.lines");
     k_map_2432bf89<<<dim3(2), dim3(64), 0, stream>>>(v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const);
     LAUNCHED(m, "l4.h.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_b_var, v_l4_b_scale, v_l4_b_s);
-    LAUNCHED(m, "l4.b.s");
-    k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_b_k, v_l4_b_s, v_l4_b_c_scaled);
-    LAUNCHED(m, "l4.b.c.scaled");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_b_c_scaled, v_l4_b_c_filter);
-    LAUNCHED(m, "l4.b.c.filter");
     k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_var, v_l4_a_scale, v_l4_a_s);
     LAUNCHED(m, "l4.a.s");
-    k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_a_k, v_l4_a_s, v_l4_a_c_scaled);
-    LAUNCHED(m, "l4.a.c.scaled");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_a_c_scaled, v_l4_a_c_filter);
-    LAUNCHED(m, "l4.a.c.filter");
+    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_a_k, v_l4_a_s, v_l4_a_c_lines);
+    LAUNCHED(m, "l4.a.c.lines");
     k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const);
     LAUNCHED(m, "l4.r.const");
+    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_b_var, v_l4_b_scale, v_l4_b_s);
+    LAUNCHED(m, "l4.b.s");
+    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_b_k, v_l4_b_s, v_l4_b_c_lines);
+    LAUNCHED(m, "l4.b.c.lines");
     k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_b_s, v_l4_b_bias, v_l4_b_mean, v_l4_const);
     LAUNCHED(m, "l4.const");
     return 0;
@@ -2226,8 +2276,8 @@ static int check_device(resnet18 *m) {
 }
 
 static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 140320768ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 82512384ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 55386112ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 54200832ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -2242,7 +2292,7 @@ static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(resnet18 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -2299,13 +2349,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_697d3373<<<dim3(7203), dim3(256), 0, stream>>>(v_x, v_stem_c_columns);
-    LAUNCHED(m, "stem.c.columns");
-    // by operand re-laid
-    // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) stem.c.columns[i2,i3,r0,r1,r2] *
-    //     stem.c.scaled[i1,r0,r1,r2]
-    CALL(gemm_run(m, &gemm_stem_c, v_stem_c_scaled, v_stem_c_columns, v_stem_c));
-    k_map_d0b17f86<<<dim3(784), dim3(256), 0, stream>>>(v_stem_c, v_r0_const, v_r0);
+    k_product_42c57453<<<dim3(392), dim3(256), 0, stream>>>(v_stem_c_scaled, v_x, v_r0_const, v_r0);
     LAUNCHED(m, "r0");
     k_reduce_e60bcf28<<<dim3(392), dim3(128), 0, stream>>>(v_r0, v_p0);
     LAUNCHED(m, "p0");
@@ -2345,11 +2389,10 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l1_b_b_c_product));
     k_basis_a254e128<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b);
     LAUNCHED(m, "l1.b");
-    // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l1.b[0,r0,2*i2+r1-1,2*i3+r2-1] *
-    //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
-    // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1])
-    CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_r_const, NULL, v_l2_h_r,
-        v_workspace));
+    k_product_f2de4199<<<dim3(126), dim3(256), 0, stream>>>(v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part);
+    LAUNCHED(m, "l2.h.a.c.part");
+    k_reduce_db3d30f3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_a_c_part, v_l2_h_r_const, v_l2_h_r);
+    LAUNCHED(m, "l2.h.r");
     k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_r, v_l2_h_b_c_data);
     LAUNCHED(m, "l2.h.b.c.data");
     // by basis change F(2x2,3x3)
@@ -2380,13 +2423,9 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
     k_basis_bad9aec7<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_product, v_l2_h, v_l2_const, v_l2);
     LAUNCHED(m, "l2");
-    k_map_924c6463<<<dim3(882), dim3(256), 0, stream>>>(v_l2, v_l3_h_a_c_columns);
-    LAUNCHED(m, "l3.h.a.c.columns");
-    // by operand re-laid
-    // l3.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l3.h.a.c.columns[i2,i3,r0,r1,r2] *
-    //     l3.h.a.c.scaled[i1,r0,r1,r2]
-    CALL(gemm_run(m, &gemm_l3_h_a_c, v_l3_h_a_c_scaled, v_l3_h_a_c_columns, v_l3_h_a_c));
-    k_map_da8c3773<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_a_c, v_l3_h_r_const, v_l3_h_r);
+    k_product_71c7bd02<<<dim3(128), dim3(256), 0, stream>>>(v_l3_h_a_c_lines, v_l2, v_l3_h_a_c_parts);
+    LAUNCHED(m, "l3.h.a.c.parts");
+    k_reduce_d0b7a42c<<<dim3(392), dim3(128), 0, stream>>>(v_l3_h_a_c_parts, v_l3_h_r_const, v_l3_h_r);
     LAUNCHED(m, "l3.h.r");
     k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_r, v_l3_h_b_c_data);
     LAUNCHED(m, "l3.h.b.c.data");
@@ -2418,6 +2457,10 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
     k_basis_fb9967a1<<<dim3(196), dim3(64), 0, stream>>>(v_l3_b_c_product, v_l3_h, v_l3_const, v_l3);
     LAUNCHED(m, "l3");
+    k_product_acf86ad5<<<dim3(128), dim3(256), 0, stream>>>(v_l4_h_a_c_lines, v_l3, v_l4_h_a_c_parts);
+    LAUNCHED(m, "l4.h.a.c.parts");
+    k_reduce_cae94746<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_a_c_parts, v_l4_h_r_const, v_l4_h_r);
+    LAUNCHED(m, "l4.h.r");
     return 0;
 }
 
@@ -2426,43 +2469,22 @@ static int steps_2(resnet18 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_c3e5f2fb<<<dim3(441), dim3(256), 0, stream>>>(v_l3, v_l4_h_a_c_columns);
-    LAUNCHED(m, "l4.h.a.c.columns");
-    // by operand re-laid
-    // l4.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l4.h.a.c.columns[i2,i3,r0,r1,r2] *
-    //     l4.h.a.c.scaled[i1,r0,r1,r2]
-    CALL(gemm_run(m, &gemm_l4_h_a_c, v_l4_h_a_c_scaled, v_l4_h_a_c_columns, v_l4_h_a_c));
-    k_map_9ca4df47<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_a_c, v_l4_h_r_const, v_l4_h_r);
-    LAUNCHED(m, "l4.h.r");
-    k_basis_cdef9e6c<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h_r, v_l4_h_b_c_data);
-    LAUNCHED(m, "l4.h.b.c.data");
-    // by basis change F(4x4,3x3)
-    // l4.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4] *
-    //     l4.h.b.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
-        v_l4_h_b_c_product));
-    k_basis_0f7b9c38<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h_b_c_product, v_l4_h_b_c);
+    k_product_10ec2b27<<<dim3(128), dim3(256), 0, stream>>>(v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts);
+    LAUNCHED(m, "l4.h.b.c.parts");
+    k_reduce_07a6665f<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_b_c_parts, v_l4_h_b_c);
     LAUNCHED(m, "l4.h.b.c");
     // l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
     //     in 0:7
     // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
         v_workspace));
-    k_basis_cdef9e6c<<<dim3(32), dim3(64), 0, stream>>>(v_l4_h, v_l4_a_c_data);
-    LAUNCHED(m, "l4.a.c.data");
-    // by basis change F(4x4,3x3)
-    // l4.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l4.a.c.data[i0,i1,r0,i3,i4] *
-    //     l4.a.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    k_basis_b47fcda1<<<dim3(32), dim3(64), 0, stream>>>(v_l4_a_c_product, v_l4_r_const, v_l4_r);
+    k_product_10ec2b27<<<dim3(128), dim3(256), 0, stream>>>(v_l4_a_c_lines, v_l4_h, v_l4_a_c_parts);
+    LAUNCHED(m, "l4.a.c.parts");
+    k_reduce_cae94746<<<dim3(392), dim3(64), 0, stream>>>(v_l4_a_c_parts, v_l4_r_const, v_l4_r);
     LAUNCHED(m, "l4.r");
-    k_basis_cdef9e6c<<<dim3(32), dim3(64), 0, stream>>>(v_l4_r, v_l4_b_c_data);
-    LAUNCHED(m, "l4.b.c.data");
-    // by basis change F(4x4,3x3)
-    // l4.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l4.b.c.data[i0,i1,r0,i3,i4] *
-    //     l4.b.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    k_basis_7cacc92d<<<dim3(32), dim3(64), 0, stream>>>(v_l4_b_c_product, v_l4_h, v_l4_const, v_l4);
+    k_product_10ec2b27<<<dim3(128), dim3(256), 0, stream>>>(v_l4_b_c_lines, v_l4_r, v_l4_b_c_parts);
+    LAUNCHED(m, "l4.b.c.parts");
+    k_reduce_54f3f943<<<dim3(392), dim3(64), 0, stream>>>(v_l4_b_c_parts, v_l4_h, v_l4_const, v_l4);
     LAUNCHED(m, "l4");
     k_reduce_7cd15fb8<<<dim3(512), dim3(32), 0, stream>>>(v_l4, v_f);
     LAUNCHED(m, "f");
@@ -2569,7 +2591,7 @@ int resnet18_capture(resnet18 *m, const void *const *in, void *const *out) {
 void resnet18_destroy(resnet18 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -2696,6 +2718,6 @@ static const resnet18_tensor info_weights[] = {
 static const resnet18_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_ARENA_BYTES, RESNET18_WEIGHT_BYTES,
-    140320768ull, 266974720ull, 0x0349b93ac5df4a66ull};
+    55386112ull, 148359680ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_info *resnet18_describe(void) { return &info; }

@@ -7,11 +7,12 @@
 // inputs    x: f32[16,3,224,224]
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 139 MB (workspace 59 MB of it), constants 164 MB, peak in create 384 MB
-// plan      55 steps, 845.2 us estimated; 1871.3 us without derivation
-// by        digit re-layout 3, basis change 42, operand re-laid 2, summation splitting 1
-//     3.5 us est. stem.c.digits    k_map_24be28ff
-//   125.0 us est. r0               cuDNN conv 4x4, 12 to 64 + bias + relu
+// memory    arena 112 MB (workspace 32 MB of it), constants 154 MB, peak in create 344 MB
+// plan      57 steps, 833.2 us estimated; 1733.1 us without derivation
+// libraries cuDNN (415 MB) 4 steps, without it up to 12.3 us more
+//           cuBLAS (596 MB) 14 steps, without it up to 71.7 us more
+// by        basis change 39, summation splitting 4, operand re-laid 2
+//   116.9 us est. r0               k_product_fab09a8d
 //    16.4 us est. p0               k_reduce_b25598ac
 //    10.2 us est. l1.a.a.c.data    k_basis_778da2f1
 //    24.3 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
@@ -36,10 +37,13 @@
 //     4.3 us est. l2.b.c.data      k_basis_a4770a4c
 //    23.6 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
 //     4.9 us est. l2               k_basis_b0dd4acc
-//     2.3 us est. l3.h.a.c.digits  k_map_76a541c5
-//     3.6 us est. l3.h.a.c.data    k_basis_69753df0
-//    47.2 us est. l3.h.a.c.product cuBLAS sgemm 256 x 256 x 512, batch 25
-//     1.8 us est. l3.h.r           k_basis_20d921b7
+//    42.4 us est. l3.h.a.c.interior.parts k_product_fedf4452
+//     1.9 us est. l3.h.a.c.interior k_reduce_c51dbb0b
+//     3.2 us est. l3.h.a.c.border.parts k_product_0bd41694
+//     1.3 us est. l3.h.a.c.border  k_reduce_c19fd76e
+//     3.2 us est. l3.h.a.c.border.parts k_product_1aacfca8
+//     1.3 us est. l3.h.a.c.border  k_reduce_c665a07d
+//     1.3 us est. l3.h.r           k_map_085e41ec
 //     2.8 us est. l3.h.b.c.data    k_basis_2a2dd8b0
 //    34.7 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
 //     2.3 us est. l3.h.b.c         k_basis_c2120ac6
@@ -77,7 +81,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_N16_ARENA_BYTES 145777408ull
+#define RESNET18_N16_ARENA_BYTES 117047296ull
 #define RESNET18_N16_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus
@@ -242,128 +246,131 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_b_bias INIT(44738304)
 #define v_l4_b_mean INIT(44740352)
 #define v_l4_b_var INIT(44742400)
-#define v_stem_c_digits ARENA(51380224)
 #define v_stem_s INIT(44744448)
-#define v_stem_c_digits_2 CONST(2052096)
-#define v_r0_const CONST(2101248)
+#define v_stem_c_scaled CONST(2052096)
+#define v_r0_const CONST(2089728)
 #define v_r0 ARENA(0)
 #define v_p0 ARENA(57802752)
 #define v_l1_a_b_s INIT(44744704)
 #define v_l1_a_b_c_scaled INIT(44744960)
-#define v_l1_a_b_c_filter CONST(2101504)
+#define v_l1_a_b_c_filter CONST(2089984)
 #define v_l1_a_a_s INIT(44892416)
 #define v_l1_a_a_c_scaled INIT(44892672)
-#define v_l1_a_a_c_filter CONST(2691328)
+#define v_l1_a_a_c_filter CONST(2679808)
 #define v_l1_a_a_c_data ARENA(0)
 #define v_l1_a_a_c_product ARENA(28901376)
-#define v_l1_a_r_const CONST(3281152)
+#define v_l1_a_r_const CONST(3269632)
 #define v_l1_a_r ARENA(70647808)
 #define v_l1_a_b_c_data ARENA(0)
 #define v_l1_a_b_c_product ARENA(28901376)
-#define v_l1_a_const CONST(3281408)
+#define v_l1_a_const CONST(3269888)
 #define v_l1_a ARENA(70647808)
 #define v_l1_b_b_s INIT(45040128)
 #define v_l1_b_b_c_scaled INIT(45040384)
-#define v_l1_b_b_c_filter CONST(3281664)
+#define v_l1_b_b_c_filter CONST(3270144)
 #define v_l1_b_a_s INIT(45187840)
 #define v_l1_b_a_c_scaled INIT(45188096)
-#define v_l1_b_a_c_filter CONST(3871488)
+#define v_l1_b_a_c_filter CONST(3859968)
 #define v_l1_b_a_c_data ARENA(0)
 #define v_l1_b_a_c_product ARENA(28901376)
-#define v_l1_b_r_const CONST(4461312)
+#define v_l1_b_r_const CONST(4449792)
 #define v_l1_b_r ARENA(57802752)
 #define v_l1_b_b_c_data ARENA(0)
 #define v_l1_b_b_c_product ARENA(28901376)
-#define v_l1_b_const CONST(4461568)
+#define v_l1_b_const CONST(4450048)
 #define v_l1_b ARENA(57802752)
 #define v_l2_d_s INIT(45335552)
-#define v_l2_d_c_scaled CONST(4461824)
+#define v_l2_d_c_scaled CONST(4450304)
 #define v_l2_h_b_s INIT(45336064)
 #define v_l2_h_b_c_scaled INIT(45336576)
-#define v_l2_h_b_c_filter CONST(4494592)
+#define v_l2_h_b_c_filter CONST(4483072)
 #define v_l2_h_a_s INIT(45926400)
-#define v_l2_h_a_c_scaled CONST(6853888)
-#define v_l2_h_r_const CONST(7148800)
+#define v_l2_h_a_c_scaled CONST(6842368)
+#define v_l2_h_r_const CONST(7137280)
 #define v_l2_h_r ARENA(14450688)
 #define v_l2_h_b_c_data ARENA(0)
 #define v_l2_h_b_c_product ARENA(14450688)
 #define v_l2_h_b_c ARENA(0)
-#define v_l2_h_const CONST(7149312)
+#define v_l2_h_const CONST(7137792)
 #define v_l2_h ARENA(28901376)
 #define v_l2_b_s INIT(45926912)
 #define v_l2_b_c_scaled INIT(45927424)
-#define v_l2_b_c_filter CONST(7149824)
+#define v_l2_b_c_filter CONST(7138304)
 #define v_l2_a_s INIT(46517248)
 #define v_l2_a_c_scaled INIT(46517760)
-#define v_l2_a_c_filter CONST(9509120)
+#define v_l2_a_c_filter CONST(9497600)
 #define v_l2_a_c_data ARENA(0)
 #define v_l2_a_c_product ARENA(14450688)
-#define v_l2_r_const CONST(11868416)
+#define v_l2_r_const CONST(11856896)
 #define v_l2_r ARENA(35323904)
 #define v_l2_b_c_data ARENA(0)
 #define v_l2_b_c_product ARENA(14450688)
-#define v_l2_const CONST(11868928)
+#define v_l2_const CONST(11857408)
+#define v_l2 ARENA(35323904)
 #define v_l3_d_s INIT(47107584)
-#define v_l3_d_c_scaled CONST(11869440)
+#define v_l3_d_c_scaled CONST(11857920)
 #define v_l3_h_b_s INIT(47108608)
 #define v_l3_h_b_c_scaled INIT(47109632)
-#define v_l3_h_b_c_filter CONST(12000512)
+#define v_l3_h_b_c_filter CONST(11988992)
 #define v_l3_h_a_s INIT(49468928)
-#define v_l3_h_a_c_digits INIT(49469952)
-#define v_l3_h_a_c_filter CONST(21437696)
-#define v_l3_h_a_c_data ARENA(0)
-#define v_l3_h_a_c_product ARENA(13107200)
-#define v_l3_h_r_const CONST(34544896)
+#define v_l3_h_a_c_scaled CONST(21426176)
+#define v_l3_h_a_c_interior_parts ARENA(0)
+#define v_l3_h_a_c_interior ARENA(12648448)
+#define v_l3_h_a_c_border_filter CONST(22605824)
+#define v_l3_h_a_c_border_parts ARENA(0)
+#define v_l3_h_a_c_border ARENA(2064384)
+#define v_l3_h_a_c_border_lines CONST(23392256)
+#define v_l3_h_a_c_border_parts_2 ARENA(0)
+#define v_l3_h_a_c_border_2 ARENA(1835008)
+#define v_l3_h_r_const CONST(24178688)
 #define v_l3_h_r ARENA(9437184)
 #define v_l3_h_b_c_data ARENA(0)
 #define v_l3_h_b_c_product ARENA(9437184)
 #define v_l3_h_b_c ARENA(0)
-#define v_l3_h_const CONST(34545920)
+#define v_l3_h_const CONST(24179712)
 #define v_l3_h ARENA(18874368)
-#define v_l3_b_s INIT(51567104)
-#define v_l3_b_c_scaled INIT(51568128)
-#define v_l3_b_c_filter CONST(34546944)
-#define v_l3_a_s INIT(53927424)
-#define v_l3_a_c_scaled INIT(53928448)
-#define v_l3_a_c_filter CONST(43984128)
+#define v_l3_b_s INIT(49469952)
+#define v_l3_b_c_scaled INIT(49470976)
+#define v_l3_b_c_filter CONST(24180736)
+#define v_l3_a_s INIT(51830272)
+#define v_l3_a_c_scaled INIT(51831296)
+#define v_l3_a_c_filter CONST(33617920)
 #define v_l3_a_c_data ARENA(0)
 #define v_l3_a_c_product ARENA(9437184)
-#define v_l3_r_const CONST(53421312)
+#define v_l3_r_const CONST(43055104)
 #define v_l3_r ARENA(22085632)
 #define v_l3_b_c_data ARENA(0)
 #define v_l3_b_c_product ARENA(9437184)
-#define v_l3_const CONST(53422336)
-#define v_l4_d_s INIT(56287744)
-#define v_l4_d_c_scaled CONST(53423360)
-#define v_l4_h_b_s INIT(56289792)
-#define v_l4_h_b_c_scaled INIT(56291840)
-#define v_l4_h_b_c_filter CONST(53947648)
-#define v_l4_h_a_s INIT(65729024)
-#define v_l4_h_a_c_relaid CONST(91696384)
-#define v_l4_h_r_const CONST(96414976)
+#define v_l3_const CONST(43056128)
+#define v_l4_d_s INIT(54190592)
+#define v_l4_d_c_scaled CONST(43057152)
+#define v_l4_h_b_s INIT(54192640)
+#define v_l4_h_b_c_scaled INIT(54194688)
+#define v_l4_h_b_c_filter CONST(43581440)
+#define v_l4_h_a_s INIT(63631872)
+#define v_l4_h_a_c_relaid CONST(81330176)
+#define v_l4_h_r_const CONST(86048768)
 #define v_l4_h_r ARENA(14450688)
 #define v_l4_h_b_c_data ARENA(0)
 #define v_l4_h_b_c_product ARENA(4718592)
 #define v_l4_h_b_c ARENA(0)
-#define v_l4_h_const CONST(96417024)
+#define v_l4_h_const CONST(86050816)
 #define v_l4_h ARENA(9437184)
-#define v_l4_b_s INIT(65731072)
-#define v_l4_b_c_scaled INIT(65733120)
-#define v_l4_b_c_filter CONST(96419072)
-#define v_l4_a_s INIT(75170304)
-#define v_l4_a_c_scaled INIT(75172352)
-#define v_l4_a_c_filter CONST(134167808)
+#define v_l4_b_s INIT(63633920)
+#define v_l4_b_c_scaled INIT(63635968)
+#define v_l4_b_c_filter CONST(86052864)
+#define v_l4_a_s INIT(73073152)
+#define v_l4_a_c_scaled INIT(73075200)
+#define v_l4_a_c_filter CONST(123801600)
 #define v_l4_a_c_data ARENA(0)
 #define v_l4_a_c_product ARENA(4718592)
-#define v_l4_r_const CONST(171916544)
+#define v_l4_r_const CONST(161550336)
 #define v_l4_r ARENA(11042816)
 #define v_l4_b_c_data ARENA(0)
 #define v_l4_b_c_product ARENA(4718592)
-#define v_l4_const CONST(171918592)
+#define v_l4_const CONST(161552384)
 #define v_l4 ARENA(0)
 #define v_f ARENA(1605632)
-#define v_l3_h_a_c_digits_2 ARENA(13107200)
-#define v_l2 ARENA(35323904)
 #define v_l3 ARENA(22085632)
 #define v_l4_h_a_c_columns ARENA(14450688)
 #define v_l4_h_a_c_part ARENA(0)
@@ -495,14 +502,12 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"r0", 0, 16, 12, 64, 1, {113, 113}, {112, 112}, {4, 4}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l2.h.r", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
     {"l2.h", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l3.h", 0, 16, 128, 256, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l4.h", 0, 16, 256, 512, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
 };
 enum {
-    CONV_r0,
     CONV_l2_h_r,
     CONV_l2_h,
     CONV_l3_h,
@@ -542,6 +547,93 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    __align__(16) float a[2][KC][BM + 4];
+    __align__(16) float b[2][KC][BN + 4];
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) {
+        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    }
+
+    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
+        to[ALONG ? e % KC : e / B][ALONG ? e / KC : e % B] = v;
+    }
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+        const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
+#pragma unroll
+        for (int k = 0; k < KC / PARTS; k++) {
+            const unsigned t = part() * (KC / PARTS) + k;
+            float x[RM], y[RN];
+#pragma unroll
+            for (int i = 0; i < RM; i++) x[i] = a[turn][t][top() + i];
+#pragma unroll
+            for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order; a thread keeps the rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        float *sums = &a[0][0][0];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN; i++)
+            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN / PARTS; i++) {
+            float v = 0.f;
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];
+            acc[i / RN][i % RN] = v;
+        }
+    }
+
+    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
+    // multiplied, the next one's are on their way.
+    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
+        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
+        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        int turn = 0;
+        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
+            if (k0 < terms) {
+#pragma unroll
+                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+#pragma unroll
+                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
+            }
+            if (k0 > 0) step(turn ^ 1, acc);
+            if (k0 >= terms) break;
+#pragma unroll
+            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
+#pragma unroll
+            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+            __syncthreads();
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -564,22 +656,14 @@ static __global__ void __launch_bounds__(64) k_map_68165397(const float *__restr
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
-// by digit re-layout
-// stem.c.digits[i0,i1,i2,i3,i4,i5] = stem.s[i0] * stem.k[i0,i1,i2+2*i4,i3+2*i5] where i2 in 0:2,
-//     i3 in 0:2, i4 in 0:4, i5 in 0:4, pad stem.k 0
-static __global__ void __launch_bounds__(64) k_map_6825240d(const float *__restrict__ p0,
+// stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
+static __global__ void __launch_bounds__(64) k_map_20ddea8f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 12288u) return;
-    const int i5 = (int)(id % 4u);
-    const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 2u);
-    const int i2 = (int)(id / 32u % 2u);
-    const int i1 = (int)(id / 64u % 3u);
-    const int i0 = (int)(id / 192u);
-    const float v0 = i4 * 2 + i2 < 7 && i5 * 2 + i3 < 7 ? p0[i0 * 147 + i1 * 49 + i4 * 14 + i2 * 7
-        + i5 * 2 + i3] : 0.f;
-    y[i0 * 192 + i1 * 64 + i2 * 32 + i3 * 16 + i4 * 4 + i5] = v0 * p1[i0];
+    if (id >= 9408u) return;
+    const int i3 = (int)(id % 147u);
+    const int i0 = (int)(id / 147u);
+    y[i0 * 147 + i3] = p0[i0 * 147 + i3] * p1[i0];
 }
 
 // r0.const[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0] + 0 * stem.s[i0]
@@ -851,69 +935,35 @@ static __global__ void __launch_bounds__(128) k_basis_6a1fada4(const float *__re
     }
 }
 
-// by digit re-layout
-// l3.h.a.c.digits[i0,i1,i2,i3,i4,i5] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,i2+2*i4,i3+2*i5] where i2 in
-//     0:2, i3 in 0:2, i4 in 0:2, i5 in 0:2, pad l3.h.a.k 0
-static __global__ void __launch_bounds__(256) k_map_946c79a9(const float *__restrict__ p0,
+// l3.h.a.c.scaled[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,i2,i3]
+static __global__ void __launch_bounds__(256) k_map_33f49fec(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 524288u) return;
-    const int i5 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 2u);
-    const int i3 = (int)(id / 4u % 2u);
-    const int i2 = (int)(id / 8u % 2u);
-    const int i1 = (int)(id / 16u % 128u);
-    const int i0 = (int)(id / 2048u);
-    const float v0 = i4 * 2 + i2 < 3 && i5 * 2 + i3 < 3 ? p0[i0 * 1152 + i1 * 9 + i4 * 6 + i2 * 3
-        + i5 * 2 + i3] : 0.f;
-    y[i0 * 2048 + i1 * 16 + i2 * 8 + i3 * 4 + i4 * 2 + i5] = v0 * p1[i0];
+    if (id >= 73728u) return;
+    const int i3 = (int)(id % 288u) * 4;
+    const int i0 = (int)(id / 288u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1152 + i3);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 1152 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
 }
 
-// l3.h.a.c.g[i0,i1] = [[1, 0], [1/2, 1/2], [1/6, -1/6], [1/3, 1/6], [0, 1/2]]
-static __device__ __forceinline__ void basis_c42be1f1(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    d[0] = s0;
-    d[step] = 0.5f * s0 + 0.5f * s1;
-    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1;
-    d[3 * step] = 0.33333334f * s0 + 0.16666667f * s1;
-    d[4 * step] = 0.5f * s1;
-}
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
 
-// by basis change F(4x4,2x2)
-// l3.h.a.c.filter[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h.a.c.g[i0,r0] *
-//     l3.h.a.c.digits[i2,i3,i4,i5,r0,r1] * l3.h.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_72ca1f5f(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 131072u) return;
-    const int i5 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 2u);
-    const int i3 = (int)(id / 4u % 128u);
-    const int i2 = (int)(id / 512u);
-    float d[5][5];
-#pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 2; r1++) {
-            d[r0][r1] = p0[i2 * 2048 + i3 * 16 + i4 * 8 + i5 * 4 + r0 * 2 + r1];
-        }
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
     }
-#pragma unroll
-    for (int r1 = 0; r1 < 2; r1++) {
-        basis_c42be1f1(&d[0][r1], 5);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 5; o0++) {
-        basis_c42be1f1(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 5; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 5; o1++) {
-            y[o0 * 655360 + o1 * 131072 + i2 * 512 + i3 * 4 + i4 * 2 + i5] = d[o0][o1];
-        }
-    }
+    if (id == 0) y[to] = p0[from];
 }
 
 // l3.h.r.const[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0] + 0 * l3.h.a.s[i0]
@@ -1071,23 +1121,50 @@ static __global__ void __launch_bounds__(64) k_map_2432bf89(const float *__restr
     *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
 }
 
-// by digit re-layout
-// stem.c.digits[i0,i1,i2,i3,i4,i5] = x[i0,i1,i2+2*i4-1,i3+2*i5-1] where i2 in 0:2, i3 in 0:2, i4
-//     in 0:113, i5 in 0:113, pad x 0
-static __global__ void __launch_bounds__(256) k_map_24be28ff(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 2451648u) return;
-    const int i5 = (int)(id % 113u);
-    const int i4 = (int)(id / 113u % 113u);
-    const int i3 = (int)(id / 12769u % 2u);
-    const int i2 = (int)(id / 25538u % 2u);
-    const int i1 = (int)(id / 51076u);
-    const int t0 = i4 * 2 + i2 - 1;
-    const int t1 = i5 * 2 + i3 - 1;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i1 * 50176 + t0 * 224 + t1]
-        : 0.f;
-    y[i1 * 51076 + i2 * 25538 + i3 * 12769 + i4 * 113 + i5] = v0;
+// stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) x[i0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
+//     where i2 in 0:112, i3 in 0:112, pad x 0
+// r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + r0.const[i1])
+static __global__ void __launch_bounds__(256) k_product_fab09a8d(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 1568u * 128u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r2 = (int)(k0 + e % 16u);
+        return r2 < 147 ? p0[i1 * 147 + r2] : 0.f;
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 128u;
+        const int i3 = (int)(n % 112u);
+        const int i2 = (int)(n / 112u % 112u);
+        const int i0 = (int)(n / 12544u);
+        const unsigned k = k0 + e / 128u;
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        const int t0 = i2 * 2 + r1 - 3;
+        const int t1 = i3 * 2 + r2 - 3;
+        return k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p1[i0 * 150528 + r0 * 50176
+            + t0 * 224 + t1] : 0.f;
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, false>(147u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 12544u);
+        const int i0 = (int)(n / 12544u);
+        const float v0 = p2[i1];
+        const float v1 = acc[i][j] + v0;
+        const float v2 = acc[i][j + 1] + v0;
+        const float v3 = acc[i][j + 2] + v0;
+        const float v4 = acc[i][j + 3] + v0;
+        *reinterpret_cast<float4 *>(y + i0 * 802816 + i1 * 12544 + i3) = make_float4(v1 < 0.f ? 0.f
+            : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+    }
 }
 
 // p0[i0,i1,i2,i3] = max(r0_,r1) r0[i0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_
@@ -1425,132 +1502,192 @@ static __global__ void __launch_bounds__(256) k_basis_b0dd4acc(const float *__re
     }
 }
 
-// by digit re-layout
-// l3.h.a.c.digits[i0,i1,i2,i3,i4,i5] = l2[i0,i1,i2+2*i4-1,i3+2*i5-1] where i2 in 0:2, i3 in 0:2,
-//     i4 in 0:15, i5 in 0:15, pad l2 0
-static __global__ void __launch_bounds__(256) k_map_76a541c5(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 1843200u) return;
-    const int i3 = (int)(id % 2u);
-    const int i5 = (int)(id / 2u % 15u);
-    const int i2 = (int)(id / 30u % 2u);
-    const int i4 = (int)(id / 60u % 15u);
-    const int i1 = (int)(id / 900u);
-    const int t0 = i4 * 2 + i2 - 1;
-    const int t1 = i5 * 2 + i3 - 1;
-    const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i1 * 784 + t0 * 28 + t1] : 0.f;
-    y[i1 * 900 + i4 * 60 + i2 * 30 + i5 * 2 + i3] = v0;
-}
-
-// l3.h.a.c.bt[i0,i1] = [[1, -2, -1, 2, 0], [0, -1, 1, 2, 0], [0, -1, 3, -2, 0], [0, 1, 0, -1, 0],
-//     [0, 1, -2, -1, 2]]
-static __device__ __forceinline__ void basis_23399f50(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    const float s4 = d[4 * step];
-    d[0] = s0 - 2.f * s1 - s2 + 2.f * s3;
-    d[step] = -s1 + s2 + 2.f * s3;
-    d[2 * step] = -s1 + 3.f * s2 - 2.f * s3;
-    d[3 * step] = s1 - s3;
-    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
-}
-
-// by digit re-layout; basis change F(4x4,2x2)
-// l3.h.a.c.data[i0,i1,i2,i3,i4,i5,i6,i7] = sum(r0,r1) l3.h.a.c.digits[i5,i2,i3,i4,4*i6+r0,4*i7+r1]
-//     * l3.h.a.c.bt[i0,r0] * l3.h.a.c.bt[i1,r1] where i6 in 0:4, i7 in 0:4, pad l3.h.a.c.digits 0
-static __global__ void __launch_bounds__(256) k_basis_69753df0(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 131072u) return;
-    const int i7 = (int)(id % 4u);
-    const int i6 = (int)(id / 4u % 4u);
-    const int i5 = (int)(id / 16u % 16u);
-    const int i4 = (int)(id / 256u % 2u);
-    const int i3 = (int)(id / 512u % 2u);
-    const int i2 = (int)(id / 1024u);
-    float d[5][5];
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 5; r1++) {
-            const float v0 = i6 * 4 + r0 < 15 && i7 * 4 + r1 < 15 ? p0[i5 * 115200 + i2 * 900
-                + i6 * 240 + r0 * 60 + i3 * 30 + i7 * 8 + r1 * 2 + i4] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 5; r1++) {
-        basis_23399f50(&d[0][r1], 5);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 5; o0++) {
-        basis_23399f50(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 5; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 5; o1++) {
-            y[o0 * 655360 + o1 * 131072 + i2 * 1024 + i3 * 512 + i4 * 256 + i5 * 16 + i6 * 4
-                + i7] = d[o0][o1];
-        }
-    }
-}
-
-// l3.h.a.c.at[i0,i1] = [[1, 1, 1, 8, 0], [0, 1, -1, 4, 0], [0, 1, 1, 2, 0], [0, 1, -1, 1, 1]]
-static __device__ __forceinline__ void basis_67c97a4a(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    const float s4 = d[4 * step];
-    d[0] = s0 + s1 + s2 + 8.f * s3;
-    d[step] = s1 - s2 + 4.f * s3;
-    d[2 * step] = s1 + s2 + 2.f * s3;
-    d[3 * step] = s1 - s2 + s3 + s4;
-}
-
-// by digit re-layout; basis change F(4x4,2x2)
-// l3.h.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.h.a.c.product[r0,r1,i1,i0,i2/4,i3/4] *
-//     l3.h.a.c.at[i2%4,r0] * l3.h.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
-// l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.r.const[i1])
-static __global__ void __launch_bounds__(128) k_basis_20d921b7(const float *__restrict__ p0,
+// by expression splitting; summation splitting (parts)
+// l3.h.a.c.interior.parts[i0,i1,i2,i3,i4] = sum(r0,r1,r2)
+//     l3.h.a.c.interior.padded[i1,r0,i0+2*i3,2*i4+r2] * l3.h.a.c.scaled[i2,r0,i0,r2] where i3 in
+//     0:13, i4 in 0:13
+static __global__ void __launch_bounds__(256) k_product_fedf4452(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ product_tile<128, 128, 8, 1, 8, 8, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 22u * 128u, m0 = id / 22u % 2u * 128u;
+    const int i0 = (int)(id / 44u % 3u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 8u);
+        const unsigned k = k0 + e % 8u;
+        const int r2 = (int)(k % 3u);
+        const int r0 = (int)(k / 3u);
+        return p0[i2 * 1152 + r0 * 9 + i0 * 3 + r2];
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 128u;
+        const int i4 = (int)(n % 13u);
+        const int i3 = (int)(n / 13u % 13u);
+        const int i1 = (int)(n / 169u);
+        const unsigned k = k0 + e / 128u;
+        const int r2 = (int)(k % 3u);
+        const int r0 = (int)(k / 3u);
+        return n < 2704u ? p1[i1 * 100352 + r0 * 784 + i3 * 56 + i0 * 28 + i4 * 2 + r2] : 0.f;
+    };
+    float acc[8][8] = {};
+    tile.multiply<true, false>(384u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 8 * 8; e += 1) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i4 = (int)(n % 169u);
+        const int i1 = (int)(n / 169u);
+        if (n < 2704u) {
+            y[i0 * 692224 + i1 * 43264 + i2 * 169 + i4] = acc[i][j];
+        }
+    }
+}
+
+// l3.h.a.c.interior[i0,i1,i2,i3] = sum(r0) l3.h.a.c.interior.parts[r0,i0,i1,i2,i3]
+static __global__ void __launch_bounds__(256) k_reduce_c51dbb0b(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 173056u) return;
+    const int i3 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 692224 + i3);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// by expression splitting; summation splitting (parts)
+// l3.h.a.c.border.parts[i0,i1,i2,i3,0] = sum(r0,r1,r2)
+//     l3.h.a.c.border.padded[i1,16*i0+r0,2*i3+r1,r2] * l3.h.a.c.border.filter[i2,16*i0+r0,r1,r2]
+//     where i0 in 0:8, i3 in 0:13, r0 in 0:16
+static __global__ void __launch_bounds__(256) k_product_0bd41694(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
+    const int i0 = (int)(id / 16u % 8u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)(k0 + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i2 * 768 + i0 * 96 + r2);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e / 16u;
+        const int i3 = (int)(n % 13u);
+        const int i1 = (int)(n / 13u);
+        const unsigned k = k0 + e % 16u;
+        const int r2 = (int)(k % 2u);
+        const int r1 = (int)(k / 2u % 3u);
+        const int r0 = (int)(k / 6u);
+        return n < 208u ? p1[i1 * 100352 + i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + r2] : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, true>(96u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 13u);
+        const int i1 = (int)(n / 13u);
+        if (n < 208u) {
+            y[i0 * 53248 + i1 * 3328 + i2 * 13 + i3] = acc[i][j];
+        }
+    }
+}
+
+// l3.h.a.c.border[i0,i1,i2,0] = sum(r0) l3.h.a.c.border.parts[r0,i0,i1,i2,0]
+static __global__ void __launch_bounds__(128) k_reduce_c19fd76e(const float *__restrict__ p0,
+    float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    if (id >= 65536u) return;
-    const int i3 = (int)(id % 4u);
-    const int i2 = (int)(id / 4u % 4u);
-    const int i0 = (int)(id / 16u % 16u);
-    const int i1 = (int)(id / 256u);
-    float d[5][5];
+    if (id >= 53248u) return;
+    const int i2 = (int)id;
+    float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
+    for (int r0 = 0; r0 < 8; r0++) {
+        acc += p0[r0 * 53248 + i2];
+    }
+    y[i2] = acc;
+}
+
+// by expression splitting; summation splitting (parts)
+// l3.h.a.c.border.parts[i0,i1,i2,0,i4] = sum(r0,r1,r2) l2[i1,16*i0+r0,r1,2*i4+r2-1] *
+//     l3.h.a.c.border.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:14, r0 in 0:16, r1 in 0:2,
+//     pad l2 0
+static __global__ void __launch_bounds__(256) k_product_1aacfca8(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
+    const int i0 = (int)(id / 16u % 8u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i2 * 768 + r2 * 128 + i0 * 16 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 14u);
+        const int i1 = (int)(n / 14u);
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 64u);
+        return n < 224u && i4 * 2 + r2 >= 1 ? p1[i1 * 100352 + i0 * 12544 + r0 * 784 + r1 * 28
+            + i4 * 2 + r2 - 1] : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(96u, a, b, acc);
 #pragma unroll
-        for (int r1 = 0; r1 < 5; r1++) {
-            const float v0 = p0[r0 * 327680 + r1 * 65536 + i1 * 256 + i0 * 16 + i2 * 4 + i3];
-            d[r0][r1] = v0;
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i4 = (int)(n % 14u);
+        const int i1 = (int)(n / 14u);
+        if (n < 224u) {
+            y[i0 * 57344 + i1 * 3584 + i2 * 14 + i4] = acc[i][j];
         }
     }
+}
+
+// l3.h.a.c.border[i0,i1,0,i3] = sum(r0) l3.h.a.c.border.parts[r0,i0,i1,0,i3]
+static __global__ void __launch_bounds__(128) k_reduce_c665a07d(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    if (id >= 57344u) return;
+    const int i3 = (int)id;
+    float acc = 0.f;
 #pragma unroll
-    for (int r1 = 0; r1 < 5; r1++) {
-        basis_67c97a4a(&d[0][r1], 5);
+    for (int r0 = 0; r0 < 8; r0++) {
+        acc += p0[r0 * 57344 + i3];
     }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_67c97a4a(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            if (i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14) {
-                const float v1 = d[o0][o1] + p1[i1];
-                y[i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4 + o1] = v1 < 0.f ? 0.f : v1;
-            }
-        }
-    }
+    y[i3] = acc;
+}
+
+// l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c.border[i0,i1,i2-1,i3] + l3.h.a.c.border[i0,i1,i2,i3] +
+//     l3.h.a.c.interior[i0,i1,i2-1,i3-1] + l3.h.r.const[i1]) where i2 in 0:14, i3 in 0:14, pad
+//     l3.h.a.c.border 0, pad l3.h.a.c.border 0, pad l3.h.a.c.interior 0
+static __global__ void __launch_bounds__(256) k_map_085e41ec(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    if (id >= 802816u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u % 256u);
+    const int i0 = (int)(id / 50176u);
+    const float v0 = i2 >= 1 && i3 < 1 ? p0[i0 * 3328 + i1 * 13 + i2 + i3 - 1] : 0.f;
+    const float v1 = i2 >= 1 && i3 >= 1 ? p2[i0 * 43264 + i1 * 169 + i2 * 13 + i3 - 14] : 0.f;
+    const float v2 = v0 + (i2 < 1 ? p1[i0 * 3584 + i1 * 14 + i2 * 14 + i3] : 0.f) + v1;
+    const float v3 = v2 + p3[i1];
+    y[i0 * 50176 + i1 * 196 + i2 * 14 + i3] = v3 < 0.f ? 0.f : v3;
 }
 
 // by basis change F(4x4,3x3)
@@ -1952,7 +2089,7 @@ struct resnet18_n16 {
     void *user;
     cudaStream_t stream;  // that the steps are launched on
     cudnnHandle_t cudnn;
-    conv_call conv[5];
+    conv_call conv[4];
     cublasHandle_t cublas;
     cublasLtHandle_t lt;
     matmul_call matmul[1];
@@ -2060,7 +2197,7 @@ static int conv_choose_forward(resnet18_n16 *m, conv_call *c, const conv_size *s
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 62284544) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
@@ -2078,7 +2215,7 @@ static int conv_choose_data(resnet18_n16 *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 62284544) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         c->algorithm = (int)p[i].algo;
@@ -2169,8 +2306,6 @@ static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 36, 128, 7
     784, 16384, 100352, 100352, 1.f};
 static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 36, 128, 784, 128, 128, 784,
     784, 16384, 100352, 100352, 1.f};
-static const gemm_size gemm_l3_h_a_c_product = {"l3.h.a.c.product", 0, 0, 25, 256, 256, 512, 512,
-    256, 256, 131072, 131072, 65536, 1.f};
 static const gemm_size gemm_l3_h_b_c_product = {"l3.h.b.c.product", 0, 0, 36, 256, 256, 256, 256,
     256, 256, 65536, 65536, 65536, 1.f};
 static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 36, 256, 256, 256, 256, 256,
@@ -2231,7 +2366,7 @@ static int matmul_describe(resnet18_n16 *m, matmul_call *c, const matmul_size *s
 // What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
 // FP32 means FMA arithmetic.
 static int matmul_wish(resnet18_n16 *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = 62284544;
+    const size_t limit = 33554432;
     const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -2304,7 +2439,7 @@ static int libraries_on(resnet18_n16 *m, int branch, cudaStream_t stream) {
     static const size_t at[] = {83492864};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 62284544));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
     m->lt_stream = stream;
     (void)branch;
     return 0;
@@ -2315,8 +2450,8 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
     (void)stream;
     k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_stem_var, v_stem_scale, v_stem_s);
     LAUNCHED(m, "stem.s");
-    k_map_6825240d<<<dim3(192), dim3(64), 0, stream>>>(v_stem_k, v_stem_s, v_stem_c_digits_2);
-    LAUNCHED(m, "stem.c.digits");
+    k_map_20ddea8f<<<dim3(147), dim3(64), 0, stream>>>(v_stem_k, v_stem_s, v_stem_c_scaled);
+    LAUNCHED(m, "stem.c.scaled");
     k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_stem_s, v_stem_bias, v_stem_mean, v_r0_const);
     LAUNCHED(m, "r0.const");
     k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_b_var, v_l1_a_b_scale, v_l1_a_b_s);
@@ -2402,10 +2537,14 @@ static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
     LAUNCHED(m, "l3.h.b.c.filter");
     k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s);
     LAUNCHED(m, "l3.h.a.s");
-    k_map_946c79a9<<<dim3(2048), dim3(256), 0, stream>>>(v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_digits);
-    LAUNCHED(m, "l3.h.a.c.digits");
-    k_basis_72ca1f5f<<<dim3(512), dim3(256), 0, stream>>>(v_l3_h_a_c_digits, v_l3_h_a_c_filter);
-    LAUNCHED(m, "l3.h.a.c.filter");
+    k_map_33f49fec<<<dim3(288), dim3(256), 0, stream>>>(v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_scaled);
+    LAUNCHED(m, "l3.h.a.c.scaled");
+    // l3.h.a.c.border.filter[i0,i1,i2,i3] = l3.h.a.c.scaled[i0,i1,i2,i3+1] where i3 in 0:2
+    k_relay_09f53f99<<<dim3(768), dim3(256), 0, stream>>>(v_l3_h_a_c_scaled, v_l3_h_a_c_border_filter, relay{2, 1, {2, 98304}, {1, 3}, {1, 2}});
+    LAUNCHED(m, "l3.h.a.c.border.filter");
+    // l3.h.a.c.border.lines[i0,i1,i2,i3] = l3.h.a.c.scaled[i0,i3,i1+1,i2] where i1 in 0:2
+    k_relay_09f53f99<<<dim3(768), dim3(256), 0, stream>>>(v_l3_h_a_c_scaled, v_l3_h_a_c_border_lines, relay{3, 3, {256, 128, 6}, {1152, 9, 1}, {768, 1, 128}});
+    LAUNCHED(m, "l3.h.a.c.border.lines");
     k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const);
     LAUNCHED(m, "l3.h.r.const");
     k_map_ef564aa9<<<dim3(1), dim3(64), 0, stream>>>(v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const);
@@ -2506,8 +2645,8 @@ static int check_device(resnet18_n16 *m) {
 }
 
 static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 171920640ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 84609536ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 161554432ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 82512384ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -2522,7 +2661,7 @@ static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t strea
 
 static int open_libraries(resnet18_n16 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 4; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -2585,14 +2724,8 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_24be28ff<<<dim3(9577), dim3(256), 0, stream>>>(v_x, v_stem_c_digits);
-    LAUNCHED(m, "stem.c.digits");
-    // by digit re-layout
-    // stem.c[i0,i1,i2,i3] = sum(r0,r1,r2,r3,r4) stem.c.digits[i0,r0,r2,r4,i2+r1-1,i3+r3-1] *
-    //     stem.c.digits[i1,r0,r2,r4,r1,r3] where i2 in 0:112, i3 in 0:112, pad stem.c.digits 0
-    // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + r0.const[i1])
-    CALL(conv_run(m, CONV_r0, v_stem_c_digits, v_stem_c_digits_2, v_r0_const, NULL, v_r0,
-        v_workspace));
+    k_product_fab09a8d<<<dim3(1568), dim3(256), 0, stream>>>(v_stem_c_scaled, v_x, v_r0_const, v_r0);
+    LAUNCHED(m, "r0");
     k_reduce_b25598ac<<<dim3(3136), dim3(256), 0, stream>>>(v_r0, v_p0);
     LAUNCHED(m, "p0");
     k_basis_778da2f1<<<dim3(784), dim3(256), 0, stream>>>(v_p0, v_l1_a_a_c_data);
@@ -2666,17 +2799,19 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
     k_basis_b0dd4acc<<<dim3(392), dim3(256), 0, stream>>>(v_l2_b_c_product, v_l2_h, v_l2_const, v_l2);
     LAUNCHED(m, "l2");
-    // l3.h.a.c.digits stored as [i0,i1,i4,i2,i5,i3]
-    k_map_76a541c5<<<dim3(7200), dim3(256), 0, stream>>>(v_l2, v_l3_h_a_c_digits_2);
-    LAUNCHED(m, "l3.h.a.c.digits");
-    k_basis_69753df0<<<dim3(512), dim3(256), 0, stream>>>(v_l3_h_a_c_digits_2, v_l3_h_a_c_data);
-    LAUNCHED(m, "l3.h.a.c.data");
-    // by digit re-layout; basis change F(4x4,2x2)
-    // l3.h.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) l3.h.a.c.data[i0,i1,r0,r1,r2,i3,i4,i5] *
-    //     l3.h.a.c.filter[i0,i1,i2,r0,r1,r2]
-    CALL(gemm_run(m, &gemm_l3_h_a_c_product, v_l3_h_a_c_filter, v_l3_h_a_c_data,
-        v_l3_h_a_c_product));
-    k_basis_20d921b7<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_a_c_product, v_l3_h_r_const, v_l3_h_r);
+    k_product_fedf4452<<<dim3(132), dim3(256), 0, stream>>>(v_l3_h_a_c_scaled, v_l2 + 29, v_l3_h_a_c_interior_parts);
+    LAUNCHED(m, "l3.h.a.c.interior.parts");
+    k_reduce_c51dbb0b<<<dim3(676), dim3(256), 0, stream>>>(v_l3_h_a_c_interior_parts, v_l3_h_a_c_interior);
+    LAUNCHED(m, "l3.h.a.c.interior");
+    k_product_0bd41694<<<dim3(128), dim3(256), 0, stream>>>(v_l3_h_a_c_border_filter, v_l2 + 28, v_l3_h_a_c_border_parts);
+    LAUNCHED(m, "l3.h.a.c.border.parts");
+    k_reduce_c19fd76e<<<dim3(416), dim3(128), 0, stream>>>(v_l3_h_a_c_border_parts, v_l3_h_a_c_border);
+    LAUNCHED(m, "l3.h.a.c.border");
+    k_product_1aacfca8<<<dim3(128), dim3(256), 0, stream>>>(v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2);
+    LAUNCHED(m, "l3.h.a.c.border.parts");
+    k_reduce_c665a07d<<<dim3(448), dim3(128), 0, stream>>>(v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2);
+    LAUNCHED(m, "l3.h.a.c.border");
+    k_map_085e41ec<<<dim3(3136), dim3(256), 0, stream>>>(v_l3_h_a_c_border, v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_r_const, v_l3_h_r);
     LAUNCHED(m, "l3.h.r");
     k_basis_2a2dd8b0<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_r, v_l3_h_b_c_data);
     LAUNCHED(m, "l3.h.b.c.data");
@@ -2702,12 +2837,6 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     LAUNCHED(m, "l3.r");
     k_basis_2a2dd8b0<<<dim3(512), dim3(128), 0, stream>>>(v_l3_r, v_l3_b_c_data);
     LAUNCHED(m, "l3.b.c.data");
-    // by basis change F(4x4,3x3)
-    // l3.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l3.b.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    k_basis_0b438ae2<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_product, v_l3_h, v_l3_const, v_l3);
-    LAUNCHED(m, "l3");
     return 0;
 }
 
@@ -2716,6 +2845,12 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
+    // by basis change F(4x4,3x3)
+    // l3.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4,i5] *
+    //     l3.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
+    k_basis_0b438ae2<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_product, v_l3_h, v_l3_const, v_l3);
+    LAUNCHED(m, "l3");
     k_map_5580b9ae<<<dim3(7056), dim3(256), 0, stream>>>(v_l3, v_l4_h_a_c_columns);
     LAUNCHED(m, "l4.h.a.c.columns");
     // by summation splitting (r0 inside), variable substitution; operand re-laid
@@ -2862,7 +2997,7 @@ int resnet18_n16_capture(resnet18_n16 *m, const void *const *in, void *const *ou
 void resnet18_n16_destroy(resnet18_n16 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 5; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);
@@ -2991,6 +3126,6 @@ static const resnet18_n16_tensor info_weights[] = {
 static const resnet18_n16_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_N16_ARENA_BYTES, RESNET18_N16_WEIGHT_BYTES,
-    171920640ull, 402307584ull, 0x0349b93ac5df4a66ull};
+    161554432ull, 361114112ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_n16_info *resnet18_n16_describe(void) { return &info; }

@@ -7,13 +7,11 @@
 // inputs    x: f32[1,1,224,224]
 // outputs   y: f32[1,1,224,224]
 // weights   6 tensors, blob of 225 kB
-// memory    arena 130 MB (workspace 32 MB of it), constants 1179 kB, peak in create 132 MB
-// plan      9 steps, 133.8 us estimated; 285.1 us without derivation
-// by        operand re-laid 2, summation splitting by digits 2, basis change 3, summation
-//     splitting 2
-//     1.3 us est. c1.sum.columns   k_map_fdc79e28
-//    19.5 us est. c1.sum.part      cuBLAS sgemm 384 x 51528 x 15
-//    21.3 us est. r1               k_reduce_3c183641
+// memory    arena 118 MB (workspace 32 MB of it), constants 1176 kB, peak in create 119 MB
+// plan      7 steps, 109.3 us estimated; 215.3 us without derivation
+// libraries cuBLAS (596 MB) 2 steps, without it up to 9.5 us more
+// by        basis change 3, summation splitting by digits 1, summation splitting 2
+//    17.5 us est. r1               k_product_2a92f331
 //    10.4 us est. c2.sum.data      k_basis_a6763a4a
 //    47.2 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
 //    21.8 us est. c2.sum.part      k_basis_a712d029
@@ -30,7 +28,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define SRCNN_ARENA_BYTES 136227840ull
+#define SRCNN_ARENA_BYTES 123382784ull
 #define SRCNN_WEIGHT_BYTES 229888ull
 
 #ifdef __cplusplus
@@ -92,52 +90,120 @@ const srcnn_info *srcnn_describe(void);
 #define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k1 INIT(0)
-#define v_b1 CONST(0)
-#define v_k2 INIT(20736)
-#define v_b2 CONST(256)
-#define v_k3 INIT(225536)
-#define v_b3 CONST(512)
-#define v_c1_sum_columns ARENA(79147008)
-#define v_c1_sum_blocks CONST(768)
-#define v_c1_sum_part ARENA(0)
-#define v_r1 ARENA(89828352)
+#define v_k1 CONST(0)
+#define v_b1 CONST(20736)
+#define v_k2 INIT(0)
+#define v_b2 CONST(20992)
+#define v_k3 INIT(204800)
+#define v_b3 CONST(21248)
+#define v_r1 ARENA(0)
 #define v_c2_sum_data ARENA(59885568)
-#define v_c2_sum_blocks INIT(228864)
-#define v_c2_sum_filter CONST(23808)
+#define v_c2_sum_blocks INIT(208128)
+#define v_c2_sum_filter CONST(21504)
 #define v_c2_sum_product ARENA(0)
 #define v_c2_sum_part ARENA(59885568)
 #define v_r2 ARENA(0)
-#define v_y_sum_part_filter CONST(1203456)
+#define v_y_sum_part_filter CONST(1201152)
 #define v_y_sum_part ARENA(6422528)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 20736, 0},  // k1
-    {20992, 0, 256, 1},  // b1
-    {21248, 20736, 204800, 0},  // k2
-    {226048, 256, 128, 1},  // b2
-    {226304, 225536, 3200, 0},  // k3
-    {229632, 512, 4, 1},  // b3
+    {256, 0, 20736, 1},  // k1
+    {20992, 20736, 256, 1},  // b1
+    {21248, 0, 204800, 0},  // k2
+    {226048, 20992, 128, 1},  // b2
+    {226304, 204800, 3200, 0},  // k3
+    {229632, 21248, 4, 1},  // b3
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
-// by summation splitting (blocks of 5x3 taps inside), variable substitution
-// c1.sum.blocks[i0,i1,i2,i3,i4] = k1[i2,0,5*i0+i3,3*i1+i4] where i0 in 0:2, i1 in 0:3, i3 in 0:5,
-//     i4 in 0:3, pad k1 0
-static __global__ void __launch_bounds__(64) k_map_ec7122ee(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 5760u) return;
-    const int i4 = (int)(id % 3u);
-    const int i3 = (int)(id / 3u % 5u);
-    const int i2 = (int)(id / 15u % 64u);
-    const int i1 = (int)(id / 960u % 3u);
-    const int i0 = (int)(id / 2880u);
-    const float v0 = i0 * 5 + i3 < 9 ? p0[i2 * 81 + i0 * 45 + i3 * 9 + i1 * 3 + i4] : 0.f;
-    y[i0 * 2880 + i1 * 960 + i2 * 15 + i3 * 3 + i4] = v0;
-}
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    __align__(16) float a[2][KC][BM + 4];
+    __align__(16) float b[2][KC][BN + 4];
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) {
+        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    }
+
+    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
+        to[ALONG ? e % KC : e / B][ALONG ? e / KC : e % B] = v;
+    }
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+        const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
+#pragma unroll
+        for (int k = 0; k < KC / PARTS; k++) {
+            const unsigned t = part() * (KC / PARTS) + k;
+            float x[RM], y[RN];
+#pragma unroll
+            for (int i = 0; i < RM; i++) x[i] = a[turn][t][top() + i];
+#pragma unroll
+            for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order; a thread keeps the rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        float *sums = &a[0][0][0];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN; i++)
+            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN / PARTS; i++) {
+            float v = 0.f;
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];
+            acc[i / RN][i % RN] = v;
+        }
+    }
+
+    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
+    // multiplied, the next one's are on their way.
+    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
+        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
+        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        int turn = 0;
+        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
+            if (k0 < terms) {
+#pragma unroll
+                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+#pragma unroll
+                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
+            }
+            if (k0 > 0) step(turn ^ 1, acc);
+            if (k0 >= terms) break;
+#pragma unroll
+            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
+#pragma unroll
+            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+            __syncthreads();
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
 
 // by summation splitting (blocks of 3x3 taps inside), variable substitution
 // c2.sum.blocks[i0,i1,i2,i3,i4,i5] = k2[i2,i3,3*i0+i4,3*i1+i5] where i0 in 0:2, i1 in 0:2, i4 in
@@ -225,57 +291,45 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
     if (id == 0) y[to] = p0[from];
 }
 
-// by summation splitting (blocks of 5x3 taps inside), variable substitution; operand re-laid
-// c1.sum.columns[i0,i1,i2,i3] = x[0,0,i0+i2-4,i1+i3-2] where i0 in 0:228, i1 in 0:226, i2 in 0:5,
-//     i3 in 0:3, pad x 0
-static __global__ void __launch_bounds__(256) k_map_fdc79e28(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 772920u) return;
-    const int i3 = (int)(id % 3u);
-    const int i2 = (int)(id / 3u % 5u);
-    const int i1 = (int)(id / 15u % 226u);
-    const int i0 = (int)(id / 3390u);
-    const int t0 = i0 + i2 - 4;
-    const int t1 = i1 + i3 - 2;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[t0 * 224 + t1] : 0.f;
-    y[i0 * 3390 + i1 * 15 + i2 * 3 + i3] = v0;
-}
-
-// by summation splitting by digits
-// c1.sum[0,i1,i2,i3] = sum(r0,r1) c1.sum.part[r0,r1,i1,i2+5*r0,i3+3*r1-2] where i2 in 0:224, i3 in
-//     0:224, pad c1.sum.part 0
+// c1.sum[0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-4,i3+r1-4] * k1[i1,0,r0,r1] where i2 in 0:224, i3 in
+//     0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
-static __global__ void __launch_bounds__(256) k_reduce_3c183641(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 802816u) return;
-    const int i3 = (int)(id % 56u) * 4;
-    const int i2 = (int)(id / 56u % 224u);
-    const int i1 = (int)(id / 12544u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+static __global__ void __launch_bounds__(256) k_product_2a92f331(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 392u * 128u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r1 = (int)(k0 + e % 16u);
+        return r1 < 81 ? p0[i1 * 81 + r1] : 0.f;
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 128u;
+        const int i3 = (int)(n % 224u);
+        const int i2 = (int)(n / 224u);
+        const unsigned k = k0 + e / 128u;
+        const int r1 = (int)(k % 9u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r0 - 4;
+        const int t1 = i3 + r1 - 4;
+        return k < 81u && (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p1[t0 * 224 + t1] : 0.f;
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, false>(81u, a, b, acc);
 #pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = r1 * 3 + i3 - 2;
-            const int t1 = r0 * 9894506 + r1 * 3297792 + i1 * 51528 + i2 * 226 + t0;
-            const float v0 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 1) < 226u ? p0[t1 + 1] : 0.f;
-            const float v1 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 2) < 226u ? p0[t1 + 2] : 0.f;
-            const float v2 = r0 * 5 + i2 < 228 && (unsigned)(t0 + 3) < 226u ? p0[t1 + 3] : 0.f;
-            acc0 += r0 * 5 + i2 < 228 && (unsigned)t0 < 226u ? p0[t1] : 0.f;
-            acc1 += v0;
-            acc2 += v1;
-            acc3 += v2;
-        }
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        const float v1 = acc[i][j] + v0;
+        const float v2 = acc[i][j + 1] + v0;
+        const float v3 = acc[i][j + 2] + v0;
+        const float v4 = acc[i][j + 3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 50176 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
+            v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
     }
-    const float v3 = p1[i1];
-    const float v4 = acc0 + v3;
-    const float v5 = acc1 + v3;
-    const float v6 = acc2 + v3;
-    const float v7 = acc3 + v3;
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v4 < 0.f ? 0.f : v4,
-        v5 < 0.f ? 0.f : v5, v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7);
 }
 
 // c2.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1,
@@ -540,8 +594,6 @@ static int gemm_run(srcnn *h, const gemm_size *g, const float *a, const float *b
     stepped(h, g->name);
     return 0;
 }
-static const gemm_size gemm_c1_sum_part = {"c1.sum.part", 0, 1, 1, 384, 51528, 15, 15, 15, 51528, 0,
-    0, 0, 1.f};
 static const gemm_size gemm_c2_sum_product = {"c2.sum.product", 0, 0, 36, 128, 3249, 64, 64, 3249,
     3249, 8192, 207936, 415872, 1.f};
 static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 25, 50176, 32, 32, 50176, 50176, 0,
@@ -550,7 +602,7 @@ static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 25, 50176, 32, 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(srcnn *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {102673408};
+    static const size_t at[] = {89828352};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
@@ -561,8 +613,6 @@ static int libraries_on(srcnn *m, int branch, cudaStream_t stream) {
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(srcnn *m, cudaStream_t stream) {
     (void)stream;
-    k_map_ec7122ee<<<dim3(90), dim3(64), 0, stream>>>(v_k1, v_c1_sum_blocks);
-    LAUNCHED(m, "c1.sum.blocks");
     k_map_d8e20c29<<<dim3(288), dim3(256), 0, stream>>>(v_k2, v_c2_sum_blocks);
     LAUNCHED(m, "c2.sum.blocks");
     k_basis_de69fbc3<<<dim3(128), dim3(64), 0, stream>>>(v_c2_sum_blocks, v_c2_sum_filter);
@@ -596,7 +646,7 @@ static int check_device(srcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_ec7122ee);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_d8e20c29);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -606,8 +656,8 @@ static int check_device(srcnn *m) {
 }
 
 static int upload(srcnn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 1206784ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 523776ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 1204480ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 503040ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -674,13 +724,7 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_fdc79e28<<<dim3(3020), dim3(256), 0, stream>>>(v_x, v_c1_sum_columns);
-    LAUNCHED(m, "c1.sum.columns");
-    // by summation splitting (blocks of 5x3 taps inside), variable substitution; operand re-laid
-    // c1.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c1.sum.columns[i3,i4,r0,r1] *
-    //     c1.sum.blocks[i0,i1,i2,r0,r1]
-    CALL(gemm_run(m, &gemm_c1_sum_part, v_c1_sum_blocks, v_c1_sum_columns, v_c1_sum_part));
-    k_reduce_3c183641<<<dim3(3136), dim3(256), 0, stream>>>(v_c1_sum_part, v_b1, v_r1);
+    k_product_2a92f331<<<dim3(392), dim3(256), 0, stream>>>(v_k1, v_x, v_b1, v_r1);
     LAUNCHED(m, "r1");
     k_basis_a6763a4a<<<dim3(813), dim3(256), 0, stream>>>(v_r1, v_c2_sum_data);
     LAUNCHED(m, "c2.sum.data");
@@ -821,6 +865,6 @@ static const srcnn_tensor info_weights[] = {
 static const srcnn_info info = {
     "srcnn", 1, 1, 6, info_inputs, info_outputs, info_weights,
     SRCNN_ARENA_BYTES, SRCNN_WEIGHT_BYTES,
-    1206784ull, 137958400ull, 0x0f4ba455d1b33b4eull};
+    1204480ull, 125090304ull, 0x0f4ba455d1b33b4eull};
 
 const srcnn_info *srcnn_describe(void) { return &info; }

@@ -141,7 +141,7 @@ def check_run(path, gpu, mode, cases):
 def argparse_like(mode, gpu):
     class Args:
         einnet, full, baseline, ints, order = EINNET, False, False, False, None
-        options = ["--gpu", gpu]
+        options, libs, costs = ["--gpu", gpu], None, None
     Args.mode = mode
     return Args
 

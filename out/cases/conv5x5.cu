@@ -9,6 +9,7 @@
 // weights   1 tensors, blob of 3584 B
 // memory    arena 252 MB (workspace 176 MB of it), constants 3328 B, peak in create 252 MB
 // plan      2 steps, 74.6 us estimated; 213.0 us without derivation
+// libraries cuDNN (415 MB) 1 step, without it up to 4.2 us more
 // by        dimensions ordered for matching 1, summation splitting 1
 //    54.8 us est. y.conv           cuDNN conv 1x1, 32 to 25
 //    19.8 us est. y                k_reduce_8a1e3e45

@@ -10,6 +10,7 @@
 // weights   0 tensors, blob of 256 B
 // memory    arena 0 B (workspace 0 B of it), constants 0 B, peak in create 0 B
 // plan      1 step, 762.1 us estimated; nothing derived is cheaper
+// libraries none
 //   762.1 us est. s                k_band_666dcda9
 
 // ---- includes -----------------------------------------------------------------------------------

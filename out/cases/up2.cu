@@ -9,6 +9,7 @@
 // weights   1 tensors, blob of 12 kB
 // memory    arena 0 B (workspace 0 B of it), constants 12 kB, peak in create 12 kB
 // plan      1 step, 1.3 us estimated; nothing derived is cheaper
+// libraries none
 //     1.3 us est. y                k_reduce_f09d6ef3
 
 // ---- includes -----------------------------------------------------------------------------------
