@@ -20,12 +20,12 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
-// What a kernel of our own must be cheaper by than a library call, in 1/1000: no estimate of a
+// What a kernel of our own must be cheaper by than a library call, in percent: no estimate of a
 // tiled product has been measured yet.
-enum { EIN__OWN_MARGIN = 100 };
+enum { EIN__OWN_MARGIN = 10 };
 
 static int64_t ein__with_margin(int64_t ps) {
-    return ein__cost_sum(ps, ein__muldiv(ps, EIN__OWN_MARGIN, 1000));
+    return ein__cost_sum(ps, ein__muldiv(ps, EIN__OWN_MARGIN, 100));
 }
 
 // The cheapest library call for contraction `s` with map `m` as below, and its cost; `kind` and
