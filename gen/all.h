@@ -35,6 +35,7 @@
 #include "lower.c"
 // expressions -> plan
 #include "rule.c"
+#include "precision.c"
 #include "basis.c"
 #include "match.c"
 #include "fold.c"
@@ -47,6 +48,7 @@
 #include "attention.c"
 #include "split.c"
 #include "select.c"
+#include "storage.c"
 #include "derive.c"
 #include "distance.c"
 #include "rule_split.c"
@@ -70,6 +72,7 @@
 #include "branch.c"
 #include "memory.c"
 #include "plan.c"
+#include "cuts.c"
 // plan -> text
 #include "tmpl.c"
 #include "emit_index.c"
@@ -86,6 +89,7 @@
 #include "emit_matmul.c"
 #include "emit_parts.c"
 #include "emit.c"
+#include "emit_errors.c"
 #include "emit_test.c"
 #include "emit_probe.c"
 #include "explain_step.c"

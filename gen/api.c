@@ -19,6 +19,9 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
         ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown GPU '%s'", ctx->desc.gpu);
     ctx->rule_mask = ein__rules_named(ctx, ctx->desc.rules);
+    if (ctx->desc.math == EIN_MATH_TF32 && !ein__gpu_of(ctx)->tf32)
+        ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "%s has no TF32: plan for FP32 or FP16",
+                   ein__gpu_of(ctx)->title);
     return ctx;
 }
 
@@ -34,6 +37,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(g->blob);
     arrfree(ctx->value);
     arrfree(ctx->dim_override);
+    arrfree(ctx->keep_fp32);
     shfree(ctx->costs);
     shfree(ctx->cost_rows);
     arrfree(ctx->cost_row);
@@ -90,6 +94,26 @@ static bool ein__need_model(ein_ctx *ctx) {
 
 static bool ein__need_values(ein_ctx *ctx) {
     return ein__need_model(ctx) && (ctx->tensor_value || ein__lower(ctx));
+}
+
+EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node) {
+    const char *best = NULL;
+    size_t n = strlen(node);
+    int distance = 3, found = 0;
+    if (!ein__need_model(ctx)) return ctx->status;
+    while (arrlen(ctx->keep_fp32) < arrlen(ctx->graph.tensor)) arrput(ctx->keep_fp32, false);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
+        const ein__tensor *t = &ctx->graph.tensor[i];
+        if (t->kind != EIN__T_VALUE) continue;
+        ein__suggest(node, t->name, &best, &distance);
+        if (strncmp(t->name, node, n) || (t->name[n] && t->name[n] != '.')) continue;
+        ctx->keep_fp32[i] = true;
+        found++;
+    }
+    if (!n || !found)
+        ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "the model computes no tensor '%.100s'%s%s%s",
+                   node, best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");
+    return ctx->status;
 }
 
 EIN_DEF ein_status ein_plan(ein_ctx *ctx) {

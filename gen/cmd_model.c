@@ -20,6 +20,9 @@ const cmd_option cmd_plan_options[] = {
     {"branches", "N", "steps side by side in a recorded graph, 1 to 4; default 4"},
     {"prefix", "NAME", "prefix of the symbols; default: the model's name"},
     {"license", "SPDX", "license named in the files; default MIT-0"},
+    {"math", "MODE", "arithmetic of products: fp32 (default), tf32 or fp16"},
+    {"inspect", NULL, "keep every value, so that the test program can report errors"},
+    {"keep-fp32", "NODE,...", "tensors or blocks that keep FP32 whatever the mode"},
     {NULL, NULL, NULL},
 };
 
@@ -120,6 +123,50 @@ static int set_libs(const cmd_args *args, ein_desc *desc) {
                  : CLI_OK;
 }
 
+static int set_math(const cmd_args *args, ein_desc *desc) {
+    static const char *const modes[] = {"fp32", "tf32", "fp16"};
+    char shown[120], hint[120];
+    const char *mode = cmd_get(args, "math"), *best = NULL;
+    int distance = 3;
+    if (!mode) {
+        return CLI_OK;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (!strcmp(mode, modes[i])) {
+            desc->math = (ein_math)i;
+            return CLI_OK;
+        }
+        cmd_nearest(mode, modes[i], &best, &distance);
+    }
+    return cmd_usage(args, "--math is fp32, tf32 or fp16, not '%s'%s",
+                     cli_escape(shown, sizeof shown, mode), cmd_hint(hint, sizeof hint, best));
+}
+
+// Names of tensors that keep FP32, separated by commas; the option may be repeated.
+static int keep_nodes(const cmd_args *args, ein_ctx *ctx) {
+    char name[1000];
+    const char *list;
+    int at = 0;
+    while ((list = cmd_next(args, "keep-fp32", &at))) {
+        for (const char *s = list; s; s = *s ? s + 1 : NULL) {
+            size_t n = strcspn(s, ",");
+            if (!n || n >= sizeof name) {
+                return cmd_usage(args, "--keep-fp32 needs names of tensors, separated by commas");
+            }
+            memcpy(name, s, n);
+            name[n] = 0;
+            if (ein_keep_fp32(ctx, name)) {
+                return cmd_failed(ctx);
+            }
+            s += n;
+            if (!*s) {
+                break;
+            }
+        }
+    }
+    return CLI_OK;
+}
+
 static int set_dims(const cmd_args *args, ein_ctx *ctx) {
     const char *text;
     int at = 0, code = CLI_OK;
@@ -153,11 +200,13 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
             !strcmp(args->command->name, "explain") && args->operands > 1 ? args->operand[1] : NULL,
         .explain_all = cmd_get(args, "all") != NULL,
         .prefer = cmd_get(args, "prefer"),
+        .inspect = cmd_get(args, "inspect") != NULL,
         .probe = !strcmp(args->command->name, "probe"),
     };
     *code = check_names(args, &desc);
     *code = *code ? *code : check_preference(args);
     *code = *code ? *code : set_libs(args, &desc);
+    *code = *code ? *code : set_math(args, &desc);
     *code = *code ? *code : cmd_search_desc(args, &desc);
     if (*code) {
         return NULL;
@@ -169,6 +218,9 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
     *code = set_dims(args, ctx);
     if (!*code) {
         *code = add_file(ctx, args->operand[0], true);
+    }
+    if (!*code) {
+        *code = keep_nodes(args, ctx);
     }
     if (!*code) {
         return ctx;

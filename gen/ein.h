@@ -169,6 +169,15 @@ typedef struct {
     void *user;
 } ein_writer;
 
+// The arithmetic of products. Sums are f32 in all of them, and so are the model's inputs and
+// outputs unless it says otherwise.
+typedef enum {
+    EIN_MATH_FP32,  // FMA: no TF32 anywhere
+    EIN_MATH_TF32,  // f32 operands rounded to TF32
+    EIN_MATH_FP16   // values between library calls are stored as f16, but for statistics (norms,
+                    // softmax) and what they are computed from
+} ein_math;
+
 // Why the search of one problem ended, mildest first.
 typedef enum {
     EIN_STOP_SATURATED,  // no rule gives anything new
@@ -225,7 +234,9 @@ typedef struct {
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
     ein_libs libs;       // what the program may link
-    bool probe;  // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
+    bool probe;     // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
+    ein_math math;  // EIN_MATH_TF32 needs a GPU that has it
+    bool inspect;   // every value keeps its memory, so that EIN_TEST can report each one's error
 } ein_desc;
 
 typedef struct {
@@ -250,6 +261,8 @@ EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *tex
 EIN_DEF ein_status ein_add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length);
 // Adds the EIN_CALLS of another context, so that one EIN_PROBE serves several models.
 EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length);
+// In the other modes, `node` (a tensor that the model computes, or a block: all in it) keeps FP32.
+EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node);
 EIN_DEF ein_status ein_plan(ein_ctx *ctx);
 EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer);
 // Tensors of the model in declaration order: kind 'i' inputs, 'w' weights, 'o' outputs, 'b' blobs

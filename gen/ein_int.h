@@ -366,6 +366,9 @@ typedef enum {
     EIN__K_PRODUCT     // contraction of any form: tiles through shared memory, epilogue fused
 } ein__skind2;
 
+// The arithmetic of a library call; see precision.c.
+typedef enum { EIN__MATH_FP32, EIN__MATH_TF32, EIN__MATH_FP16 } ein__math;
+
 typedef struct ein__conv {
     int spatial;             // 1..3
     int64_t n, c, f, group;  // f output channels in all
@@ -374,6 +377,7 @@ typedef struct ein__conv {
     ein__val x, w;     // data, weights [f, c/group, k...]
     ein__val bias, z;  // or none: fused
     bool relu;
+    ein__math math;
 } ein__conv;
 
 typedef enum { EIN__ACT_NONE, EIN__ACT_RELU, EIN__ACT_GELU } ein__act;  // GELU: its tanh form
@@ -392,6 +396,8 @@ typedef struct ein__gemm {
     ein__act act;
     int64_t ldz, sz, obias;
     int align;  // bytes: of every operand's address, where it is cublasLt's
+    ein__math math;
+    bool wide;  // of halves, with an f32 result
 } ein__gemm;
 
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
@@ -508,6 +514,8 @@ struct ein_ctx {
     uint32_t rule_mask;          // by ein__rule_id: rules that are on
     bool online;                 // softmax between two products is computed with them (attention.c)
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
+    bool *keep_fp32;  // by graph tensor: computed in FP32; stb_ds array
+    bool typed;       // values have the types they are stored in (storage.c)
     ein_stats stats;
 };
 

@@ -48,10 +48,11 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
         {"uploads", uploads ? "1" : "0"},
         {"manifest", ein__namef(ctx, "0x%016llxull", (unsigned long long)ein__manifest(ctx))},
+        {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
         {"kernel", z->first_kernel ? z->first_kernel : ""},
         {"branches", branches},
         {"matmuls", matmuls}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 13);
+    ein__tmpl_put(out, ein__tmpl_create, create, 14);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
@@ -104,19 +105,20 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t nin = arrlen(ctx->graph.input);
     const char *model = ein__symbol(ctx), *spatial = ein__number_text(ctx, z->spatial);
+    const char *typed = ein__is_typed(ctx) ? "1" : "";
     ein__put_section(out, "sizes and offsets");
     ein__put_pointers(z, out);
     ein__put_uploads(z, out, uploads);
     if (z->convs) {
         ein__put(out, "\n");
-        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"}};
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 2);
+        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"}, {"typed", typed}};
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 3);
         ein__put_conv_sizes(z, out);
     }
     if (z->matmuls) {
         ein__put(out, "\n");
-        ein__key types[] = {{"pins", z->pins ? "1" : "0"}};
-        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 1);
+        ein__key types[] = {{"pins", z->pins ? "1" : "0"}, {"typed", ""}};
+        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
         ein__put_matmul_sizes(z, out);
     }
     ein__put_section(out, "kernels");
@@ -143,13 +145,23 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
                            {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)},
                            {"pins", z->pins ? "1" : "0"},
+                           {"typed", typed},
+                           {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
+                           {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
+                           {"param", *typed ? ", cudnnDataType_t type" : ""},
+                           {"arg", *typed ? ", type" : ""},
+                           {"scalar", *typed ? "void" : "float"},
                            {"steps", "1"}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 6);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 12);
     }
     if (z->gemms) {
         ein__put(out, "\n");
-        ein__key gemm[] = {{"model", model}, {"steps", "1"}};
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
+        ein__key gemm[] = {{"model", model},
+                           {"typed", typed},
+                           {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
+                           {"scalar", *typed ? "void" : "float"},
+                           {"steps", "1"}};
+        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
         ein__put_gemm_sizes(z, out);
     }
     if (z->matmuls) {

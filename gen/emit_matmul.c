@@ -9,22 +9,26 @@ static const char *ein__matmul_epilogue(const ein__gemm *g) {
     }
 }
 
-// What a description of a product holds.
-EIN__FN void ein__put_gemm_size(ein__buf *line, const char *name, const ein__gemm *g) {
+// What a description of a product holds. `typed`: and the types of its matrices.
+EIN__FN void ein__put_gemm_size(ein__buf *line, const char *name, const ein__gemm *g, bool typed) {
     const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
                          g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
     ein__put_string(line, name);
     for (int k = 0; k < 12; k++) ein__putf(line, ", %lld", (long long)n[k]);
     ein__put(line, ", ");
     ein__put_f32_literal(line, g->alpha);
+    if (!typed) return;
+    bool half = g->math == EIN__MATH_FP16;
+    ein__putf(line, ", %s, %s, %d", half ? "CUDA_R_16F" : "CUDA_R_32F",
+              half && !g->wide ? "CUDA_R_16F" : "CUDA_R_32F", g->math == EIN__MATH_TF32);
 }
 
-// A row of the table of such calls. `pins`: rows have room for an algorithm.
-EIN__FN void ein__put_matmul_size(ein__buf *out, const ein__step *s, bool pins) {
+// A row of the table of such calls. `typed`: rows tell types, `pins`: have room for an algorithm.
+EIN__FN void ein__put_matmul_size(ein__buf *out, const ein__step *s, bool typed, bool pins) {
     const ein__gemm *g = &s->gemm;
     ein__buf line = {0};
     ein__put(&line, "    {");
-    ein__put_gemm_size(&line, s->name, g);
+    ein__put_gemm_size(&line, s->name, g, typed);
     ein__putf(&line, ", %lld, %lld, CUBLASLT_EPILOGUE_%s, %d, %d", (long long)g->ldz,
               (long long)g->sz, ein__matmul_epilogue(g), g->bias.i != 0, g->align);
     if (pins) {

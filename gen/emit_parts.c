@@ -364,13 +364,17 @@ static void ein__put_sizes(ein__buf *out, const int64_t *d, int n) {
 static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *l) {
     if (s->kind == EIN__K_GEMM) {
         const ein__gemm *g = &s->gemm;
-        ein__putf(out, "%s %lld x %lld x %lld", ein__is_lt(s) ? "cublasLt matmul" : "cuBLAS sgemm",
-                  (long long)g->m, (long long)g->n, (long long)g->k);
+        static const char *const names[] = {"sgemm", "gemm tf32", "gemm f16"};
+        ein__putf(out, "%s %s %lld x %lld x %lld", ein__is_lt(s) ? "cublasLt" : "cuBLAS",
+                  ein__is_lt(s) ? "matmul" : names[g->math], (long long)g->m, (long long)g->n,
+                  (long long)g->k);
         if (g->batch > 1) ein__putf(out, ", batch %lld", (long long)g->batch);
         ein__put_epilogue(out, g->z.i != 0, g->bias.i != 0, g->act);
     } else if (ein__is_library(s)) {
         const ein__conv *c = &s->conv;
+        static const char *const names[] = {"", "tf32 ", "f16 "};
         ein__put(out, s->kind == EIN__K_CONV ? "cuDNN conv " : "cuDNN conv backward-data ");
+        ein__put(out, names[c->math]);
         ein__put_sizes(out, c->k, c->spatial);
         ein__putf(out, ", %lld to %lld", (long long)c->c, (long long)c->f);
         if (c->group > 1) ein__putf(out, " in %lld groups", (long long)c->group);
@@ -472,10 +476,22 @@ static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
     ein__put(out, "\n");
 }
 
+// What keeps FP32, as the options say it.
+static void ein__put_kept(ein_ctx *ctx, ein__buf *out) {
+    ein__buf text = {0};
+    if (ctx->desc.math == EIN_MATH_FP32) return;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->keep_fp32); i++)
+        if (ctx->keep_fp32[i])
+            ein__putf(&text, "%s%s", text.n ? " " : "in FP32   ", ctx->graph.tensor[i].name);
+    if (text.n) ein__put_wrapped(out, &text, "");
+    ein__buf_free(&text);
+}
+
 static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const ein__plan *p = &ctx->plan;
-    ein__putf(out, "//\n// for %s, FP32\n", ein__gpu_of(ctx)->title);
+    ein__putf(out, "//\n// for %s, %s\n", ein__gpu_of(ctx)->title, ein__math_title(ctx));
+    ein__put_kept(ctx, out);
     ein__put_tensors(ctx, out, "inputs", ctx->graph.input, NULL);
     ein__put_tensors(ctx, out, "outputs", NULL, ctx->graph.output);
     ein__putf(out, "// weights   %d tensors, blob of ", (int)arrlen(ctx->graph.weight));
@@ -625,7 +641,7 @@ static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
 
 // A row of the table of convolutions; `pin`: what follows where algorithms are chosen by tables.
 EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv *c,
-                                bool transposed, int spatial, const char *pin) {
+                                bool transposed, int spatial, bool typed, const char *pin) {
     ein__buf line = {0};
     ein__put(&line, "    {");
     ein__put_string(&line, name);
@@ -637,7 +653,9 @@ EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv
         ein__put(&line, ", ");
     }
     bool fused = c->bias.i || c->z.i || c->relu;
-    ein__putf(&line, "%d, %d%s},", fused, c->relu, pin);
+    ein__putf(&line, "%d, %d", fused, c->relu);
+    if (typed) ein__putf(&line, ", %d, %d", c->math == EIN__MATH_FP16, c->math == EIN__MATH_TF32);
+    ein__putf(&line, "%s},", pin);
     ein__tmpl_line(out, line.s, line.n);
     ein__buf_free(&line);
 }
@@ -655,7 +673,7 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
         const ein__step *s = &ctx->plan.step[i];
         if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
             ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial,
-                               ein__conv_pin_text(z, s));
+                               ein__is_typed(ctx), ein__conv_pin_text(z, s));
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -674,7 +692,7 @@ static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
         if (s->kind != EIN__K_GEMM || ein__is_lt(s)) continue;
         ein__buf line = {0};
         ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
-        ein__put_gemm_size(&line, s->name, g);
+        ein__put_gemm_size(&line, s->name, g, ein__is_typed(ctx));
         ein__put(&line, "};");
         ein__tmpl_line(out, line.s, line.n);
         ein__buf_free(&line);
@@ -686,7 +704,7 @@ static void ein__put_matmul_sizes(ein__emitter *z, ein__buf *out) {
     ein__put(out, "\nstatic const matmul_size matmul_sizes[] = {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        if (ein__is_lt(s)) ein__put_matmul_size(out, s, z->pins);
+        if (ein__is_lt(s)) ein__put_matmul_size(out, s, false, z->pins);
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {

@@ -33,13 +33,28 @@ static bool ein__key_number(const char **s, const char *name, int64_t *v, int64_
     return ein__key_numbers(s, name, v, 1) == 1 && *v <= limit;
 }
 
+static bool ein__key_word(const char **s, const char *word) {
+    size_t n = strlen(word);
+    bool found = !strncmp(*s, word, n);
+    if (found) *s += n;
+    return found;
+}
+
+static bool ein__key_math(const char **s, ein__math *math) {
+    for (int m = EIN__MATH_FP32; m <= EIN__MATH_FP16; m++) {
+        *math = (ein__math)m;
+        if (ein__key_word(s, ein__math_key(*math))) return true;
+    }
+    return false;
+}
+
 // What follows in the key of a product with an epilogue.
 static bool ein__key_epilogue(const char **s, ein__gemm *g) {
     static const char *const act[] = {"none", "relu", "gelu"};
     int64_t bias = 0, z = 0, align = 0;
     bool ok = ein__key_number(s, " bias=", &bias, 1) && ein__key_number(s, " z=", &z, 1) &&
               !strncmp(*s, " act=", 5);
-    if (!ok) return false;
+    if (!ok || g->math != EIN__MATH_FP32) return false;
     int k = 0;
     while (k < 2 && strncmp(*s + 5, act[k], 4)) k++;
     if (strncmp(*s + 5, act[k], 4)) return false;
@@ -57,7 +72,8 @@ static bool ein__key_epilogue(const char **s, ein__gemm *g) {
 static bool ein__key_gemm(const char *s, ein__gemm *g) {
     int64_t ta = 0, tb = 0, most = INT32_MAX;
     *g = (ein__gemm){.alpha = 1};
-    bool ok = ein__key_number(&s, "gemm f32 fma b=", &g->batch, most) &&
+    bool ok = ein__key_word(&s, "gemm ") && ein__key_math(&s, &g->math) &&
+              ein__key_number(&s, " b=", &g->batch, most) &&
               ein__key_number(&s, " m=", &g->m, most) && ein__key_number(&s, " n=", &g->n, most) &&
               ein__key_number(&s, " k=", &g->k, most) && ein__key_number(&s, " ta=", &ta, 1) &&
               ein__key_number(&s, " tb=", &tb, 1) && ein__key_number(&s, " lda=", &g->lda, most) &&
@@ -67,6 +83,7 @@ static bool ein__key_gemm(const char *s, ein__gemm *g) {
         ok = ein__key_number(&s, " sa=", &g->sa, EIN__MAX_ELEMENTS) &&
              ein__key_number(&s, " sb=", &g->sb, EIN__MAX_ELEMENTS) &&
              ein__key_number(&s, " sc=", &g->sc, EIN__MAX_ELEMENTS);
+    g->wide = ok && ein__key_word(&s, " out=f32");
     g->ta = ta != 0;
     g->tb = tb != 0;
     g->align = 16;
@@ -79,10 +96,10 @@ static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
     int64_t *const axes[] = {c->in, c->out, c->k, c->stride, c->pad, c->dilation};
     int64_t bias = 0, z = 0, relu = 0, most = INT32_MAX;
     *c = (ein__conv){0};
-    *transposed = !strncmp(s, "conv_data", 9);
-    const char *head = *transposed ? "conv_data f32 fma nchw n=" : "conv f32 fma nchw n=";
-    bool ok = ein__key_number(&s, head, &c->n, most) && ein__key_number(&s, " c=", &c->c, most) &&
-              ein__key_number(&s, " f=", &c->f, most) &&
+    *transposed = ein__key_word(&s, "conv_data ");
+    bool ok = (*transposed || ein__key_word(&s, "conv ")) && ein__key_math(&s, &c->math) &&
+              ein__key_number(&s, " nchw n=", &c->n, most) &&
+              ein__key_number(&s, " c=", &c->c, most) && ein__key_number(&s, " f=", &c->f, most) &&
               ein__key_number(&s, " g=", &c->group, most);
     for (int k = 0; ok && k < 6; k++) {
         int n = ein__key_numbers(&s, names[k], axes[k], 3);
@@ -170,6 +187,7 @@ typedef struct ein__prober {
     ein_ctx *ctx;
     ein__call *call;
     int convs, gemms, spatial;
+    bool typed, tf32;
 } ein__prober;
 
 // Axes of the convolutions' descriptors. A program gives all of its own as many as the largest has,
@@ -196,13 +214,14 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
               EIN_CODEGEN);
     ein__put_comment(out, license, strlen(license));
     ein__putf(out,
-              "\n// clang-format off\n//\n// Measures library calls for %s, FP32: %d convolutions, "
+              "\n// clang-format off\n//\n// Measures library calls for %s, %s: %d convolutions, "
               "%d products. Build and run:\n"
               "//     nvcc -O2 -arch=sm_%d probe.cu -o probe%s%s\n"
               "//     ./probe >> costs.tsv\n"
               "// With --help it tells what else it can do.\n",
-              ein__gpu_of(ctx)->title, z->convs, z->gemms, ein__gpu_of(ctx)->cc,
-              z->convs ? " -lcudnn" : "", z->gemms ? " -lcublas -lcublasLt" : "");
+              ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms,
+              ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
+              z->gemms ? " -lcublas -lcublasLt" : "");
     ein__put_section(out, "includes");
     ein__put(out, "#include <cuda_runtime.h>\n");
     if (z->gemms) ein__put(out, "#include <cublasLt.h>\n#include <cublas_v2.h>\n");
@@ -216,7 +235,7 @@ static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
     ein__put(out, "static const conv_size conv_sizes[] = {\n");
     for (int i = 0; i < z->convs; i++)
         ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial,
-                           "");
+                           z->typed, "");
     ein__put(out,
              "};\n// Whether something is added to the result beside the bias.\n"
              "static const unsigned char conv_residual[] = {");
@@ -229,7 +248,7 @@ static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
     ein__put(out, "static const matmul_size matmul_sizes[] = {\n");
     for (int i = z->convs; i < z->convs + z->gemms; i++) {
         ein__step step = {.name = z->call[i].key, .gemm = z->call[i].g};
-        ein__put_matmul_size(out, &step, false);
+        ein__put_matmul_size(out, &step, z->typed, false);
     }
     ein__put(out, "};\n");
 }
@@ -240,20 +259,22 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     const char *spatial = ein__number_text(ctx, z->spatial);
     ein__put_probe_head(z, out);
     ein__put_section(out, "calls");
-    ein__key types[] = {{"spatial", spatial}, {"pins", "0"}};
+    const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
+    ein__key types[] = {{"spatial", spatial}, {"pins", "0"}, {"typed", typed}};
     if (z->convs) {
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 2);
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 3);
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
     if (z->gemms) {
-        ein__tmpl_put(out, ein__tmpl_matmul_types, types + 1, 1);
+        ein__tmpl_put(out, ein__tmpl_matmul_types, types + 1, 2);
         ein__put_probe_gemms(z, out);
         ein__put(out, "\n");
     }
-    ein__key state[] = {
-        {"conv", convs}, {"gemm", gemms}, {"convs", convs}, {"gemms", gemms}, {"spatial", spatial}};
-    ein__tmpl_put(out, ein__tmpl_probe_state, state, 5);
+    ein__key state[] = {{"conv", convs},      {"gemm", gemms},
+                        {"convs", convs},     {"gemms", gemms},
+                        {"spatial", spatial}, {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
+    ein__tmpl_put(out, ein__tmpl_probe_state, state, 6);
     ein__put(out, "\n");
     ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0, false);
     ein__key conv[] = {{"model", "probe"},
@@ -261,29 +282,42 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
                        {"limit", "conv_limit(s)"},
                        {"pins", "0"},
+                       {"typed", typed},
+                       {"tf32", tf32},
+                       {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
+                       {"param", *typed ? ", cudnnDataType_t type" : ""},
+                       {"arg", *typed ? ", type" : ""},
+                       {"scalar", *typed ? "void" : "float"},
                        {"steps", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 6);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 12);
     }
-    ein__key gemm[] = {{"model", "probe"}, {"steps", "0"}};
+    ein__key gemm[] = {{"model", "probe"},
+                       {"typed", typed},
+                       {"tf32", tf32},
+                       {"scalar", *typed ? "void" : "float"},
+                       {"steps", "0"}};
     if (z->gemms) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
+        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
         ein__put(out, "\n");
         ein__emit_matmul(out, "probe", "m->cublas_workspace", false, false);
     }
     ein__put_section(out, "measuring");
     const ein__gpu *g = ein__gpu_of(ctx);
-    ein__key probe[] = {{"conv", convs}, {"gemm", gemms}, {"gpu", g->name}};
-    ein__tmpl_put(out, ein__tmpl_probe, probe, 3);
+    ein__key probe[] = {{"conv", convs}, {"gemm", gemms}, {"gpu", g->name}, {"typed", typed}};
+    ein__tmpl_put(out, ein__tmpl_probe, probe, 4);
 }
 
 EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
     ein__prober z = {.ctx = ctx, .call = ein__calls_left(ctx)};
     for (ptrdiff_t i = 0; i < arrlen(z.call); i++) {
+        ein__math math = z.call[i].gemm ? z.call[i].g.math : z.call[i].c.math;
         if (z.call[i].gemm) z.gemms++;
         else z.convs++;
+        z.typed |= math != EIN__MATH_FP32;
+        z.tf32 |= math == EIN__MATH_TF32;
     }
     if (!ctx->status && ein__probe_axes(&z)) {
         if (z.convs + z.gemms) {

@@ -35,6 +35,7 @@ typedef struct ein__tester {
         const char *value;
     } * kernel;  // texts by name
     ein__buf kernels, steps;
+    ein__stored *stored;  // ein_desc.inspect: values to compare; stb_ds array
     unsigned needs;
 } ein__tester;
 
@@ -93,6 +94,8 @@ static void ein__tlast(ein__tester *z) {
         arrfree(reads);
     }
     for (ptrdiff_t i = 0; i < arrlen(z->output); i++) z->last[z->output[i].i] = INT32_MAX;
+    if (ctx->desc.inspect) z->stored = ein__stored_values(ctx);
+    for (ptrdiff_t i = 0; i < arrlen(z->stored); i++) z->last[z->stored[i].own.i] = INT32_MAX;
 }
 
 // The operator's name in lower case, so that kernels of the same text share one name.
@@ -230,6 +233,15 @@ static void ein__ttables(ein__tester *z, ein__buf *out) {
                   type[ein__ttype(z, z->output[i])],
                   (long long)ein__elements(&ein__val_get(z->ctx, z->output[i])->shape));
     ein__put(out, "};\n\n");
+    if (!z->ctx->desc.inspect) return;
+    ein__tmpl_put(out, ein__tmpl_test_stored, NULL, 0);
+    ein__put_stored(z->ctx, out, z->stored, z->name, type);
+}
+
+// Relative L2 error that an output may have.
+static const char *ein__ttolerance(const ein_ctx *ctx) {
+    if (ein__thalf(ctx) || ctx->desc.math == EIN_MATH_FP16) return "1e-2";
+    return ctx->desc.math == EIN_MATH_TF32 ? "2e-3" : "1e-5";
 }
 
 static void ein__tbase(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
@@ -237,16 +249,18 @@ static void ein__tbase(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
     ein__key keys[] = {{"model", ein__symbol(ctx)},
                        {"inputs", ein__namef(ctx, "%d", (int)arrlen(ctx->graph.input))},
                        {"outputs", ein__namef(ctx, "%d", (int)arrlen(ctx->graph.output))},
-                       {"tolerance", ein__thalf(ctx) ? "1e-2" : "1e-5"},
+                       {"tolerance", ein__ttolerance(ctx)},
                        {"conv", conv ? "1" : "0"},
-                       {"gemm", gemm ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_test_base, keys, 6);
+                       {"gemm", gemm ? "1" : "0"},
+                       {"errors", ctx->desc.inspect ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_test_base, keys, 7);
 }
 
 static void ein__tfree(ein__tester *z) {
     arrfree(z->order);
     arrfree(z->output);
     arrfree(z->last);
+    ein__stored_free(z->stored);
     arrfree(z->name);
     shfree(z->names.taken);
     shfree(z->kernel);
@@ -301,13 +315,18 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
         ein__put_n(out, z.kernels.s, z.kernels.n);
         ein__put_n(out, z.steps.s, z.steps.n);
         ein__put_section(out, "comparison");
-        ein__tmpl_put(out, ein__tmpl_test_check, NULL, 0);
+        ein__key errors[] = {{"errors", ctx->desc.inspect ? "1" : ""}};
+        if (ctx->desc.inspect) {
+            ein__tmpl_put(out, ein__tmpl_test_errors, NULL, 0);
+            ein__put(out, "\n");
+        }
+        ein__tmpl_put(out, ein__tmpl_test_check, errors, 1);
         ein__put_section(out, "figures");
         ein__tmpl_put(out, ein__tmpl_test_bench, NULL, 0);
         ein__put_section(out, "times of steps");
         ein__tmpl_put(out, ein__tmpl_test_steps, NULL, 0);
         ein__put_section(out, "the program");
-        ein__tmpl_put(out, ein__tmpl_test_main, NULL, 0);
+        ein__tmpl_put(out, ein__tmpl_test_main, errors, 1);
         ein__put(out,
                  "\n}  // namespace einnet_test\n\n"
                  "int main(int argc, char **argv) { return einnet_test::run(argc, argv); }\n");

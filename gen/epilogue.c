@@ -152,7 +152,8 @@ static bool ein__flatten_sum(ein_ctx *ctx, ein__ex ex, ein__sum_form *z) {
     if (ex.i == z->product.i) return ++z->products == 1;
     if (x->op == EIN__X_BINARY && x->fn == EIN__ADD)
         return ein__flatten_sum(ctx, x->kid[0], z) && ein__flatten_sum(ctx, x->kid[1], z);
-    if (x->op != EIN__X_READ || ctx->value[x->val].dtype != EIN__F32 || z->n == 2) return false;
+    ein__dtype type = ctx->value[ein__ex_get(ctx, z->product)->val].dtype;
+    if (x->op != EIN__X_READ || ctx->value[x->val].dtype != type || z->n == 2) return false;
     ein__strides_of(ctx, (ein__val){x->val}, stride);
     if (!ein__address(ctx, x, stride, &f)) return false;
     ein__term_of_sum *t = &z->term[z->n++];
@@ -223,6 +224,24 @@ static bool ein__conv_takes(ein_ctx *ctx, const ein__conv_form *f, ein__epilogue
     return fits;
 }
 
+// Whether the call of convolution `f`, read by `read`, stores map `m` too: in the convolution's
+// type.
+static bool ein__conv_and_map(ein_ctx *ctx, const ein__conv_form *f, ein__val m, ein__ex read,
+                              ein__epilogue *e) {
+    ein__dtype type = ctx->value[ein__ex_get(ctx, read)->val].dtype;
+    return ctx->value[m.i].dtype == type && ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, e) &&
+           ein__conv_takes(ctx, f, e);
+}
+
+// The same of the value that `read` reads, if it is a convolution.
+static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read, ein__epilogue *e) {
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, read)->val});
+    int64_t out[EIN__MAX_RANK];
+    ein__conv_form f;
+    ein__dense_result(s, out);
+    return ein__find_conv(ctx, s, out, &f) && ein__conv_and_map(ctx, &f, m, read, e);
+}
+
 // ------------------------------------------------------------------------------------ products
 
 // The greatest power of two up to `most` that divides all of `n` elements' bytes.
@@ -234,10 +253,12 @@ static int ein__aligned(int most, const int64_t *n, int count) {
 
 // cublasLt adds a vector over the rows of its column-major result, which are the columns of ours,
 // and a matrix with a leading dimension of its own. `out`: strides of the result of `s`, from which
-// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned.
+// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned. Only FP32
+// products have epilogues.
 static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__epilogue *e,
                             ein__gemm *g) {
     int64_t ldz = 0, sz = 0;
+    if (g->math != EIN__MATH_FP32) return false;
     for (uint32_t t = 0; t < s->nt; t++) {
         bool column = g->columns >> t & 1, row = g->rows >> t & 1;
         if (s->n[t] == 1) continue;
@@ -278,14 +299,14 @@ static bool ein__best_product(ein_ctx *ctx, const ein__scope *s, bool free, cons
     if (ps) *ps = INT64_MAX;
     if (!ein__product_of(ctx, s, &p)) return false;
     ein__dense_result(s, out);
-    bool found = ein__match_product(s, &p, out, g) && (!e || ein__gemm_takes(s, out, e, g));
+    bool found = ein__match_product(ctx, s, &p, out, g) && (!e || ein__gemm_takes(s, out, e, g));
     if (found && ps) *ps = ein__cost_gemm(ctx, g);
     if (!free || (found && g->batch == 1)) return found;
     int n = ein__gemm_orders(s, &p, order);
     for (int k = 0; k < n; k++) {
         ein__gemm other;
         ein__order_strides(s->n, (int)s->nt, order[k], out);
-        if (!ein__match_product(s, &p, out, &other)) continue;
+        if (!ein__match_product(ctx, s, &p, out, &other)) continue;
         if (e && !ein__gemm_takes(s, out, e, &other)) continue;
         int64_t cost = ps ? ein__cost_gemm(ctx, &other) : 0;
         if (ps ? cost >= *ps : found && other.batch >= g->batch) continue;

@@ -5,8 +5,8 @@
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
-// What runs. Math is FP32 without tensor cores: cuDNN then takes NCHW as it is, and no conversion
-// kernels come with a call.
+// What runs. Without tensor cores cuDNN takes NCHW as it is; with them it converts (see
+// ein__conv_conversions).
 typedef enum {
     EIN__E_GEMM,
     EIN__E_GEMM_BATCHED,
@@ -29,6 +29,8 @@ static const int64_t ein__math_share[] = {
     [EIN__E_CONV_GROUPED] = 500, [EIN__E_CONV_NARROW] = 50,   [EIN__E_BAND] = 450,
     [EIN__E_LOOPS] = 90,         [EIN__E_ROW] = 250,          [EIN__E_MAP] = 300,
 };
+
+enum { EIN__TENSOR_SHARE = 700 };  // the most that a product gets out of tensor cores
 
 typedef enum {
     EIN__BY_UNIT,
@@ -60,6 +62,7 @@ typedef struct ein__work {
     int64_t math_ps, chain_ps;    // arithmetic; what one thread does in sequence
     int64_t bytes[EIN__NACCESS];  // of activations
     int64_t weights;              // bytes: from memory, whatever the L2 cache holds
+    int64_t extra_ps;             // of kernels that run before and after
 } ein__work;
 
 static int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
@@ -76,12 +79,21 @@ static int64_t ein__most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
-    return ein__elements(&p->shape) * ein__dtype_size(p->dtype);
+    return ein__elements(&p->shape) * ein__element_size(ctx, v);
 }
 
 // `share`: of the peak, in 1/1000.
 static int64_t ein__math_ps(const ein__gpu *g, int64_t flop, int64_t share) {
     return ein__muldiv(flop, 1000 * 1000, g->fp32 * share);
+}
+
+// Of a library's product. Tensor cores are never slower than FMA, which the library also has.
+static int64_t ein__product_ps(const ein__gpu *g, ein__math math, int64_t flop, int64_t share) {
+    int64_t peak = math == EIN__MATH_TF32 ? g->tf32 : math == EIN__MATH_FP16 ? g->fp16 : 0;
+    int64_t fma = ein__math_ps(g, flop, share);
+    if (!peak) return fma;
+    share = ein__least(share, EIN__TENSOR_SHARE);
+    return ein__least(fma, ein__muldiv(flop, 1000 * 1000, peak * share));
 }
 
 // Time of `bytes` at e_m `share`, from memory or from the L2 cache.
@@ -99,7 +111,7 @@ static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
             memory, ein__memory_ps(g, w->bytes[k], ein__memory_share[k], set <= g->l2_bytes / 2));
     int64_t ps =
         ein__most(ein__most(w->math_ps, w->chain_ps), ein__most(memory, g->node_ns * 1000));
-    return ein__least(ps, EIN__PS_LIMIT);
+    return ein__least(ein__plus(ps, w->extra_ps), EIN__PS_LIMIT);
 }
 
 static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access access,
@@ -115,8 +127,8 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 // A tiled product: the least over square tiles and, where the library has it, split-K. A wave of
 // blocks takes as long as a full one; the parts of a split are added up in the L2 cache.
-static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k, int64_t batch,
-                             int64_t share, int most_split) {
+static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64_t n, int64_t k,
+                             int64_t batch, int64_t share, int most_split) {
     static const int64_t tile[] = {128, 64, 32}, relative[] = {1000, 850, 600};
     int64_t best = INT64_MAX;
     for (int t = 0; t < 3; t++)
@@ -126,7 +138,7 @@ static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k,
             int64_t depth = ein__most(ein__ceil(k, split), split > 1 ? EIN__SPLIT_DEPTH : 1);
             int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
             int64_t flop = ein__times(slots, ein__times(2 * tile[t] * tile[t], depth));
-            int64_t ps = ein__math_ps(g, flop, share * relative[t] / 1000);
+            int64_t ps = ein__product_ps(g, math, flop, share * relative[t] / 1000);
             int64_t parts = ein__times(ein__times(m, n), ein__times(batch, 2 * 4 * split));
             if (split > 1) ps = ein__plus(ps, ein__memory_ps(g, parts, ein__memory_share[0], true));
             best = ein__least(best, ps);
@@ -139,17 +151,21 @@ static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
     int64_t mn = ein__times(p->m, p->n);
     ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
     ein__work w = {0};
-    w.math_ps = ein__tiled_ps(g, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
+    w.math_ps =
+        ein__tiled_ps(g, p->math, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
     if (p->m <= EIN__SKINNY || p->n <= EIN__SKINNY) {
         int64_t flop = ein__times(ein__times(2 * p->batch, mn), p->k);
-        w.math_ps =
-            ein__least(w.math_ps, ein__math_ps(g, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
+        w.math_ps = ein__least(
+            w.math_ps, ein__product_ps(g, p->math, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
     }
     int64_t copies_a = p->sa ? p->batch : 1, copies_b = p->sb ? p->batch : 1;
-    ein__add_operand(ctx, &w, p->a, EIN__BY_UNIT, ein__times(ein__times(p->m, p->k), 4 * copies_a));
-    ein__add_operand(ctx, &w, p->b, EIN__BY_UNIT, ein__times(ein__times(p->k, p->n), 4 * copies_b));
-    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
-    if (p->z.i) ein__add_operand(ctx, &w, p->z, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
+    int64_t size = ein__math_bytes(p->math), out = p->wide ? 4 : size;
+    ein__add_operand(ctx, &w, p->a, EIN__BY_UNIT,
+                     ein__times(ein__times(p->m, p->k), size * copies_a));
+    ein__add_operand(ctx, &w, p->b, EIN__BY_UNIT,
+                     ein__times(ein__times(p->k, p->n), size * copies_b));
+    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, out * p->batch));
+    if (p->z.i) ein__add_operand(ctx, &w, p->z, EIN__BY_UNIT, ein__times(mn, out * p->batch));
     return ein__work_ps(g, &w);
 }
 
@@ -176,27 +192,41 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
     if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
     if (transposed) taps = ein__ceil(taps, strides);
     int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
-    int64_t tiled = ein__tiled_ps(g, out, filters, depth, c->group, ein__math_share[kind],
+    int64_t tiled = ein__tiled_ps(g, c->math, out, filters, depth, c->group, ein__math_share[kind],
                                   point ? EIN__SPLITS : EIN__CONV_SPLITS);
     if (c->group == 1) return tiled;
     int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
     return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
 }
 
+// On tensor cores cuDNN computes in NHWC: with NCHW tensors its workspace holds a converted copy of
+// the filter and the data (asked of cuDNN 9.19 for 3x3 [1,512,7,7]: as many bytes as the weights
+// have), which every call makes anew, a kernel each. A 1x1 convolution needs none.
+static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__work *w) {
+    bool point = true;
+    for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
+    if (c->math == EIN__MATH_FP32 || point) return;
+    int64_t bytes = w->weights;
+    for (int k = 0; k < EIN__NACCESS; k++) bytes = ein__plus(bytes, w->bytes[k]);
+    int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
+    w->extra_ps = ein__most(ps, 3 * g->node_ns * 1000);
+}
+
 static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t out = c->n, in = c->n, taps = 4;
+    int64_t size = ein__math_bytes(c->math), out = c->n, in = c->n, taps = size;
     for (int i = 0; i < c->spatial; i++) {
         out = ein__times(out, c->out[i]);
         in = ein__times(in, c->in[i]);
         taps = ein__times(taps, c->k[i]);
     }
     ein__work w = {.math_ps = ein__conv_math_ps(g, c, transposed)};
-    int64_t result = ein__times(4 * c->f, out);
-    ein__add_operand(ctx, &w, c->x, EIN__BY_UNIT, ein__times(4 * c->c, in));
+    int64_t result = ein__times(size * c->f, out);
+    ein__add_operand(ctx, &w, c->x, EIN__BY_UNIT, ein__times(size * c->c, in));
     ein__add_operand(ctx, &w, c->w, EIN__BY_UNIT,
                      ein__times(taps, ein__times(c->f, ein__ceil(c->c, c->group))));
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, result);
+    ein__conv_conversions(g, c, &w);
     if (c->z.i) ein__add_operand(ctx, &w, c->z, EIN__BY_UNIT, result);
     return ein__work_ps(g, &w);
 }
@@ -297,7 +327,7 @@ static int64_t ein__read_elements(ein_ctx *ctx, const ein__scope *s, const ein__
     const ein__value *v = &ctx->value[e->val];
     uint32_t used;
     int64_t n = ein__read_distinct(ctx, s, e, &used), all = ein__most(ein__elements(&v->shape), 1);
-    int64_t sector = EIN__SECTOR / ein__dtype_size(v->dtype);
+    int64_t sector = EIN__SECTOR / ein__element_size(ctx, (ein__val){e->val});
     int64_t step = lane < 0 ? 1 : ein__read_step(ctx, e, (uint32_t)lane);
     *access = EIN__BY_UNIT;
     if (step < 0) {
@@ -441,11 +471,10 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
         if (!i || !*terms) ein__add_traffic(ctx, &z, k, k->s[i], lane);
         else ein__add_traffic(ctx, &z, k, k->s[i], (int)last->nt - 1);
     for (ptrdiff_t i = 0; i < arrlen(z.of); i++) {
-        const ein__value *v = &ctx->value[z.of[i].v.i];
         int64_t n = again ? ein__times(z.of[i].n, k->n) : z.of[i].n;
         elements = ein__plus(elements, n);
         ein__add_operand(ctx, w, z.of[i].v, z.of[i].access,
-                         ein__times(n, ein__dtype_size(v->dtype)));
+                         ein__times(n, ein__element_size(ctx, z.of[i].v)));
     }
     ein__access access = k->kind == EIN__K_TRANSPOSE ? EIN__BY_STRIDE : EIN__BY_UNIT;
     w->bytes[access] = ein__plus(w->bytes[access], ein__times(outputs, k->size));
@@ -528,12 +557,12 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
 // Dense, but for values that a plan has placed.
 static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
                                ein__ex read) {
-    ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = 4};
+    ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
     int64_t out[EIN__MAX_RANK];
     if (m.i) {
         k.s[k.n++] = ein__scope_of(ctx, m);
         k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
-        k.size = ein__dtype_size(ctx->value[m.i].dtype);
+        k.size = ein__element_size(ctx, m);
     }
     ein__dense_result(k.s[k.n - 1], out);
     k.out = out;

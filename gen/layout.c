@@ -185,7 +185,8 @@ static bool ein__can_store(const ein__placer *z, ein__val p, const ein__layout *
     if (v->weight_only != (ctx->plan.buffer[l->buffer].kind == EIN__B_CONST)) return false;
     ein__val product = z->product[p.i];
     if (!product.i) return true;
-    if (z->sel->kind[p.i] != EIN__K_GEMM) return ein__is_dense(&v->shape, l) && l->offset % 4 == 0;
+    if (z->sel->kind[p.i] != EIN__K_GEMM)
+        return ein__is_dense(&v->shape, l) && l->offset * ein__dtype_size(v->dtype) % 16 == 0;
     ein__gemm g;
     ein__epilogue e;
     const ein__scope *s = ein__scope_of(ctx, product);

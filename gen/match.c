@@ -97,7 +97,8 @@ static bool ein__two_factors(ein_ctx *ctx, const ein__scope *s, const ein__expr 
             memcpy(&c, &e->bits, sizeof c);
             *alpha *= c;
         } else if (e->op == EIN__X_READ && !e->bits && n < 2 &&
-                   ctx->value[e->val].dtype == EIN__F32 &&
+                   ein__multiplies(ctx, ctx->value[e->val].dtype,
+                                   ctx->value[n ? read[0]->val : e->val].dtype) &&
                    !ein__is_table(ctx, (ein__val){e->val})) {
             read[n++] = e;
         } else {
@@ -233,8 +234,8 @@ static bool ein__product_of(ein_ctx *ctx, const ein__scope *s, ein__factors *p) 
 
 // Strided-batched GEMM for a product whose result has strides `out`; both orders of the operands
 // are tried, and every choice of m and n chains: largest m * n wins.
-static bool ein__match_product(const ein__scope *s, const ein__factors *p, const int64_t *out,
-                               ein__gemm *best) {
+static bool ein__match_product(const ein_ctx *ctx, const ein__scope *s, const ein__factors *p,
+                               const int64_t *out, ein__gemm *best) {
     bool found = false;
     // Without a batch m * n is all there is.
     for (int swap = 0; swap < 2 && (!found || best->batch > 1); swap++) {
@@ -254,13 +255,14 @@ static bool ein__match_product(const ein__scope *s, const ein__factors *p, const
                 found = true;
             }
     }
+    if (found) best->math = ein__math_of(ctx, best->a, best->b);
     return found;
 }
 
 EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
                              ein__gemm *best) {
     ein__factors p;
-    return ein__product_of(ctx, s, &p) && ein__match_product(s, &p, out, best);
+    return ein__product_of(ctx, s, &p) && ein__match_product(ctx, s, &p, out, best);
 }
 
 // Strides of a dense tensor with extents `n` whose dimensions lie in memory in `order`, outermost
@@ -568,6 +570,7 @@ static bool ein__match_conv_form(ein_ctx *ctx, ein__conv_form *z, const int64_t 
     if (!ein__conv_roles(ctx, z) || !ein__conv_dims(ctx, z)) return false;
     z->c.x = (ein__val){z->x->val};
     z->c.w = (ein__val){z->w->val};
+    z->c.math = ein__math_of(ctx, z->c.x, z->c.w);
     return ein__conv_layouts(ctx, z, out);
 }
 

@@ -42,7 +42,8 @@ static int64_t ein__fit(const ein__buffer *all, const int *placed, const ein__bu
     return at;
 }
 
-// Offsets in one arena: largest first, each at the lowest place free during its whole life.
+// Offsets in one arena: largest first, each at the lowest place free during its whole life; where
+// values are to be inspected, nobody else gets their places.
 static int64_t ein__arena_offsets(ein_ctx *ctx) {
     ein__buffer *all = ctx->plan.buffer;
     int *todo = NULL, *placed = NULL;
@@ -55,7 +56,7 @@ static int64_t ein__arena_offsets(ein_ctx *ctx) {
             if (all[todo[i]].bytes > all[todo[best]].bytes) best = i;
         int k = todo[best];
         arrdel(todo, best);
-        all[k].at = ein__fit(all, placed, &all[k]);
+        all[k].at = ctx->desc.inspect ? total : ein__fit(all, placed, &all[k]);
         ptrdiff_t at = 0;
         while (at < arrlen(placed) && all[placed[at]].at <= all[k].at) at++;
         arrins(placed, at, k);

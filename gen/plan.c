@@ -30,13 +30,25 @@ static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val ou
     return (bytes < cap ? bytes : cap) & ~(int64_t)255;
 }
 
+// Whether the step's result has a type that a call with such operands stores. What keeps FP32 does
+// so in TF32 mode too, where types do not tell.
+static bool ein__stores(const ein_ctx *ctx, const ein__step *step, ein__math *math,
+                        ein__dtype operand) {
+    ein__dtype out = ctx->value[step->out.i].dtype;
+    if (ein__keeps_fp32(ctx, step->val[0]) && *math == EIN__MATH_TF32) *math = EIN__MATH_FP32;
+    return out == operand || (out == EIN__F32 && operand == EIN__F16);
+}
+
 // Parameters of a product. Addresses that views have moved lower what may be said of alignment.
 static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     const ein__layout *l = ctx->plan.layout, *out = &l[step->out.i];
     ein__gemm *g = &step->gemm;
     ein__epilogue e;
-    if (!ein__match_gemm(ctx, s, out->stride, g)) return false;
+    if (!ein__match_gemm(ctx, s, out->stride, g) ||
+        !ein__stores(ctx, step, &g->math, ctx->value[g->a.i].dtype))
+        return false;
+    g->wide = ein__widens(ctx, step->out);
     if (step->nval == 2) {
         if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
             !ein__gemm_takes(s, out->stride, &e, g))
@@ -67,6 +79,9 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     if (!ein__address(ctx, f.w, stride, &w) || w.offset || !ein__dense_in_order(s, w.coef, slot, n))
         return false;
     step->conv = f.c;
+    if (!ein__stores(ctx, step, &step->conv.math, ctx->value[f.c.x.i].dtype) ||
+        ein__widens(ctx, step->val[0]))
+        return false;
     if (step->nval == 2) {
         ein__epilogue e;
         if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
@@ -144,9 +159,11 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     if (ein__step_of(ctx, sel, v, &step)) {
         const ein__cost_row *row = ein__row_of(ctx, step.key);
         step.measured = row != NULL;
-        // What was measured with 16-byte addresses may not be pinned for others.
-        if (step.kind != EIN__K_GEMM || ein__is_matmul(&step.gemm) || step.gemm.align >= 16)
-            step.algorithm = ein__pinned(row, &step.version);
+        // What was measured with 16-byte addresses may not be pinned for others. Only FP32 products
+        // are cublasLt's.
+        const ein__gemm *g = &step.gemm;
+        bool fits = g->math == EIN__MATH_FP32 && (ein__is_matmul(g) || g->align >= 16);
+        if (step.kind != EIN__K_GEMM || fits) step.algorithm = ein__pinned(row, &step.version);
     } else {
         step.ps = ein__step_cost(ctx, &step);
     }
@@ -236,6 +253,10 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
         !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
         !ein__prepare_maps(ctx, root, nroot))
         return false;
+    if (ctx->desc.math == EIN_MATH_FP16) {
+        if (!ein__store_types(ctx, root, nroot)) return false;
+        ctx->typed = true;
+    }
     if (ein__plan_values(ctx, root, nroot, true)) {
         ein__plan with = ctx->plan;
         ctx->plan = (ein__plan){0};
@@ -247,6 +268,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
             ein__plan_free(&with);
         }
     }
+    ctx->typed = false;
     return !ctx->status;
 }
 
@@ -305,7 +327,8 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (ctx->desc.baseline) return true;
     int64_t baseline = ein__plan_cost(&ctx->plan);
     bool ok = ein__try_plans(ctx, folded, nroot);
-    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
+    // The kernel multiplies f32 values without tensor cores: products of halves stay calls.
+    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && ctx->desc.math != EIN_MATH_FP16;
     if (ok && ein__keep_attentions(ctx, folded, nroot)) ok = ein__try_plans(ctx, folded, nroot);
     ctx->online = false;
     arrfree(ctx->kept);

@@ -45,8 +45,7 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
     ein__dense_result(s, out);
     if (ctx->desc.libs != EIN_LIBS_ALL || !ein__find_conv(ctx, s, out, &f) || !ein__conv_sizes(&f))
         return kind;
-    fused = m.i && ctx->value[m.i].dtype == EIN__F32 &&
-            ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) && ein__conv_takes(ctx, &f, &e);
+    fused = m.i && ein__conv_and_map(ctx, &f, m, read, &e);
     if (fused) {
         f.c.bias = e.bias;
         f.c.z = e.z;
@@ -73,12 +72,13 @@ static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val
     int64_t bound = *ps = ein__cost_scope(ctx, kind, s, m, read);
     int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
     ein__split parts = {0, 1};
-    if (split) {
+    // Parts of a sum are not to be rounded to halves.
+    if (split && ctx->desc.math != EIN_MATH_FP16) {
         int64_t several = ein__cost_split(ctx, s, m, &parts);
         if (several < own) own = several;
         else parts.parts = 1;
-        *split = (ein__split){0, 1};
     }
+    if (split) *split = (ein__split){0, 1};
     if (own < *ps) {
         *ps = own;
         bound = ein__least(bound, ein__with_margin(own));
@@ -293,10 +293,24 @@ static void ein__select_rows(ein__selector *z) {
     }
 }
 
+// Whether contraction `v` of halves is stored as f32.
+static bool ein__widens(ein_ctx *ctx, ein__val v) {
+    const ein__expr *read[2];
+    double alpha;
+    return ctx->value[v.i].dtype == EIN__F32 && ctx->typed &&
+           ein__two_factors(ctx, ein__scope_of(ctx, v), read, &alpha) &&
+           ctx->value[read[0]->val].dtype == EIN__F16;
+}
+
 static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     const ein__scope *s = ein__scope_of(z->ctx, v);
     int64_t ps, gemm_ps;
     ein__gemm g;
+    // No convolution of halves has an f32 result, but products do.
+    if (ein__widens(z->ctx, v))
+        return ein__best_gemm(z->ctx, s, z->free && !z->root[v.i], &g, NULL)
+                   ? EIN__K_GEMM
+                   : ein__kernel_kind(z->ctx, s);
     ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
     if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
         z->ctx->desc.libs == EIN_LIBS_NONE)
@@ -315,15 +329,12 @@ static bool ein__is_call(ein__skind2 k) {
 static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    int64_t out[EIN__MAX_RANK], ps;
-    ein__conv_form f;
     ein__epilogue e;
+    int64_t ps;
     bool fused;
     if (z->kind[v.i] == EIN__K_GEMM)
         return ein__gemm_and_map(ctx, s, m, read, z->free && !z->root[v.i], &ps, &fused) && fused;
-    ein__dense_result(s, out);
-    return ein__find_conv(ctx, s, out, &f) && ctx->value[m.i].dtype == EIN__F32 &&
-           ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) && ein__conv_takes(ctx, &f, &e);
+    return ein__conv_fuses(ctx, m, read, &e);
 }
 
 static void ein__select_reductions(ein__selector *z) {

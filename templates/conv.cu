@@ -4,36 +4,67 @@
 //@key spatial  spatial axes that descriptors have
 //@key rank     $spatial + 2
 //@key limit    bytes of workspace a convolution may use
+//@key typed    convolutions have types of their own: not all are FP32
+//@key tf32     some are TF32
+//@key elementdatatype  cuDNN's type of tensors
+//@key param    a parameter that gives it, or nothing
+//@key arg      the argument for it
+//@key scalar   type of a tensor's elements
+//@if tf32
+#if CUDNN_MAJOR < 8 || CUDART_VERSION < 11000
+#error "TF32 needs CUDA 11 and cuDNN 8 or later"
+#endif
+
+//@end
 static int conv_tensor($model *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
+                       const int *axes$param) {
     int dim[$rank] = {n, c}, stride[$rank];
     for (int i = 0; i < $spatial; i++) dim[2 + i] = axes[i];
     stride[$rank - 1] = 1;
     for (int i = $rank - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
     CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, $rank, dim, stride));
+    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, $elementdatatype, $rank, dim, stride));
     return 0;
 }
 
+//@if typed
+// Whether an algorithm with this arithmetic does what the convolution asks for; none may round f32
+// tensors to f16.
+static int conv_takes(const conv_size *s, cudnnMathType_t math) {
+    if (math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH) return 1;
+    return (s->half || s->tf32) && math == CUDNN_TENSOR_OP_MATH;
+}
+
+//@end
 // Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
 static int conv_describe($model *m, conv_call *c, const conv_size *s) {
     const int one[$spatial + 1] = {1, 1, 1};
     int filter[$rank] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
     for (int i = 0; i < $spatial; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
+    //@if typed
+    const cudnnDataType_t type = s->half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+    const int tensor_op = s->half || s->tf32;
+    //@end
+    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in$arg);
+    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out$arg);
+    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one$arg);
     if (r) return r;
     CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
     CUDNN_CALL(
         m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, $rank, filter));
+        cudnnSetFilterNdDescriptor(c->w, $elementdatatype, CUDNN_TENSOR_NCHW, $rank, filter));
     CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
     CUDNN_CALL(m, s->name,
                cudnnSetConvolutionNdDescriptor(c->conv, $spatial, s->pad, s->stride, s->dilation,
                                                CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
+    //@if typed
+    CUDNN_CALL(
+        m, s->name,
+        cudnnSetConvolutionMathType(c->conv, tensor_op ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH));
+    //@else
     CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
+    //@end
     if (!s->fused) return 0;
     CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
     CUDNN_CALL(m, s->name,
@@ -73,10 +104,19 @@ static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
+        //@if typed
+        if (!conv_takes(s, p[i].mathType)) continue;
+        //@else
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
+        //@end
         if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
+        //@if typed
+        // An algorithm runs with the arithmetic that it was listed with.
+        if (s->half || s->tf32)
+            CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, p[i].mathType));
+        //@end
         return 0;
     }
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
@@ -94,9 +134,18 @@ static int conv_choose_data($model *m, conv_call *c, const conv_size *s) {
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
+        //@if typed
+        if (!conv_takes(s, p[i].mathType)) continue;
+        //@else
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
+        //@end
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
+        //@if typed
+        // An algorithm runs with the arithmetic that it was listed with.
+        if (s->half || s->tf32)
+            CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, p[i].mathType));
+        //@end
         return 0;
     }
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
@@ -118,8 +167,8 @@ static void conv_close(conv_call *c) {
 }
 
 // y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run($model *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
+static int conv_run($model *m, int k, const $scalar *x, const $scalar *w, const $scalar *bias,
+                    const $scalar *z, $scalar *y, void *workspace) {
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
     const conv_call *c = &m->conv[k];

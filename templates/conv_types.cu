@@ -1,5 +1,6 @@
 //@key pins     a table of costs has chosen algorithms
 //@key spatial  the most spatial axes of any convolution, at least 2
+//@key typed    convolutions have types of their own: not all are FP32
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -7,6 +8,9 @@ typedef struct conv_size {
     int in[$spatial], out[$spatial], filter[$spatial];
     int pad[$spatial], stride[$spatial], dilation[$spatial];
     int fused, relu;  // bias (and residual) added, then relu, by the library
+    //@if typed
+    int half, tf32;  // f16 tensors, or f32 ones rounded to TF32; sums are f32
+    //@end
     //@if pins
     size_t version;  // of the library with which algorithm `pin` was the fastest, 0: not measured
     int pin;

@@ -10,6 +10,7 @@
 //@key uploads   there are weights
 //@key manifest  hash of their names, types and shapes
 //@key branches  of a recorded graph; empty: one
+//@key tf32      products are TF32
 //@key kernel    a kernel of the program, to ask what it was compiled for; empty: none
 static int check_weights($model *m, const void *weights, size_t bytes) {
     const unsigned char *p = (const unsigned char *)weights;
@@ -33,6 +34,14 @@ static int check_device($model *m) {
         return fail(m, BAD_DEVICE, "no CUDA device",
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
+    //@if tf32
+    int capability = 0;
+    CUDA_CALL(m, "cudaDeviceGetAttribute",
+              cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device));
+    if (capability < 8)
+        return fail(m, BAD_DEVICE, "this program uses TF32",
+                    "which the device does not have: it needs compute capability 8.0 or later");
+    //@end
     //@if kernel
     cudaFuncAttributes a;
     e = cudaFuncGetAttributes(&a, (const void *)$kernel);

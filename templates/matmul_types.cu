@@ -1,4 +1,5 @@
-//@key pins  a table of costs has chosen algorithms
+//@key pins   a table of costs has chosen algorithms
+//@key typed  products have types of their own: not all are FP32
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
 // ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
@@ -8,6 +9,10 @@ typedef struct matmul_size {
     int ta, tb, batch, m, n, k, lda, ldb, ldc;
     long long sa, sb, sc;
     float alpha;
+    //@if typed
+    cudaDataType in, out;  // of a and b, and of c; sums are f32
+    int tf32;              // f32 operands are rounded
+    //@end
     int ldz;  // 0: no z
     long long sz;
     cublasLtEpilogue_t epilogue;

@@ -1,6 +1,7 @@
 //@key conv  the program calls cuDNN
 //@key gemm  the program calls cuBLAS
 //@key gpu   the device's name in tables of costs
+//@key typed  calls have types of their own: not all are FP32
 enum { USAGE = 2, BAD_FILE = 3, FAILED = 5, STOPPED = 75, NO_DEVICE = 77 };
 enum { SAMPLES = 9, REPEATS = 20, ALGORITHMS = 16, LT_ALGORITHMS = 8 };
 static const double BATCH_MS = 2, AWAKE_MS = 300;
@@ -32,7 +33,12 @@ static __global__ void fill(float *to, size_t n, unsigned seed) {
         unsigned v = (unsigned)i * 2654435761u ^ (unsigned)(i >> 32) ^ seed * 0x9e3779b9u;
         v = (v ^ v >> 16) * 0x85ebca6bu;
         v = (v ^ v >> 13) * 0xc2b2ae35u;
+        //@if typed
+        // Two f16 numbers of a size between 1/2 and 1; together they are an f32 number as well.
+        to[i] = __uint_as_float((v & 0x83ff83ffu) | 0x38003800u);
+        //@else
         to[i] = ((float)(v >> 9) + 0.5f) * (1.f / 4194304) - 1;
+        //@end
     }
 }
 
@@ -73,8 +79,13 @@ static int issue(probe *h, int i) {
         return matmul_run(h, i - CONVS, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),
                           s->ldz ? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),
                           h->buffer[WORKSPACE]);
+    //@if typed
+    const gemm_size g = {s->name, s->ta, s->tb, s->batch, s->m,     s->n,  s->k,   s->lda, s->ldb,
+                         s->ldc,  s->sa, s->sb, s->sc,    s->alpha, s->in, s->out, s->tf32};
+    //@else
     const gemm_size g = {s->name, s->ta,  s->tb,  s->batch, s->m,  s->n,  s->k,
                          s->lda,  s->ldb, s->ldc, s->sa,    s->sb, s->sc, s->alpha};
+    //@end
     return gemm_run(h, &g, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, RESULT));
     //@else
     return 0;
@@ -276,7 +287,12 @@ static int measure_gemm(probe *h, int i) {
         keep(&o, &f);
     }
     h->plain = 0;
+    //@if typed
+    // cublasLt's are the FP32 ones.
+    int r = s->in == CUDA_R_32F && !s->tf32 ? measure_matmul(h, i, &o) : 0;
+    //@else
     int r = measure_matmul(h, i, &o);
+    //@end
     matmul_close(&h->matmul[i - CONVS]);
     memset(&h->matmul[i - CONVS], 0, sizeof h->matmul[0]);
     if (!r && !o.n) r = fail(h, BAD_CALL, "cublasLt", "no algorithm runs");
@@ -289,14 +305,30 @@ static int measure_gemm(probe *h, int i) {
 struct choice {
     int algorithm;
     size_t workspace;
+    //@if typed
+    cudnnMathType_t math;
+    //@end
 };
+//@if typed
+
+// An algorithm is listed once for each arithmetic; a program takes the first that it may.
+static bool is_listed(const choice *list, int n, int algorithm) {
+    for (int i = 0; i < n; i++)
+        if (list[i].algorithm == algorithm) return true;
+    return false;
+}
+//@end
 
 // Whether a program may take what the library offers: see conv_choose_forward.
 template <class Offer>
 static bool may_take(const Offer *p, const conv_size *s) {
+    //@if typed
+    if (!conv_takes(s, p->mathType)) return false;
+    //@else
+    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;
+    //@end
     return p->status == CUDNN_STATUS_SUCCESS && p->memory <= conv_limit(s) &&
-           p->determinism == CUDNN_DETERMINISTIC &&
-           (p->mathType == CUDNN_FMA_MATH || p->mathType == CUDNN_DEFAULT_MATH);
+           p->determinism == CUDNN_DETERMINISTIC;
 }
 
 static int list_forward(probe *h, int i, choice *list, int *n) {
@@ -311,7 +343,13 @@ static int list_forward(probe *h, int i, choice *list, int *n) {
         bool any = !s->fused || s->relu;
         if (!may_take(&p[k], s)) continue;
         if (!any && p[k].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        //@if typed
+        if (is_listed(list, *n, (int)p[k].algo)) continue;
+        //@end
         list[*n].algorithm = (int)p[k].algo;
+        //@if typed
+        list[*n].math = p[k].mathType;
+        //@end
         list[(*n)++].workspace = p[k].memory;
     }
     return 0;
@@ -326,7 +364,13 @@ static int list_data(probe *h, int i, choice *list, int *n) {
                                                            ALGORITHMS, &offers, p));
     for (int k = 0; k < offers; k++) {
         if (!may_take(&p[k], &conv_sizes[i])) continue;
+        //@if typed
+        if (is_listed(list, *n, (int)p[k].algo)) continue;
+        //@end
         list[*n].algorithm = (int)p[k].algo;
+        //@if typed
+        list[*n].math = p[k].mathType;
+        //@end
         list[(*n)++].workspace = p[k].memory;
     }
     return 0;
@@ -343,6 +387,10 @@ static int measure_algorithms(probe *h, int i) {
         h->conv[i].algorithm = list[k].algorithm;
         h->conv[i].workspace = list[k].workspace;
         snprintf(o.algorithm[o.n], sizeof o.algorithm[0], "%d", list[k].algorithm);
+        //@if typed
+        if (conv_sizes[i].half || conv_sizes[i].tf32)
+            CUDNN_CALL(h, "arithmetic", cudnnSetConvolutionMathType(h->conv[i].conv, list[k].math));
+        //@end
         int r = reserve(h, WORKSPACE, list[k].workspace);
         if (!r) r = measure(h, i, hopeless(&o), &f);
         if (!r) keep(&o, &f);

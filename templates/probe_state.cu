@@ -3,6 +3,7 @@
 //@key convs    how many convolutions
 //@key gemms    how many products
 //@key spatial  spatial axes that descriptors have
+//@key size     bytes of an element of convolution s
 enum { CONVS = $convs, GEMMS = $gemms, CALLS = CONVS + GEMMS };
 
 // Operands and results on the device, each as large as any call so far needed it.
@@ -37,9 +38,9 @@ struct probe {
 
 // Bytes of data, weights and result of a convolution.
 static void conv_bytes(const conv_size *s, size_t *x, size_t *w, size_t *y) {
-    *x = 4 * (size_t)s->n * (size_t)s->c;
-    *w = 4 * (size_t)s->f * (size_t)(s->c / s->group);
-    *y = 4 * (size_t)s->n * (size_t)s->f;
+    *x = $size * (size_t)s->n * (size_t)s->c;
+    *w = $size * (size_t)s->f * (size_t)(s->c / s->group);
+    *y = $size * (size_t)s->n * (size_t)s->f;
     for (int i = 0; i < $spatial; i++) {
         *x *= (size_t)s->in[i];
         *w *= (size_t)s->filter[i];

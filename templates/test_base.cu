@@ -4,6 +4,7 @@
 //@key tolerance  relative L2 error allowed
 //@key conv       the program calls cuDNN
 //@key gemm       the program calls cuBLAS
+//@key errors     it keeps every value, so that their errors can be reported
 // The program under test, under names that do not change from model to model.
 typedef ::$model network;
 typedef ::$model_tensor tensor;
@@ -95,6 +96,9 @@ static void on_step(void *user, const char *name, cudaStream_t stream) {
 struct test {
     const char *weights_file, *out_dir, *in_file[INPUTS + 1];
     bool check, bench, steps;
+    //@if errors
+    bool errors;
+    //@end
     double bench_ms, tolerance;
     const network_info *info;
     FILE *report;  // stdout, unless that is for the figures of --bench

@@ -1,3 +1,4 @@
+//@key errors  the program reports the error of every value it stores
 // One output against the reference's, which is f32 where the output is f16 or bf16. `error` is the
 // relative L2 error over the finite elements, or the share of unequal integers; `misplaced` counts
 // NaN and infinities that the other side does not have.
@@ -72,6 +73,9 @@ static int check_values(test *t) {
         differs = differs || code == DIFFERS;
         if (code == DIFFERS) code = 0;
     }
+    //@if errors
+    if (t->errors && !code) code = report_errors(t, &r);
+    //@end
     for (int i = 0; i < VALUES; i++)
         if (!r.lent[i] && device_free(&r.value[i].p) && !code) code = FAILED;
     return code ? code : differs ? DIFFERS : 0;

@@ -1,3 +1,4 @@
+//@key errors  the program reports the error of every value it stores
 static const char usage_text[] =
     "usage: %s W.weights [--in X.npy | --in NAME=X.npy ...] [--out DIR] [--check] [--bench]\n"
     "  --in X.npy        values of the next input in declaration order, or of the one named;\n"
@@ -5,6 +6,10 @@ static const char usage_text[] =
     "  --out DIR         write every output to DIR/NAME.npy\n"
     "  --check           compare with kernels straight from the model's equations, two runs with\n"
     "                    each other, and a replayed graph with both\n"
+    //@if errors
+    "  --errors          as --check, and the relative L2 error of every value that the program\n"
+    "                    stores, by how much it grows there, and where it grows most\n"
+    //@end
     "  --tolerance X     relative L2 error allowed by --check, %g by default\n"
     "  --bench           time it; one JSON object on standard output\n"
     "  --steps           time every step of a plain run; built with -DNVTX, mark it for a "
@@ -50,6 +55,9 @@ static int read_options(test *t, int argc, char **argv) {
         bool in = !strcmp(a, "--in"), out = !strcmp(a, "--out"), ms = !strcmp(a, "--bench-ms");
         bool tolerance = !strcmp(a, "--tolerance");
         if (!strcmp(a, "--check")) t->check = true;
+        //@if errors
+        else if (!strcmp(a, "--errors")) t->check = t->errors = true;
+        //@end
         else if (!strcmp(a, "--bench")) t->bench = true;
         else if (!strcmp(a, "--steps")) t->steps = true;
         else if (in || out || ms || tolerance) {

@@ -64,9 +64,9 @@ void judge_gemm_run(const judge_gemm &g, const void *a, const void *b, void *c) 
     }
     bool product = g.k > 0 && g.alpha != 0;
     judge_floats fa(a, g.type_a, product ? (size_t)judge_rows_a(g) : 0, (size_t)judge_columns_a(g),
-                    (size_t)g.lda);
+                    (size_t)g.lda, g.tf32);
     judge_floats fb(b, g.type_b, product ? (size_t)judge_rows_b(g) : 0, (size_t)judge_columns_b(g),
-                    (size_t)g.ldb);
+                    (size_t)g.ldb, g.tf32);
     std::vector<float> wide;
     float *result = static_cast<float *>(c);
     if (g.type_c != CUDA_R_32F) {
@@ -266,7 +266,7 @@ static cublasStatus_t checked_strided(const char *function, cublasHandle_t handl
                                       int lda, long long stride_a, const void *b,
                                       cudaDataType type_b, int ldb, long long stride_b,
                                       const void *beta, void *c, cudaDataType type_c, int ldc,
-                                      long long stride_c, int batch) {
+                                      long long stride_c, int batch, cublasComputeType_t compute) {
     cublasStatus_t status = check_shape(ta, tb, m, n, k, lda, ldb, ldc, batch);
     if (status != CUBLAS_STATUS_SUCCESS) {
         return status;
@@ -286,7 +286,8 @@ static cublasStatus_t checked_strided(const char *function, cublasHandle_t handl
                     type_c,
                     lda,
                     ldb,
-                    ldc};
+                    ldc,
+                    compute == CUBLAS_COMPUTE_32F_FAST_TF32};
     return strided(function, *handle, g, a, stride_a, b, stride_b, c, stride_c, batch);
 }
 
@@ -295,7 +296,7 @@ cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t ta, cubla
                               const float *b, int ldb, const float *beta, float *c, int ldc) {
     BLAS_CALL(handle, CUBLAS_STATUS_EXECUTION_FAILED);
     return checked_strided(__func__, handle, ta, tb, m, n, k, alpha, a, CUDA_R_32F, lda, 0, b,
-                           CUDA_R_32F, ldb, 0, beta, c, CUDA_R_32F, ldc, 0, 1);
+                           CUDA_R_32F, ldb, 0, beta, c, CUDA_R_32F, ldc, 0, 1, CUBLAS_COMPUTE_32F);
 }
 
 cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t ta,
@@ -306,7 +307,8 @@ cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_
                                          long long stride_c, int batch) {
     BLAS_CALL(handle, CUBLAS_STATUS_EXECUTION_FAILED);
     return checked_strided(__func__, handle, ta, tb, m, n, k, alpha, a, CUDA_R_32F, lda, stride_a,
-                           b, CUDA_R_32F, ldb, stride_b, beta, c, CUDA_R_32F, ldc, stride_c, batch);
+                           b, CUDA_R_32F, ldb, stride_b, beta, c, CUDA_R_32F, ldc, stride_c, batch,
+                           CUBLAS_COMPUTE_32F);
 }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
@@ -319,7 +321,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasO
     return status != CUBLAS_STATUS_SUCCESS
                ? status
                : checked_strided(__func__, handle, ta, tb, m, n, k, alpha, a, type_a, lda, 0, b,
-                                 type_b, ldb, 0, beta, c, type_c, ldc, 0, 1);
+                                 type_b, ldb, 0, beta, c, type_c, ldc, 0, 1, compute);
 }
 
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t ta,
@@ -335,7 +337,8 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
     return status != CUBLAS_STATUS_SUCCESS
                ? status
                : checked_strided(__func__, handle, ta, tb, m, n, k, alpha, a, type_a, lda, stride_a,
-                                 b, type_b, ldb, stride_b, beta, c, type_c, ldc, stride_c, batch);
+                                 b, type_b, ldb, stride_b, beta, c, type_c, ldc, stride_c, batch,
+                                 compute);
 }
 
 // The arrays of pointers live in device memory and are read when the work runs.
@@ -371,7 +374,8 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t ta,
                     type_c,
                     lda,
                     ldb,
-                    ldc};
+                    ldc,
+                    compute == CUBLAS_COMPUTE_32F_FAST_TF32};
     cublasContext copy = *handle;
     cudaError_t error = judge_enqueue(handle->stream, [=] {
         spoil_workspace(copy);

@@ -346,6 +346,7 @@ cublasStatus_t check_product(const operation &o, const matrix &a, const matrix &
         *g = {!g->transpose_b, !g->transpose_a, g->n,   g->m, g->k, 1,   0,
               b.type,          a.type,          d.type, b.ld, a.ld, d.ld};
     }
+    g->tf32 = o.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -415,6 +415,31 @@ static void conv_refusals() {
           "tensors of rank 3");
 }
 
+// 1 + 2^-11 is no TF32 number: only FMA keeps it, the library's default does not.
+static void conv_tf32() {
+    conv_case c = {};
+    c.name = "1x1";
+    c.rank = 2;
+    c.batch = c.groups = c.cin = c.cout = 1;
+    for (int i = 0; i < 3; i++) {
+        c.in[i] = c.k[i] = c.stride[i] = c.dilation[i] = 1;
+    }
+    const float one = 1, zero = 0, value = 1 + ldexpf(1, -11);
+    cudnnMathType_t modes[] = {CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH, CUDNN_DEFAULT_MATH};
+    for (cudnnMathType_t mode : modes) {
+        conv_descriptors d(c);
+        device_array x(std::vector<float>(1, value)), y(poison(1));
+        int bad = d.bad | cudnnSetConvolutionMathType(d.conv, mode);
+        bad |= cudnnConvolutionForward(dnn, &one, d.x, x.data, d.w, x.data, d.conv,
+                                       CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &zero,
+                                       d.y, y.data);
+        float got = y.get()[0], step = ldexpf(1, -10);
+        bool rounded = got == 1 || got == (1 + step) * (1 + step);
+        check(bad == 0 && (mode == CUDNN_FMA_MATH ? got == value * value : rounded),
+              "arithmetic of f32 convolutions, math type " + std::to_string((int)mode));
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "version") == 0) {
         printf("%zu\n", cudnnGetVersion());
@@ -428,6 +453,7 @@ int main(int argc, char **argv) {
     conv_all();
     algorithm_lists();
     conv_refusals();
+    conv_tf32();
     cudnnDestroy(dnn);
     cudaStreamDestroy(stream);
     return summary();

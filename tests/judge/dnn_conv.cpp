@@ -80,16 +80,18 @@ void for_elements(const layout &l, Visit visit) {
 // A tensor as dense floats: itself, or a copy. `store` writes a copy back.
 class dense {
    public:
-    dense(const layout &l, const void *data, bool read)
+    dense(const layout &l, const void *data, bool read, bool tf32 = false)
         : layout_(l), values_(static_cast<float *>(const_cast<void *>(data))) {
-        if (l.is_dense_floats()) {
+        if (l.is_dense_floats() && !tf32) {
             return;
         }
         copy_.resize((size_t)l.count());
         values_ = copy_.data();
         if (read) {
-            for_elements(l,
-                         [&](size_t i, size_t at) { values_[i] = judge_load(data, at, l.type); });
+            for_elements(l, [&](size_t i, size_t at) {
+                float value = judge_load(data, at, l.type);
+                values_[i] = tf32 ? judge_tf32(value) : value;
+            });
         }
     }
     void store(void *data) const {
@@ -115,6 +117,9 @@ struct problem {
     int rank;  // spatial dimensions: 2 or 3
     bool channels_last_filter;
     cudnnMathType_t math;
+
+    // The library's default lets f32 tensors go through TF32; only FMA keeps them.
+    bool tf32() const { return x.type == CUDA_R_32F && math != CUDNN_FMA_MATH; }
 };
 
 bool dimensions_fit(const cudnnTensorStruct &x, const cudnnFilterStruct &w,
@@ -543,7 +548,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
     tell_algorithm(__func__, algo);
     return status_of(judge_enqueue(handle->stream, [=] {
         spoil(workspace, bytes);
-        dense in(p.x, x, true), taps(p.w, w, true), out(p.y, y, keep != 0);
+        dense in(p.x, x, true, p.tf32()), taps(p.w, w, true, p.tf32()), out(p.y, y, keep != 0);
         judge_conv_forward(p.shape, scale, in.get(), taps.get(), keep, out.get());
         out.store(y);
     }));
@@ -574,7 +579,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alp
     tell_algorithm(__func__, algo);
     return status_of(judge_enqueue(handle->stream, [=] {
         spoil(workspace, bytes);
-        dense out(p.y, dy, true), taps(p.w, w, true), in(p.x, dx, keep != 0);
+        dense out(p.y, dy, true, p.tf32()), taps(p.w, w, true, p.tf32()), in(p.x, dx, keep != 0);
         judge_conv_backward(p.shape, scale, taps.get(), out.get(), keep, in.get());
         in.store(dx);
     }));
@@ -647,8 +652,8 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     tell_algorithm(__func__, algo);
     return status_of(judge_enqueue(handle->stream, [=] {
         spoil(workspace, bytes);
-        dense in(p.x, x, true), taps(p.w, w, true), shift(bias_layout, bias, true),
-            added(p.y, z, scale2 != 0), out(p.y, y, false);
+        dense in(p.x, x, true, p.tf32()), taps(p.w, w, true, p.tf32()),
+            shift(bias_layout, bias, true), added(p.y, z, scale2 != 0), out(p.y, y, false);
         std::vector<float> result((size_t)p.y.count());  // z may be y
         judge_conv_forward(p.shape, scale1, in.get(), taps.get(), 0, result.data());
         finish_fused(p, result.data(), scale2, scale2 != 0 ? added.get() : nullptr, shift.get(),

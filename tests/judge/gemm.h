@@ -12,6 +12,7 @@ struct judge_gemm {
     float alpha, beta;
     cudaDataType type_a, type_b, type_c;
     long long lda, ldb, ldc;
+    bool tf32 = false;  // f32 operands are rounded
 };
 
 void judge_gemm_run(const judge_gemm &g, const void *a, const void *b, void *c);

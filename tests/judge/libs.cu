@@ -162,6 +162,24 @@ static void gemm_all() {
     check(ok, "sgemm strided, interleaved results");
 }
 
+// 1 + 2^-11 is no TF32 number: squared it is 1 or more by one step of TF32's mantissa, in FP32
+// neither.
+static void gemm_tf32() {
+    const float one = 1, zero = 0, value = 1 + ldexpf(1, -11);
+    cublasComputeType_t modes[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32};
+    for (cublasComputeType_t mode : modes) {
+        device_array a(std::vector<float>(1, value)), c(poison(1));
+        cublasStatus_t status = cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, a.data,
+                                             CUDA_R_32F, 1, a.data, CUDA_R_32F, 1, &zero, c.data,
+                                             CUDA_R_32F, 1, mode, CUBLAS_GEMM_DEFAULT);
+        float got = c.get()[0], step = ldexpf(1, -10);
+        bool rounded = got == 1 || got == (1 + step) * (1 + step);
+        check(status == CUBLAS_STATUS_SUCCESS &&
+                  (mode == CUBLAS_COMPUTE_32F ? got == value * value : rounded),
+              mode == CUBLAS_COMPUTE_32F ? "FP32 keeps all bits" : "TF32 rounds its operands");
+    }
+}
+
 static void gemm_refusals() {
     device_array x(values(64));
     float one = 1, zero = 0;
@@ -420,6 +438,7 @@ int main() {
         return 1;
     }
     gemm_all();
+    gemm_tf32();
     gemm_refusals();
     gemv_all();
     light_all();

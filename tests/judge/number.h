@@ -7,6 +7,8 @@
 #include <cuda_fp16.h>
 #include <library_types.h>
 
+#include <string.h>
+
 #include <vector>
 
 inline size_t judge_type_bytes(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
@@ -31,19 +33,32 @@ inline void judge_store(void *base, size_t index, cudaDataType type, float value
     }
 }
 
+// The nearest TF32 number, with 10 bits of mantissa; ties away from zero, as cvt.rna.tf32 does.
+inline float judge_tf32(float value) {
+    unsigned bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7f800000u) != 0x7f800000u) {
+        bits = (bits + 0x1000u) & ~0x1fffu;
+    }
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 // A column-major matrix as floats with the same leading dimension: the matrix itself, or a
 // converted copy.
 class judge_floats {
    public:
-    judge_floats(const void *data, cudaDataType type, size_t rows, size_t columns, size_t ld) {
-        if (type == CUDA_R_32F) {
+    judge_floats(const void *data, cudaDataType type, size_t rows, size_t columns, size_t ld,
+                 bool tf32) {
+        if (type == CUDA_R_32F && !tf32) {
             values_ = static_cast<const float *>(data);
             return;
         }
         copy_.resize(rows && columns ? ld * (columns - 1) + rows : 0);
         for (size_t c = 0; c < columns; c++) {
             for (size_t r = 0; r < rows; r++) {
-                copy_[c * ld + r] = judge_load(data, c * ld + r, type);
+                float value = judge_load(data, c * ld + r, type);
+                copy_[c * ld + r] = tf32 ? judge_tf32(value) : value;
             }
         }
         values_ = copy_.data();

@@ -1,0 +1,108 @@
+// Tensors that the model and the plan both have: cuts. Once one is proved equal, later proofs take
+// it as any value, the same on both sides, and reach back to the nearest cuts only, at full sizes
+// too.
+
+typedef struct ein__prover {
+    ein_ctx *ctx;
+    int samples;
+    uint32_t *fresh;  // by value id: the free value that it is in later proofs; stb_ds array
+} ein__prover;
+
+// The model's value that planned value `v` goes by the name of; none for values made on the way.
+static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    if (p->kind != EIN__V_SCOPE || p->tensor < 0) return (ein__val){0};
+    const ein__tensor *t = &ctx->graph.tensor[p->tensor];
+    ein__val own = ctx->tensor_value[p->tensor];
+    bool same = t->name == p->name && own.i && own.i != v.i &&
+                ein__is_real(ctx, own) == ein__is_real(ctx, v) &&
+                (ein__is_real(ctx, v) || ctx->value[own.i].dtype == p->dtype) &&
+                ein__same_shape(&ctx->value[own.i].shape, &p->shape);
+    return same ? own : (ein__val){0};
+}
+
+// Marks the cuts that the definition of `v` comes to, by their free values.
+static void ein__cuts_below(const ein__prover *z, const uint32_t *fresh, ein__val v, uint8_t mark,
+                            uint8_t *seen, uint8_t *met) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    if (!s || seen[v.i] & mark) return;
+    seen[v.i] |= mark;
+    ein__ex *reads = NULL;
+    ein__ex_reads(z->ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
+        if (fresh[r.i]) met[fresh[r.i]] |= mark;
+        else ein__cuts_below(z, fresh, r, mark, seen, met);
+    }
+    arrfree(reads);
+}
+
+// Takes out of `fresh` the cuts that one of two definitions comes to and the other passes by, or
+// `all` that any of them comes to. False when there are none.
+static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ein__val b,
+                           bool all) {
+    size_t n = (size_t)arrlen(fresh);
+    uint8_t *seen = NULL, *met = NULL;
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        arrput(seen, 0);
+        arrput(met, 0);
+    }
+    ein__cuts_below(z, fresh, a, 1, seen, met);
+    ein__cuts_below(z, fresh, b, 2, seen, met);
+    for (size_t i = 0; i < n; i++) {
+        if (!fresh[i] || met[fresh[i]] == 0 || (met[fresh[i]] == 3 && !all)) continue;
+        fresh[i] = 0;
+        any = true;
+    }
+    arrfree(seen);
+    arrfree(met);
+    return any;
+}
+
+enum { EIN__CUT_LEVELS = 8 };  // of cuts that a proof may reach behind
+
+// Equal from the nearest cuts on; where a plan has a cut's definition in its place, from the cuts
+// behind it. `far`: also where both have such places, which costs much.
+static bool ein__prove_equal(ein__prover *z, ein__val a, ein__val b, bool far) {
+    uint32_t *fresh = NULL;
+    bool equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh);
+    for (ptrdiff_t i = 0; i < arrlen(z->fresh); i++) arrput(fresh, z->fresh[i]);
+    for (int level = 0; !equal && level < EIN__CUT_LEVELS && !z->ctx->status; level++) {
+        if (!ein__drop_cuts(z, fresh, a, b, false) &&
+            !(far && ein__drop_cuts(z, fresh, a, b, true)))
+            break;
+        equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh);
+    }
+    arrfree(fresh);
+    return equal;
+}
+
+// A tensor that has kept its name but not its meaning (a scale was folded into it) is no cut, and
+// neither is one whose proof meets a limit.
+static void ein__prove_cut(ein__prover *z, ein__val planned) {
+    ein_ctx *ctx = z->ctx;
+    ein__val own = ein__namesake(ctx, planned);
+    if (!own.i || z->fresh[own.i] || z->fresh[planned.i]) return;
+    ein__attempt attempt = ein__try(ctx);
+    bool equal = ein__prove_equal(z, own, planned, false);
+    if (!ein__tried(ctx, attempt) || !equal) return;
+    z->fresh[own.i] = z->fresh[planned.i] = own.i;
+}
+
+// By id of a planned value that is a model's tensor: the model's value, where a proof tells that
+// they are equal, else 0; an stb_ds array.
+EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
+    int nroot = (int)arrlen(ctx->graph.output);
+    ein__prover z = {.ctx = ctx, .samples = 1};
+    ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) arrput(z.fresh, 0);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__prove_cut(&z, order[i]);
+    // What a plan takes over as it is is the model's own.
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
+        uint32_t own = ctx->tensor_value[i].i;
+        if (!z.fresh[own]) z.fresh[own] = own;
+    }
+    arrfree(order);
+    return z.fresh;
+}

@@ -1,0 +1,61 @@
+// The arithmetic of products (ein_desc.math), and what it says about sizes and keys. FP32 is FMA
+// and nothing else. TF32 takes f32 operands and rounds them to 10 bits of mantissa; FP16 takes
+// halves. Both add up in f32.
+
+// What the emitted file's first lines say.
+static const char *ein__math_title(const ein_ctx *ctx) {
+    static const char *const titles[] = {"FP32",
+                                         "TF32: products of f32 values rounded to TF32, f32 sums",
+                                         "FP16: products of f16 values, f32 sums and statistics"};
+    return titles[ctx->desc.math];
+}
+
+// Whether calls carry the types of their tensors: in every mode but FP32.
+static bool ein__is_typed(const ein_ctx *ctx) { return ctx->desc.math != EIN_MATH_FP32; }
+
+// Bytes of an operand's element.
+static int64_t ein__math_bytes(ein__math math) { return math == EIN__MATH_FP16 ? 2 : 4; }
+
+// Type of the operands and arithmetic, as keys of costs have them.
+static const char *ein__math_key(ein__math math) {
+    static const char *const names[] = {"f32 fma", "f32 tf32", "f16 tensor"};
+    return names[math];
+}
+
+// Whether `v` belongs to a tensor that --keep-fp32 names.
+static bool ein__keeps_fp32(const ein_ctx *ctx, ein__val v) {
+    int tensor = ctx->value[v.i].tensor;
+    return tensor >= 0 && tensor < (int)arrlen(ctx->keep_fp32) && ctx->keep_fp32[tensor];
+}
+
+static bool ein__is_real(const ein_ctx *ctx, ein__val v) {
+    ein__dtype t = ctx->value[v.i].dtype;
+    return t == EIN__F32 || t == EIN__F16 || t == EIN__BF16;
+}
+
+// Whether values still have the model's types although the mode stores most of them as halves:
+// while a program is derived, before storage.c has given each its own type.
+static bool ein__is_untyped(const ein_ctx *ctx) {
+    return ctx->desc.math == EIN_MATH_FP16 && !ctx->typed;
+}
+
+// Of a product with these operands.
+static ein__math ein__math_of(const ein_ctx *ctx, ein__val a, ein__val b) {
+    if (ctx->desc.math == EIN_MATH_TF32) return EIN__MATH_TF32;
+    bool halves = ctx->value[a.i].dtype == EIN__F16 && ctx->value[b.i].dtype == EIN__F16;
+    return halves || ein__is_untyped(ctx) ? EIN__MATH_FP16 : EIN__MATH_FP32;
+}
+
+// Whether a library multiplies tensors of these types.
+static bool ein__multiplies(const ein_ctx *ctx, ein__dtype a, ein__dtype b) {
+    bool known = a == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && a == EIN__F16);
+    bool other = b == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && b == EIN__F16);
+    return known && other && (a == b || ein__is_untyped(ctx));
+}
+
+// Bytes of an element of `v` in memory, or what they most likely will be.
+static int64_t ein__element_size(const ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    bool half = p->dtype == EIN__F32 && p->kind == EIN__V_SCOPE && ein__is_untyped(ctx);
+    return half ? 2 : ein__dtype_size(p->dtype);
+}

@@ -1,0 +1,256 @@
+// FP16 mode: the type that each value is stored in, decided on a program that is ready to be
+// planned. Products read halves and add up in f32. Outputs keep the model's types, inputs are read
+// as they are by maps and converted for products; statistics (the reductions of norms and softmax),
+// what they are computed from and what --keep-fp32 names stay f32. Everything is computed in f32.
+
+enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2, EIN__IS_CONVOLUTION = 4 };
+
+typedef struct ein__storer {
+    ein_ctx *ctx;
+    ein__val *order;  // stb_ds array
+    ein__val *now;    // by old value id: with its type
+    ein__val *half;   // by old value id: a copy as f16, if one was needed; `full`: as f32
+    ein__val *full;
+    unsigned char *is;  // by old value id: EIN__IS_*
+    bool *root;
+    ein__dtype operand;  // what reads are wanted as: EIN__NDTYPE any
+    ein__val also_half;  // a read that is wanted as f16 whatever the others are
+    size_t nold;
+} ein__storer;
+
+// ------------------------------------------------------------------------------------ statistics
+
+// Whether `a` and `b` read a common float value that the program computes or is given.
+static bool ein__reads_common(ein_ctx *ctx, const ein__ex *a, const ein__ex *b) {
+    for (ptrdiff_t i = 0; i < arrlen(a); i++)
+        for (ptrdiff_t j = 0; j < arrlen(b); j++) {
+            uint32_t v = ein__ex_get(ctx, a[i])->val;
+            if (v == ein__ex_get(ctx, b[j])->val && !ctx->value[v].weight_only) return true;
+        }
+    return false;
+}
+
+// A sum of squares is a reduction, although it looks like a product.
+static bool ein__is_square(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *read[2];
+    double alpha;
+    return ein__two_factors(ctx, s, read, &alpha) && read[0]->val == read[1]->val;
+}
+
+static bool ein__is_plain_reduction(ein_ctx *ctx, const ein__scope *s) {
+    return s->reduce != EIN__R_NONE && (!ein__is_contraction(ctx, s) || ein__is_square(ctx, s));
+}
+
+// Marks reduction r a statistic where its reader v reads r's own operands too: the mean that is
+// subtracted from the data, the maximum and the sum of a softmax. A pooled value is read by itself.
+static void ein__mark_statistics(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    bool all = true, some = false;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        uint32_t r = ein__ex_get(ctx, reads[i])->val;
+        const ein__scope *s = ein__scope_of(ctx, (ein__val){r});
+        if (s && ein__is_plain_reduction(ctx, s)) {
+            ein__ex *below = NULL;
+            ein__ex_reads(ctx, s->body, &below);
+            if (ein__reads_common(ctx, reads, below)) z->is[r] |= EIN__IS_STATISTIC;
+            arrfree(below);
+        }
+        some |= z->is[r] & EIN__IS_STATISTIC;
+        all &= (z->is[r] & EIN__IS_STATISTIC) || ctx->value[r].weight_only;
+    }
+    arrfree(reads);
+    // What only statistics make is one: a deviation from a variance.
+    if (all && some && ein__is_map(ctx, v)) z->is[v.i] |= EIN__IS_STATISTIC;
+}
+
+// What statistics are computed from, through copies, which have the type of what they copy.
+static void ein__mark_sources(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    bool statistic = s && s->reduce != EIN__R_NONE && (z->is[v.i] & EIN__IS_STATISTIC);
+    bool passes = (z->is[v.i] & EIN__IS_SOURCE) && ein__copy_of(ctx, v);
+    if (!statistic && !passes) return;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        z->is[ein__ex_get(ctx, reads[i])->val] |= EIN__IS_SOURCE;
+    arrfree(reads);
+}
+
+static void ein__mark(ein__storer *z) {
+    // Twice: a statistic may be known as one only by a map behind a later one.
+    for (int pass = 0; pass < 2; pass++)
+        for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
+            if (ein__scope_of(z->ctx, z->order[i])) ein__mark_statistics(z, z->order[i]);
+    for (ptrdiff_t i = arrlen(z->order); i-- > 0;) ein__mark_sources(z, z->order[i]);
+}
+
+// ------------------------------------------------------------------------------------ types
+
+// A copy of `v` (with its type) as `type`; weights are converted in create, where what computes
+// them stores the other type at once.
+static ein__val ein__converted(ein__storer *z, ein__val v, ein__dtype type) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    const char *name = ein__namef(ctx, "%s.%s", old.name, type == EIN__F16 ? "half" : "float");
+    ein__sc sc = old.scope;
+    if (!old.weight_only || old.kind != EIN__V_SCOPE) {
+        ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
+        ein__ix ix[EIN__MAX_RANK];
+        for (int i = 0; i < old.shape.rank; i++) {
+            s.n[i] = old.shape.d[i];
+            ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
+        }
+        s.body = ein__ex_read(ctx, v, 0, ix, old.shape.rank);
+        sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    }
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, type, old.node);
+}
+
+// What a reader that wants `type` reads in the place of old value `v`.
+static ein__val ein__wanted(ein__storer *z, ein__val v, ein__dtype type) {
+    ein_ctx *ctx = z->ctx;
+    ein__val now = z->now[v.i];
+    ein__dtype have = ctx->value[now.i].dtype;
+    bool real = have == EIN__F32 || have == EIN__F16;
+    if (type == EIN__NDTYPE || have == type || !real) return now;
+    ein__val *copy = type == EIN__F16 ? &z->half[v.i] : &z->full[v.i];
+    if (!copy->i) *copy = ein__converted(z, now, type);
+    return *copy;
+}
+
+static ein__ex ein__read_stored(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__storer *z = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val v = {e->val};
+    bool half = z->also_half.i == v.i;
+    ein__val now = ein__wanted(z, v, half ? EIN__F16 : z->operand);
+    if (!now.i) return (ein__ex){0};
+    e = ein__ex_get(ctx, ex);
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    return ein__ex_read(ctx, now, pad, e->ix, (int)e->nix);
+}
+
+// The type that the operands of contraction `v` are wanted as: equal ones, halves where a library
+// multiplies.
+static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__expr *read[2];
+    double alpha;
+    ein__gemm g;
+    if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
+    if (ein__keeps_fp32(ctx, v) || ein__is_square(ctx, s)) return EIN__F32;
+    if (ein__is_library_form(ctx, s) || ein__best_gemm(ctx, s, true, &g, NULL)) return EIN__F16;
+    ein__dtype a = ctx->value[z->now[read[0]->val].i].dtype;
+    return a == ctx->value[z->now[read[1]->val].i].dtype ? a : EIN__F16;
+}
+
+// The bias of a convolution that map `v` may be fused with has the convolution's type.
+static ein__val ein__fused_bias(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex *reads = NULL;
+    ein__val bias = {0};
+    if (z->root[v.i] || !ein__is_map(ctx, v)) return bias;
+    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__epilogue e;
+        uint32_t p = ein__ex_get(ctx, reads[i])->val;
+        const ein__scope *s = ein__scope_of(ctx, (ein__val){p});
+        if (!s || ctx->value[z->now[p].i].dtype != EIN__F16 || !ein__is_contraction(ctx, s))
+            continue;
+        if (ein__conv_fuses(ctx, v, reads[i], &e) && e.bias.i) bias = e.bias;
+    }
+    arrfree(reads);
+    return bias;
+}
+
+// Whether copy `v` may become a view on what it reads: then it has its type.
+static bool ein__is_renaming(ein_ctx *ctx, ein__val v, const ein__expr *read) {
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    const ein__shape *from = &ctx->value[read->val].shape;
+    ein__dense_strides(from, stride);
+    return ein__elements(&ctx->value[v.i].shape) <= ein__elements(from) &&
+           ein__address(ctx, read, stride, &f);
+}
+
+// The type of old value `v`, whose operands have theirs.
+static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value *p = &ctx->value[v.i];
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__expr *copy = ein__copy_of(ctx, v);
+    ein__basis b;
+    ein__gemm g;
+    if (p->dtype != EIN__F32 || p->weight_only || ein__keeps_fp32(ctx, v)) return p->dtype;
+    if (ein__match_basis(ctx, s, &b)) return EIN__F32;
+    if (s->reduce != EIN__R_NONE && ein__is_contraction(ctx, s) && !ein__is_square(ctx, s)) {
+        bool wide = z->root[v.i] || (z->is[v.i] & (EIN__IS_SOURCE | EIN__IS_STATISTIC));
+        // Only a product of matrices has an f32 result.
+        bool free = !z->root[v.i];
+        return wide && ein__best_gemm(ctx, s, free, &g, NULL) ? EIN__F32 : EIN__F16;
+    }
+    if (z->root[v.i] || z->is[v.i]) return EIN__F32;
+    if (copy && ein__is_renaming(ctx, v, copy)) return ctx->value[z->now[copy->val].i].dtype;
+    return EIN__F16;
+}
+
+// Old value `v` with its type; a convolution that is an output is stored as f16 and copied.
+static ein__val ein__store_value(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    if (old.kind != EIN__V_SCOPE || old.weight_only) return v;
+    ein__dtype type = ein__stored_type(z, v);
+    ein__scope s = *ein__scope_of(ctx, v);
+    z->operand = ein__operand_type(z, v);
+    z->also_half = type == EIN__F16 ? ein__fused_bias(z, v) : (ein__val){0};
+    s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
+    ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    const char *name = old.name;
+    bool output = z->root[v.i] && type != old.dtype;
+    if (output) name = ein__namef(ctx, "%s.half", old.name);
+    ein__val now =
+        ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, type, old.node);
+    ctx->value[now.i].why = old.why;
+    return now;
+}
+
+// Gives every value under `root` its type; the roots are replaced.
+EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
+    size_t n = (size_t)arrlen(ctx->value);
+    ein__storer z = {.ctx = ctx, .order = ein__live(ctx, root, nroot), .nold = n};
+    for (size_t i = 0; i < n; i++) {
+        arrput(z.now, (ein__val){0});
+        arrput(z.half, (ein__val){0});
+        arrput(z.full, (ein__val){0});
+        arrput(z.is, 0);
+        arrput(z.root, false);
+    }
+    for (int k = 0; k < nroot; k++) z.root[root[k].i] = true;
+    ein__mark(&z);
+    for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
+        ein__val now = ein__store_value(&z, z.order[i]);
+        if (!now.i) break;
+        z.now[z.order[i].i] = now;
+    }
+    bool ok = !ctx->status;
+    for (int k = 0; ok && k < nroot; k++) {
+        ein__dtype type = ctx->value[root[k].i].dtype;
+        root[k] = ein__wanted(&z, root[k], type);
+        ok = root[k].i != 0;
+        if (ok) ctx->value[root[k].i].name = ctx->graph.output[k].name;
+    }
+    arrfree(z.order);
+    arrfree(z.now);
+    arrfree(z.half);
+    arrfree(z.full);
+    arrfree(z.is);
+    arrfree(z.root);
+    return ok;
+}
