@@ -14,6 +14,7 @@ typedef struct ein__storer {
     unsigned char *is;  // by old value id: EIN__IS_*
     bool *root;
     ein__dtype operand;  // what reads are wanted as: EIN__NDTYPE any
+    bool half_weights;   // weights are
     ein__val also_half;  // a read that is wanted as f16 whatever the others are
     size_t nold;
 } ein__storer;
@@ -126,7 +127,8 @@ static ein__ex ein__read_stored(ein_ctx *ctx, void *user, ein__ex ex) {
     ein__storer *z = user;
     const ein__expr *e = ein__ex_get(ctx, ex);
     ein__val v = {e->val};
-    bool half = z->also_half.i == v.i;
+    // Weights are converted for nothing, so products of kernels read halves too.
+    bool half = z->also_half.i == v.i || (z->half_weights && ctx->value[v.i].weight_only);
     ein__val now = ein__wanted(z, v, half ? EIN__F16 : z->operand);
     if (!now.i) return (ein__ex){0};
     e = ein__ex_get(ctx, ex);
@@ -135,17 +137,19 @@ static ein__ex ein__read_stored(ein_ctx *ctx, void *user, ein__ex ex) {
     return ein__ex_read(ctx, now, pad, e->ix, (int)e->nix);
 }
 
-// The type that the operands of contraction `v` are wanted as: equal ones, halves where a library
-// multiplies.
+// The type that the operands of contraction `v` are wanted as: halves where a library multiplies.
 static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
     double alpha;
-    ein__gemm g;
+    int64_t ps;
     if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
     if (ein__keeps_fp32(ctx, v) || ein__is_square(ctx, s)) return EIN__F32;
-    if (ein__is_library_form(ctx, s) || ein__best_gemm(ctx, s, true, &g, NULL)) return EIN__F16;
+    ein__skind2 kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, !z->root[v.i], &ps);
+    if (ein__is_call(kind)) return EIN__F16;
+    // A kernel converts what it loads, but bands are told by equal types.
+    if (kind != EIN__K_BAND) return EIN__NDTYPE;
     ein__dtype a = ctx->value[z->now[read[0]->val].i].dtype;
     return a == ctx->value[z->now[read[1]->val].i].dtype ? a : EIN__F16;
 }
@@ -208,6 +212,7 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     ein__dtype type = ein__stored_type(z, v);
     ein__scope s = *ein__scope_of(ctx, v);
     z->operand = ein__operand_type(z, v);
+    z->half_weights = z->operand == EIN__NDTYPE && ein__is_contraction(ctx, &s);
     z->also_half = type == EIN__F16 ? ein__fused_bias(z, v) : (ein__val){0};
     s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
     ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};

@@ -35,6 +35,16 @@ static int value_error(test *t, const reference *r, const stored_value *v, doubl
     return code;
 }
 
+// A value that others are subtracted from loses nothing itself: its sources are named too.
+static void report_growth(const test *t, int i, double growth) {
+    const stored_value *v = &stored_values[i];
+    fprintf(t->report, "    %s, by %.3g", v->name, growth);
+    for (int k = 0; k < v->sources && k < 8; k++)
+        fprintf(t->report, "%s%s", k ? ", " : " from ",
+                stored_values[error_sources[v->first + k]].name);
+    fprintf(t->report, "\n");
+}
+
 // Prints the error of every stored value, and where it grows most: what a value's own step and the
 // steps since its sources add to the largest error among the sources.
 static int report_errors(test *t, const reference *r) {
@@ -59,16 +69,12 @@ static int report_errors(test *t, const reference *r) {
     for (int n = 0; n < most && !code; n++) {
         int top = 0;
         for (int i = 1; i < count; i++)
-            if (!(growth[i] <= growth[top])) top = i;
-        if (count && growth[top] > 0) {
-            fprintf(t->report, "%s%s",
-                    n ? "," : "errors grow most in, for --keep-fp32: ", stored_values[top].name);
-            growth[top] = -1;
-        } else if (!n) {
-            fprintf(t->report, "no error grows");
-        }
+            if (growth[i] > growth[top]) top = i;
+        if (!count || !(growth[top] > 0)) break;
+        if (!n) fprintf(t->report, "for --keep-fp32: errors grow most in\n");
+        report_growth(t, top, growth[top]);
+        growth[top] = 0;
     }
-    if (!code) fprintf(t->report, "\n");
     free(memory);
     return code;
 }

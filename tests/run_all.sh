@@ -58,6 +58,7 @@ parts=(
     "peers    -    $python tests/peers/test_peers.py"
     'gpu      cuda sh tests/peers/test_gpu.sh'
     'cuda11   -    sh tests/frame/test_cuda11.sh'
+    'math     -    sh tests/frame/test_math.sh'
     "demo     cuda $python tests/demo/test_classifier.py"
     'kernels  cuda sh tests/kernels/run'
     'stable   -    python3 tests/check_stable.py'
@@ -68,6 +69,8 @@ parts=(
     "run-libs cuda $python tests/run_models.py --libs none models/*.ein models/cases/*.ein $own"
     "run-blas cuda $python tests/run_models.py --libs cublas $blas"
     "race-lib cuda $python tests/run_models.py --libs none --mode race models/cases/*.ein $own"
+    "run-tf32 cuda $python tests/run_models.py --math tf32 models/*.ein models/cases/*.ein"
+    "run-fp16 cuda $python tests/run_models.py --math fp16 models/*.ein $light"
     "run-san  cuda $python tests/run_models.py --mode san $light"
     "run-race cuda $python tests/run_models.py --mode race $light"
     "run-full cuda $python tests/run_models.py --full $full"
