@@ -6,6 +6,7 @@ enum {
     EIN__NEED_HALF = 1,
     EIN__NEED_BF16 = 2,
     EIN__NEED_WARP = 4,
+    EIN__NEED_HALF4 = 128,
     EIN__NEED_BLOCK = 256,
     EIN__NEED_TILES = 8192
 };
@@ -119,8 +120,11 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     if (!known && g->vec > 1) {
         ein__kaccess at = ein__kaccess_of(g, ex, 0);
         if (at.vector) {
-            const char *s = ein__namef(g->ctx, "*reinterpret_cast<const float4 *>(%s + %s)",
-                                       at.param, ein__kparen(g, at.at, EIN__TERM));
+            bool half = at.dtype == EIN__F16;
+            const char *load = half ? "load_half4" : "*reinterpret_cast<const float4 *>";
+            const char *s =
+                ein__namef(g->ctx, "%s(%s + %s)", load, at.param, ein__kparen(g, at.at, EIN__TERM));
+            if (half) g->needs |= EIN__NEED_HALF4;
             if (at.guard)
                 s = ein__namef(g->ctx, "%s ? %s : make_float4(%s, %s, %s, %s)", at.guard, s, pad.s,
                                pad.s, pad.s, pad.s);

@@ -213,9 +213,12 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
     }
     ein__ktext at = ein__klin_text(g, &l, 0);
     if (g->vec > 1) {
-        ein__putf(b, "*reinterpret_cast<float4 *>(y%s%s) = make_float4(%s, %s, %s, %s);\n",
-                  strcmp(at.s, "0") ? " + " : "", strcmp(at.s, "0") ? at.s : "", value[0].s,
-                  value[1].s, value[2].s, value[3].s);
+        bool half = ein__kdtype(g, out) == EIN__F16, zero = !strcmp(at.s, "0");
+        if (half) g->needs |= EIN__NEED_HALF4;
+        ein__putf(
+            b, half ? "store_half4(y%s%s, " : "*reinterpret_cast<float4 *>(y%s%s) = make_float4(",
+            zero ? "" : " + ", zero ? "" : at.s);
+        ein__putf(b, "%s, %s, %s, %s);\n", value[0].s, value[1].s, value[2].s, value[3].s);
         return;
     }
     const char *s = value[0].s, *p = ein__kparen(g, value[0], EIN__PREFIX);
@@ -318,7 +321,8 @@ static const char *ein__knumber(const ein__kgen *g, int64_t v) {
 static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
                              const ein__kscan *s) {
     const ein__krow *row = &s->row[arrlen(s->row) - 1];
-    if (g->naive || !n || ein__kdtype(g, out) != EIN__F32) return false;
+    ein__dtype type = ein__kdtype(g, out);
+    if (g->naive || !n || (type != EIN__F32 && type != EIN__F16)) return false;
     int v = order[n - 1];
     if (row->k[v] != 1 || g->slot[v].n % 4 || g->ctx->plan.layout[out.i].offset % 4) return false;
     for (int i = 0; i < n - 1; i++)

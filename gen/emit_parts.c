@@ -35,7 +35,8 @@ static bool ein__is_taken(const char *name) {
         "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
-        " warp_sum warp_max product_tile cublasStatus_t cudnnTensorDescriptor_t cudaGetLastError ";
+        " warp_sum warp_max product_tile half4 load_half4 store_half4 cublasStatus_t "
+        "cudnnTensorDescriptor_t cudaGetLastError ";
     const char *at = words;
     size_t n = strlen(name);
     while (*name && (at = strstr(at, name))) {
