@@ -20,11 +20,11 @@
 #     failures.txt   what the failed ones said
 # and tables and plots, made of peers.tsv, to bench/results/ ($OUT/report where OUT is set).
 # A program is MODEL, MODEL_small, MODEL_base (without derivation, where that makes a difference),
-# MODEL_n1 or MODEL_n16 (batch 1 and 16, where the model's own batch is another), one of these with
-# _tf32 or _fp16 (where the generator has --math); _costs behind it
-# says that it was planned with measured costs, where that makes a difference. Finished items are
-# kept in build/gpu-run/ and not done again until their sources change, so a run that was stopped
-# continues where it was. Costs that a table has are not measured again: delete it to do so.
+# MODEL_n1 or MODEL_n16 (batch 1 and 16, where the model's own batch is another). _tf32 or _fp16
+# behind it is its arithmetic, FP32 without; then _costs says that it was planned with measured
+# costs, where that makes a difference. Finished items are kept in build/gpu-run/ and not done again
+# until their sources change, so a run that was stopped continues where it was. Costs that a table
+# has are not measured again: delete it to do so.
 #
 # Exit codes: 0 all is well, 1 something failed (the rest was still done), 2 usage, 75 the budget is
 # used up (run it again), 77 no GPU or no nvcc.
@@ -186,11 +186,28 @@ models() {
     done
 }
 
+# The arithmetic of programs beside FP32, as suffixes of their names. Devices before Ampere have no
+# TF32.
+maths() {
+    case $(sed -n 's/^sm\t//p' "$work/device.tsv" 2> /dev/null) in
+    [1-7].*) echo _fp16 ;;
+    *) echo _tf32 _fp16 ;;
+    esac
+}
+
 # Programs in order, small ones first: those whose test program exists.
 items() {
+    local math
+    items_of _small '' _base _n1 _n16 _costs _n1_costs _n16_costs _n1_base _n16_base
+    for math in $(maths); do
+        items_of $math _n1$math _n16$math ${math}_costs _n1${math}_costs _n16${math}_costs \
+            ${math}_base _n1${math}_base _n16${math}_base
+    done
+}
+
+items_of() { # SUFFIX...
     local model suffix
-    for suffix in _small '' _base _n1 _n16 _costs _n1_costs _n16_costs _n1_base _n16_base \
-        {,_n1,_n16}_{tf32,fp16}{,_costs,_base}; do
+    for suffix in "$@"; do
         for model in $(models); do
             [ ! -f "$kit/$model${suffix}_test.cu" ] || echo "$model$suffix"
         done
@@ -268,7 +285,7 @@ batches() { # MODEL
 }
 
 emit_all() {
-    local model n
+    local model n math
     if [ -z "$einnet" ]; then
         echo 'emit: the generator does not run here; the files in build/gpu/ are taken as they are'
         return
@@ -285,6 +302,13 @@ emit_all() {
         [ $stand_in = no ] || continue
         for n in $(batches "$model"); do
             emit_one "${model}_n$n" "$model" --dim N=$n --prefix "${model##*/}_n$n"
+        done
+        for math in tf32 fp16; do
+            emit_one "${model}_$math" "$model" --math $math
+            for n in $(batches "$model"); do
+                emit_one "${model}_n${n}_$math" "$model" --math $math --dim N=$n \
+                    --prefix "${model##*/}_n$n"
+            done
         done
     done
     contest_emit
@@ -442,27 +466,32 @@ emit_costs() { # ITEM SOURCE MODEL OPTION...
 }
 
 probe_all() {
-    local model n
+    local model n math
     [ -n "$name" ] || name=$(device_name) || {
         echo 'probe: the generator has no row for this GPU; see --gpu'
         return
     }
     [ -n "$einnet" ] || { echo 'probe: the generator does not run here'; return; }
     touch "$out/$name.tsv"
-    probe_models all "$(models)"
-    for n in 1 16; do
-        probe_models "all_n$n" "$(for model in $(models); do
-            ! batches "$model" | grep -q -x $n || echo "$model"
-        done)" --dim N=$n
+    for math in '' $(maths); do
+        probe_models "all$math" "$(models)" ${math:+--math ${math#_}}
+        for n in 1 16; do
+            probe_models "all_n$n$math" "$(for model in $(models); do
+                ! batches "$model" | grep -q -x $n || echo "$model"
+            done)" --dim N=$n ${math:+--math ${math#_}}
+        done
     done
     echo "probe: $(wc -l < "$out/$name.tsv") rows in $out/$name.tsv"
     [ $stopped = no ] || return
     find_costs
     for model in $(models); do
-        emit_costs "${model}_costs" "$(source_of "$model")" "$model"
-        for n in $(batches "$model"); do
-            emit_costs "${model}_n${n}_costs" "$kit/${model}_n$n.cu" "$model" --dim N=$n \
-                --prefix "${model##*/}_n$n"
+        for math in '' $(maths); do
+            emit_costs "$model${math}_costs" "$(source_of "$model$math")" "$model" \
+                ${math:+--math ${math#_}}
+            for n in $(batches "$model"); do
+                emit_costs "${model}_n$n${math}_costs" "$kit/${model}_n$n$math.cu" "$model" \
+                    --dim N=$n --prefix "${model##*/}_n$n" ${math:+--math ${math#_}}
+            done
         done
     done
     contest_costs
@@ -657,32 +686,47 @@ gather() {
     done > "$out/failures.txt"
 }
 
-# One row a program; a dash where there is no figure.
+# Whether a program is of the arithmetic that a suffix stands for; none: FP32.
+is_of() { # ITEM SUFFIX
+    case ${1%_costs} in
+    *_tf32) [ "$2" = _tf32 ] ;;
+    *_fp16) [ "$2" = _fp16 ] ;;
+    *) [ -z "$2" ] ;;
+    esac
+}
+
+# One row a program, precisions apart; a dash where there is no figure.
 summary() {
-    local item source check error json plan line name
+    local item source check error json plan line name math
     echo "GPU: $(sed -n 's/^gpu\t//p' "$work/device.tsv" 2> /dev/null)"
     echo
     echo 'Times in microseconds. Warm: graph replays back to back, median and 95th percentile;'
     echo 'cold: after a 256 MB fill; latency: one replay, launch to completion on the host clock.'
     echo 'Estimate: of the plan, by a model of the GPU that the program names in its first lines.'
-    echo
-    echo '| program | check | rel. L2 | estimate | warm | p95 | cold | latency | kernels |'
-    echo '| --- | --- | --- | --- | --- | --- | --- | --- | --- |'
-    for item in $(items); do
-        source=$(source_of "$item")
-        IFS=$'\t' read -r _ check error _ <<< "$(row check "$item")"
-        json=$(row bench "$item")
-        if [ -z "$check" ]; then
-            check=$(row build "$item" | cut -f2)
-            check="not run, build ${check:-not run}"
-        fi
-        plan=$(sed -n -E 's|^// plan +[0-9]+ steps?, ([0-9.]+ [a-z]+) .*|\1|p' "$source")
-        line="| $item | $check | ${error:--} | ${plan:--} |"
-        for name in median_us p95_us cold_median_us latency_median_us kernels; do
-            name=$(figure "$json" $name)
-            line="$line ${name:--} |"
+    for math in '' $(maths); do
+        name=${math#_}
+        echo
+        echo "## ${name:-fp32}"
+        echo
+        echo '| program | check | rel. L2 | estimate | warm | p95 | cold | latency | kernels |'
+        echo '| --- | --- | --- | --- | --- | --- | --- | --- | --- |'
+        for item in $(items); do
+            is_of "$item" "$math" || continue
+            source=$(source_of "$item")
+            IFS=$'\t' read -r _ check error _ <<< "$(row check "$item")"
+            json=$(row bench "$item")
+            if [ -z "$check" ]; then
+                check=$(row build "$item" | cut -f2)
+                check="not run, build ${check:-not run}"
+            fi
+            plan=$(sed -n -E 's|^// plan +[0-9]+ steps?, ([0-9.]+ [a-z]+) .*|\1|p' "$source")
+            line="| $item | $check | ${error:--} | ${plan:--} |"
+            for name in median_us p95_us cold_median_us latency_median_us kernels; do
+                name=$(figure "$json" $name)
+                line="$line ${name:--} |"
+            done
+            echo "$line"
         done
-        echo "$line"
     done
 }
 
