@@ -65,10 +65,10 @@
 // Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
 // EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
-// `conv f32 fma nchw n=1 ...`, `kernel k_map_1a2b3c4d`. A measured row wins over the estimate,
-// which takes shares of the device's peak rates by kind of call. ein_desc.intensity: a kernel with
-// more operations an element (default 4) is priced by its arithmetic as well as by its memory
-// traffic.
+// `conv f32 fma nchw n=1 ...` (`f32 tf32` and `f16 tensor` in the other modes), `kernel
+// k_map_1a2b3c4d`. A measured row wins over the estimate, which takes shares of the device's peak
+// rates by kind of call. ein_desc.intensity: a kernel with more operations an element (default 4)
+// is priced by its arithmetic as well as by its memory traffic.
 //
 //   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for and no
 // table has: `einnet probe MODEL.ein... --costs TABLE -o probe.cu`, then nvcc, then `./probe >>
@@ -88,7 +88,12 @@
 // version, u32 tensors, u64 manifest hash, u64 content hash, u64 file bytes, zeros to 256, then raw
 // tensors in declaration order, 256-byte aligned. The manifest is FNV-1a 64 over a line
 // `name dtype[d0,d1]` a tensor. One blob serves every plan, GPU and batch size.
-//   FP32 means no TF32. max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
+//   FP32 means no TF32. With EIN_MATH_TF32 library products round their operands to TF32; with
+// EIN_MATH_FP16 they read halves, made of weights in create, and values are stored as halves but
+// for statistics, what these are computed from, outputs, and what ein_keep_fp32 names. No other
+// value may exceed 65504. Basis changes are FP32's alone. Expect relative L2 errors below 2e-3 and
+// 1e-2: the test program of a plan with ein_desc.inspect tells where they arise (--errors).
+//   max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
 //   Products
 // with padding are not evaluated, so infinite weights there give 0. A basis change (Winograd) mixes
 // the elements of a tile: F(4,3) rounds to a relative L2 error of 2e-6 at 512 channels, F(2,3) to

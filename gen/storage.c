@@ -3,7 +3,8 @@
 // as they are by maps and converted for products; statistics (the reductions of norms and softmax),
 // what they are computed from and what --keep-fp32 names stay f32. Everything is computed in f32.
 
-enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2, EIN__IS_CONVOLUTION = 4 };
+// A statistic, and what one is computed from.
+enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2 };
 
 typedef struct ein__storer {
     ein_ctx *ctx;
@@ -14,9 +15,8 @@ typedef struct ein__storer {
     unsigned char *is;  // by old value id: EIN__IS_*
     bool *root;
     ein__dtype operand;  // what reads are wanted as: EIN__NDTYPE any
-    bool half_weights;   // weights are
+    bool half_weights;   // those of weights as f16
     ein__val also_half;  // a read that is wanted as f16 whatever the others are
-    size_t nold;
 } ein__storer;
 
 // ------------------------------------------------------------------------------------ statistics
@@ -229,7 +229,7 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
 // Gives every value under `root` its type; the roots are replaced.
 EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     size_t n = (size_t)arrlen(ctx->value);
-    ein__storer z = {.ctx = ctx, .order = ein__live(ctx, root, nroot), .nold = n};
+    ein__storer z = {.ctx = ctx, .order = ein__live(ctx, root, nroot)};
     for (size_t i = 0; i < n; i++) {
         arrput(z.now, (ein__val){0});
         arrput(z.half, (ein__val){0});

@@ -154,7 +154,8 @@ has_not plain_test.cu 'stored_values|--errors'
 
 # ---- a device without TF32
 
-check 'the judge takes tf32' sh tests/judge/judgecc -o "$work/t" "$work/tf32_test.cu" "$work/tf32.cu"
+check 'the judge takes tf32' sh tests/judge/judgecc -o "$work/t" "$work/tf32_test.cu" \
+    "$work/tf32.cu"
 check 'weights of gcn' $einnet pack models/gcn.ein -o "$work/gcn.w"
 JUDGE_CC=75 "$work/t" "$work/gcn.w" > "$work/log" 2>&1
 [ $? = 5 ] && grep -q 'uses TF32.*compute capability 8.0' "$work/log" && pass ||
