@@ -6,9 +6,10 @@ enum {
     EIN__NEED_HALF = 1,
     EIN__NEED_BF16 = 2,
     EIN__NEED_WARP = 4,
-    EIN__NEED_HALF4 = 128,
     EIN__NEED_BLOCK = 256,
-    EIN__NEED_TILES = 8192
+    EIN__NEED_TILES = 1 << 13,
+    EIN__NEED_LOAD4 = 1 << 14,
+    EIN__NEED_STORE4 = 1 << 15
 };
 enum { EIN__LONG = 60 };
 
@@ -124,7 +125,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
             const char *load = half ? "load_half4" : "*reinterpret_cast<const float4 *>";
             const char *s =
                 ein__namef(g->ctx, "%s(%s + %s)", load, at.param, ein__kparen(g, at.at, EIN__TERM));
-            if (half) g->needs |= EIN__NEED_HALF4;
+            if (half) g->needs |= EIN__NEED_LOAD4;
             if (at.guard)
                 s = ein__namef(g->ctx, "%s ? %s : make_float4(%s, %s, %s, %s)", at.guard, s, pad.s,
                                pad.s, pad.s, pad.s);

@@ -126,10 +126,9 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
         ein__put(out, "\n");
     }
-    if (needs & EIN__NEED_HALF4) {
-        ein__tmpl_put(out, ein__tmpl_half4, NULL, 0);
-        ein__put(out, "\n");
-    }
+    ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
+                       {"store", needs & EIN__NEED_STORE4 ? "1" : ""}};
+    if (needs & (EIN__NEED_LOAD4 | EIN__NEED_STORE4)) ein__tmpl_put(out, ein__tmpl_half4, half, 2);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
         bool block = needs & (unsigned)EIN__NEED_BLOCK << r;

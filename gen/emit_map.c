@@ -214,7 +214,7 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
     ein__ktext at = ein__klin_text(g, &l, 0);
     if (g->vec > 1) {
         bool half = ein__kdtype(g, out) == EIN__F16, zero = !strcmp(at.s, "0");
-        if (half) g->needs |= EIN__NEED_HALF4;
+        if (half) g->needs |= EIN__NEED_STORE4;
         ein__putf(
             b, half ? "store_half4(y%s%s, " : "*reinterpret_cast<float4 *>(y%s%s) = make_float4(",
             zero ? "" : " + ", zero ? "" : at.s);
