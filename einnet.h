@@ -69,10 +69,10 @@
 // Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
 // EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
-// `conv f32 fma nchw n=1 ...`, `kernel k_map_1a2b3c4d`. A measured row wins over the estimate,
-// which takes shares of the device's peak rates by kind of call. ein_desc.intensity: a kernel with
-// more operations an element (default 4) is priced by its arithmetic as well as by its memory
-// traffic.
+// `conv f32 fma nchw n=1 ...` (`f32 tf32` and `f16 tensor` in the other modes), `kernel
+// k_map_1a2b3c4d`. A measured row wins over the estimate, which takes shares of the device's peak
+// rates by kind of call. ein_desc.intensity: a kernel with more operations an element (default 4)
+// is priced by its arithmetic as well as by its memory traffic.
 //
 //   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for and no
 // table has: `einnet probe MODEL.ein... --costs TABLE -o probe.cu`, then nvcc, then `./probe >>
@@ -92,7 +92,12 @@
 // version, u32 tensors, u64 manifest hash, u64 content hash, u64 file bytes, zeros to 256, then raw
 // tensors in declaration order, 256-byte aligned. The manifest is FNV-1a 64 over a line
 // `name dtype[d0,d1]` a tensor. One blob serves every plan, GPU and batch size.
-//   FP32 means no TF32. max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
+//   FP32 means no TF32. With EIN_MATH_TF32 library products round their operands to TF32; with
+// EIN_MATH_FP16 they read halves, made of weights in create, and values are stored as halves but
+// for statistics, what these are computed from, outputs, and what ein_keep_fp32 names. No other
+// value may exceed 65504. Basis changes are FP32's alone. Expect relative L2 errors below 2e-3 and
+// 1e-2: the test program of a plan with ein_desc.inspect tells where they arise (--errors).
+//   max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
 //   Products
 // with padding are not evaluated, so infinite weights there give 0. A basis change (Winograd) mixes
 // the elements of a tile: F(4,3) rounds to a relative L2 error of 2e-6 at 512 channels, F(2,3) to
@@ -173,6 +178,15 @@ typedef struct {
     void *user;
 } ein_writer;
 
+// The arithmetic of products. Sums are f32 in all of them, and so are the model's inputs and
+// outputs unless it says otherwise.
+typedef enum {
+    EIN_MATH_FP32,  // FMA: no TF32 anywhere
+    EIN_MATH_TF32,  // f32 operands rounded to TF32
+    EIN_MATH_FP16   // values between library calls are stored as f16, but for statistics (norms,
+                    // softmax) and what they are computed from
+} ein_math;
+
 // Why the search of one problem ended, mildest first.
 typedef enum {
     EIN_STOP_SATURATED,  // no rule gives anything new
@@ -229,7 +243,9 @@ typedef struct {
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
     ein_libs libs;       // what the program may link
-    bool probe;  // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
+    bool probe;     // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
+    ein_math math;  // EIN_MATH_TF32 needs a GPU that has it
+    bool inspect;   // every value keeps its memory, so that EIN_TEST can report each one's error
 } ein_desc;
 
 typedef struct {
@@ -254,6 +270,8 @@ EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *tex
 EIN_DEF ein_status ein_add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length);
 // Adds the EIN_CALLS of another context, so that one EIN_PROBE serves several models.
 EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length);
+// In the other modes, `node` (a tensor that the model computes, or a block: all in it) keeps FP32.
+EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node);
 EIN_DEF ein_status ein_plan(ein_ctx *ctx);
 EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer);
 // Tensors of the model in declaration order: kind 'i' inputs, 'w' weights, 'o' outputs, 'b' blobs
@@ -669,6 +687,9 @@ typedef enum {
     EIN__K_PRODUCT     // contraction of any form: tiles through shared memory, epilogue fused
 } ein__skind2;
 
+// The arithmetic of a library call; see precision.c.
+typedef enum { EIN__MATH_FP32, EIN__MATH_TF32, EIN__MATH_FP16 } ein__math;
+
 typedef struct ein__conv {
     int spatial;             // 1..3
     int64_t n, c, f, group;  // f output channels in all
@@ -677,6 +698,7 @@ typedef struct ein__conv {
     ein__val x, w;     // data, weights [f, c/group, k...]
     ein__val bias, z;  // or none: fused
     bool relu;
+    ein__math math;
 } ein__conv;
 
 typedef enum { EIN__ACT_NONE, EIN__ACT_RELU, EIN__ACT_GELU } ein__act;  // GELU: its tanh form
@@ -695,6 +717,8 @@ typedef struct ein__gemm {
     ein__act act;
     int64_t ldz, sz, obias;
     int align;  // bytes: of every operand's address, where it is cublasLt's
+    ein__math math;
+    bool wide;  // of halves, with an f32 result
 } ein__gemm;
 
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
@@ -811,6 +835,8 @@ struct ein_ctx {
     uint32_t rule_mask;          // by ein__rule_id: rules that are on
     bool online;                 // softmax between two products is computed with them (attention.c)
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
+    bool *keep_fp32;  // by graph tensor: computed in FP32; stb_ds array
+    bool typed;       // values have the types they are stored in (storage.c)
     ein_stats stats;
 };
 
@@ -10712,6 +10738,68 @@ static void ein__rule_relax_operand(const ein_ctx *ctx, ein__places *box, ein__p
     else if (before > after) box->lo = reads.lo + after;
     else box->hi = reads.hi - before;
 }
+/* ---- precision.c ---- */
+// The arithmetic of products (ein_desc.math), and what it says about sizes and keys. FP32 is FMA
+// and nothing else. TF32 takes f32 operands and rounds them to 10 bits of mantissa; FP16 takes
+// halves. Both add up in f32.
+
+// What the emitted file's first lines say.
+static const char *ein__math_title(const ein_ctx *ctx) {
+    static const char *const titles[] = {"FP32",
+                                         "TF32: products of f32 values rounded to TF32, f32 sums",
+                                         "FP16: products of f16 values, f32 sums and statistics"};
+    return titles[ctx->desc.math];
+}
+
+// Whether calls carry the types of their tensors: in every mode but FP32.
+static bool ein__is_typed(const ein_ctx *ctx) { return ctx->desc.math != EIN_MATH_FP32; }
+
+// Bytes of an operand's element.
+static int64_t ein__math_bytes(ein__math math) { return math == EIN__MATH_FP16 ? 2 : 4; }
+
+// Type of the operands and arithmetic, as keys of costs have them.
+static const char *ein__math_key(ein__math math) {
+    static const char *const names[] = {"f32 fma", "f32 tf32", "f16 tensor"};
+    return names[math];
+}
+
+// Whether `v` belongs to a tensor that --keep-fp32 names.
+static bool ein__keeps_fp32(const ein_ctx *ctx, ein__val v) {
+    int tensor = ctx->value[v.i].tensor;
+    return tensor >= 0 && tensor < (int)arrlen(ctx->keep_fp32) && ctx->keep_fp32[tensor];
+}
+
+static bool ein__is_real(const ein_ctx *ctx, ein__val v) {
+    ein__dtype t = ctx->value[v.i].dtype;
+    return t == EIN__F32 || t == EIN__F16 || t == EIN__BF16;
+}
+
+// Whether values still have the model's types although the mode stores most of them as halves:
+// while a program is derived, before storage.c has given each its own type.
+static bool ein__is_untyped(const ein_ctx *ctx) {
+    return ctx->desc.math == EIN_MATH_FP16 && !ctx->typed;
+}
+
+// Of a product with these operands.
+static ein__math ein__math_of(const ein_ctx *ctx, ein__val a, ein__val b) {
+    if (ctx->desc.math == EIN_MATH_TF32) return EIN__MATH_TF32;
+    bool halves = ctx->value[a.i].dtype == EIN__F16 && ctx->value[b.i].dtype == EIN__F16;
+    return halves || ein__is_untyped(ctx) ? EIN__MATH_FP16 : EIN__MATH_FP32;
+}
+
+// Whether a library multiplies tensors of these types.
+static bool ein__multiplies(const ein_ctx *ctx, ein__dtype a, ein__dtype b) {
+    bool known = a == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && a == EIN__F16);
+    bool other = b == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && b == EIN__F16);
+    return known && other && (a == b || ein__is_untyped(ctx));
+}
+
+// Bytes of an element of `v` in memory, or what they most likely will be.
+static int64_t ein__element_size(const ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    bool half = p->dtype == EIN__F32 && p->kind == EIN__V_SCOPE && ein__is_untyped(ctx);
+    return half ? 2 : ein__dtype_size(p->dtype);
+}
 /* ---- basis.c ---- */
 // Small constant transforms: a reduction whose factors are small constant matrices, one per
 // summation iterator, and one read, V[i..] = sum(u,v) A[i,u] B[j,v] x[.., u, v]. It is separable: a
@@ -10992,7 +11080,8 @@ static bool ein__two_factors(ein_ctx *ctx, const ein__scope *s, const ein__expr 
             memcpy(&c, &e->bits, sizeof c);
             *alpha *= c;
         } else if (e->op == EIN__X_READ && !e->bits && n < 2 &&
-                   ctx->value[e->val].dtype == EIN__F32 &&
+                   ein__multiplies(ctx, ctx->value[e->val].dtype,
+                                   ctx->value[n ? read[0]->val : e->val].dtype) &&
                    !ein__is_table(ctx, (ein__val){e->val})) {
             read[n++] = e;
         } else {
@@ -11128,8 +11217,8 @@ static bool ein__product_of(ein_ctx *ctx, const ein__scope *s, ein__factors *p) 
 
 // Strided-batched GEMM for a product whose result has strides `out`; both orders of the operands
 // are tried, and every choice of m and n chains: largest m * n wins.
-static bool ein__match_product(const ein__scope *s, const ein__factors *p, const int64_t *out,
-                               ein__gemm *best) {
+static bool ein__match_product(const ein_ctx *ctx, const ein__scope *s, const ein__factors *p,
+                               const int64_t *out, ein__gemm *best) {
     bool found = false;
     // Without a batch m * n is all there is.
     for (int swap = 0; swap < 2 && (!found || best->batch > 1); swap++) {
@@ -11149,13 +11238,14 @@ static bool ein__match_product(const ein__scope *s, const ein__factors *p, const
                 found = true;
             }
     }
+    if (found) best->math = ein__math_of(ctx, best->a, best->b);
     return found;
 }
 
 EIN__FN bool ein__match_gemm(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
                              ein__gemm *best) {
     ein__factors p;
-    return ein__product_of(ctx, s, &p) && ein__match_product(s, &p, out, best);
+    return ein__product_of(ctx, s, &p) && ein__match_product(ctx, s, &p, out, best);
 }
 
 // Strides of a dense tensor with extents `n` whose dimensions lie in memory in `order`, outermost
@@ -11463,6 +11553,7 @@ static bool ein__match_conv_form(ein_ctx *ctx, ein__conv_form *z, const int64_t 
     if (!ein__conv_roles(ctx, z) || !ein__conv_dims(ctx, z)) return false;
     z->c.x = (ein__val){z->x->val};
     z->c.w = (ein__val){z->w->val};
+    z->c.math = ein__math_of(ctx, z->c.x, z->c.w);
     return ein__conv_layouts(ctx, z, out);
 }
 
@@ -12467,33 +12558,35 @@ EIN__FN bool ein__prepare_maps(ein_ctx *ctx, ein__val *root, int nroot) {
 // row where there is one, else an estimate (estimate.c). The emitted file says of every cost which
 // it is.
 
-// Rates are dense, at boost clock: GFLOP/s and MB/s. `l2_rate` is the rate of the L2 cache in
-// percent of the memory's. `node` is the cost of one CUDA-graph node, ns.
+// Rates are dense, at boost clock: GFLOP/s and MB/s. `tf32`: 0 where there is none; `fp16`: with
+// f32 sums, the rate of FP32 where there are no tensor cores. `l2_rate` is the rate of the L2 cache
+// in percent of the memory's. `node` is the cost of one CUDA-graph node, ns.
 typedef struct ein__gpu {
     const char *name, *title;
     int cc, sms;
-    int64_t fp32, bandwidth, l2_bytes, l2_rate, node_ns;
+    int64_t fp32, tf32, fp16, bandwidth, l2_bytes, l2_rate, node_ns;
 } ein__gpu;
 
 // Sources: vendors' datasheets and whitepapers; launch costs are starting values until measured. No
 // datasheet states a rate for the L2: V100's is 2.2 TB/s as microbenchmarks have it, which is 0.28
 // of 64 bytes a clock and SM; the others are estimates between 0.3 and 0.6 of that.
 static const ein__gpu ein__gpu_table[] = {
-    {"h200", "H200 SXM", 90, 132, 67000, 4800000, 60 << 20, 140, 1300},
-    {"h100", "H100 SXM", 90, 132, 67000, 3350000, 50 << 20, 200, 1300},
-    {"a100", "A100 SXM 80GB", 80, 108, 19500, 2039000, 40 << 20, 220, 1500},
-    {"a100-40", "A100 SXM 40GB", 80, 108, 19500, 1555000, 40 << 20, 288, 1500},
-    {"v100", "V100 SXM2", 70, 80, 15700, 900000, 6 << 20, 240, 1500},
-    {"l4", "L4", 89, 58, 30300, 300000, 48 << 20, 500, 1500},
-    {"rtx4090", "RTX 4090", 89, 128, 82600, 1008000, 72 << 20, 450, 1500},
-    {"nano", "Jetson Nano", 53, 1, 236, 25600, 256 << 10, 140, 8000},
-    {"tx2", "Jetson TX2", 62, 2, 670, 59700, 512 << 10, 140, 8000},
-    {"xavier-nx", "Jetson Xavier NX", 72, 6, 850, 59700, 512 << 10, 250, 8000},
-    {"agx-xavier", "Jetson AGX Xavier", 72, 8, 1410, 137000, 512 << 10, 200, 8000},
-    {"orin-nano", "Jetson Orin Nano 8GB", 87, 8, 1280, 68000, 2 << 20, 250, 4000},
-    {"orin-nx", "Jetson Orin NX 16GB", 87, 8, 1880, 102000, 4 << 20, 250, 4000},
-    {"agx-orin", "Jetson AGX Orin 64GB", 87, 16, 5300, 204800, 4 << 20, 300, 4000},
-    {"agx-thor", "Jetson AGX Thor T5000", 110, 20, 8100, 273000, 32 << 20, 400, 4000},
+    {"h200", "H200 SXM", 90, 132, 67000, 495000, 989000, 4800000, 60 << 20, 140, 1300},
+    {"h100", "H100 SXM", 90, 132, 67000, 495000, 989000, 3350000, 50 << 20, 200, 1300},
+    {"a100", "A100 SXM 80GB", 80, 108, 19500, 156000, 312000, 2039000, 40 << 20, 220, 1500},
+    {"a100-40", "A100 SXM 40GB", 80, 108, 19500, 156000, 312000, 1555000, 40 << 20, 288, 1500},
+    {"v100", "V100 SXM2", 70, 80, 15700, 0, 125000, 900000, 6 << 20, 240, 1500},
+    {"l4", "L4", 89, 58, 30300, 60000, 121000, 300000, 48 << 20, 500, 1500},
+    {"rtx4090", "RTX 4090", 89, 128, 82600, 82600, 165000, 1008000, 72 << 20, 450, 1500},
+    {"nano", "Jetson Nano", 53, 1, 236, 0, 236, 25600, 256 << 10, 140, 8000},
+    {"tx2", "Jetson TX2", 62, 2, 670, 0, 670, 59700, 512 << 10, 140, 8000},
+    {"xavier-nx", "Jetson Xavier NX", 72, 6, 850, 0, 6800, 59700, 512 << 10, 250, 8000},
+    {"agx-xavier", "Jetson AGX Xavier", 72, 8, 1410, 0, 11300, 137000, 512 << 10, 200, 8000},
+    {"orin-nano", "Jetson Orin Nano 8GB", 87, 8, 1280, 5100, 10200, 68000, 2 << 20, 250, 4000},
+    {"orin-nx", "Jetson Orin NX 16GB", 87, 8, 1880, 7500, 15000, 102000, 4 << 20, 250, 4000},
+    {"agx-orin", "Jetson AGX Orin 64GB", 87, 16, 5300, 21000, 42600, 204800, 4 << 20, 300, 4000},
+    {"agx-thor", "Jetson AGX Thor T5000", 110, 20, 8100, 129000, 259000, 273000, 32 << 20, 400,
+     4000},
 };
 
 EIN__FN const ein__gpu *ein__gpu_at(int index) {
@@ -12528,12 +12621,14 @@ EIN__FN bool ein__is_matmul(const ein__gemm *g) { return g->bias.i || g->z.i || 
 // time depends on, so that the call can be made from it (emit_probe.c).
 EIN__FN const char *ein__gemm_key(ein_ctx *ctx, const ein__gemm *g) {
     ein__buf b = {0};
-    ein__putf(&b, "gemm f32 fma b=%lld m=%lld n=%lld k=%lld ta=%d tb=%d lda=%lld ldb=%lld ldc=%lld",
-              (long long)g->batch, (long long)g->m, (long long)g->n, (long long)g->k, g->ta, g->tb,
-              (long long)g->lda, (long long)g->ldb, (long long)g->ldc);
+    ein__putf(&b, "gemm %s b=%lld m=%lld n=%lld k=%lld ta=%d tb=%d lda=%lld ldb=%lld ldc=%lld",
+              ein__math_key(g->math), (long long)g->batch, (long long)g->m, (long long)g->n,
+              (long long)g->k, g->ta, g->tb, (long long)g->lda, (long long)g->ldb,
+              (long long)g->ldc);
     if (g->batch > 1)
         ein__putf(&b, " sa=%lld sb=%lld sc=%lld", (long long)g->sa, (long long)g->sb,
                   (long long)g->sc);
+    if (g->wide) ein__put(&b, " out=f32");
     if (ein__is_matmul(g)) {
         static const char *const act[] = {"none", "relu", "gelu"};
         ein__putf(&b, " bias=%d z=%d act=%s align=%d", g->bias.i != 0, g->z.i != 0, act[g->act],
@@ -12553,8 +12648,9 @@ static void ein__put_axes_key(ein__buf *b, const char *name, const int64_t *v, i
 
 EIN__FN const char *ein__conv_key(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     ein__buf b = {0};
-    ein__putf(&b, "%s f32 fma nchw n=%lld c=%lld f=%lld g=%lld", transposed ? "conv_data" : "conv",
-              (long long)c->n, (long long)c->c, (long long)c->f, (long long)c->group);
+    ein__putf(&b, "%s %s nchw n=%lld c=%lld f=%lld g=%lld", transposed ? "conv_data" : "conv",
+              ein__math_key(c->math), (long long)c->n, (long long)c->c, (long long)c->f,
+              (long long)c->group);
     ein__put_axes_key(&b, "in", c->in, c->spatial);
     ein__put_axes_key(&b, "out", c->out, c->spatial);
     ein__put_axes_key(&b, "k", c->k, c->spatial);
@@ -12972,8 +13068,8 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
-// What runs. Math is FP32 without tensor cores: cuDNN then takes NCHW as it is, and no conversion
-// kernels come with a call.
+// What runs. Without tensor cores cuDNN takes NCHW as it is; with them it converts (see
+// ein__conv_conversions).
 typedef enum {
     EIN__E_GEMM,
     EIN__E_GEMM_BATCHED,
@@ -12996,6 +13092,8 @@ static const int64_t ein__math_share[] = {
     [EIN__E_CONV_GROUPED] = 500, [EIN__E_CONV_NARROW] = 50,   [EIN__E_BAND] = 450,
     [EIN__E_LOOPS] = 90,         [EIN__E_ROW] = 250,          [EIN__E_MAP] = 300,
 };
+
+enum { EIN__TENSOR_SHARE = 700 };  // the most that a product gets out of tensor cores
 
 typedef enum {
     EIN__BY_UNIT,
@@ -13027,6 +13125,7 @@ typedef struct ein__work {
     int64_t math_ps, chain_ps;    // arithmetic; what one thread does in sequence
     int64_t bytes[EIN__NACCESS];  // of activations
     int64_t weights;              // bytes: from memory, whatever the L2 cache holds
+    int64_t extra_ps;             // of kernels that run before and after
 } ein__work;
 
 static int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
@@ -13043,12 +13142,21 @@ static int64_t ein__most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
-    return ein__elements(&p->shape) * ein__dtype_size(p->dtype);
+    return ein__elements(&p->shape) * ein__element_size(ctx, v);
 }
 
 // `share`: of the peak, in 1/1000.
 static int64_t ein__math_ps(const ein__gpu *g, int64_t flop, int64_t share) {
     return ein__muldiv(flop, 1000 * 1000, g->fp32 * share);
+}
+
+// Of a library's product. Tensor cores are never slower than FMA, which the library also has.
+static int64_t ein__product_ps(const ein__gpu *g, ein__math math, int64_t flop, int64_t share) {
+    int64_t peak = math == EIN__MATH_TF32 ? g->tf32 : math == EIN__MATH_FP16 ? g->fp16 : 0;
+    int64_t fma = ein__math_ps(g, flop, share);
+    if (!peak) return fma;
+    share = ein__least(share, EIN__TENSOR_SHARE);
+    return ein__least(fma, ein__muldiv(flop, 1000 * 1000, peak * share));
 }
 
 // Time of `bytes` at e_m `share`, from memory or from the L2 cache.
@@ -13066,7 +13174,7 @@ static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
             memory, ein__memory_ps(g, w->bytes[k], ein__memory_share[k], set <= g->l2_bytes / 2));
     int64_t ps =
         ein__most(ein__most(w->math_ps, w->chain_ps), ein__most(memory, g->node_ns * 1000));
-    return ein__least(ps, EIN__PS_LIMIT);
+    return ein__least(ein__plus(ps, w->extra_ps), EIN__PS_LIMIT);
 }
 
 static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access access,
@@ -13082,8 +13190,8 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 // A tiled product: the least over square tiles and, where the library has it, split-K. A wave of
 // blocks takes as long as a full one; the parts of a split are added up in the L2 cache.
-static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k, int64_t batch,
-                             int64_t share, int most_split) {
+static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64_t n, int64_t k,
+                             int64_t batch, int64_t share, int most_split) {
     static const int64_t tile[] = {128, 64, 32}, relative[] = {1000, 850, 600};
     int64_t best = INT64_MAX;
     for (int t = 0; t < 3; t++)
@@ -13093,7 +13201,7 @@ static int64_t ein__tiled_ps(const ein__gpu *g, int64_t m, int64_t n, int64_t k,
             int64_t depth = ein__most(ein__ceil(k, split), split > 1 ? EIN__SPLIT_DEPTH : 1);
             int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
             int64_t flop = ein__times(slots, ein__times(2 * tile[t] * tile[t], depth));
-            int64_t ps = ein__math_ps(g, flop, share * relative[t] / 1000);
+            int64_t ps = ein__product_ps(g, math, flop, share * relative[t] / 1000);
             int64_t parts = ein__times(ein__times(m, n), ein__times(batch, 2 * 4 * split));
             if (split > 1) ps = ein__plus(ps, ein__memory_ps(g, parts, ein__memory_share[0], true));
             best = ein__least(best, ps);
@@ -13106,17 +13214,21 @@ static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
     int64_t mn = ein__times(p->m, p->n);
     ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
     ein__work w = {0};
-    w.math_ps = ein__tiled_ps(g, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
+    w.math_ps =
+        ein__tiled_ps(g, p->math, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
     if (p->m <= EIN__SKINNY || p->n <= EIN__SKINNY) {
         int64_t flop = ein__times(ein__times(2 * p->batch, mn), p->k);
-        w.math_ps =
-            ein__least(w.math_ps, ein__math_ps(g, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
+        w.math_ps = ein__least(
+            w.math_ps, ein__product_ps(g, p->math, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
     }
     int64_t copies_a = p->sa ? p->batch : 1, copies_b = p->sb ? p->batch : 1;
-    ein__add_operand(ctx, &w, p->a, EIN__BY_UNIT, ein__times(ein__times(p->m, p->k), 4 * copies_a));
-    ein__add_operand(ctx, &w, p->b, EIN__BY_UNIT, ein__times(ein__times(p->k, p->n), 4 * copies_b));
-    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
-    if (p->z.i) ein__add_operand(ctx, &w, p->z, EIN__BY_UNIT, ein__times(mn, 4 * p->batch));
+    int64_t size = ein__math_bytes(p->math), out = p->wide ? 4 : size;
+    ein__add_operand(ctx, &w, p->a, EIN__BY_UNIT,
+                     ein__times(ein__times(p->m, p->k), size * copies_a));
+    ein__add_operand(ctx, &w, p->b, EIN__BY_UNIT,
+                     ein__times(ein__times(p->k, p->n), size * copies_b));
+    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, out * p->batch));
+    if (p->z.i) ein__add_operand(ctx, &w, p->z, EIN__BY_UNIT, ein__times(mn, out * p->batch));
     return ein__work_ps(g, &w);
 }
 
@@ -13143,27 +13255,41 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
     if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
     if (transposed) taps = ein__ceil(taps, strides);
     int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
-    int64_t tiled = ein__tiled_ps(g, out, filters, depth, c->group, ein__math_share[kind],
+    int64_t tiled = ein__tiled_ps(g, c->math, out, filters, depth, c->group, ein__math_share[kind],
                                   point ? EIN__SPLITS : EIN__CONV_SPLITS);
     if (c->group == 1) return tiled;
     int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
     return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
 }
 
+// On tensor cores cuDNN computes in NHWC: with NCHW tensors its workspace holds a converted copy of
+// the filter and the data (asked of cuDNN 9.19 for 3x3 [1,512,7,7]: as many bytes as the weights
+// have), which every call makes anew, a kernel each. A 1x1 convolution needs none.
+static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__work *w) {
+    bool point = true;
+    for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
+    if (c->math == EIN__MATH_FP32 || point) return;
+    int64_t bytes = w->weights;
+    for (int k = 0; k < EIN__NACCESS; k++) bytes = ein__plus(bytes, w->bytes[k]);
+    int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
+    w->extra_ps = ein__most(ps, 3 * g->node_ns * 1000);
+}
+
 static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t out = c->n, in = c->n, taps = 4;
+    int64_t size = ein__math_bytes(c->math), out = c->n, in = c->n, taps = size;
     for (int i = 0; i < c->spatial; i++) {
         out = ein__times(out, c->out[i]);
         in = ein__times(in, c->in[i]);
         taps = ein__times(taps, c->k[i]);
     }
     ein__work w = {.math_ps = ein__conv_math_ps(g, c, transposed)};
-    int64_t result = ein__times(4 * c->f, out);
-    ein__add_operand(ctx, &w, c->x, EIN__BY_UNIT, ein__times(4 * c->c, in));
+    int64_t result = ein__times(size * c->f, out);
+    ein__add_operand(ctx, &w, c->x, EIN__BY_UNIT, ein__times(size * c->c, in));
     ein__add_operand(ctx, &w, c->w, EIN__BY_UNIT,
                      ein__times(taps, ein__times(c->f, ein__ceil(c->c, c->group))));
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, result);
+    ein__conv_conversions(g, c, &w);
     if (c->z.i) ein__add_operand(ctx, &w, c->z, EIN__BY_UNIT, result);
     return ein__work_ps(g, &w);
 }
@@ -13264,7 +13390,7 @@ static int64_t ein__read_elements(ein_ctx *ctx, const ein__scope *s, const ein__
     const ein__value *v = &ctx->value[e->val];
     uint32_t used;
     int64_t n = ein__read_distinct(ctx, s, e, &used), all = ein__most(ein__elements(&v->shape), 1);
-    int64_t sector = EIN__SECTOR / ein__dtype_size(v->dtype);
+    int64_t sector = EIN__SECTOR / ein__element_size(ctx, (ein__val){e->val});
     int64_t step = lane < 0 ? 1 : ein__read_step(ctx, e, (uint32_t)lane);
     *access = EIN__BY_UNIT;
     if (step < 0) {
@@ -13408,11 +13534,10 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
         if (!i || !*terms) ein__add_traffic(ctx, &z, k, k->s[i], lane);
         else ein__add_traffic(ctx, &z, k, k->s[i], (int)last->nt - 1);
     for (ptrdiff_t i = 0; i < arrlen(z.of); i++) {
-        const ein__value *v = &ctx->value[z.of[i].v.i];
         int64_t n = again ? ein__times(z.of[i].n, k->n) : z.of[i].n;
         elements = ein__plus(elements, n);
         ein__add_operand(ctx, w, z.of[i].v, z.of[i].access,
-                         ein__times(n, ein__dtype_size(v->dtype)));
+                         ein__times(n, ein__element_size(ctx, z.of[i].v)));
     }
     ein__access access = k->kind == EIN__K_TRANSPOSE ? EIN__BY_STRIDE : EIN__BY_UNIT;
     w->bytes[access] = ein__plus(w->bytes[access], ein__times(outputs, k->size));
@@ -13495,12 +13620,12 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
 // Dense, but for values that a plan has placed.
 static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
                                ein__ex read) {
-    ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = 4};
+    ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
     int64_t out[EIN__MAX_RANK];
     if (m.i) {
         k.s[k.n++] = ein__scope_of(ctx, m);
         k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
-        k.size = ein__dtype_size(ctx->value[m.i].dtype);
+        k.size = ein__element_size(ctx, m);
     }
     ein__dense_result(k.s[k.n - 1], out);
     k.out = out;
@@ -13679,7 +13804,8 @@ static bool ein__flatten_sum(ein_ctx *ctx, ein__ex ex, ein__sum_form *z) {
     if (ex.i == z->product.i) return ++z->products == 1;
     if (x->op == EIN__X_BINARY && x->fn == EIN__ADD)
         return ein__flatten_sum(ctx, x->kid[0], z) && ein__flatten_sum(ctx, x->kid[1], z);
-    if (x->op != EIN__X_READ || ctx->value[x->val].dtype != EIN__F32 || z->n == 2) return false;
+    ein__dtype type = ctx->value[ein__ex_get(ctx, z->product)->val].dtype;
+    if (x->op != EIN__X_READ || ctx->value[x->val].dtype != type || z->n == 2) return false;
     ein__strides_of(ctx, (ein__val){x->val}, stride);
     if (!ein__address(ctx, x, stride, &f)) return false;
     ein__term_of_sum *t = &z->term[z->n++];
@@ -13750,6 +13876,24 @@ static bool ein__conv_takes(ein_ctx *ctx, const ein__conv_form *f, ein__epilogue
     return fits;
 }
 
+// Whether the call of convolution `f`, read by `read`, stores map `m` too: in the convolution's
+// type.
+static bool ein__conv_and_map(ein_ctx *ctx, const ein__conv_form *f, ein__val m, ein__ex read,
+                              ein__epilogue *e) {
+    ein__dtype type = ctx->value[ein__ex_get(ctx, read)->val].dtype;
+    return ctx->value[m.i].dtype == type && ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, e) &&
+           ein__conv_takes(ctx, f, e);
+}
+
+// The same of the value that `read` reads, if it is a convolution.
+static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read, ein__epilogue *e) {
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, read)->val});
+    int64_t out[EIN__MAX_RANK];
+    ein__conv_form f;
+    ein__dense_result(s, out);
+    return ein__find_conv(ctx, s, out, &f) && ein__conv_and_map(ctx, &f, m, read, e);
+}
+
 // ------------------------------------------------------------------------------------ products
 
 // The greatest power of two up to `most` that divides all of `n` elements' bytes.
@@ -13761,10 +13905,12 @@ static int ein__aligned(int most, const int64_t *n, int count) {
 
 // cublasLt adds a vector over the rows of its column-major result, which are the columns of ours,
 // and a matrix with a leading dimension of its own. `out`: strides of the result of `s`, from which
-// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned.
+// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned. Only FP32
+// products have epilogues.
 static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__epilogue *e,
                             ein__gemm *g) {
     int64_t ldz = 0, sz = 0;
+    if (g->math != EIN__MATH_FP32) return false;
     for (uint32_t t = 0; t < s->nt; t++) {
         bool column = g->columns >> t & 1, row = g->rows >> t & 1;
         if (s->n[t] == 1) continue;
@@ -13805,14 +13951,14 @@ static bool ein__best_product(ein_ctx *ctx, const ein__scope *s, bool free, cons
     if (ps) *ps = INT64_MAX;
     if (!ein__product_of(ctx, s, &p)) return false;
     ein__dense_result(s, out);
-    bool found = ein__match_product(s, &p, out, g) && (!e || ein__gemm_takes(s, out, e, g));
+    bool found = ein__match_product(ctx, s, &p, out, g) && (!e || ein__gemm_takes(s, out, e, g));
     if (found && ps) *ps = ein__cost_gemm(ctx, g);
     if (!free || (found && g->batch == 1)) return found;
     int n = ein__gemm_orders(s, &p, order);
     for (int k = 0; k < n; k++) {
         ein__gemm other;
         ein__order_strides(s->n, (int)s->nt, order[k], out);
-        if (!ein__match_product(s, &p, out, &other)) continue;
+        if (!ein__match_product(ctx, s, &p, out, &other)) continue;
         if (e && !ein__gemm_takes(s, out, e, &other)) continue;
         int64_t cost = ps ? ein__cost_gemm(ctx, &other) : 0;
         if (ps ? cost >= *ps : found && other.batch >= g->batch) continue;
@@ -14591,12 +14737,12 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
-// What a kernel of our own must be cheaper by than a library call, in 1/1000: no estimate of a
+// What a kernel of our own must be cheaper by than a library call, in percent: no estimate of a
 // tiled product has been measured yet.
-enum { EIN__OWN_MARGIN = 100 };
+enum { EIN__OWN_MARGIN = 10 };
 
 static int64_t ein__with_margin(int64_t ps) {
-    return ein__cost_sum(ps, ein__muldiv(ps, EIN__OWN_MARGIN, 1000));
+    return ein__cost_sum(ps, ein__muldiv(ps, EIN__OWN_MARGIN, 100));
 }
 
 // The cheapest library call for contraction `s` with map `m` as below, and its cost; `kind` and
@@ -14616,8 +14762,7 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
     ein__dense_result(s, out);
     if (ctx->desc.libs != EIN_LIBS_ALL || !ein__find_conv(ctx, s, out, &f) || !ein__conv_sizes(&f))
         return kind;
-    fused = m.i && ctx->value[m.i].dtype == EIN__F32 &&
-            ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) && ein__conv_takes(ctx, &f, &e);
+    fused = m.i && ein__conv_and_map(ctx, &f, m, read, &e);
     if (fused) {
         f.c.bias = e.bias;
         f.c.z = e.z;
@@ -14644,12 +14789,13 @@ static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val
     int64_t bound = *ps = ein__cost_scope(ctx, kind, s, m, read);
     int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
     ein__split parts = {0, 1};
-    if (split) {
+    // Parts of a sum are not to be rounded to halves.
+    if (split && ctx->desc.math != EIN_MATH_FP16) {
         int64_t several = ein__cost_split(ctx, s, m, &parts);
         if (several < own) own = several;
         else parts.parts = 1;
-        *split = (ein__split){0, 1};
     }
+    if (split) *split = (ein__split){0, 1};
     if (own < *ps) {
         *ps = own;
         bound = ein__least(bound, ein__with_margin(own));
@@ -14864,10 +15010,24 @@ static void ein__select_rows(ein__selector *z) {
     }
 }
 
+// Whether contraction `v` of halves is stored as f32.
+static bool ein__widens(ein_ctx *ctx, ein__val v) {
+    const ein__expr *read[2];
+    double alpha;
+    return ctx->value[v.i].dtype == EIN__F32 && ctx->typed &&
+           ein__two_factors(ctx, ein__scope_of(ctx, v), read, &alpha) &&
+           ctx->value[read[0]->val].dtype == EIN__F16;
+}
+
 static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     const ein__scope *s = ein__scope_of(z->ctx, v);
     int64_t ps, gemm_ps;
     ein__gemm g;
+    // No convolution of halves has an f32 result, but products do.
+    if (ein__widens(z->ctx, v))
+        return ein__best_gemm(z->ctx, s, z->free && !z->root[v.i], &g, NULL)
+                   ? EIN__K_GEMM
+                   : ein__kernel_kind(z->ctx, s);
     ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
     if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
         z->ctx->desc.libs == EIN_LIBS_NONE)
@@ -14886,15 +15046,12 @@ static bool ein__is_call(ein__skind2 k) {
 static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    int64_t out[EIN__MAX_RANK], ps;
-    ein__conv_form f;
     ein__epilogue e;
+    int64_t ps;
     bool fused;
     if (z->kind[v.i] == EIN__K_GEMM)
         return ein__gemm_and_map(ctx, s, m, read, z->free && !z->root[v.i], &ps, &fused) && fused;
-    ein__dense_result(s, out);
-    return ein__find_conv(ctx, s, out, &f) && ctx->value[m.i].dtype == EIN__F32 &&
-           ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) && ein__conv_takes(ctx, &f, &e);
+    return ein__conv_fuses(ctx, m, read, &e);
 }
 
 static void ein__select_reductions(ein__selector *z) {
@@ -14972,6 +15129,268 @@ EIN__FN bool ein__keep_attentions(ein_ctx *ctx, const ein__val *root, int nroot)
     }
     ein__select_free(&z);
     return any;
+}
+/* ---- storage.c ---- */
+// FP16 mode: the type that each value is stored in, decided on a program that is ready to be
+// planned. Products read halves and add up in f32. Outputs keep the model's types, inputs are read
+// as they are by maps and converted for products; statistics (the reductions of norms and softmax),
+// what they are computed from and what --keep-fp32 names stay f32. Everything is computed in f32.
+
+// A statistic, and what one is computed from.
+enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2 };
+
+typedef struct ein__storer {
+    ein_ctx *ctx;
+    ein__val *order;  // stb_ds array
+    ein__val *now;    // by old value id: with its type
+    ein__val *half;   // by old value id: a copy as f16, if one was needed; `full`: as f32
+    ein__val *full;
+    unsigned char *is;  // by old value id: EIN__IS_*
+    bool *root;
+    ein__dtype operand;  // what reads are wanted as: EIN__NDTYPE any
+    bool half_weights;   // those of weights as f16
+    ein__val also_half;  // a read that is wanted as f16 whatever the others are
+} ein__storer;
+
+// ------------------------------------------------------------------------------------ statistics
+
+// Whether `a` and `b` read a common float value that the program computes or is given.
+static bool ein__reads_common(ein_ctx *ctx, const ein__ex *a, const ein__ex *b) {
+    for (ptrdiff_t i = 0; i < arrlen(a); i++)
+        for (ptrdiff_t j = 0; j < arrlen(b); j++) {
+            uint32_t v = ein__ex_get(ctx, a[i])->val;
+            if (v == ein__ex_get(ctx, b[j])->val && !ctx->value[v].weight_only) return true;
+        }
+    return false;
+}
+
+// A sum of squares is a reduction, although it looks like a product.
+static bool ein__is_square(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *read[2];
+    double alpha;
+    return ein__two_factors(ctx, s, read, &alpha) && read[0]->val == read[1]->val;
+}
+
+static bool ein__is_plain_reduction(ein_ctx *ctx, const ein__scope *s) {
+    return s->reduce != EIN__R_NONE && (!ein__is_contraction(ctx, s) || ein__is_square(ctx, s));
+}
+
+// Marks reduction r a statistic where its reader v reads r's own operands too: the mean that is
+// subtracted from the data, the maximum and the sum of a softmax. A pooled value is read by itself.
+static void ein__mark_statistics(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    bool all = true, some = false;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        uint32_t r = ein__ex_get(ctx, reads[i])->val;
+        const ein__scope *s = ein__scope_of(ctx, (ein__val){r});
+        if (s && ein__is_plain_reduction(ctx, s)) {
+            ein__ex *below = NULL;
+            ein__ex_reads(ctx, s->body, &below);
+            if (ein__reads_common(ctx, reads, below)) z->is[r] |= EIN__IS_STATISTIC;
+            arrfree(below);
+        }
+        some |= z->is[r] & EIN__IS_STATISTIC;
+        all &= (z->is[r] & EIN__IS_STATISTIC) || ctx->value[r].weight_only;
+    }
+    arrfree(reads);
+    // What only statistics make is one: a deviation from a variance.
+    if (all && some && ein__is_map(ctx, v)) z->is[v.i] |= EIN__IS_STATISTIC;
+}
+
+// What statistics are computed from, through copies, which have the type of what they copy.
+static void ein__mark_sources(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    bool statistic = s && s->reduce != EIN__R_NONE && (z->is[v.i] & EIN__IS_STATISTIC);
+    bool passes = (z->is[v.i] & EIN__IS_SOURCE) && ein__copy_of(ctx, v);
+    if (!statistic && !passes) return;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        z->is[ein__ex_get(ctx, reads[i])->val] |= EIN__IS_SOURCE;
+    arrfree(reads);
+}
+
+static void ein__mark(ein__storer *z) {
+    // Twice: a statistic may be known as one only by a map behind a later one.
+    for (int pass = 0; pass < 2; pass++)
+        for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
+            if (ein__scope_of(z->ctx, z->order[i])) ein__mark_statistics(z, z->order[i]);
+    for (ptrdiff_t i = arrlen(z->order); i-- > 0;) ein__mark_sources(z, z->order[i]);
+}
+
+// ------------------------------------------------------------------------------------ types
+
+// A copy of `v` (with its type) as `type`; weights are converted in create, where what computes
+// them stores the other type at once.
+static ein__val ein__converted(ein__storer *z, ein__val v, ein__dtype type) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    const char *name = ein__namef(ctx, "%s.%s", old.name, type == EIN__F16 ? "half" : "float");
+    ein__sc sc = old.scope;
+    if (!old.weight_only || old.kind != EIN__V_SCOPE) {
+        ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
+        ein__ix ix[EIN__MAX_RANK];
+        for (int i = 0; i < old.shape.rank; i++) {
+            s.n[i] = old.shape.d[i];
+            ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
+        }
+        s.body = ein__ex_read(ctx, v, 0, ix, old.shape.rank);
+        sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    }
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, type, old.node);
+}
+
+// What a reader that wants `type` reads in the place of old value `v`.
+static ein__val ein__wanted(ein__storer *z, ein__val v, ein__dtype type) {
+    ein_ctx *ctx = z->ctx;
+    ein__val now = z->now[v.i];
+    ein__dtype have = ctx->value[now.i].dtype;
+    bool real = have == EIN__F32 || have == EIN__F16;
+    if (type == EIN__NDTYPE || have == type || !real) return now;
+    ein__val *copy = type == EIN__F16 ? &z->half[v.i] : &z->full[v.i];
+    if (!copy->i) *copy = ein__converted(z, now, type);
+    return *copy;
+}
+
+static ein__ex ein__read_stored(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__storer *z = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val v = {e->val};
+    // Weights are converted for nothing, so products of kernels read halves too.
+    bool half = z->also_half.i == v.i || (z->half_weights && ctx->value[v.i].weight_only);
+    ein__val now = ein__wanted(z, v, half ? EIN__F16 : z->operand);
+    if (!now.i) return (ein__ex){0};
+    e = ein__ex_get(ctx, ex);
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    return ein__ex_read(ctx, now, pad, e->ix, (int)e->nix);
+}
+
+// The type that the operands of contraction `v` are wanted as: halves where a library multiplies.
+static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__expr *read[2];
+    double alpha;
+    int64_t ps;
+    if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
+    if (ein__keeps_fp32(ctx, v) || ein__is_square(ctx, s)) return EIN__F32;
+    ein__skind2 kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, !z->root[v.i], &ps);
+    if (ein__is_call(kind)) return EIN__F16;
+    // A kernel converts what it loads, but bands are told by equal types.
+    if (kind != EIN__K_BAND) return EIN__NDTYPE;
+    ein__dtype a = ctx->value[z->now[read[0]->val].i].dtype;
+    return a == ctx->value[z->now[read[1]->val].i].dtype ? a : EIN__F16;
+}
+
+// The bias of a convolution that map `v` may be fused with has the convolution's type.
+static ein__val ein__fused_bias(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex *reads = NULL;
+    ein__val bias = {0};
+    if (z->root[v.i] || !ein__is_map(ctx, v)) return bias;
+    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__epilogue e;
+        uint32_t p = ein__ex_get(ctx, reads[i])->val;
+        const ein__scope *s = ein__scope_of(ctx, (ein__val){p});
+        if (!s || ctx->value[z->now[p].i].dtype != EIN__F16 || !ein__is_contraction(ctx, s))
+            continue;
+        if (ein__conv_fuses(ctx, v, reads[i], &e) && e.bias.i) bias = e.bias;
+    }
+    arrfree(reads);
+    return bias;
+}
+
+// Whether copy `v` may become a view on what it reads: then it has its type.
+static bool ein__is_renaming(ein_ctx *ctx, ein__val v, const ein__expr *read) {
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    const ein__shape *from = &ctx->value[read->val].shape;
+    ein__dense_strides(from, stride);
+    return ein__elements(&ctx->value[v.i].shape) <= ein__elements(from) &&
+           ein__address(ctx, read, stride, &f);
+}
+
+// The type of old value `v`, whose operands have theirs.
+static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value *p = &ctx->value[v.i];
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__expr *copy = ein__copy_of(ctx, v);
+    ein__basis b;
+    ein__gemm g;
+    if (p->dtype != EIN__F32 || p->weight_only || ein__keeps_fp32(ctx, v)) return p->dtype;
+    if (ein__match_basis(ctx, s, &b)) return EIN__F32;
+    if (s->reduce != EIN__R_NONE && ein__is_contraction(ctx, s) && !ein__is_square(ctx, s)) {
+        bool wide = z->root[v.i] || (z->is[v.i] & (EIN__IS_SOURCE | EIN__IS_STATISTIC));
+        // Only a product of matrices has an f32 result.
+        bool free = !z->root[v.i];
+        return wide && ein__best_gemm(ctx, s, free, &g, NULL) ? EIN__F32 : EIN__F16;
+    }
+    if (z->root[v.i] || z->is[v.i]) return EIN__F32;
+    if (copy && ein__is_renaming(ctx, v, copy)) return ctx->value[z->now[copy->val].i].dtype;
+    return EIN__F16;
+}
+
+// Old value `v` with its type; a convolution that is an output is stored as f16 and copied.
+static ein__val ein__store_value(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    if (old.kind != EIN__V_SCOPE || old.weight_only) return v;
+    ein__dtype type = ein__stored_type(z, v);
+    ein__scope s = *ein__scope_of(ctx, v);
+    z->operand = ein__operand_type(z, v);
+    z->half_weights = z->operand == EIN__NDTYPE && ein__is_contraction(ctx, &s);
+    z->also_half = type == EIN__F16 ? ein__fused_bias(z, v) : (ein__val){0};
+    s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
+    ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    const char *name = old.name;
+    bool output = z->root[v.i] && type != old.dtype;
+    if (output) name = ein__namef(ctx, "%s.half", old.name);
+    ein__val now =
+        ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, type, old.node);
+    ctx->value[now.i].why = old.why;
+    return now;
+}
+
+// Gives every value under `root` its type; the roots are replaced.
+EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
+    size_t n = (size_t)arrlen(ctx->value);
+    ein__storer z = {.ctx = ctx, .order = ein__live(ctx, root, nroot)};
+    for (size_t i = 0; i < n; i++) {
+        arrput(z.now, (ein__val){0});
+        arrput(z.half, (ein__val){0});
+        arrput(z.full, (ein__val){0});
+        arrput(z.is, 0);
+        arrput(z.root, false);
+    }
+    for (int k = 0; k < nroot; k++) z.root[root[k].i] = true;
+    ein__mark(&z);
+    for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
+        ein__val now = ein__store_value(&z, z.order[i]);
+        if (!now.i) break;
+        z.now[z.order[i].i] = now;
+    }
+    bool ok = !ctx->status;
+    for (int k = 0; ok && k < nroot; k++) {
+        ein__dtype type = ctx->value[root[k].i].dtype;
+        root[k] = ein__wanted(&z, root[k], type);
+        ok = root[k].i != 0;
+        if (ok) ctx->value[root[k].i].name = ctx->graph.output[k].name;
+    }
+    arrfree(z.order);
+    arrfree(z.now);
+    arrfree(z.half);
+    arrfree(z.full);
+    arrfree(z.is);
+    arrfree(z.root);
+    return ok;
 }
 /* ---- derive.c ---- */
 // Derivation: other definitions of a contraction, found by rules on its expression alone (EinNet
@@ -17593,6 +18012,13 @@ static void ein__basis_change(ein__deriver *z, ein__slidings *w, int from) {
         ein__add_def(z, z->def[from].cls, &t, from, rule, true);
 }
 
+// A transform's operands are rounded after it, and its result's errors come with the matrices'
+// entries: 3 to 4 times a direct sum's for F(4,3) on two axes, about 2 times for F(2,3). In FP32
+// that is far below what is asked. TF32 and FP16 round operands to 11 bits, which is a relative
+// error of 3e-4 in a direct sum and, with the bits that the transform itself loses, 2e-3 for
+// F(4,3): all that TF32 may lose over a whole model. So there is no basis change in these modes.
+static bool ein__basis_is_precise(const ein_ctx *ctx) { return ctx->desc.math == EIN_MATH_FP32; }
+
 // Both factors may be the filter: the one that is known at load, or much the smaller. m is a power
 // of two, so that positions split into tiles by shifts.
 static void ein__rule_basis(ein__deriver *z, int from) {
@@ -17601,6 +18027,7 @@ static void ein__rule_basis(ein__deriver *z, int from) {
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
     double alpha;
+    if (!ein__basis_is_precise(ctx)) return;
     if (d.inner >= EIN__HALF || ctx->value[d.cls.i].dtype != EIN__F32) return;
     if (!ein__two_factors(ctx, s, read, &alpha)) return;
     for (int k = 0; k < 2; k++) {
@@ -20206,7 +20633,8 @@ static bool ein__can_store(const ein__placer *z, ein__val p, const ein__layout *
     if (v->weight_only != (ctx->plan.buffer[l->buffer].kind == EIN__B_CONST)) return false;
     ein__val product = z->product[p.i];
     if (!product.i) return true;
-    if (z->sel->kind[p.i] != EIN__K_GEMM) return ein__is_dense(&v->shape, l) && l->offset % 4 == 0;
+    if (z->sel->kind[p.i] != EIN__K_GEMM)
+        return ein__is_dense(&v->shape, l) && l->offset * ein__dtype_size(v->dtype) % 16 == 0;
     ein__gemm g;
     ein__epilogue e;
     const ein__scope *s = ein__scope_of(ctx, product);
@@ -21069,7 +21497,8 @@ static int64_t ein__fit(const ein__buffer *all, const int *placed, const ein__bu
     return at;
 }
 
-// Offsets in one arena: largest first, each at the lowest place free during its whole life.
+// Offsets in one arena: largest first, each at the lowest place free during its whole life; where
+// values are to be inspected, nobody else gets their places.
 static int64_t ein__arena_offsets(ein_ctx *ctx) {
     ein__buffer *all = ctx->plan.buffer;
     int *todo = NULL, *placed = NULL;
@@ -21082,7 +21511,7 @@ static int64_t ein__arena_offsets(ein_ctx *ctx) {
             if (all[todo[i]].bytes > all[todo[best]].bytes) best = i;
         int k = todo[best];
         arrdel(todo, best);
-        all[k].at = ein__fit(all, placed, &all[k]);
+        all[k].at = ctx->desc.inspect ? total : ein__fit(all, placed, &all[k]);
         ptrdiff_t at = 0;
         while (at < arrlen(placed) && all[placed[at]].at <= all[k].at) at++;
         arrins(placed, at, k);
@@ -21166,13 +21595,25 @@ static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val ou
     return (bytes < cap ? bytes : cap) & ~(int64_t)255;
 }
 
+// Whether the step's result has a type that a call with such operands stores. What keeps FP32 does
+// so in TF32 mode too, where types do not tell.
+static bool ein__stores(const ein_ctx *ctx, const ein__step *step, ein__math *math,
+                        ein__dtype operand) {
+    ein__dtype out = ctx->value[step->out.i].dtype;
+    if (ein__keeps_fp32(ctx, step->val[0]) && *math == EIN__MATH_TF32) *math = EIN__MATH_FP32;
+    return out == operand || (out == EIN__F32 && operand == EIN__F16);
+}
+
 // Parameters of a product. Addresses that views have moved lower what may be said of alignment.
 static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     const ein__layout *l = ctx->plan.layout, *out = &l[step->out.i];
     ein__gemm *g = &step->gemm;
     ein__epilogue e;
-    if (!ein__match_gemm(ctx, s, out->stride, g)) return false;
+    if (!ein__match_gemm(ctx, s, out->stride, g) ||
+        !ein__stores(ctx, step, &g->math, ctx->value[g->a.i].dtype))
+        return false;
+    g->wide = ein__widens(ctx, step->out);
     if (step->nval == 2) {
         if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
             !ein__gemm_takes(s, out->stride, &e, g))
@@ -21203,6 +21644,9 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     if (!ein__address(ctx, f.w, stride, &w) || w.offset || !ein__dense_in_order(s, w.coef, slot, n))
         return false;
     step->conv = f.c;
+    if (!ein__stores(ctx, step, &step->conv.math, ctx->value[f.c.x.i].dtype) ||
+        ein__widens(ctx, step->val[0]))
+        return false;
     if (step->nval == 2) {
         ein__epilogue e;
         if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
@@ -21280,9 +21724,11 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     if (ein__step_of(ctx, sel, v, &step)) {
         const ein__cost_row *row = ein__row_of(ctx, step.key);
         step.measured = row != NULL;
-        // What was measured with 16-byte addresses may not be pinned for others.
-        if (step.kind != EIN__K_GEMM || ein__is_matmul(&step.gemm) || step.gemm.align >= 16)
-            step.algorithm = ein__pinned(row, &step.version);
+        // What was measured with 16-byte addresses may not be pinned for others. Only FP32 products
+        // are cublasLt's.
+        const ein__gemm *g = &step.gemm;
+        bool fits = g->math == EIN__MATH_FP32 && (ein__is_matmul(g) || g->align >= 16);
+        if (step.kind != EIN__K_GEMM || fits) step.algorithm = ein__pinned(row, &step.version);
     } else {
         step.ps = ein__step_cost(ctx, &step);
     }
@@ -21372,6 +21818,10 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
         !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
         !ein__prepare_maps(ctx, root, nroot))
         return false;
+    if (ctx->desc.math == EIN_MATH_FP16) {
+        if (!ein__store_types(ctx, root, nroot)) return false;
+        ctx->typed = true;
+    }
     if (ein__plan_values(ctx, root, nroot, true)) {
         ein__plan with = ctx->plan;
         ctx->plan = (ein__plan){0};
@@ -21383,6 +21833,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
             ein__plan_free(&with);
         }
     }
+    ctx->typed = false;
     return !ctx->status;
 }
 
@@ -21441,7 +21892,8 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (ctx->desc.baseline) return true;
     int64_t baseline = ein__plan_cost(&ctx->plan);
     bool ok = ein__try_plans(ctx, folded, nroot);
-    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
+    // The kernel multiplies f32 values without tensor cores: products of halves stay calls.
+    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && ctx->desc.math != EIN_MATH_FP16;
     if (ok && ein__keep_attentions(ctx, folded, nroot)) ok = ein__try_plans(ctx, folded, nroot);
     ctx->online = false;
     arrfree(ctx->kept);
@@ -21455,6 +21907,115 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     ein__plan_branches(ctx, ctx->desc.branches ? ctx->desc.branches : EIN__BRANCHES);
     ein__plan_memory(ctx);
     return true;
+}
+/* ---- cuts.c ---- */
+// Tensors that the model and the plan both have: cuts. Once one is proved equal, later proofs take
+// it as any value, the same on both sides, and reach back to the nearest cuts only, at full sizes
+// too.
+
+typedef struct ein__prover {
+    ein_ctx *ctx;
+    int samples;
+    uint32_t *fresh;  // by value id: the free value that it is in later proofs; stb_ds array
+} ein__prover;
+
+// The model's value that planned value `v` goes by the name of; none for values made on the way.
+static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    if (p->kind != EIN__V_SCOPE || p->tensor < 0) return (ein__val){0};
+    const ein__tensor *t = &ctx->graph.tensor[p->tensor];
+    ein__val own = ctx->tensor_value[p->tensor];
+    bool same = t->name == p->name && own.i && own.i != v.i &&
+                ein__is_real(ctx, own) == ein__is_real(ctx, v) &&
+                (ein__is_real(ctx, v) || ctx->value[own.i].dtype == p->dtype) &&
+                ein__same_shape(&ctx->value[own.i].shape, &p->shape);
+    return same ? own : (ein__val){0};
+}
+
+// Marks the cuts that the definition of `v` comes to, by their free values.
+static void ein__cuts_below(const ein__prover *z, const uint32_t *fresh, ein__val v, uint8_t mark,
+                            uint8_t *seen, uint8_t *met) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    if (!s || seen[v.i] & mark) return;
+    seen[v.i] |= mark;
+    ein__ex *reads = NULL;
+    ein__ex_reads(z->ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
+        if (fresh[r.i]) met[fresh[r.i]] |= mark;
+        else ein__cuts_below(z, fresh, r, mark, seen, met);
+    }
+    arrfree(reads);
+}
+
+// Takes out of `fresh` the cuts that one of two definitions comes to and the other passes by, or
+// `all` that any of them comes to. False when there are none.
+static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ein__val b,
+                           bool all) {
+    size_t n = (size_t)arrlen(fresh);
+    uint8_t *seen = NULL, *met = NULL;
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        arrput(seen, 0);
+        arrput(met, 0);
+    }
+    ein__cuts_below(z, fresh, a, 1, seen, met);
+    ein__cuts_below(z, fresh, b, 2, seen, met);
+    for (size_t i = 0; i < n; i++) {
+        if (!fresh[i] || met[fresh[i]] == 0 || (met[fresh[i]] == 3 && !all)) continue;
+        fresh[i] = 0;
+        any = true;
+    }
+    arrfree(seen);
+    arrfree(met);
+    return any;
+}
+
+enum { EIN__CUT_LEVELS = 8 };  // of cuts that a proof may reach behind
+
+// Equal from the nearest cuts on; where a plan has a cut's definition in its place, from the cuts
+// behind it. `far`: also where both have such places, which costs much.
+static bool ein__prove_equal(ein__prover *z, ein__val a, ein__val b, bool far) {
+    uint32_t *fresh = NULL;
+    bool equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh);
+    for (ptrdiff_t i = 0; i < arrlen(z->fresh); i++) arrput(fresh, z->fresh[i]);
+    for (int level = 0; !equal && level < EIN__CUT_LEVELS && !z->ctx->status; level++) {
+        if (!ein__drop_cuts(z, fresh, a, b, false) &&
+            !(far && ein__drop_cuts(z, fresh, a, b, true)))
+            break;
+        equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh);
+    }
+    arrfree(fresh);
+    return equal;
+}
+
+// A tensor that has kept its name but not its meaning (a scale was folded into it) is no cut, and
+// neither is one whose proof meets a limit.
+static void ein__prove_cut(ein__prover *z, ein__val planned) {
+    ein_ctx *ctx = z->ctx;
+    ein__val own = ein__namesake(ctx, planned);
+    if (!own.i || z->fresh[own.i] || z->fresh[planned.i]) return;
+    ein__attempt attempt = ein__try(ctx);
+    bool equal = ein__prove_equal(z, own, planned, false);
+    if (!ein__tried(ctx, attempt) || !equal) return;
+    z->fresh[own.i] = z->fresh[planned.i] = own.i;
+}
+
+// By id of a planned value that is a model's tensor: the model's value, where a proof tells that
+// they are equal, else 0; an stb_ds array.
+EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
+    int nroot = (int)arrlen(ctx->graph.output);
+    ein__prover z = {.ctx = ctx, .samples = 1};
+    ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) arrput(z.fresh, 0);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__prove_cut(&z, order[i]);
+    // What a plan takes over as it is is the model's own.
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
+        uint32_t own = ctx->tensor_value[i].i;
+        if (!z.fresh[own]) z.fresh[own] = own;
+    }
+    arrfree(order);
+    return z.fresh;
 }
 // plan -> text
 /* ---- tmpl.c ---- */
@@ -21826,36 +22387,67 @@ static const char *const ein__tmpl_conv[] = {
     "//@key spatial  spatial axes that descriptors have",
     "//@key rank     $spatial + 2",
     "//@key limit    bytes of workspace a convolution may use",
+    "//@key typed    convolutions have types of their own: not all are FP32",
+    "//@key tf32     some are TF32",
+    "//@key elementdatatype  cuDNN's type of tensors",
+    "//@key param    a parameter that gives it, or nothing",
+    "//@key arg      the argument for it",
+    "//@key scalar   type of a tensor's elements",
+    "//@if tf32",
+    "#if CUDNN_MAJOR < 8 || CUDART_VERSION < 11000",
+    "#error \"TF32 needs CUDA 11 and cuDNN 8 or later\"",
+    "#endif",
+    "",
+    "//@end",
     "static int conv_tensor($model *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,",
-    "                       const int *axes) {",
+    "                       const int *axes$param) {",
     "    int dim[$rank] = {n, c}, stride[$rank];",
     "    for (int i = 0; i < $spatial; i++) dim[2 + i] = axes[i];",
     "    stride[$rank - 1] = 1;",
     "    for (int i = $rank - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];",
     "    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));",
-    "    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, $rank, dim, stride));",
+    "    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, $elementdatatype, $rank, dim, stride));",
     "    return 0;",
     "}",
     "",
+    "//@if typed",
+    "// Whether an algorithm with this arithmetic does what the convolution asks for; none may round f32",
+    "// tensors to f16.",
+    "static int conv_takes(const conv_size *s, cudnnMathType_t math) {",
+    "    if (math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH) return 1;",
+    "    return (s->half || s->tf32) && math == CUDNN_TENSOR_OP_MATH;",
+    "}",
+    "",
+    "//@end",
     "// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.",
     "static int conv_describe($model *m, conv_call *c, const conv_size *s) {",
     "    const int one[$spatial + 1] = {1, 1, 1};",
     "    int filter[$rank] = {s->transposed \? s->c : s->f, (s->transposed \? s->f : s->c) / s->group};",
     "    for (int i = 0; i < $spatial; i++) filter[2 + i] = s->filter[i];",
-    "    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);",
-    "    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);",
-    "    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);",
+    "    //@if typed",
+    "    const cudnnDataType_t type = s->half \? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;",
+    "    const int tensor_op = s->half || s->tf32;",
+    "    //@end",
+    "    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in$arg);",
+    "    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out$arg);",
+    "    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one$arg);",
     "    if (r) return r;",
     "    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));",
     "    CUDNN_CALL(",
     "        m, s->name,",
-    "        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, $rank, filter));",
+    "        cudnnSetFilterNdDescriptor(c->w, $elementdatatype, CUDNN_TENSOR_NCHW, $rank, filter));",
     "    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));",
     "    CUDNN_CALL(m, s->name,",
     "               cudnnSetConvolutionNdDescriptor(c->conv, $spatial, s->pad, s->stride, s->dilation,",
     "                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));",
     "    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));",
+    "    //@if typed",
+    "    CUDNN_CALL(",
+    "        m, s->name,",
+    "        cudnnSetConvolutionMathType(c->conv, tensor_op \? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH));",
+    "    //@else",
     "    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));",
+    "    //@end",
     "    if (!s->fused) return 0;",
     "    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));",
     "    CUDNN_CALL(m, s->name,",
@@ -21895,10 +22487,19 @@ static const char *const ein__tmpl_conv[] = {
     "    for (int i = 0; i < n; i++) {",
     "        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;",
     "        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;",
+    "        //@if typed",
+    "        if (!conv_takes(s, p[i].mathType)) continue;",
+    "        //@else",
     "        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;",
+    "        //@end",
     "        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;",
     "        c->algorithm = (int)p[i].algo;",
     "        c->workspace = p[i].memory;",
+    "        //@if typed",
+    "        // An algorithm runs with the arithmetic that it was listed with.",
+    "        if (s->half || s->tf32)",
+    "            CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, p[i].mathType));",
+    "        //@end",
     "        return 0;",
     "    }",
     "    return fail(m, BAD_CALL, s->name, \"cuDNN has no algorithm for this convolution\");",
@@ -21916,9 +22517,18 @@ static const char *const ein__tmpl_conv[] = {
     "    for (int i = 0; i < n; i++) {",
     "        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;",
     "        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;",
+    "        //@if typed",
+    "        if (!conv_takes(s, p[i].mathType)) continue;",
+    "        //@else",
     "        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;",
+    "        //@end",
     "        c->algorithm = (int)p[i].algo;",
     "        c->workspace = p[i].memory;",
+    "        //@if typed",
+    "        // An algorithm runs with the arithmetic that it was listed with.",
+    "        if (s->half || s->tf32)",
+    "            CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, p[i].mathType));",
+    "        //@end",
     "        return 0;",
     "    }",
     "    return fail(m, BAD_CALL, s->name, \"cuDNN has no algorithm for this transposed convolution\");",
@@ -21940,8 +22550,8 @@ static const char *const ein__tmpl_conv[] = {
     "}",
     "",
     "// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.",
-    "static int conv_run($model *m, int k, const float *x, const float *w, const float *bias,",
-    "                    const float *z, float *y, void *workspace) {",
+    "static int conv_run($model *m, int k, const $scalar *x, const $scalar *w, const $scalar *bias,",
+    "                    const $scalar *z, $scalar *y, void *workspace) {",
     "    const float one = 1.f, zero = 0.f;",
     "    const conv_size *s = &conv_sizes[k];",
     "    const conv_call *c = &m->conv[k];",
@@ -21970,6 +22580,7 @@ static const char *const ein__tmpl_conv[] = {
 static const char *const ein__tmpl_conv_types[] = {
     "//@key pins     a table of costs has chosen algorithms",
     "//@key spatial  the most spatial axes of any convolution, at least 2",
+    "//@key typed    convolutions have types of their own: not all are FP32",
     "// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.",
     "typedef struct conv_size {",
     "    const char *name;",
@@ -21977,6 +22588,9 @@ static const char *const ein__tmpl_conv_types[] = {
     "    int in[$spatial], out[$spatial], filter[$spatial];",
     "    int pad[$spatial], stride[$spatial], dilation[$spatial];",
     "    int fused, relu;  // bias (and residual) added, then relu, by the library",
+    "    //@if typed",
+    "    int half, tf32;  // f16 tensors, or f32 ones rounded to TF32; sums are f32",
+    "    //@end",
     "    //@if pins",
     "    size_t version;  // of the library with which algorithm `pin` was the fastest, 0: not measured",
     "    int pin;",
@@ -22005,6 +22619,7 @@ static const char *const ein__tmpl_create[] = {
     "//@key uploads   there are weights",
     "//@key manifest  hash of their names, types and shapes",
     "//@key branches  of a recorded graph; empty: one",
+    "//@key tf32      products are TF32",
     "//@key kernel    a kernel of the program, to ask what it was compiled for; empty: none",
     "static int check_weights($model *m, const void *weights, size_t bytes) {",
     "    const unsigned char *p = (const unsigned char *)weights;",
@@ -22028,6 +22643,14 @@ static const char *const ein__tmpl_create[] = {
     "        return fail(m, BAD_DEVICE, \"no CUDA device\",",
     "                    e != cudaSuccess \? cudaGetErrorString(e) : \"none is visible\");",
     "    CUDA_CALL(m, \"cudaGetDevice\", cudaGetDevice(&device));",
+    "    //@if tf32",
+    "    int capability = 0;",
+    "    CUDA_CALL(m, \"cudaDeviceGetAttribute\",",
+    "              cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device));",
+    "    if (capability < 8)",
+    "        return fail(m, BAD_DEVICE, \"this program uses TF32\",",
+    "                    \"which the device does not have: it needs compute capability 8.0 or later\");",
+    "    //@end",
     "    //@if kernel",
     "    cudaFuncAttributes a;",
     "    e = cudaFuncGetAttributes(&a, (const void *)$kernel);",
@@ -22185,8 +22808,17 @@ static const char *const ein__tmpl_destroy[] = {
     "}",
     0};
 static const char *const ein__tmpl_gemm[] = {
-    "//@key model  prefix of the program's symbols",
-    "//@key steps  the program reports its steps",
+    "//@key steps   the program reports its steps",
+    "//@key model   prefix of the program's symbols",
+    "//@key typed   products have types of their own: not all are FP32",
+    "//@key tf32    some are TF32",
+    "//@key scalar  type of a matrix's elements",
+    "//@if tf32",
+    "#if CUDART_VERSION < 11000",
+    "#error \"TF32 needs CUDA 11 or later\"",
+    "#endif",
+    "",
+    "//@end",
     "// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored",
     "// transposed. The library is column-major and computes the transposed product. s*: strides between",
     "// matrices.",
@@ -22195,12 +22827,36 @@ static const char *const ein__tmpl_gemm[] = {
     "    int ta, tb, batch, m, n, k, lda, ldb, ldc;",
     "    long long sa, sb, sc;",
     "    float alpha;",
+    "    //@if typed",
+    "    cudaDataType in, out;  // of a and b, and of c; sums are f32",
+    "    int tf32;              // f32 operands are rounded",
+    "    //@end",
     "} gemm_size;",
     "",
-    "static int gemm_run($model *h, const gemm_size *g, const float *a, const float *b, float *c) {",
+    "static int gemm_run($model *h, const gemm_size *g, const $scalar *a, const $scalar *b, $scalar *c) {",
     "    const float zero = 0.f;",
     "    cublasOperation_t ta = g->ta \? CUBLAS_OP_T : CUBLAS_OP_N,",
     "                      tb = g->tb \? CUBLAS_OP_T : CUBLAS_OP_N;",
+    "    //@if typed",
+    "#if CUDART_VERSION >= 11000",
+    "    const cublasComputeType_t compute = g->tf32 \? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;",
+    "    const cublasGemmAlgo_t algorithm = CUBLAS_GEMM_DEFAULT;",
+    "#else",
+    "    const cudaDataType compute = CUDA_R_32F;",
+    "    const cublasGemmAlgo_t algorithm =",
+    "        g->in == CUDA_R_16F \? CUBLAS_GEMM_DEFAULT_TENSOR_OP : CUBLAS_GEMM_DEFAULT;",
+    "#endif",
+    "    if (g->batch == 1)",
+    "        CUBLAS_CALL(h, g->name,",
+    "                    cublasGemmEx(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->in, g->ldb,",
+    "                                 a, g->in, g->lda, &zero, c, g->out, g->ldc, compute, algorithm));",
+    "    else",
+    "        CUBLAS_CALL(",
+    "            h, g->name,",
+    "            cublasGemmStridedBatchedEx(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->in,",
+    "                                       g->ldb, g->sb, a, g->in, g->lda, g->sa, &zero, c, g->out,",
+    "                                       g->ldc, g->sc, g->batch, compute, algorithm));",
+    "    //@else",
     "    if (g->batch == 1)",
     "        CUBLAS_CALL(h, g->name,",
     "                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,",
@@ -22210,11 +22866,39 @@ static const char *const ein__tmpl_gemm[] = {
     "            h, g->name,",
     "            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,",
     "                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));",
+    "    //@end",
     "    //@if steps",
     "    stepped(h, g->name);",
     "    //@end",
     "    return 0;",
     "}",
+    0};
+static const char *const ein__tmpl_half4[] = {
+    "//@key load   it is read",
+    "//@key store  it is written",
+    "// Four f16 numbers, moved at once.",
+    "struct __align__(8) half4 {",
+    "    __half x, y, z, w;",
+    "};",
+    "",
+    "//@if load",
+    "static __device__ __forceinline__ float4 load_half4(const __half *p) {",
+    "    const half4 v = *reinterpret_cast<const half4 *>(p);",
+    "    return make_float4(__half2float(v.x), __half2float(v.y), __half2float(v.z), __half2float(v.w));",
+    "}",
+    "",
+    "//@end",
+    "//@if store",
+    "static __device__ __forceinline__ void store_half4(__half *p, float x, float y, float z, float w) {",
+    "    half4 v;",
+    "    v.x = __float2half_rn(x);",
+    "    v.y = __float2half_rn(y);",
+    "    v.z = __float2half_rn(z);",
+    "    v.w = __float2half_rn(w);",
+    "    *reinterpret_cast<half4 *>(p) = v;",
+    "}",
+    "",
+    "//@end",
     0};
 static const char *const ein__tmpl_interface[] = {
     "//@key model  prefix of the program's symbols",
@@ -22473,7 +23157,8 @@ static const char *const ein__tmpl_matmul[] = {
     "}",
     0};
 static const char *const ein__tmpl_matmul_types[] = {
-    "//@key pins  a table of costs has chosen algorithms",
+    "//@key pins   a table of costs has chosen algorithms",
+    "//@key typed  products have types of their own: not all are FP32",
     "// A product and what follows it in one call of cublasLt, row-major, `batch` times:",
     "// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.",
     "// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every",
@@ -22483,6 +23168,10 @@ static const char *const ein__tmpl_matmul_types[] = {
     "    int ta, tb, batch, m, n, k, lda, ldb, ldc;",
     "    long long sa, sb, sc;",
     "    float alpha;",
+    "    //@if typed",
+    "    cudaDataType in, out;  // of a and b, and of c; sums are f32",
+    "    int tf32;              // f32 operands are rounded",
+    "    //@end",
     "    int ldz;  // 0: no z",
     "    long long sz;",
     "    cublasLtEpilogue_t epilogue;",
@@ -22522,6 +23211,7 @@ static const char *const ein__tmpl_probe[] = {
     "//@key conv  the program calls cuDNN",
     "//@key gemm  the program calls cuBLAS",
     "//@key gpu   the device's name in tables of costs",
+    "//@key typed  calls have types of their own: not all are FP32",
     "enum { USAGE = 2, BAD_FILE = 3, FAILED = 5, STOPPED = 75, NO_DEVICE = 77 };",
     "enum { SAMPLES = 9, REPEATS = 20, ALGORITHMS = 16, LT_ALGORITHMS = 8 };",
     "static const double BATCH_MS = 2, AWAKE_MS = 300;",
@@ -22553,7 +23243,12 @@ static const char *const ein__tmpl_probe[] = {
     "        unsigned v = (unsigned)i * 2654435761u ^ (unsigned)(i >> 32) ^ seed * 0x9e3779b9u;",
     "        v = (v ^ v >> 16) * 0x85ebca6bu;",
     "        v = (v ^ v >> 13) * 0xc2b2ae35u;",
+    "        //@if typed",
+    "        // Two f16 numbers of a size between 1/2 and 1; together they are an f32 number as well.",
+    "        to[i] = __uint_as_float((v & 0x83ff83ffu) | 0x38003800u);",
+    "        //@else",
     "        to[i] = ((float)(v >> 9) + 0.5f) * (1.f / 4194304) - 1;",
+    "        //@end",
     "    }",
     "}",
     "",
@@ -22594,8 +23289,13 @@ static const char *const ein__tmpl_probe[] = {
     "        return matmul_run(h, i - CONVS, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),",
     "                          s->ldz \? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),",
     "                          h->buffer[WORKSPACE]);",
+    "    //@if typed",
+    "    const gemm_size g = {s->name, s->ta, s->tb, s->batch, s->m,     s->n,  s->k,   s->lda, s->ldb,",
+    "                         s->ldc,  s->sa, s->sb, s->sc,    s->alpha, s->in, s->out, s->tf32};",
+    "    //@else",
     "    const gemm_size g = {s->name, s->ta,  s->tb,  s->batch, s->m,  s->n,  s->k,",
     "                         s->lda,  s->ldb, s->ldc, s->sa,    s->sb, s->sc, s->alpha};",
+    "    //@end",
     "    return gemm_run(h, &g, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, RESULT));",
     "    //@else",
     "    return 0;",
@@ -22797,7 +23497,12 @@ static const char *const ein__tmpl_probe[] = {
     "        keep(&o, &f);",
     "    }",
     "    h->plain = 0;",
+    "    //@if typed",
+    "    // cublasLt's are the FP32 ones.",
+    "    int r = s->in == CUDA_R_32F && !s->tf32 \? measure_matmul(h, i, &o) : 0;",
+    "    //@else",
     "    int r = measure_matmul(h, i, &o);",
+    "    //@end",
     "    matmul_close(&h->matmul[i - CONVS]);",
     "    memset(&h->matmul[i - CONVS], 0, sizeof h->matmul[0]);",
     "    if (!r && !o.n) r = fail(h, BAD_CALL, \"cublasLt\", \"no algorithm runs\");",
@@ -22810,14 +23515,30 @@ static const char *const ein__tmpl_probe[] = {
     "struct choice {",
     "    int algorithm;",
     "    size_t workspace;",
+    "    //@if typed",
+    "    cudnnMathType_t math;",
+    "    //@end",
     "};",
+    "//@if typed",
+    "",
+    "// An algorithm is listed once for each arithmetic; a program takes the first that it may.",
+    "static bool is_listed(const choice *list, int n, int algorithm) {",
+    "    for (int i = 0; i < n; i++)",
+    "        if (list[i].algorithm == algorithm) return true;",
+    "    return false;",
+    "}",
+    "//@end",
     "",
     "// Whether a program may take what the library offers: see conv_choose_forward.",
     "template <class Offer>",
     "static bool may_take(const Offer *p, const conv_size *s) {",
+    "    //@if typed",
+    "    if (!conv_takes(s, p->mathType)) return false;",
+    "    //@else",
+    "    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;",
+    "    //@end",
     "    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= conv_limit(s) &&",
-    "           p->determinism == CUDNN_DETERMINISTIC &&",
-    "           (p->mathType == CUDNN_FMA_MATH || p->mathType == CUDNN_DEFAULT_MATH);",
+    "           p->determinism == CUDNN_DETERMINISTIC;",
     "}",
     "",
     "static int list_forward(probe *h, int i, choice *list, int *n) {",
@@ -22832,7 +23553,13 @@ static const char *const ein__tmpl_probe[] = {
     "        bool any = !s->fused || s->relu;",
     "        if (!may_take(&p[k], s)) continue;",
     "        if (!any && p[k].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;",
+    "        //@if typed",
+    "        if (is_listed(list, *n, (int)p[k].algo)) continue;",
+    "        //@end",
     "        list[*n].algorithm = (int)p[k].algo;",
+    "        //@if typed",
+    "        list[*n].math = p[k].mathType;",
+    "        //@end",
     "        list[(*n)++].workspace = p[k].memory;",
     "    }",
     "    return 0;",
@@ -22847,7 +23574,13 @@ static const char *const ein__tmpl_probe[] = {
     "                                                           ALGORITHMS, &offers, p));",
     "    for (int k = 0; k < offers; k++) {",
     "        if (!may_take(&p[k], &conv_sizes[i])) continue;",
+    "        //@if typed",
+    "        if (is_listed(list, *n, (int)p[k].algo)) continue;",
+    "        //@end",
     "        list[*n].algorithm = (int)p[k].algo;",
+    "        //@if typed",
+    "        list[*n].math = p[k].mathType;",
+    "        //@end",
     "        list[(*n)++].workspace = p[k].memory;",
     "    }",
     "    return 0;",
@@ -22864,6 +23597,10 @@ static const char *const ein__tmpl_probe[] = {
     "        h->conv[i].algorithm = list[k].algorithm;",
     "        h->conv[i].workspace = list[k].workspace;",
     "        snprintf(o.algorithm[o.n], sizeof o.algorithm[0], \"%d\", list[k].algorithm);",
+    "        //@if typed",
+    "        if (conv_sizes[i].half || conv_sizes[i].tf32)",
+    "            CUDNN_CALL(h, \"arithmetic\", cudnnSetConvolutionMathType(h->conv[i].conv, list[k].math));",
+    "        //@end",
     "        int r = reserve(h, WORKSPACE, list[k].workspace);",
     "        if (!r) r = measure(h, i, hopeless(&o), &f);",
     "        if (!r) keep(&o, &f);",
@@ -23088,6 +23825,7 @@ static const char *const ein__tmpl_probe_state[] = {
     "//@key convs    how many convolutions",
     "//@key gemms    how many products",
     "//@key spatial  spatial axes that descriptors have",
+    "//@key size     bytes of an element of convolution s",
     "enum { CONVS = $convs, GEMMS = $gemms, CALLS = CONVS + GEMMS };",
     "",
     "// Operands and results on the device, each as large as any call so far needed it.",
@@ -23122,9 +23860,9 @@ static const char *const ein__tmpl_probe_state[] = {
     "",
     "// Bytes of data, weights and result of a convolution.",
     "static void conv_bytes(const conv_size *s, size_t *x, size_t *w, size_t *y) {",
-    "    *x = 4 * (size_t)s->n * (size_t)s->c;",
-    "    *w = 4 * (size_t)s->f * (size_t)(s->c / s->group);",
-    "    *y = 4 * (size_t)s->n * (size_t)s->f;",
+    "    *x = $size * (size_t)s->n * (size_t)s->c;",
+    "    *w = $size * (size_t)s->f * (size_t)(s->c / s->group);",
+    "    *y = $size * (size_t)s->n * (size_t)s->f;",
     "    for (int i = 0; i < $spatial; i++) {",
     "        *x *= (size_t)s->in[i];",
     "        *w *= (size_t)s->filter[i];",
@@ -23484,6 +24222,7 @@ static const char *const ein__tmpl_test_base[] = {
     "//@key tolerance  relative L2 error allowed",
     "//@key conv       the program calls cuDNN",
     "//@key gemm       the program calls cuBLAS",
+    "//@key errors     it keeps every value, so that their errors can be reported",
     "// The program under test, under names that do not change from model to model.",
     "typedef ::$model network;",
     "typedef ::$model_tensor tensor;",
@@ -23575,6 +24314,9 @@ static const char *const ein__tmpl_test_base[] = {
     "struct test {",
     "    const char *weights_file, *out_dir, *in_file[INPUTS + 1];",
     "    bool check, bench, steps;",
+    "    //@if errors",
+    "    bool errors;",
+    "    //@end",
     "    double bench_ms, tolerance;",
     "    const network_info *info;",
     "    FILE *report;  // stdout, unless that is for the figures of --bench",
@@ -23873,6 +24615,7 @@ static const char *const ein__tmpl_test_bench[] = {
     "}",
     0};
 static const char *const ein__tmpl_test_check[] = {
+    "//@key errors  the program reports the error of every value it stores",
     "// One output against the reference's, which is f32 where the output is f16 or bf16. `error` is the",
     "// relative L2 error over the finite elements, or the share of unequal integers; `misplaced` counts",
     "// NaN and infinities that the other side does not have.",
@@ -23947,6 +24690,9 @@ static const char *const ein__tmpl_test_check[] = {
     "        differs = differs || code == DIFFERS;",
     "        if (code == DIFFERS) code = 0;",
     "    }",
+    "    //@if errors",
+    "    if (t->errors && !code) code = report_errors(t, &r);",
+    "    //@end",
     "    for (int i = 0; i < VALUES; i++)",
     "        if (!r.lent[i] && device_free(&r.value[i].p) && !code) code = FAILED;",
     "    return code \? code : differs \? DIFFERS : 0;",
@@ -24288,7 +25034,90 @@ static const char *const ein__tmpl_test_data[] = {
     "    return ok \? 0 : fail(FAILED, t->name, \"the output could not be written\");",
     "}",
     0};
+static const char *const ein__tmpl_test_errors[] = {
+    "// Relative L2 error of stored value `v`.",
+    "static int value_error(test *t, const reference *r, const stored_value *v, double *error) {",
+    "    long long n = 1, last = 0;",
+    "    for (int k = 0; k < v->rank; k++) {",
+    "        n *= v->size[k];",
+    "        last += (v->size[k] - 1) * v->stride[k];",
+    "    }",
+    "    const dtype type = (dtype)v->type, ref_type = (dtype)v->reference_type;",
+    "    const size_t bytes = (size_t)(last + 1) * dtypes[type].size;",
+    "    const size_t ref_bytes = (size_t)n * dtypes[ref_type].size;",
+    "    const char *from = (const char *)(v->output < 0 \? t->arena : t->out[v->output]) + v->offset;",
+    "    void *got, *want;",
+    "    TRY(host_alloc(&got, bytes));",
+    "    int code = host_alloc(&want, ref_bytes);",
+    "    if (code) {",
+    "        free(got);",
+    "        return code;",
+    "    }",
+    "    code = to_host(t, got, from, bytes);",
+    "    if (!code) code = to_host(t, want, r->value[v->value].p, ref_bytes);",
+    "    double difference = 0, norm = 0;",
+    "    for (long long i = 0; i < n && !code; i++) {",
+    "        long long rest = i, at = 0;",
+    "        for (int k = v->rank - 1; k >= 0; rest /= v->size[k], k--)",
+    "            at += rest % v->size[k] * v->stride[k];",
+    "        double x = get_float(type, got, (size_t)at), y = get_float(ref_type, want, (size_t)i);",
+    "        if (x == y || (x != x && y != y)) x = y = y - y == 0 \? y : 0;  // infinities that agree",
+    "        difference += (x - y) * (x - y);",
+    "        norm += y * y;",
+    "    }",
+    "    *error = norm > 0 \? sqrt(difference / norm) : sqrt(difference);",
+    "    if (!(*error < HUGE_VAL)) *error = HUGE_VAL;",
+    "    free(got);",
+    "    free(want);",
+    "    return code;",
+    "}",
+    "",
+    "// A value that others are subtracted from loses nothing itself: its sources are named too.",
+    "static void report_growth(const test *t, int i, double growth) {",
+    "    const stored_value *v = &stored_values[i];",
+    "    fprintf(t->report, \"    %s, by %.3g\", v->name, growth);",
+    "    for (int k = 0; k < v->sources && k < 8; k++)",
+    "        fprintf(t->report, \"%s%s\", k \? \", \" : \" from \",",
+    "                stored_values[error_sources[v->first + k]].name);",
+    "    fprintf(t->report, \"\\n\");",
+    "}",
+    "",
+    "// Prints the error of every stored value, and where it grows most: what a value's own step and the",
+    "// steps since its sources add to the largest error among the sources.",
+    "static int report_errors(test *t, const reference *r) {",
+    "    const int count = (int)(sizeof stored_values / sizeof *stored_values) - 1, most = 5;",
+    "    double *error, *growth;",
+    "    void *memory;",
+    "    TRY(host_alloc(&memory, 2 * sizeof *error * (size_t)(count + 1)));",
+    "    error = (double *)memory;",
+    "    growth = error + count + 1;",
+    "    int code = 0;",
+    "    for (int i = 0; i < count && !code; i++) {",
+    "        const stored_value *v = &stored_values[i];",
+    "        code = value_error(t, r, v, &error[i]);",
+    "        double before = 0;",
+    "        for (int k = 0; k < v->sources; k++) {",
+    "            double e = error[error_sources[v->first + k]];",
+    "            if (!(e <= before)) before = e;",
+    "        }",
+    "        growth[i] = before < HUGE_VAL \? error[i] - before : 0;",
+    "        if (!code) fprintf(t->report, \"error %-24s %.3g, %+.3g\\n\", v->name, error[i], growth[i]);",
+    "    }",
+    "    for (int n = 0; n < most && !code; n++) {",
+    "        int top = 0;",
+    "        for (int i = 1; i < count; i++)",
+    "            if (growth[i] > growth[top]) top = i;",
+    "        if (!count || !(growth[top] > 0)) break;",
+    "        if (!n) fprintf(t->report, \"for --keep-fp32: errors grow most in\\n\");",
+    "        report_growth(t, top, growth[top]);",
+    "        growth[top] = 0;",
+    "    }",
+    "    free(memory);",
+    "    return code;",
+    "}",
+    0};
 static const char *const ein__tmpl_test_main[] = {
+    "//@key errors  the program reports the error of every value it stores",
     "static const char usage_text[] =",
     "    \"usage: %s W.weights [--in X.npy | --in NAME=X.npy ...] [--out DIR] [--check] [--bench]\\n\"",
     "    \"  --in X.npy        values of the next input in declaration order, or of the one named;\\n\"",
@@ -24296,6 +25125,10 @@ static const char *const ein__tmpl_test_main[] = {
     "    \"  --out DIR         write every output to DIR/NAME.npy\\n\"",
     "    \"  --check           compare with kernels straight from the model's equations, two runs with\\n\"",
     "    \"                    each other, and a replayed graph with both\\n\"",
+    "    //@if errors",
+    "    \"  --errors          as --check, and the relative L2 error of every value that the program\\n\"",
+    "    \"                    stores, by how much it grows there, and where it grows most\\n\"",
+    "    //@end",
     "    \"  --tolerance X     relative L2 error allowed by --check, %g by default\\n\"",
     "    \"  --bench           time it; one JSON object on standard output\\n\"",
     "    \"  --steps           time every step of a plain run; built with -DNVTX, mark it for a \"",
@@ -24341,6 +25174,9 @@ static const char *const ein__tmpl_test_main[] = {
     "        bool in = !strcmp(a, \"--in\"), out = !strcmp(a, \"--out\"), ms = !strcmp(a, \"--bench-ms\");",
     "        bool tolerance = !strcmp(a, \"--tolerance\");",
     "        if (!strcmp(a, \"--check\")) t->check = true;",
+    "        //@if errors",
+    "        else if (!strcmp(a, \"--errors\")) t->check = t->errors = true;",
+    "        //@end",
     "        else if (!strcmp(a, \"--bench\")) t->bench = true;",
     "        else if (!strcmp(a, \"--steps\")) t->steps = true;",
     "        else if (in || out || ms || tolerance) {",
@@ -24606,6 +25442,18 @@ static const char *const ein__tmpl_test_steps[] = {
     "    if (device_free(&flush) && !code) code = FAILED;",
     "    return code;",
     "}",
+    0};
+static const char *const ein__tmpl_test_stored[] = {
+    "// A value that the program stores, with what the reference has for it: where it is (in output",
+    "// `output`, or in the arena), its type, sizes and strides; which entries before it were used to",
+    "// make it: `sources` numbers of error_sources from `first` on.",
+    "struct stored_value {",
+    "    const char *name;",
+    "    int value, output, type, reference_type, rank;",
+    "    size_t offset;  // bytes",
+    "    long long size[10], stride[10];",
+    "    int first, sources;",
+    "};",
     0};
 static const char *const ein__tmpl_tiles[] = {
     "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
@@ -25645,8 +26493,8 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     r.near = l.uneven;
     for (int i = 0; i < l.n; i++) r.near &= l.t[i].step == 0;
     int64_t offset = g->naive ? 0 : g->ctx->plan.layout[v.i].offset;
-    r.vector = r.step == 1 && r.dtype == EIN__F32 && ein__klin_div(&l) % g->vec == 0 &&
-               offset % g->vec == 0;
+    bool vectors = r.dtype == EIN__F32 || r.dtype == EIN__F16;
+    r.vector = r.step == 1 && vectors && ein__klin_div(&l) % g->vec == 0 && offset % g->vec == 0;
     bool regular = (step && step != EIN__IRREGULAR) || (r.near && l.uneven);
     if (g->vec > 1 && !r.vector && regular && l.n > 1) r.at = ein__kaddress(g, read, &l, lane);
     if (guard.n) r.guard = ein__name(g->ctx, guard.s);
@@ -25663,7 +26511,9 @@ enum {
     EIN__NEED_BF16 = 2,
     EIN__NEED_WARP = 4,
     EIN__NEED_BLOCK = 256,
-    EIN__NEED_TILES = 8192
+    EIN__NEED_TILES = 1 << 13,
+    EIN__NEED_LOAD4 = 1 << 14,
+    EIN__NEED_STORE4 = 1 << 15
 };
 enum { EIN__LONG = 60 };
 
@@ -25775,8 +26625,11 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     if (!known && g->vec > 1) {
         ein__kaccess at = ein__kaccess_of(g, ex, 0);
         if (at.vector) {
-            const char *s = ein__namef(g->ctx, "*reinterpret_cast<const float4 *>(%s + %s)",
-                                       at.param, ein__kparen(g, at.at, EIN__TERM));
+            bool half = at.dtype == EIN__F16;
+            const char *load = half ? "load_half4" : "*reinterpret_cast<const float4 *>";
+            const char *s =
+                ein__namef(g->ctx, "%s(%s + %s)", load, at.param, ein__kparen(g, at.at, EIN__TERM));
+            if (half) g->needs |= EIN__NEED_LOAD4;
             if (at.guard)
                 s = ein__namef(g->ctx, "%s ? %s : make_float4(%s, %s, %s, %s)", at.guard, s, pad.s,
                                pad.s, pad.s, pad.s);
@@ -26215,9 +27068,12 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
     }
     ein__ktext at = ein__klin_text(g, &l, 0);
     if (g->vec > 1) {
-        ein__putf(b, "*reinterpret_cast<float4 *>(y%s%s) = make_float4(%s, %s, %s, %s);\n",
-                  strcmp(at.s, "0") ? " + " : "", strcmp(at.s, "0") ? at.s : "", value[0].s,
-                  value[1].s, value[2].s, value[3].s);
+        bool half = ein__kdtype(g, out) == EIN__F16, zero = !strcmp(at.s, "0");
+        if (half) g->needs |= EIN__NEED_STORE4;
+        ein__putf(
+            b, half ? "store_half4(y%s%s, " : "*reinterpret_cast<float4 *>(y%s%s) = make_float4(",
+            zero ? "" : " + ", zero ? "" : at.s);
+        ein__putf(b, "%s, %s, %s, %s);\n", value[0].s, value[1].s, value[2].s, value[3].s);
         return;
     }
     const char *s = value[0].s, *p = ein__kparen(g, value[0], EIN__PREFIX);
@@ -26320,7 +27176,8 @@ static const char *ein__knumber(const ein__kgen *g, int64_t v) {
 static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
                              const ein__kscan *s) {
     const ein__krow *row = &s->row[arrlen(s->row) - 1];
-    if (g->naive || !n || ein__kdtype(g, out) != EIN__F32) return false;
+    ein__dtype type = ein__kdtype(g, out);
+    if (g->naive || !n || (type != EIN__F32 && type != EIN__F16)) return false;
     int v = order[n - 1];
     if (row->k[v] != 1 || g->slot[v].n % 4 || g->ctx->plan.layout[out.i].offset % 4) return false;
     for (int i = 0; i < n - 1; i++)
@@ -28425,6 +29282,9 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
         ein__put(out, "\n");
     }
+    ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
+                       {"store", needs & EIN__NEED_STORE4 ? "1" : ""}};
+    if (needs & (EIN__NEED_LOAD4 | EIN__NEED_STORE4)) ein__tmpl_put(out, ein__tmpl_half4, half, 2);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
         bool block = needs & (unsigned)EIN__NEED_BLOCK << r;
@@ -28447,22 +29307,26 @@ static const char *ein__matmul_epilogue(const ein__gemm *g) {
     }
 }
 
-// What a description of a product holds.
-EIN__FN void ein__put_gemm_size(ein__buf *line, const char *name, const ein__gemm *g) {
+// What a description of a product holds. `typed`: and the types of its matrices.
+EIN__FN void ein__put_gemm_size(ein__buf *line, const char *name, const ein__gemm *g, bool typed) {
     const int64_t n[] = {g->ta,  g->tb,  g->batch, g->m,  g->n,  g->k,
                          g->lda, g->ldb, g->ldc,   g->sa, g->sb, g->sc};
     ein__put_string(line, name);
     for (int k = 0; k < 12; k++) ein__putf(line, ", %lld", (long long)n[k]);
     ein__put(line, ", ");
     ein__put_f32_literal(line, g->alpha);
+    if (!typed) return;
+    bool half = g->math == EIN__MATH_FP16;
+    ein__putf(line, ", %s, %s, %d", half ? "CUDA_R_16F" : "CUDA_R_32F",
+              half && !g->wide ? "CUDA_R_16F" : "CUDA_R_32F", g->math == EIN__MATH_TF32);
 }
 
-// A row of the table of such calls. `pins`: rows have room for an algorithm.
-EIN__FN void ein__put_matmul_size(ein__buf *out, const ein__step *s, bool pins) {
+// A row of the table of such calls. `typed`: rows tell types, `pins`: have room for an algorithm.
+EIN__FN void ein__put_matmul_size(ein__buf *out, const ein__step *s, bool typed, bool pins) {
     const ein__gemm *g = &s->gemm;
     ein__buf line = {0};
     ein__put(&line, "    {");
-    ein__put_gemm_size(&line, s->name, g);
+    ein__put_gemm_size(&line, s->name, g, typed);
     ein__putf(&line, ", %lld, %lld, CUBLASLT_EPILOGUE_%s, %d, %d", (long long)g->ldz,
               (long long)g->sz, ein__matmul_epilogue(g), g->bias.i != 0, g->align);
     if (pins) {
@@ -28491,9 +29355,8 @@ EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limi
         {"limit", limit}, {"pins", pins ? "1" : "0"}, {"steps", steps ? "1" : "0"}};
     ein__tmpl_put(out, ein__tmpl_matmul, keys, 6);
 }
-/* ---- emit_parts.c ---- */
-// The sections of the emitted files. Names come from the model's tensors and from content; offsets
-// and sizes stand in one block, so that a new memory plan changes one place.
+/* ---- emit_names.c ---- */
+// Names in the emitted files, and the kernels that a plan needs, each distinct text once.
 
 // ------------------------------------------------------------------------------------ names
 
@@ -28529,7 +29392,8 @@ static bool ein__is_taken(const char *name) {
         "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
-        " warp_sum warp_max product_tile cublasStatus_t cudnnTensorDescriptor_t cudaGetLastError ";
+        " warp_sum warp_max product_tile half4 load_half4 store_half4 cublasStatus_t "
+        "cudnnTensorDescriptor_t cudaGetLastError ";
     const char *at = words;
     size_t n = strlen(name);
     while (*name && (at = strstr(at, name))) {
@@ -28821,8 +29685,8 @@ static void ein__emitter_free(ein__emitter *z) {
     arrfree(z->buffer);
     ein__buf_free(&z->kernels);
 }
-
-// ------------------------------------------------------------------------------------ summary
+/* ---- emit_summary.c ---- */
+// The first lines of an emitted file: what it is, and the plan, one line a step with its cost.
 
 EIN__FN void ein__emit_banner(ein_ctx *ctx, ein__buf *out) {
     const char *license = ctx->desc.license ? ctx->desc.license : "MIT-0";
@@ -28858,13 +29722,17 @@ static void ein__put_sizes(ein__buf *out, const int64_t *d, int n) {
 static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *l) {
     if (s->kind == EIN__K_GEMM) {
         const ein__gemm *g = &s->gemm;
-        ein__putf(out, "%s %lld x %lld x %lld", ein__is_lt(s) ? "cublasLt matmul" : "cuBLAS sgemm",
-                  (long long)g->m, (long long)g->n, (long long)g->k);
+        static const char *const names[] = {"sgemm", "gemm tf32", "gemm f16"};
+        ein__putf(out, "%s %s %lld x %lld x %lld", ein__is_lt(s) ? "cublasLt" : "cuBLAS",
+                  ein__is_lt(s) ? "matmul" : names[g->math], (long long)g->m, (long long)g->n,
+                  (long long)g->k);
         if (g->batch > 1) ein__putf(out, ", batch %lld", (long long)g->batch);
         ein__put_epilogue(out, g->z.i != 0, g->bias.i != 0, g->act);
     } else if (ein__is_library(s)) {
         const ein__conv *c = &s->conv;
+        static const char *const names[] = {"", "tf32 ", "f16 "};
         ein__put(out, s->kind == EIN__K_CONV ? "cuDNN conv " : "cuDNN conv backward-data ");
+        ein__put(out, names[c->math]);
         ein__put_sizes(out, c->k, c->spatial);
         ein__putf(out, ", %lld to %lld", (long long)c->c, (long long)c->f);
         if (c->group > 1) ein__putf(out, " in %lld groups", (long long)c->group);
@@ -28966,10 +29834,22 @@ static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
     ein__put(out, "\n");
 }
 
+// What keeps FP32, as the options say it.
+static void ein__put_kept(ein_ctx *ctx, ein__buf *out) {
+    ein__buf text = {0};
+    if (ctx->desc.math == EIN_MATH_FP32) return;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->keep_fp32); i++)
+        if (ctx->keep_fp32[i])
+            ein__putf(&text, "%s%s", text.n ? " " : "in FP32   ", ctx->graph.tensor[i].name);
+    if (text.n) ein__put_wrapped(out, &text, "");
+    ein__buf_free(&text);
+}
+
 static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const ein__plan *p = &ctx->plan;
-    ein__putf(out, "//\n// for %s, FP32\n", ein__gpu_of(ctx)->title);
+    ein__putf(out, "//\n// for %s, %s\n", ein__gpu_of(ctx)->title, ein__math_title(ctx));
+    ein__put_kept(ctx, out);
     ein__put_tensors(ctx, out, "inputs", ctx->graph.input, NULL);
     ein__put_tensors(ctx, out, "outputs", NULL, ctx->graph.output);
     ein__putf(out, "// weights   %d tensors, blob of ", (int)arrlen(ctx->graph.weight));
@@ -29025,6 +29905,9 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
         ein__put(out, "\n");
     }
 }
+/* ---- emit_parts.c ---- */
+// The sections of the emitted files. Names come from the model's tensors and from content; offsets
+// and sizes stand in one block, so that a new memory plan changes one place.
 
 // ------------------------------------------------------------------------------------ sizes
 
@@ -29119,7 +30002,7 @@ static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
 
 // A row of the table of convolutions; `pin`: what follows where algorithms are chosen by tables.
 EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv *c,
-                                bool transposed, int spatial, const char *pin) {
+                                bool transposed, int spatial, bool typed, const char *pin) {
     ein__buf line = {0};
     ein__put(&line, "    {");
     ein__put_string(&line, name);
@@ -29131,7 +30014,9 @@ EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv
         ein__put(&line, ", ");
     }
     bool fused = c->bias.i || c->z.i || c->relu;
-    ein__putf(&line, "%d, %d%s},", fused, c->relu, pin);
+    ein__putf(&line, "%d, %d", fused, c->relu);
+    if (typed) ein__putf(&line, ", %d, %d", c->math == EIN__MATH_FP16, c->math == EIN__MATH_TF32);
+    ein__putf(&line, "%s},", pin);
     ein__tmpl_line(out, line.s, line.n);
     ein__buf_free(&line);
 }
@@ -29149,7 +30034,7 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
         const ein__step *s = &ctx->plan.step[i];
         if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
             ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial,
-                               ein__conv_pin_text(z, s));
+                               ein__is_typed(ctx), ein__conv_pin_text(z, s));
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -29168,7 +30053,7 @@ static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
         if (s->kind != EIN__K_GEMM || ein__is_lt(s)) continue;
         ein__buf line = {0};
         ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
-        ein__put_gemm_size(&line, s->name, g);
+        ein__put_gemm_size(&line, s->name, g, ein__is_typed(ctx));
         ein__put(&line, "};");
         ein__tmpl_line(out, line.s, line.n);
         ein__buf_free(&line);
@@ -29180,7 +30065,7 @@ static void ein__put_matmul_sizes(ein__emitter *z, ein__buf *out) {
     ein__put(out, "\nstatic const matmul_size matmul_sizes[] = {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        if (ein__is_lt(s)) ein__put_matmul_size(out, s, z->pins);
+        if (ein__is_lt(s)) ein__put_matmul_size(out, s, false, z->pins);
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -29436,10 +30321,11 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
         {"uploads", uploads ? "1" : "0"},
         {"manifest", ein__namef(ctx, "0x%016llxull", (unsigned long long)ein__manifest(ctx))},
+        {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
         {"kernel", z->first_kernel ? z->first_kernel : ""},
         {"branches", branches},
         {"matmuls", matmuls}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 13);
+    ein__tmpl_put(out, ein__tmpl_create, create, 14);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
@@ -29492,19 +30378,20 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t nin = arrlen(ctx->graph.input);
     const char *model = ein__symbol(ctx), *spatial = ein__number_text(ctx, z->spatial);
+    const char *typed = ein__is_typed(ctx) ? "1" : "";
     ein__put_section(out, "sizes and offsets");
     ein__put_pointers(z, out);
     ein__put_uploads(z, out, uploads);
     if (z->convs) {
         ein__put(out, "\n");
-        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"}};
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 2);
+        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"}, {"typed", typed}};
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 3);
         ein__put_conv_sizes(z, out);
     }
     if (z->matmuls) {
         ein__put(out, "\n");
-        ein__key types[] = {{"pins", z->pins ? "1" : "0"}};
-        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 1);
+        ein__key types[] = {{"pins", z->pins ? "1" : "0"}, {"typed", ""}};
+        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
         ein__put_matmul_sizes(z, out);
     }
     ein__put_section(out, "kernels");
@@ -29531,13 +30418,23 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
                            {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)},
                            {"pins", z->pins ? "1" : "0"},
+                           {"typed", typed},
+                           {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
+                           {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
+                           {"param", *typed ? ", cudnnDataType_t type" : ""},
+                           {"arg", *typed ? ", type" : ""},
+                           {"scalar", *typed ? "void" : "float"},
                            {"steps", "1"}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 6);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 12);
     }
     if (z->gemms) {
         ein__put(out, "\n");
-        ein__key gemm[] = {{"model", model}, {"steps", "1"}};
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
+        ein__key gemm[] = {{"model", model},
+                           {"typed", typed},
+                           {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
+                           {"scalar", *typed ? "void" : "float"},
+                           {"steps", "1"}};
+        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
         ein__put_gemm_sizes(z, out);
     }
     if (z->matmuls) {
@@ -29580,6 +30477,105 @@ EIN__FN void ein__emit_header(ein_ctx *ctx, ein__buf *out) {
     ein__emit_interface(ctx, out);
     ein__putf(out, "\n#endif  // EINNET_GEN_%s_H\n", upper);
 }
+/* ---- emit_errors.c ---- */
+// The companion program's report of errors (ein_desc.inspect): which stored values it compares with
+// what the model's equations give, and which of them each is made of.
+
+typedef struct ein__stored {
+    ein__val planned, own;  // own: the model's value, proved to be the same
+    int *sources;           // entries before; stb_ds array
+} ein__stored;
+
+// Entries that reading `v` leads back to, without passing another one.
+static void ein__error_sources(ein_ctx *ctx, const int *entry, ein__val v, unsigned char *seen,
+                               int **list) {
+    ein__val *stack = NULL;
+    arrput(stack, v);
+    while (arrlen(stack)) {
+        const ein__scope *s = ein__scope_of(ctx, arrpop(stack));
+        ein__ex *reads = NULL;
+        if (s) ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            ein__val r = {ein__ex_get(ctx, reads[i])->val};
+            if (seen[r.i]) continue;
+            seen[r.i] = 1;
+            if (entry[r.i] >= 0) arrput(*list, entry[r.i]);
+            else arrput(stack, r);
+        }
+        arrfree(reads);
+    }
+    arrfree(stack);
+}
+
+// Float values that steps store and that are the model's own, in the order of the steps.
+static ein__stored *ein__stored_values(ein_ctx *ctx) {
+    ein__stored *list = NULL;
+    uint32_t *own = ein__proved_values(ctx);
+    size_t n = (size_t)arrlen(ctx->value);
+    int *entry = NULL;
+    unsigned char *seen = EIN_REALLOC(NULL, n);
+    if (!seen) EIN_OUT_OF_MEMORY();
+    for (size_t i = 0; i < n; i++) arrput(entry, -1);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        ein__val v = ctx->plan.step[i].out;
+        if (!own[v.i] || !ein__is_real(ctx, v)) continue;
+        ein__stored s = {v, {own[v.i]}, NULL};
+        memset(seen, 0, n);
+        ein__error_sources(ctx, entry, v, seen, &s.sources);
+        entry[v.i] = (int)arrlen(list);
+        arrput(list, s);
+    }
+    EIN_FREE(seen);
+    arrfree(entry);
+    arrfree(own);
+    return list;
+}
+
+static void ein__stored_free(ein__stored *list) {
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) arrfree(list[i].sources);
+    arrfree(list);
+}
+
+static void ein__put_extents(ein__buf *out, const int64_t *v, int n) {
+    ein__put(out, ", {");
+    for (int k = 0; k < n; k++) ein__putf(out, "%s%lld", k ? ", " : "", (long long)v[k]);
+    ein__put(out, n ? "}" : "0}");
+}
+
+// The table of stored values. `name`: enumerators of the reference's values; `type`: names of
+// types.
+EIN__FN void ein__put_stored(ein_ctx *ctx, ein__buf *out, const ein__stored *list,
+                             const char *const *name, const char *const *type) {
+    int first = 0;
+    ein__put(out, "static const stored_value stored_values[] = {\n");
+    for (ptrdiff_t i = 0; i < arrlen(list); i++) {
+        const ein__value *p = &ctx->value[list[i].planned.i];
+        const ein__layout *l = &ctx->plan.layout[list[i].planned.i];
+        const ein__buffer *b = &ctx->plan.buffer[l->buffer];
+        bool output = b->kind == EIN__B_OUTPUT;
+        ein__dtype own = ctx->value[list[i].own.i].dtype;
+        bool half = own == EIN__F16 || own == EIN__BF16;  // the reference keeps what it computes
+        ein__buf line = {0};
+        ein__put(&line, "    {");
+        ein__put_string(&line, p->name);
+        ein__putf(&line, ", %s, %d, %s, %s, %d, %lld", name[list[i].own.i], output ? b->index : -1,
+                  type[p->dtype], type[half ? EIN__F32 : own], p->shape.rank,
+                  (long long)((output ? 0 : b->at) + l->offset * ein__dtype_size(p->dtype)));
+        ein__put_extents(&line, p->shape.d, p->shape.rank);
+        ein__put_extents(&line, l->stride, p->shape.rank);
+        ein__putf(&line, ", %d, %d},", first, (int)arrlen(list[i].sources));
+        ein__tmpl_line(out, line.s, line.n);
+        ein__buf_free(&line);
+        first += (int)arrlen(list[i].sources);
+    }
+    ein__put(out,
+             "    {NULL, 0, -1, 0, 0, 0, 0, {0}, {0}, 0, 0}};\n"
+             "static const int error_sources[] = {");
+    for (ptrdiff_t i = 0, n = 0; i < arrlen(list); i++)
+        for (ptrdiff_t k = 0; k < arrlen(list[i].sources); k++, n++)
+            ein__putf(out, "%s%d,", n % 16 ? " " : "\n    ", list[i].sources[k]);
+    ein__put(out, "\n    0};\n\n");
+}
 /* ---- emit_test.c ---- */
 // The companion test program: kernels straight from the model's equations, one a value, and fixed
 // host code that compares the emitted program with them, times it, reads and writes .npy files.
@@ -29618,6 +30614,7 @@ typedef struct ein__tester {
         const char *value;
     } * kernel;  // texts by name
     ein__buf kernels, steps;
+    ein__stored *stored;  // ein_desc.inspect: values to compare; stb_ds array
     unsigned needs;
 } ein__tester;
 
@@ -29676,6 +30673,8 @@ static void ein__tlast(ein__tester *z) {
         arrfree(reads);
     }
     for (ptrdiff_t i = 0; i < arrlen(z->output); i++) z->last[z->output[i].i] = INT32_MAX;
+    if (ctx->desc.inspect) z->stored = ein__stored_values(ctx);
+    for (ptrdiff_t i = 0; i < arrlen(z->stored); i++) z->last[z->stored[i].own.i] = INT32_MAX;
 }
 
 // The operator's name in lower case, so that kernels of the same text share one name.
@@ -29813,6 +30812,15 @@ static void ein__ttables(ein__tester *z, ein__buf *out) {
                   type[ein__ttype(z, z->output[i])],
                   (long long)ein__elements(&ein__val_get(z->ctx, z->output[i])->shape));
     ein__put(out, "};\n\n");
+    if (!z->ctx->desc.inspect) return;
+    ein__tmpl_put(out, ein__tmpl_test_stored, NULL, 0);
+    ein__put_stored(z->ctx, out, z->stored, z->name, type);
+}
+
+// Relative L2 error that an output may have.
+static const char *ein__ttolerance(const ein_ctx *ctx) {
+    if (ein__thalf(ctx) || ctx->desc.math == EIN_MATH_FP16) return "1e-2";
+    return ctx->desc.math == EIN_MATH_TF32 ? "2e-3" : "1e-5";
 }
 
 static void ein__tbase(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
@@ -29820,16 +30828,18 @@ static void ein__tbase(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
     ein__key keys[] = {{"model", ein__symbol(ctx)},
                        {"inputs", ein__namef(ctx, "%d", (int)arrlen(ctx->graph.input))},
                        {"outputs", ein__namef(ctx, "%d", (int)arrlen(ctx->graph.output))},
-                       {"tolerance", ein__thalf(ctx) ? "1e-2" : "1e-5"},
+                       {"tolerance", ein__ttolerance(ctx)},
                        {"conv", conv ? "1" : "0"},
-                       {"gemm", gemm ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_test_base, keys, 6);
+                       {"gemm", gemm ? "1" : "0"},
+                       {"errors", ctx->desc.inspect ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_test_base, keys, 7);
 }
 
 static void ein__tfree(ein__tester *z) {
     arrfree(z->order);
     arrfree(z->output);
     arrfree(z->last);
+    ein__stored_free(z->stored);
     arrfree(z->name);
     shfree(z->names.taken);
     shfree(z->kernel);
@@ -29884,13 +30894,18 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
         ein__put_n(out, z.kernels.s, z.kernels.n);
         ein__put_n(out, z.steps.s, z.steps.n);
         ein__put_section(out, "comparison");
-        ein__tmpl_put(out, ein__tmpl_test_check, NULL, 0);
+        ein__key errors[] = {{"errors", ctx->desc.inspect ? "1" : ""}};
+        if (ctx->desc.inspect) {
+            ein__tmpl_put(out, ein__tmpl_test_errors, NULL, 0);
+            ein__put(out, "\n");
+        }
+        ein__tmpl_put(out, ein__tmpl_test_check, errors, 1);
         ein__put_section(out, "figures");
         ein__tmpl_put(out, ein__tmpl_test_bench, NULL, 0);
         ein__put_section(out, "times of steps");
         ein__tmpl_put(out, ein__tmpl_test_steps, NULL, 0);
         ein__put_section(out, "the program");
-        ein__tmpl_put(out, ein__tmpl_test_main, NULL, 0);
+        ein__tmpl_put(out, ein__tmpl_test_main, errors, 1);
         ein__put(out,
                  "\n}  // namespace einnet_test\n\n"
                  "int main(int argc, char **argv) { return einnet_test::run(argc, argv); }\n");
@@ -29933,13 +30948,28 @@ static bool ein__key_number(const char **s, const char *name, int64_t *v, int64_
     return ein__key_numbers(s, name, v, 1) == 1 && *v <= limit;
 }
 
+static bool ein__key_word(const char **s, const char *word) {
+    size_t n = strlen(word);
+    bool found = !strncmp(*s, word, n);
+    if (found) *s += n;
+    return found;
+}
+
+static bool ein__key_math(const char **s, ein__math *math) {
+    for (int m = EIN__MATH_FP32; m <= EIN__MATH_FP16; m++) {
+        *math = (ein__math)m;
+        if (ein__key_word(s, ein__math_key(*math))) return true;
+    }
+    return false;
+}
+
 // What follows in the key of a product with an epilogue.
 static bool ein__key_epilogue(const char **s, ein__gemm *g) {
     static const char *const act[] = {"none", "relu", "gelu"};
     int64_t bias = 0, z = 0, align = 0;
     bool ok = ein__key_number(s, " bias=", &bias, 1) && ein__key_number(s, " z=", &z, 1) &&
               !strncmp(*s, " act=", 5);
-    if (!ok) return false;
+    if (!ok || g->math != EIN__MATH_FP32) return false;
     int k = 0;
     while (k < 2 && strncmp(*s + 5, act[k], 4)) k++;
     if (strncmp(*s + 5, act[k], 4)) return false;
@@ -29957,7 +30987,8 @@ static bool ein__key_epilogue(const char **s, ein__gemm *g) {
 static bool ein__key_gemm(const char *s, ein__gemm *g) {
     int64_t ta = 0, tb = 0, most = INT32_MAX;
     *g = (ein__gemm){.alpha = 1};
-    bool ok = ein__key_number(&s, "gemm f32 fma b=", &g->batch, most) &&
+    bool ok = ein__key_word(&s, "gemm ") && ein__key_math(&s, &g->math) &&
+              ein__key_number(&s, " b=", &g->batch, most) &&
               ein__key_number(&s, " m=", &g->m, most) && ein__key_number(&s, " n=", &g->n, most) &&
               ein__key_number(&s, " k=", &g->k, most) && ein__key_number(&s, " ta=", &ta, 1) &&
               ein__key_number(&s, " tb=", &tb, 1) && ein__key_number(&s, " lda=", &g->lda, most) &&
@@ -29967,6 +30998,7 @@ static bool ein__key_gemm(const char *s, ein__gemm *g) {
         ok = ein__key_number(&s, " sa=", &g->sa, EIN__MAX_ELEMENTS) &&
              ein__key_number(&s, " sb=", &g->sb, EIN__MAX_ELEMENTS) &&
              ein__key_number(&s, " sc=", &g->sc, EIN__MAX_ELEMENTS);
+    g->wide = ok && ein__key_word(&s, " out=f32");
     g->ta = ta != 0;
     g->tb = tb != 0;
     g->align = 16;
@@ -29979,10 +31011,10 @@ static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
     int64_t *const axes[] = {c->in, c->out, c->k, c->stride, c->pad, c->dilation};
     int64_t bias = 0, z = 0, relu = 0, most = INT32_MAX;
     *c = (ein__conv){0};
-    *transposed = !strncmp(s, "conv_data", 9);
-    const char *head = *transposed ? "conv_data f32 fma nchw n=" : "conv f32 fma nchw n=";
-    bool ok = ein__key_number(&s, head, &c->n, most) && ein__key_number(&s, " c=", &c->c, most) &&
-              ein__key_number(&s, " f=", &c->f, most) &&
+    *transposed = ein__key_word(&s, "conv_data ");
+    bool ok = (*transposed || ein__key_word(&s, "conv ")) && ein__key_math(&s, &c->math) &&
+              ein__key_number(&s, " nchw n=", &c->n, most) &&
+              ein__key_number(&s, " c=", &c->c, most) && ein__key_number(&s, " f=", &c->f, most) &&
               ein__key_number(&s, " g=", &c->group, most);
     for (int k = 0; ok && k < 6; k++) {
         int n = ein__key_numbers(&s, names[k], axes[k], 3);
@@ -30070,6 +31102,7 @@ typedef struct ein__prober {
     ein_ctx *ctx;
     ein__call *call;
     int convs, gemms, spatial;
+    bool typed, tf32;
 } ein__prober;
 
 // Axes of the convolutions' descriptors. A program gives all of its own as many as the largest has,
@@ -30096,13 +31129,14 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
               EIN_CODEGEN);
     ein__put_comment(out, license, strlen(license));
     ein__putf(out,
-              "\n// clang-format off\n//\n// Measures library calls for %s, FP32: %d convolutions, "
+              "\n// clang-format off\n//\n// Measures library calls for %s, %s: %d convolutions, "
               "%d products. Build and run:\n"
               "//     nvcc -O2 -arch=sm_%d probe.cu -o probe%s%s\n"
               "//     ./probe >> costs.tsv\n"
               "// With --help it tells what else it can do.\n",
-              ein__gpu_of(ctx)->title, z->convs, z->gemms, ein__gpu_of(ctx)->cc,
-              z->convs ? " -lcudnn" : "", z->gemms ? " -lcublas -lcublasLt" : "");
+              ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms,
+              ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
+              z->gemms ? " -lcublas -lcublasLt" : "");
     ein__put_section(out, "includes");
     ein__put(out, "#include <cuda_runtime.h>\n");
     if (z->gemms) ein__put(out, "#include <cublasLt.h>\n#include <cublas_v2.h>\n");
@@ -30116,7 +31150,7 @@ static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
     ein__put(out, "static const conv_size conv_sizes[] = {\n");
     for (int i = 0; i < z->convs; i++)
         ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial,
-                           "");
+                           z->typed, "");
     ein__put(out,
              "};\n// Whether something is added to the result beside the bias.\n"
              "static const unsigned char conv_residual[] = {");
@@ -30129,7 +31163,7 @@ static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
     ein__put(out, "static const matmul_size matmul_sizes[] = {\n");
     for (int i = z->convs; i < z->convs + z->gemms; i++) {
         ein__step step = {.name = z->call[i].key, .gemm = z->call[i].g};
-        ein__put_matmul_size(out, &step, false);
+        ein__put_matmul_size(out, &step, z->typed, false);
     }
     ein__put(out, "};\n");
 }
@@ -30140,20 +31174,22 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     const char *spatial = ein__number_text(ctx, z->spatial);
     ein__put_probe_head(z, out);
     ein__put_section(out, "calls");
-    ein__key types[] = {{"spatial", spatial}, {"pins", "0"}};
+    const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
+    ein__key types[] = {{"spatial", spatial}, {"pins", "0"}, {"typed", typed}};
     if (z->convs) {
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 2);
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 3);
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
     if (z->gemms) {
-        ein__tmpl_put(out, ein__tmpl_matmul_types, types + 1, 1);
+        ein__tmpl_put(out, ein__tmpl_matmul_types, types + 1, 2);
         ein__put_probe_gemms(z, out);
         ein__put(out, "\n");
     }
-    ein__key state[] = {
-        {"conv", convs}, {"gemm", gemms}, {"convs", convs}, {"gemms", gemms}, {"spatial", spatial}};
-    ein__tmpl_put(out, ein__tmpl_probe_state, state, 5);
+    ein__key state[] = {{"conv", convs},      {"gemm", gemms},
+                        {"convs", convs},     {"gemms", gemms},
+                        {"spatial", spatial}, {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
+    ein__tmpl_put(out, ein__tmpl_probe_state, state, 6);
     ein__put(out, "\n");
     ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0, false);
     ein__key conv[] = {{"model", "probe"},
@@ -30161,29 +31197,42 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
                        {"limit", "conv_limit(s)"},
                        {"pins", "0"},
+                       {"typed", typed},
+                       {"tf32", tf32},
+                       {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
+                       {"param", *typed ? ", cudnnDataType_t type" : ""},
+                       {"arg", *typed ? ", type" : ""},
+                       {"scalar", *typed ? "void" : "float"},
                        {"steps", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 6);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 12);
     }
-    ein__key gemm[] = {{"model", "probe"}, {"steps", "0"}};
+    ein__key gemm[] = {{"model", "probe"},
+                       {"typed", typed},
+                       {"tf32", tf32},
+                       {"scalar", *typed ? "void" : "float"},
+                       {"steps", "0"}};
     if (z->gemms) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 2);
+        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
         ein__put(out, "\n");
         ein__emit_matmul(out, "probe", "m->cublas_workspace", false, false);
     }
     ein__put_section(out, "measuring");
     const ein__gpu *g = ein__gpu_of(ctx);
-    ein__key probe[] = {{"conv", convs}, {"gemm", gemms}, {"gpu", g->name}};
-    ein__tmpl_put(out, ein__tmpl_probe, probe, 3);
+    ein__key probe[] = {{"conv", convs}, {"gemm", gemms}, {"gpu", g->name}, {"typed", typed}};
+    ein__tmpl_put(out, ein__tmpl_probe, probe, 4);
 }
 
 EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
     ein__prober z = {.ctx = ctx, .call = ein__calls_left(ctx)};
     for (ptrdiff_t i = 0; i < arrlen(z.call); i++) {
+        ein__math math = z.call[i].gemm ? z.call[i].g.math : z.call[i].c.math;
         if (z.call[i].gemm) z.gemms++;
         else z.convs++;
+        z.typed |= math != EIN__MATH_FP32;
+        z.tf32 |= math == EIN__MATH_TF32;
     }
     if (!ctx->status && ein__probe_axes(&z)) {
         if (z.convs + z.gemms) {
@@ -31042,96 +32091,7 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
     return equal;
 }
 /* ---- prove.c ---- */
-// Proofs of a whole plan and of merges. In a plan, tensors that the model and the plan both have
-// are cuts: once one is proved equal, later proofs take it as any value, the same on both sides. So
-// each proof reaches back to the nearest cuts only, at full sizes too.
-
-typedef struct ein__prover {
-    ein_ctx *ctx;
-    int samples;
-    uint32_t *fresh;  // by value id: the free value that it is in later proofs; stb_ds array
-} ein__prover;
-
-// The model's value that planned value `v` goes by the name of; none for values made on the way.
-static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
-    const ein__value *p = &ctx->value[v.i];
-    if (p->kind != EIN__V_SCOPE || p->tensor < 0) return (ein__val){0};
-    const ein__tensor *t = &ctx->graph.tensor[p->tensor];
-    ein__val own = ctx->tensor_value[p->tensor];
-    bool same = t->name == p->name && own.i && own.i != v.i &&
-                ctx->value[own.i].dtype == p->dtype &&
-                ein__same_shape(&ctx->value[own.i].shape, &p->shape);
-    return same ? own : (ein__val){0};
-}
-
-// Marks the cuts that the definition of `v` comes to, by their free values.
-static void ein__cuts_below(const ein__prover *z, const uint32_t *fresh, ein__val v, uint8_t mark,
-                            uint8_t *seen, uint8_t *met) {
-    const ein__scope *s = ein__scope_of(z->ctx, v);
-    if (!s || seen[v.i] & mark) return;
-    seen[v.i] |= mark;
-    ein__ex *reads = NULL;
-    ein__ex_reads(z->ctx, s->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
-        if (fresh[r.i]) met[fresh[r.i]] |= mark;
-        else ein__cuts_below(z, fresh, r, mark, seen, met);
-    }
-    arrfree(reads);
-}
-
-// Takes out of `fresh` the cuts that one of two definitions comes to and the other passes by, or
-// `all` that any of them comes to. False when there are none.
-static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ein__val b,
-                           bool all) {
-    size_t n = (size_t)arrlen(fresh);
-    uint8_t *seen = NULL, *met = NULL;
-    bool any = false;
-    for (size_t i = 0; i < n; i++) {
-        arrput(seen, 0);
-        arrput(met, 0);
-    }
-    ein__cuts_below(z, fresh, a, 1, seen, met);
-    ein__cuts_below(z, fresh, b, 2, seen, met);
-    for (size_t i = 0; i < n; i++) {
-        if (!fresh[i] || met[fresh[i]] == 0 || (met[fresh[i]] == 3 && !all)) continue;
-        fresh[i] = 0;
-        any = true;
-    }
-    arrfree(seen);
-    arrfree(met);
-    return any;
-}
-
-enum { EIN__CUT_LEVELS = 8 };  // of cuts that a proof may reach behind
-
-// Equal from the nearest cuts on; where a plan has a cut's definition in its place, from the cuts
-// behind it. `far`: also where both have such places, which costs much.
-static bool ein__prove_equal(ein__prover *z, ein__val a, ein__val b, bool far) {
-    uint32_t *fresh = NULL;
-    bool equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh);
-    for (ptrdiff_t i = 0; i < arrlen(z->fresh); i++) arrput(fresh, z->fresh[i]);
-    for (int level = 0; !equal && level < EIN__CUT_LEVELS && !z->ctx->status; level++) {
-        if (!ein__drop_cuts(z, fresh, a, b, false) &&
-            !(far && ein__drop_cuts(z, fresh, a, b, true)))
-            break;
-        equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh);
-    }
-    arrfree(fresh);
-    return equal;
-}
-
-// A tensor that has kept its name but not its meaning (a scale was folded into it) is no cut, and
-// neither is one whose proof meets a limit.
-static void ein__prove_cut(ein__prover *z, ein__val planned) {
-    ein_ctx *ctx = z->ctx;
-    ein__val own = ein__namesake(ctx, planned);
-    if (!own.i || z->fresh[own.i] || z->fresh[planned.i]) return;
-    ein__attempt attempt = ein__try(ctx);
-    bool equal = ein__prove_equal(z, own, planned, false);
-    if (!ein__tried(ctx, attempt) || !equal) return;
-    z->fresh[own.i] = z->fresh[planned.i] = own.i;
-}
+// Proofs of a whole plan, from one cut (cuts.c) to the next, and of merges.
 
 // Whether what the kernel of an attention computes is the value that it stands for, for all values
 // of what it reads.
@@ -31261,6 +32221,9 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
         ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown GPU '%s'", ctx->desc.gpu);
     ctx->rule_mask = ein__rules_named(ctx, ctx->desc.rules);
+    if (ctx->desc.math == EIN_MATH_TF32 && !ein__gpu_of(ctx)->tf32)
+        ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "%s has no TF32: plan for FP32 or FP16",
+                   ein__gpu_of(ctx)->title);
     return ctx;
 }
 
@@ -31276,6 +32239,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(g->blob);
     arrfree(ctx->value);
     arrfree(ctx->dim_override);
+    arrfree(ctx->keep_fp32);
     shfree(ctx->costs);
     shfree(ctx->cost_rows);
     arrfree(ctx->cost_row);
@@ -31332,6 +32296,26 @@ static bool ein__need_model(ein_ctx *ctx) {
 
 static bool ein__need_values(ein_ctx *ctx) {
     return ein__need_model(ctx) && (ctx->tensor_value || ein__lower(ctx));
+}
+
+EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node) {
+    const char *best = NULL;
+    size_t n = strlen(node);
+    int distance = 3, found = 0;
+    if (!ein__need_model(ctx)) return ctx->status;
+    while (arrlen(ctx->keep_fp32) < arrlen(ctx->graph.tensor)) arrput(ctx->keep_fp32, false);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
+        const ein__tensor *t = &ctx->graph.tensor[i];
+        if (t->kind != EIN__T_VALUE) continue;
+        ein__suggest(node, t->name, &best, &distance);
+        if (strncmp(t->name, node, n) || (t->name[n] && t->name[n] != '.')) continue;
+        ctx->keep_fp32[i] = true;
+        found++;
+    }
+    if (!n || !found)
+        ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "the model computes no tensor '%.100s'%s%s%s",
+                   node, best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");
+    return ctx->status;
 }
 
 EIN_DEF ein_status ein_plan(ein_ctx *ctx) {

@@ -87,6 +87,8 @@
 #include "emit_attention.c"
 #include "emit_kernel.c"
 #include "emit_matmul.c"
+#include "emit_names.c"
+#include "emit_summary.c"
 #include "emit_parts.c"
 #include "emit.c"
 #include "emit_errors.c"

@@ -1,0 +1,329 @@
+// Names in the emitted files, and the kernels that a plan needs, each distinct text once.
+
+// ------------------------------------------------------------------------------------ names
+
+// Names that a C, C++ or CUDA source cannot use for a type of its own.
+static bool ein__is_taken(const char *name) {
+    static const char words[] =
+        " alignas alignof and asm auto bool break case catch char class const constexpr const_cast"
+        " continue decltype default delete do double dynamic_cast else enum explicit export extern "
+        "false"
+        " float for friend goto if inline int long mutable namespace new noexcept not nullptr "
+        "operator or"
+        " private protected public register reinterpret_cast return restrict short signed sizeof "
+        "static"
+        " static_assert static_cast struct switch template this thread_local throw true try "
+        "typedef typeid"
+        " typename union unsigned using virtual void volatile wchar_t while xor main half half2"
+        " nv_bfloat16 nv_bfloat162 dim3 threadIdx blockIdx blockDim gridDim warpSize int8_t "
+        "int16_t int32_t"
+        " int64_t uint8_t uint16_t uint32_t uint64_t size_t ptrdiff_t ssize_t FILE div_t ldiv_t "
+        "lldiv_t NULL"
+        " stdin stdout stderr abs exit abort malloc calloc free realloc printf puts remove rename "
+        "time clock"
+        " exp log sin cos tan sqrt pow floor ceil erf min max signal read write open close fail "
+        "steps"
+        " upload record info cudaStream_t cudaError_t cudaGraph_t cudnnHandle_t cublasHandle_t "
+        "linux unix"
+        // what the emitted file itself declares beside it, or names inside create
+        " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes "
+        "conv_tensor"
+        " conv_describe conv_choose_forward conv_choose_data conv_open conv_close conv_run gemm_run"
+        " gemm_size matmul matmul_call matmul_size matmul_sizes matmul_open matmul_close matmul_run"
+        " matmul_matrix matmul_describe matmul_wish matmul_pinned uploads upload_size run_on "
+        "create_all open_libraries prepare_weights "
+        "same_addresses"
+        " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
+        " warp_sum warp_max product_tile half4 load_half4 store_half4 cublasStatus_t "
+        "cudnnTensorDescriptor_t cudaGetLastError ";
+    const char *at = words;
+    size_t n = strlen(name);
+    while (*name && (at = strstr(at, name))) {
+        if (at[-1] == ' ' && at[n] == ' ') return true;
+        at++;
+    }
+    // char1, float4, ulonglong2, texture types and the compiler's own names
+    static const char *const vector[] = {"char",     "uchar",     "short", "ushort",
+                                         "int",      "uint",      "long",  "ulong",
+                                         "longlong", "ulonglong", "float", "double"};
+    for (size_t i = 0; i < sizeof vector / sizeof *vector; i++) {
+        size_t k = strlen(vector[i]);
+        if (!strncmp(name, vector[i], k) && name[k] >= '1' && name[k] <= '4') return true;
+    }
+    return name[0] == '_';
+}
+
+// The prefix of the program's symbols: a C identifier made of the model's name or --prefix.
+EIN__FN const char *ein__symbol(ein_ctx *ctx) {
+    const char *s = ctx->desc.prefix ? ctx->desc.prefix : ctx->graph.model;
+    ein__buf b = {0};
+    if (!s || !*s) s = "model";
+    if (*s >= '0' && *s <= '9') ein__put(&b, "m");
+    for (; *s; s++) {
+        bool word =
+            (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9');
+        char c = word ? *s : '_';
+        ein__put_n(&b, &c, 1);
+    }
+    // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
+    static const char *const own[] = {"_",     "v_",      "k_",      "conv_",  "CONV_",
+                                      "gemm_", "matmul_", "MATMUL_", "steps_", "prepare_"};
+    bool clash = false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        clash |= !strncmp(b.s, own[i], strlen(own[i]));
+    if (ein__is_taken(b.s)) ein__put(&b, "_model");
+    const char *name = ein__name(ctx, clash ? ein__namef(ctx, "m_%s", b.s) : b.s);
+    ein__buf_free(&b);
+    return name;
+}
+
+EIN__FN const char *ein__symbol_upper(ein_ctx *ctx) {
+    const char *name = ein__symbol(ctx);
+    ein__buf b = {0};
+    for (; *name; name++) {
+        char c = *name >= 'a' && *name <= 'z' ? (char)(*name - 32) : *name;
+        ein__put_n(&b, &c, 1);
+    }
+    const char *upper = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+    return upper;
+}
+
+// Letters, digits and underscores of `name`; what had to be changed is told apart by a hash of the
+// full name, so that two names never meet and none depends on its neighbours.
+EIN__FN const char *ein__plain_name(ein_ctx *ctx, const char *name) {
+    ein__buf b = {0};
+    bool exact = true;
+    size_t n = 0;
+    for (const char *s = name; *s && n < 48; s++, n++) {
+        bool word =
+            (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9');
+        char c = word || *s == '_' ? *s : '_';
+        exact &= word || *s == '_' || *s == '.';
+        ein__put_n(&b, &c, 1);
+    }
+    if (name[n]) exact = false;
+    if (!exact || !n) {
+        uint64_t h = ein__fnv(EIN__FNV_START, name, strlen(name));
+        ein__putf(&b, "_%08x", (unsigned)(h ^ h >> 32));
+    }
+    const char *plain = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+    return plain;
+}
+
+// Comment text: printable ASCII only, nothing that ends a comment or continues a line.
+static void ein__put_comment(ein__buf *out, const char *s, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        char c = s[i] >= 32 && s[i] < 127 ? s[i] : '?';
+        if (c == '\\' || (c == '/' && i && s[i - 1] == '*')) c = '_';
+        ein__put_n(out, &c, 1);
+    }
+}
+
+static const char *ein__ctype(ein__dtype t) {
+    static const char *const name[EIN__NDTYPE] = {
+        "float", "__half", "__nv_bfloat16", "signed char", "int", "long long", "unsigned char"};
+    return name[t];
+}
+
+static void ein__put_shape(ein__buf *out, const ein__tensor *t) {
+    ein__putf(out, "%s[", ein__dtype_name(t->dtype));
+    for (int i = 0; i < t->shape.rank; i++)
+        ein__putf(out, "%s%lld", i ? "," : "", (long long)t->shape.d[i]);
+    ein__put(out, "]");
+}
+
+// ------------------------------------------------------------------------------------ the emitter
+
+typedef struct ein__emitter {
+    ein_ctx *ctx;
+    ein__launch *run, *init;  // by step; library calls have an empty entry
+    ein__buf kernels;
+    const char **buffer;  // by plan buffer: the name of its pointer
+    const char *first_kernel;
+    unsigned needs;
+    int convs, gemms, matmuls;
+    int spatial;   // axes of convolution descriptors
+    int calls_on;  // branch of the last library call put
+    bool pins;     // a table of costs has chosen algorithms
+    bool zeros;    // some fused convolution has no bias
+    int64_t zeros_bytes, blob_bytes, const_bytes;
+} ein__emitter;
+
+// Bytes of the weight blob, and the offset of weight `index` in it.
+EIN__FN int64_t ein__blob_offset(const ein_ctx *ctx, int index, int64_t *total) {
+    int64_t at = 256, mine = 0;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.weight); i++) {
+        const ein__tensor *t = &ctx->graph.tensor[ctx->graph.weight[i]];
+        if (i == index) mine = at;
+        at = (at + ein__elements(&t->shape) * ein__dtype_size(t->dtype) + 255) & ~(int64_t)255;
+    }
+    *total = at;
+    return mine;
+}
+
+EIN__FN uint64_t ein__manifest(const ein_ctx *ctx) {
+    ein__buf b = {0};
+    ein__put(&b, "");
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.weight); i++) {
+        const ein__tensor *t = &ctx->graph.tensor[ctx->graph.weight[i]];
+        ein__putf(&b, "%s ", t->name);
+        ein__put_shape(&b, t);
+        ein__put(&b, "\n");
+    }
+    uint64_t h = ein__fnv(EIN__FNV_START, b.s, b.n);
+    ein__buf_free(&b);
+    return h;
+}
+
+static bool ein__is_library(const ein__step *s) { return ein__is_call(s->kind); }
+
+// A product that is cublasLt's: it has an epilogue, or a table chose one of that library's
+// algorithms.
+static bool ein__is_lt(const ein__step *s) {
+    return s->kind == EIN__K_GEMM && (ein__is_matmul(&s->gemm) || s->algorithm);
+}
+
+// Pointer names by buffer: `v_` and the value's name, unique.
+static void ein__name_buffers(ein__emitter *z) {
+    ein_ctx *ctx = z->ctx;
+    struct {
+        char *key;
+        int value;
+    } *taken = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
+        const char *plain = ein__plain_name(ctx, ctx->plan.buffer[i].name);
+        const char *name = ein__namef(ctx, "v_%s", plain);
+        for (int k = 2; shgeti(taken, name) >= 0; k++) name = ein__namef(ctx, "v_%s_%d", plain, k);
+        shput(taken, name, 1);
+        arrput(z->buffer, name);
+    }
+    shfree(taken);
+}
+
+static const char *ein__kernel_hint(const ein__step *s) {
+    switch (s->kind) {
+    case EIN__K_TRANSPOSE: return "transpose";
+    case EIN__K_REDUCE: return "reduce";
+    case EIN__K_ROW: return "row";
+    case EIN__K_BAND: return "band";
+    case EIN__K_BASIS: return "basis";
+    case EIN__K_ATTENTION: return "attention";
+    case EIN__K_PRODUCT: return "product";
+    case EIN__K_MAP:
+    case EIN__K_CONV:
+    case EIN__K_CONV_DATA:
+    case EIN__K_GEMM:
+    default: return "map";
+    }
+}
+
+// A comment; long ones continue on the next line, broken at spaces.
+static void ein__put_wrapped(ein__buf *out, const ein__buf *text, const char *indent) {
+    size_t width = 96 - strlen(indent), at = 0, end = text->n;
+    while (end && (text->s[end - 1] == '\n' || text->s[end - 1] == ' ')) end--;
+    while (at < end) {
+        size_t n = end - at, room = at ? width - 4 : width;
+        if (n > room) {
+            n = room;
+            while (n > 20 && text->s[at + n] != ' ' && text->s[at + n] != '\n') n--;
+        }
+        ein__putf(out, "%s// %s", indent, at ? "    " : "");
+        ein__put_comment(out, text->s + at, n);
+        ein__put(out, "\n");
+        at += n;
+        while (at < end && (text->s[at] == ' ' || text->s[at] == '\n')) at++;
+    }
+}
+
+static void ein__put_algebra(ein__emitter *z, ein__buf *out, ein__val v, const char *indent) {
+    ein__buf text = {0}, by = {0};
+    const char *why = z->ctx->value[v.i].why;
+    bool table = ein__print_table(z->ctx, v, &text);
+    if (why && *why && !table) ein__putf(&by, "by %s", why);
+    if (!table) ein__print_brief(z->ctx, v, &text);
+    ein__put_wrapped(out, &by, indent);
+    ein__put_wrapped(out, &text, indent);
+    ein__buf_free(&by);
+    ein__buf_free(&text);
+}
+
+static bool ein__is_new(const char ***seen, const char *name) {
+    for (ptrdiff_t k = 0; k < arrlen(*seen); k++)
+        if ((*seen)[k] == name) return false;
+    arrput(*seen, name);
+    return true;
+}
+
+// The functions that a kernel calls, each under the matrix that it applies.
+static void ein__put_device(ein__emitter *z, const ein__launch *l, const char ***seen) {
+    for (int k = 0; k < l->ndevice; k++) {
+        if (!ein__is_new(seen, l->device[k])) continue;
+        ein__put_algebra(z, &z->kernels, l->table[k], "");
+        ein__putf(&z->kernels, "%s\n", l->device[k]);
+    }
+}
+
+// Emits the kernels of `steps`, each distinct text once.
+static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch **launches,
+                                 const char ***seen) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(steps) && !ctx->status; i++) {
+        ein__launch l = {0};
+        ein__step *step = &steps[i];
+        if (!ein__is_library(&steps[i])) {
+            ein__buf text = {0};
+            ein__emit_kernel(ctx, &steps[i], ein__kernel_hint(&steps[i]), &text, &l);
+            if (ctx->status) return;
+            if (ein__is_new(seen, l.name)) {
+                ein__put_device(z, &l, seen);
+                if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
+                for (int v = 0; v < steps[i].nval && !l.extra; v++)
+                    ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
+                ein__put_n(&z->kernels, text.s, text.n);
+                ein__put(&z->kernels, "\n");
+                if (!z->first_kernel) z->first_kernel = l.name;
+            }
+            z->needs |= l.needs;
+            step->measured = ein__measured(ctx, ein__namef(ctx, "kernel %s", l.name), &step->ps);
+            ein__buf_free(&text);
+        }
+        arrput(*launches, l);
+    }
+}
+
+static void ein__collect(ein__emitter *z) {
+    ein_ctx *ctx = z->ctx;
+    const char **seen = NULL;
+    ein__name_buffers(z);
+    ein__put(&z->kernels, "");
+    ein__collect_kernels(z, ctx->plan.init, &z->init, &seen);
+    ein__collect_kernels(z, ctx->plan.step, &z->run, &seen);
+    arrfree(seen);
+    z->spatial = 2;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        if (ein__is_lt(s)) z->matmuls++;
+        else if (s->kind == EIN__K_GEMM) z->gemms++;
+        z->pins |= s->algorithm != NULL;
+        if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
+        z->convs++;
+        if (s->conv.spatial > z->spatial) z->spatial = s->conv.spatial;
+        bool fused = s->conv.z.i || s->conv.relu;
+        if (fused && !s->conv.bias.i) {
+            z->zeros = true;
+            if (s->conv.f * 4 > z->zeros_bytes) z->zeros_bytes = s->conv.f * 4;
+        }
+    }
+    z->zeros_bytes = (z->zeros_bytes + 255) & ~(int64_t)255;
+    z->const_bytes = ctx->plan.const_bytes + z->zeros_bytes;
+    ein__blob_offset(ctx, -1, &z->blob_bytes);
+}
+
+static void ein__emitter_free(ein__emitter *z) {
+    arrfree(z->run);
+    arrfree(z->init);
+    arrfree(z->buffer);
+    ein__buf_free(&z->kernels);
+}
