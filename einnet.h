@@ -21429,7 +21429,7 @@ static void ein__run_schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
 }
 
 // Gives every step of the plan its branch and what it waits for, at most `most` branches. One
-// branch where more would not gain a twentieth.
+// branch where more would not gain a tenth: each has a workspace of its own.
 EIN__FN void ein__plan_branches(ein_ctx *ctx, int most) {
     ein__plan *p = &ctx->plan;
     ein__scheduler z = {0};
@@ -21437,7 +21437,7 @@ EIN__FN void ein__plan_branches(ein_ctx *ctx, int most) {
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) alone = ein__cost_sum(alone, p->step[i].ps);
     ein__run_schedule(ctx, &z, most);
     int64_t beside = ein__simulate(&z) + z.edge * (z.used - 1);
-    if (z.used == 1 || beside > alone - alone / 20) {
+    if (z.used == 1 || beside > alone - alone / 10) {
         ein__scheduler_free(&z, arrlen(p->buffer));
         z = (ein__scheduler){0};
         ein__run_schedule(ctx, &z, 1);

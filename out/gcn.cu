@@ -7,9 +7,8 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
-// memory    arena 154 MB (workspaces 4 x 32 MB of it), constants 56 MB, peak in create 248 MB
+// memory    arena 58 MB (workspace 32 MB of it), constants 56 MB, peak in create 152 MB
 // plan      168 steps, 529.9 us estimated; 723.6 us without derivation
-// branches  4 in a recorded graph, 501.0 us estimated
 // libraries cuDNN (415 MB) 36 steps, without it up to 21.7 us more
 //           cuBLAS (596 MB) 35 steps, without it up to 77.8 us more
 // by        basis change 24, merging 71, summation splitting 5, operand re-laid 5
@@ -192,7 +191,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define GCN_ARENA_BYTES 161613824ull
+#define GCN_ARENA_BYTES 60950528ull
 #define GCN_WEIGHT_BYTES 56293120ull
 
 #ifdef __cplusplus
@@ -421,9 +420,9 @@ const gcn_info *gcn_describe(void);
 #define v_l3_t1_3_joined ARENA(1469440)
 #define v_l3_t1_2_joined ARENA(666624)
 #define v_l3_t1_1_joined ARENA(1469440)
-#define v_l3_t1_0_joined ARENA(17977344)
-#define v_g2_l1_joined ARENA(23087616)
-#define v_g1_l1_joined ARENA(21625856)
+#define v_l3_t1_0_joined ARENA(666624)
+#define v_g2_l1_joined ARENA(7169024)
+#define v_g1_l1_joined ARENA(16407552)
 #define v_stem ARENA(0)
 #define v_p ARENA(6422528)
 #define v_l1_b_c_sum_filter CONST(17382400)
@@ -445,65 +444,65 @@ const gcn_info *gcn_describe(void);
 #define v_l1_1_b_c_sum_data ARENA(3211264)
 #define v_l1_1_b_c_sum_product ARENA(5017600)
 #define v_l1_1_b ARENA(3211264)
-#define v_l1_1 ARENA(16808960)
+#define v_l1_1 ARENA(13196288)
 #define v_l2_a_c_sum_weights CONST(19152896)
 #define v_l2_a_c_sum_merged ARENA(0)
 #define v_g1_l2_sum_weights CONST(19757056)
 #define v_g1_l2_sum_merged ARENA(7400960)
-#define v_g1_r2_sum ARENA(21625856)
+#define v_g1_r2_sum ARENA(16407552)
 #define v_g1_s_const CONST(19795968)
-#define v_g1_s ARENA(21889280)
-#define v_g1_a ARENA(7400960)
-#define v_l2_a ARENA(20020224)
+#define v_g1_s ARENA(16670976)
+#define v_g1_a ARENA(9006592)
+#define v_l2_a ARENA(7400960)
 #define v_l2_b_c_sum_part_lines CONST(19796224)
-#define v_l2_b_c_sum_part ARENA(13196288)
-#define v_l2_b ARENA(20020224)
-#define v_l2_c_sum ARENA(13196288)
+#define v_l2_b_c_sum_part ARENA(0)
+#define v_l2_b ARENA(3612672)
+#define v_l2_c_sum ARENA(0)
 #define v_l2_const CONST(20386048)
-#define v_l2 ARENA(14801920)
+#define v_l2 ARENA(1605632)
 #define v_l2_0_b_c_sum_filter CONST(20388096)
-#define v_l2_0_a ARENA(16407552)
-#define v_l2_0_b_c_sum_data ARENA(13196288)
-#define v_l2_0_b_c_sum_product ARENA(16407552)
-#define v_l2_0_b ARENA(18013184)
-#define v_l2_0 ARENA(13196288)
+#define v_l2_0_a ARENA(3211264)
+#define v_l2_0_b_c_sum_data ARENA(0)
+#define v_l2_0_b_c_sum_product ARENA(3211264)
+#define v_l2_0_b ARENA(4816896)
+#define v_l2_0 ARENA(0)
 #define v_l2_1_b_c_sum_filter CONST(21436672)
-#define v_l2_1_a ARENA(16407552)
-#define v_l2_1_b_c_sum_data ARENA(14801920)
-#define v_l2_1_b_c_sum_product ARENA(16407552)
-#define v_l2_1_b ARENA(18013184)
-#define v_l2_1 ARENA(14801920)
+#define v_l2_1_a ARENA(3211264)
+#define v_l2_1_b_c_sum_data ARENA(1605632)
+#define v_l2_1_b_c_sum_product ARENA(3211264)
+#define v_l2_1_b ARENA(4816896)
+#define v_l2_1 ARENA(1605632)
 #define v_l2_2_b_c_sum_filter CONST(22485248)
-#define v_l2_2_a ARENA(16407552)
-#define v_l2_2_b_c_sum_data ARENA(13196288)
-#define v_l2_2_b_c_sum_product ARENA(16407552)
-#define v_l2_2_b ARENA(13196288)
-#define v_l2_2 ARENA(17310720)
+#define v_l2_2_a ARENA(3211264)
+#define v_l2_2_b_c_sum_data ARENA(0)
+#define v_l2_2_b_c_sum_product ARENA(3211264)
+#define v_l2_2_b ARENA(0)
+#define v_l2_2 ARENA(4114432)
 #define v_g2_l1_sum_weights CONST(23533824)
-#define v_g2_l1_sum_merged ARENA(13196288)
+#define v_g2_l1_sum_merged ARENA(0)
 #define v_g2_l2_sum_weights CONST(26220800)
-#define v_g2_l2_sum_merged ARENA(0)
-#define v_g2_r2_sum ARENA(1448960)
+#define v_g2_l2_sum_merged ARENA(5720064)
+#define v_g2_r2_sum ARENA(7169024)
 #define v_g2_s_const CONST(26259712)
-#define v_g2_s ARENA(3372800)
-#define v_g2_a ARENA(3438848)
-#define v_l3_l1 ARENA(22554112)
+#define v_g2_s ARENA(7319808)
+#define v_g2_a ARENA(7385856)
+#define v_l3_l1 ARENA(7053056)
 #define v_l3_l2_c_sum_part_filter CONST(26259968)
-#define v_l3_l2_c_sum_part ARENA(18916352)
+#define v_l3_l2_c_sum_part ARENA(5720064)
 #define v_l3_r2_c_sum_relaid CONST(26404608)
-#define v_l3_r2_c_sum_part ARENA(20249344)
-#define v_l3_r2_c_sum ARENA(22820864)
-#define v_l3_m ARENA(20249344)
-#define v_l3_d_sum_columns ARENA(22152704)
-#define v_l3_d_sum ARENA(17310720)
+#define v_l3_r2_c_sum_part ARENA(0)
+#define v_l3_r2_c_sum ARENA(1332992)
+#define v_l3_m ARENA(1605632)
+#define v_l3_d_sum_columns ARENA(802816)
+#define v_l3_d_sum ARENA(0)
 #define v_l3_d_0_const CONST(26549248)
-#define v_l3_d_0 ARENA(18113536)
+#define v_l3_d_0 ARENA(802816)
 #define v_l3_c1_0_sum_weights CONST(26553344)
-#define v_l3_c1_0_sum_merged ARENA(17310720)
+#define v_l3_c1_0_sum_merged ARENA(0)
 #define v_l3_c2_0_sum_weights CONST(30034944)
 #define v_l3_c2_0_sum_merged ARENA(0)
 #define v_l3_c4_0_sum ARENA(666624)
-#define v_l3_u_0 ARENA(802816)
+#define v_l3_u_0 ARENA(1605632)
 #define v_l3_d_1 ARENA(0)
 #define v_l3_c1_1_sum_merged ARENA(802816)
 #define v_l3_c2_1_sum_merged ARENA(802816)
@@ -526,62 +525,62 @@ const gcn_info *gcn_describe(void);
 #define v_l3_u_4 ARENA(733440)
 #define v_l3 ARENA(1605632)
 #define v_g3_l1_sum_weights CONST(30323968)
-#define v_g3_l1_sum_merged ARENA(2809856)
-#define v_g3_l1 ARENA(3504896)
-#define v_g3_r1 ARENA(3521536)
-#define v_g3_r2_sum ARENA(3538176)
+#define v_g3_l1_sum_merged ARENA(0)
+#define v_g3_l1 ARENA(362240)
+#define v_g3_r1 ARENA(378880)
+#define v_g3_r2_sum ARENA(0)
 #define v_g3_s_const CONST(32216320)
-#define v_g3_s ARENA(2809856)
-#define v_g3_a ARENA(2826496)
+#define v_g3_s ARENA(2408448)
+#define v_g3_a ARENA(2425088)
 #define v_l4_l1_c_sum_weights CONST(32216576)
 #define v_l4_l1_c_sum_merged ARENA(0)
 #define v_l4_l2_c_sum_weights CONST(39556608)
 #define v_l4_l2_c_sum_merged ARENA(0)
 #define v_l4_r2_c_sum ARENA(1404928)
 #define v_l4_m ARENA(1505280)
-#define v_l4_d_sum_columns ARENA(3172096)
-#define v_l4_d_sum ARENA(2408448)
+#define v_l4_d_sum_columns ARENA(401408)
+#define v_l4_d_sum ARENA(0)
 #define v_l4_d_0_const CONST(40474112)
-#define v_l4_d_0 ARENA(0)
+#define v_l4_d_0 ARENA(401408)
 #define v_l4_c1_0_sum_weights CONST(40482304)
-#define v_l4_c1_0_sum_merged ARENA(401408)
-#define v_l4_t1_0 ARENA(752640)
-#define v_l4_t3_0 ARENA(777728)
-#define v_l4_c4_0_sum ARENA(802816)
-#define v_l4_u_0 ARENA(827904)
-#define v_l4_d_1 ARENA(401408)
-#define v_l4_c1_1_sum_merged ARENA(0)
-#define v_l4_t1_1 ARENA(351232)
-#define v_l4_t3_1 ARENA(376320)
-#define v_l4_c4_1_sum ARENA(802816)
-#define v_l4_u_1 ARENA(827904)
-#define v_l4_d_2 ARENA(0)
-#define v_l4_c1_2_sum_merged ARENA(401408)
-#define v_l4_t1_2 ARENA(752640)
-#define v_l4_t3_2 ARENA(777728)
-#define v_l4_c4_2_sum ARENA(802816)
-#define v_l4_u_2 ARENA(827904)
-#define v_l4_d_3 ARENA(401408)
-#define v_l4_c1_3_sum_merged ARENA(0)
-#define v_l4_t1_3 ARENA(351232)
-#define v_l4_t3_3 ARENA(376320)
-#define v_l4_c4_3_sum ARENA(802816)
-#define v_l4_u_3 ARENA(827904)
-#define v_l4_d_4 ARENA(0)
-#define v_l4_c1_4_sum_merged ARENA(401408)
-#define v_l4_t1_4 ARENA(752640)
-#define v_l4_t3_4 ARENA(777728)
-#define v_l4_c4_4_sum ARENA(802816)
-#define v_l4_u_4 ARENA(827904)
-#define v_l4 ARENA(401408)
+#define v_l4_c1_0_sum_merged ARENA(0)
+#define v_l4_t1_0 ARENA(351232)
+#define v_l4_t3_0 ARENA(376320)
+#define v_l4_c4_0_sum ARENA(0)
+#define v_l4_u_0 ARENA(802816)
+#define v_l4_d_1 ARENA(0)
+#define v_l4_c1_1_sum_merged ARENA(401408)
+#define v_l4_t1_1 ARENA(752640)
+#define v_l4_t3_1 ARENA(777728)
+#define v_l4_c4_1_sum ARENA(401408)
+#define v_l4_u_1 ARENA(802816)
+#define v_l4_d_2 ARENA(401408)
+#define v_l4_c1_2_sum_merged ARENA(0)
+#define v_l4_t1_2 ARENA(351232)
+#define v_l4_t3_2 ARENA(376320)
+#define v_l4_c4_2_sum ARENA(0)
+#define v_l4_u_2 ARENA(802816)
+#define v_l4_d_3 ARENA(0)
+#define v_l4_c1_3_sum_merged ARENA(401408)
+#define v_l4_t1_3 ARENA(752640)
+#define v_l4_t3_3 ARENA(777728)
+#define v_l4_c4_3_sum ARENA(401408)
+#define v_l4_u_3 ARENA(802816)
+#define v_l4_d_4 ARENA(401408)
+#define v_l4_c1_4_sum_merged ARENA(0)
+#define v_l4_t1_4 ARENA(351232)
+#define v_l4_t3_4 ARENA(376320)
+#define v_l4_c4_4_sum ARENA(0)
+#define v_l4_u_4 ARENA(802816)
+#define v_l4 ARENA(0)
 #define v_g4_l1_sum_weights CONST(55162368)
-#define v_g4_l1_sum_merged ARENA(0)
-#define v_g4_l1 ARENA(90624)
-#define v_g4_r1 ARENA(94976)
-#define v_g4_r2_sum ARENA(99328)
+#define v_g4_l1_sum_merged ARENA(401408)
+#define v_g4_l1 ARENA(0)
+#define v_g4_r1 ARENA(4352)
+#define v_g4_r2_sum ARENA(8704)
 #define v_g4_s_const CONST(58947072)
-#define v_g4_s ARENA(0)
-#define v_g4_a ARENA(4352)
+#define v_g4_s ARENA(4352)
+#define v_g4_a ARENA(0)
 #define v_g4 ARENA(16640)
 #define v_s3 ARENA(0)
 #define v_f3_a ARENA(16640)
@@ -605,11 +604,8 @@ const gcn_info *gcn_describe(void);
 #define v_e0_b_sum_data ARENA(0)
 #define v_e0_b_sum_product ARENA(9483264)
 #define v_e0 ARENA(0)
-#define v_l3_r1 ARENA(22820864)
+#define v_l3_r1 ARENA(7053056)
 #define v_workspace ARENA_OF(char, 27396096)
-#define v_workspace_1 ARENA_OF(char, 60950528)
-#define v_workspace_2 ARENA_OF(char, 94504960)
-#define v_workspace_3 ARENA_OF(char, 128059392)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -3024,10 +3020,6 @@ struct gcn {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    int forked;                    // branches are on streams of their own: while recording
-    cudaStream_t on[4];    // by branch
-    cudaStream_t side[4];  // ours; side[0] is not used
-    cudaEvent_t event[4];
     cudnnHandle_t cudnn;
     conv_call conv[36];
     cublasHandle_t cublas;
@@ -3304,36 +3296,12 @@ static const gemm_size gemm_e0_b_sum_product = {"e0.b.sum.product", 0, 0, 36, 21
 static int libraries_on(gcn *m, int branch, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {27396096, 60950528, 94504960, 128059392};
+    static const size_t at[] = {27396096};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
     (void)branch;
     return 0;
-}
-
-// Branches: while a graph is recorded, each has a stream of its own, ordered by events. A plain run
-// is on one stream, where nothing is to be recorded or awaited.
-static int record_event(gcn *m, int branch, int event) {
-    if (m->forked) CUDA_CALL(m, "branches", cudaEventRecord(m->event[event], m->on[branch]));
-    return 0;
-}
-
-static int await_event(gcn *m, int branch, int event) {
-    if (m->forked) CUDA_CALL(m, "branches", cudaStreamWaitEvent(m->on[branch], m->event[event], 0));
-    return 0;
-}
-
-static int calls_on(gcn *m, int branch) {
-    return m->forked ? libraries_on(m, branch, m->on[branch]) : 0;
-}
-
-static int fork_streams(gcn *m, cudaStream_t stream) {
-    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
-    m->forked = capturing != cudaStreamCaptureStatusNone && !m->step;
-    for (int i = 0; i < 4; i++) m->on[i] = i && m->forked ? m->side[i] : stream;
-    return record_event(m, 0, 0);
 }
 
 // ---- create -------------------------------------------------------------------------------------
@@ -3470,18 +3438,9 @@ static int open_libraries(gcn *m) {
     return 0;
 }
 
-static int open_branches(gcn *m) {
-    for (size_t i = 1; i < sizeof m->side / sizeof *m->side; i++)
-        CUDA_CALL(m, "branches", cudaStreamCreateWithFlags(&m->side[i], cudaStreamNonBlocking));
-    for (size_t i = 0; i < sizeof m->event / sizeof *m->event; i++)
-        CUDA_CALL(m, "branches", cudaEventCreateWithFlags(&m->event[i], cudaEventDisableTiming));
-    return 0;
-}
-
 static int create_all(gcn *m, const void *weights, const gcn_options *o) {
     cudaStream_t stream = NULL;
     int r = open_libraries(m);
-    if (!r) r = open_branches(m);
     if (r) return r;
     if (o && o->arena) {
         m->arena = (char *)o->arena;
@@ -3581,17 +3540,13 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_a6011b2c<<<dim3(258), dim3(64), 0, stream>>>(v_l2_a_c_sum_merged, v_g1_l1_b, v_g1_l1_joined);
     LAUNCHED(m, "g1.l1");
-    CALL(await_event(m, 1, 1));  // l2_a_c_sum_merged
-    k_reduce_dc840271<<<dim3(258), dim3(64), 0, m->on[1]>>>(v_l2_a_c_sum_merged, v_g1_r1_b, v_g1_l1_joined + 65856);
+    k_reduce_dc840271<<<dim3(258), dim3(64), 0, stream>>>(v_l2_a_c_sum_merged, v_g1_r1_b, v_g1_l1_joined + 65856);
     LAUNCHED(m, "g1.r1");
-    CALL(record_event(m, 1, 2));
     // by merging: batched
     // g1.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g1.l1.joined[i0,r0,i3,i4] *
     //     g1.l2.sum.weights[i0,i1,i2,r0]
-    CALL(await_event(m, 0, 2));  // g1_r1
     CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
         v_g1_l2_sum_merged));
     k_reduce_08874f75<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l2_sum_merged, v_g1_r2_sum);
@@ -3602,51 +3557,48 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
-    CALL(await_event(m, 2, 1));  // l2_a_c_sum_merged
-    k_map_47133bb4<<<dim3(392), dim3(256), 0, m->on[2]>>>(v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_a);
+    k_map_47133bb4<<<dim3(392), dim3(256), 0, stream>>>(v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_a);
     LAUNCHED(m, "l2.a");
-    k_product_3cc9685a<<<dim3(126), dim3(256), 0, m->on[2]>>>(v_l2_b_c_sum_part_lines, v_l2_a, v_l2_b_c_sum_part);
+    k_product_3cc9685a<<<dim3(126), dim3(256), 0, stream>>>(v_l2_b_c_sum_part_lines, v_l2_a, v_l2_b_c_sum_part);
     LAUNCHED(m, "l2.b.c.sum.part");
-    k_reduce_db3d30f3<<<dim3(392), dim3(64), 0, m->on[2]>>>(v_l2_b_c_sum_part, v_l2_b_c_b, v_l2_b);
+    k_reduce_db3d30f3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_sum_part, v_l2_b_c_b, v_l2_b);
     LAUNCHED(m, "l2.b");
     // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
-    CALL(calls_on(m, 2));
-    CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace_2));
+    CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
     // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3
     //     in 0:28
     // l2[0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1])
-    CALL(conv_run(m, CONV_l2, v_l1_1, v_l2_d_k, v_l2_const, v_l2_c_sum, v_l2, v_workspace_2));
+    CALL(conv_run(m, CONV_l2, v_l1_1, v_l2_d_k, v_l2_const, v_l2_c_sum, v_l2, v_workspace));
     // l2.0.a.c.sum[0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0]
     // l2.0.a[0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1])
-    CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace_2));
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, m->on[2]>>>(v_l2_0_a, v_l2_0_b_c_sum_data);
+    CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
+    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_0_a, v_l2_0_b_c_sum_data);
     LAUNCHED(m, "l2.0.b.c.sum.data");
     // by basis change F(2x2,3x3)
     // l2.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.0.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l2.0.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
         v_l2_0_b_c_sum_product));
-    k_basis_d65054c3<<<dim3(392), dim3(64), 0, m->on[2]>>>(v_l2_0_b_c_sum_product, v_l2_0_b_c_b, v_l2_0_b);
+    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_0_b_c_sum_product, v_l2_0_b_c_b, v_l2_0_b);
     LAUNCHED(m, "l2.0.b");
     // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
     // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
-    CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace_2));
+    CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
     // l2.1.a.c.sum[0,i1,i2,i3] = sum(r0) l2.0[0,r0,i2,i3] * l2.1.a.c.k[i1,r0,0,0]
     // l2.1.a[0,i1,i2,i3] = relu(l2.1.a.c.sum[0,i1,i2,i3] + l2.1.a.c.b[i1])
-    CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a,
-        v_workspace_2));
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, m->on[2]>>>(v_l2_1_a, v_l2_1_b_c_sum_data);
+    CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
+    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_1_a, v_l2_1_b_c_sum_data);
     LAUNCHED(m, "l2.1.b.c.sum.data");
     // by basis change F(2x2,3x3)
     // l2.1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l2.1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
         v_l2_1_b_c_sum_product));
-    k_basis_d65054c3<<<dim3(392), dim3(64), 0, m->on[2]>>>(v_l2_1_b_c_sum_product, v_l2_1_b_c_b, v_l2_1_b);
+    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_1_b_c_sum_product, v_l2_1_b_c_b, v_l2_1_b);
     LAUNCHED(m, "l2.1.b");
     // l2.1.c.sum[0,i1,i2,i3] = sum(r0) l2.1.b[0,r0,i2,i3] * l2.1.c.k[i1,r0,0,0]
     // l2.1[0,i1,i2,i3] = relu(l2.0[0,i1,i2,i3] + l2.1.c.sum[0,i1,i2,i3] + l2.1.c.b[i1])
-    CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace_2));
+    CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
     return 0;
 }
 
@@ -3657,35 +3609,29 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     (void)stream;
     // l2.2.a.c.sum[0,i1,i2,i3] = sum(r0) l2.1[0,r0,i2,i3] * l2.2.a.c.k[i1,r0,0,0]
     // l2.2.a[0,i1,i2,i3] = relu(l2.2.a.c.sum[0,i1,i2,i3] + l2.2.a.c.b[i1])
-    CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a,
-        v_workspace_2));
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, m->on[2]>>>(v_l2_2_a, v_l2_2_b_c_sum_data);
+    CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
+    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_2_a, v_l2_2_b_c_sum_data);
     LAUNCHED(m, "l2.2.b.c.sum.data");
     // by basis change F(2x2,3x3)
     // l2.2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.2.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l2.2.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
         v_l2_2_b_c_sum_product));
-    k_basis_d65054c3<<<dim3(392), dim3(64), 0, m->on[2]>>>(v_l2_2_b_c_sum_product, v_l2_2_b_c_b, v_l2_2_b);
+    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_2_b_c_sum_product, v_l2_2_b_c_b, v_l2_2_b);
     LAUNCHED(m, "l2.2.b");
     // l2.2.c.sum[0,i1,i2,i3] = sum(r0) l2.2.b[0,r0,i2,i3] * l2.2.c.k[i1,r0,0,0]
     // l2.2[0,i1,i2,i3] = relu(l2.1[0,i1,i2,i3] + l2.2.c.sum[0,i1,i2,i3] + l2.2.c.b[i1])
-    CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l2_2, v_workspace_2));
+    CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l2_2, v_workspace));
     // by merging: shared input
     // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_g2_l1_sum_merged, v_g2_l1_sum_weights, v_l2_2, v_g2_l1_sum_merged));
-    CALL(record_event(m, 2, 1));
-    k_reduce_7559c915<<<dim3(258), dim3(64), 0, m->on[2]>>>(v_g2_l1_sum_merged, v_g2_l1_b, v_g2_l1_joined);
+    k_reduce_7559c915<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_g2_l1_b, v_g2_l1_joined);
     LAUNCHED(m, "g2.l1");
-    CALL(record_event(m, 2, 2));
-    CALL(await_event(m, 0, 1));  // g2_l1_sum_merged
     k_reduce_71ecf26f<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_g2_r1_b, v_g2_l1_joined + 16464);
     LAUNCHED(m, "g2.r1");
     // by merging: batched
     // g2.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g2.l1.joined[i0,r0,i3,i4] *
     //     g2.l2.sum.weights[i0,i1,i2,r0]
-    CALL(await_event(m, 0, 2));  // g2_l1
-    CALL(calls_on(m, 0));
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
     k_reduce_3ce2f10a<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l2_sum_merged, v_g2_r2_sum);
@@ -3696,59 +3642,44 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     //     where i2 in 0:28, i3 in 0:28, pad g2.s 0
     // g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
     CALL(conv_run(m, CONV_g2_a, v_g2_s, v_g2_a_c_k, v_g2_a_c_b, NULL, v_g2_a, v_workspace));
-    CALL(await_event(m, 1, 1));  // g2_l1_sum_merged
-    k_reduce_6b77c114<<<dim3(261), dim3(64), 0, m->on[1]>>>(v_g2_l1_sum_merged, v_l3_l1_c_b, v_l3_l1);
+    k_reduce_6b77c114<<<dim3(261), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_l3_l1_c_b, v_l3_l1);
     LAUNCHED(m, "l3.l1");
     // by summation splitting (r0 inside), variable substitution
     // l3.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.l1[0,r0,i2,i3] *
     //     l3.l2.c.sum.part.filter[i0,i1,r0]
-    CALL(calls_on(m, 1));
     CALL(gemm_run(m, &gemm_l3_l2_c_sum_part, v_l3_l2_c_sum_part_filter, v_l3_l1,
         v_l3_l2_c_sum_part));
     // l3.r1 stored as [i0,i1,i3,i2]
-    CALL(await_event(m, 3, 1));  // g2_l1_sum_merged
-    k_reduce_e20a5345<<<dim3(261), dim3(64), 0, m->on[3]>>>(v_g2_l1_sum_merged, v_l3_r1_c_b, v_l3_r1);
+    k_reduce_e20a5345<<<dim3(261), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_l3_r1_c_b, v_l3_r1);
     LAUNCHED(m, "l3.r1");
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.r1[0,r0,i3,i2] * l3.r2.c.sum.relaid[i0,i1,r0]
-    CALL(calls_on(m, 3));
     CALL(gemm_run(m, &gemm_l3_r2_c_sum_part, v_l3_r2_c_sum_relaid, v_l3_r1, v_l3_r2_c_sum_part));
-    k_reduce_33a30ba4<<<dim3(261), dim3(64), 0, m->on[3]>>>(v_l3_r2_c_sum_part, v_l3_r2_c_sum);
+    k_reduce_33a30ba4<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r2_c_sum_part, v_l3_r2_c_sum);
     LAUNCHED(m, "l3.r2.c.sum");
-    CALL(record_event(m, 3, 1));
-    CALL(await_event(m, 1, 1));  // l3_r2_c_sum
-    k_reduce_8d5f4a6e<<<dim3(261), dim3(64), 0, m->on[1]>>>(v_l3_l2_c_sum_part, v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m);
+    k_reduce_8d5f4a6e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_l2_c_sum_part, v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m);
     LAUNCHED(m, "l3.m");
-    k_map_c6a5e18b<<<dim3(392), dim3(256), 0, m->on[2]>>>(v_l2_2, v_l3_d_sum_columns);
+    k_map_c6a5e18b<<<dim3(392), dim3(256), 0, stream>>>(v_l2_2, v_l3_d_sum_columns);
     LAUNCHED(m, "l3.d.sum.columns");
     // by operand re-laid
     // l3.d.sum[0,i1,i2,i3] = sum(r0) l3.d.sum.columns[i2,i3,r0] * l3.d.k[i1,r0,0,0]
-    CALL(calls_on(m, 2));
     CALL(gemm_run(m, &gemm_l3_d_sum, v_l3_d_k, v_l3_d_sum_columns, v_l3_d_sum));
-    CALL(record_event(m, 2, 1));
     // l3.f.sum[0,i1,i2,i3] = sum(r0) l3.m[0,r0,2*i2,2*i3] * l3.f.k[i1,r0,0,0] where i2 in 0:14, i3
     //     in 0:14
     // l3.d.0[0,i1,i2,i3] = l3.f.sum[0,i1,i2,i3] + l3.d.sum[0,i1,i2,i3] + l3.d.0.const[i1]
-    CALL(await_event(m, 1, 1));  // l3_d_sum
-    CALL(calls_on(m, 1));
     CALL(conv_run(m, CONV_l3_d_0, v_l3_m, v_l3_f_k, v_l3_d_0_const, v_l3_d_sum, v_l3_d_0,
-        v_workspace_1));
+        v_workspace));
     // by merging: shared input
     // l3.c1.0.sum.merged[i0,i1,i2] = sum(r0) l3.d.0[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
-    CALL(record_event(m, 1, 1));
-    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, m->on[1]>>>(v_l3_c1_0_sum_merged, v_l3_b1, v_l3_t1_0_joined);
+    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_0_sum_merged, v_l3_b1, v_l3_t1_0_joined);
     LAUNCHED(m, "l3.t1.0");
-    CALL(record_event(m, 1, 2));
-    CALL(await_event(m, 0, 1));  // l3_c1_0_sum_merged
     k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_0_sum_merged, v_l3_b3, v_l3_t1_0_joined + 16660);
     LAUNCHED(m, "l3.t3.0");
     // by merging: batched
     // l3.c2.0.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.0.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
-    CALL(await_event(m, 0, 2));  // l3_t1_0
-    CALL(calls_on(m, 0));
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
     k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_0_sum_merged, v_l3_c4_0_sum);
@@ -3762,17 +3693,13 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c1.1.sum.merged[i0,i1,i2] = sum(r0) l3.d.1[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_1,
         v_l3_c1_1_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_1_sum_merged, v_l3_b1, v_l3_t1_1_joined);
     LAUNCHED(m, "l3.t1.1");
-    CALL(await_event(m, 1, 1));  // l3_c1_1_sum_merged
-    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, m->on[1]>>>(v_l3_c1_1_sum_merged, v_l3_b3, v_l3_t1_1_joined + 16660);
+    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_1_sum_merged, v_l3_b3, v_l3_t1_1_joined + 16660);
     LAUNCHED(m, "l3.t3.1");
-    CALL(record_event(m, 1, 1));
     // by merging: batched
     // l3.c2.1.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.1.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
-    CALL(await_event(m, 0, 1));  // l3_t3_1
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
     k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_1_sum_merged, v_l3_c4_1_sum);
@@ -3786,17 +3713,13 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c1.2.sum.merged[i0,i1,i2] = sum(r0) l3.d.2[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_2,
         v_l3_c1_2_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_2_sum_merged, v_l3_b1, v_l3_t1_2_joined);
     LAUNCHED(m, "l3.t1.2");
-    CALL(await_event(m, 1, 1));  // l3_c1_2_sum_merged
-    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, m->on[1]>>>(v_l3_c1_2_sum_merged, v_l3_b3, v_l3_t1_2_joined + 16660);
+    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_2_sum_merged, v_l3_b3, v_l3_t1_2_joined + 16660);
     LAUNCHED(m, "l3.t3.2");
-    CALL(record_event(m, 1, 1));
     // by merging: batched
     // l3.c2.2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.2.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
-    CALL(await_event(m, 0, 1));  // l3_t3_2
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
     k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_2_sum_merged, v_l3_c4_2_sum);
@@ -3818,17 +3741,13 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l3.c1.3.sum.merged[i0,i1,i2] = sum(r0) l3.d.3[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_3,
         v_l3_c1_3_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_3_sum_merged, v_l3_b1, v_l3_t1_3_joined);
     LAUNCHED(m, "l3.t1.3");
-    CALL(await_event(m, 1, 1));  // l3_c1_3_sum_merged
-    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, m->on[1]>>>(v_l3_c1_3_sum_merged, v_l3_b3, v_l3_t1_3_joined + 16660);
+    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_3_sum_merged, v_l3_b3, v_l3_t1_3_joined + 16660);
     LAUNCHED(m, "l3.t3.3");
-    CALL(record_event(m, 1, 1));
     // by merging: batched
     // l3.c2.3.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.3.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
-    CALL(await_event(m, 0, 1));  // l3_t3_3
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
     k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_3_sum_merged, v_l3_c4_3_sum);
@@ -3842,17 +3761,13 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l3.c1.4.sum.merged[i0,i1,i2] = sum(r0) l3.d.4[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_4_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_4,
         v_l3_c1_4_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_4_sum_merged, v_l3_b1, v_l3_t1_4_joined);
     LAUNCHED(m, "l3.t1.4");
-    CALL(await_event(m, 1, 1));  // l3_c1_4_sum_merged
-    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, m->on[1]>>>(v_l3_c1_4_sum_merged, v_l3_b3, v_l3_t1_4_joined + 16660);
+    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_4_sum_merged, v_l3_b3, v_l3_t1_4_joined + 16660);
     LAUNCHED(m, "l3.t3.4");
-    CALL(record_event(m, 1, 1));
     // by merging: batched
     // l3.c2.4.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.4.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
-    CALL(await_event(m, 0, 1));  // l3_t3_4
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
     k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_4_sum_merged, v_l3_c4_4_sum);
@@ -3862,20 +3777,15 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l3.f.4.sum[0,i1,i2,i3] = sum(r0) l3.u.4[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3[0,i1,i2,i3] = l3.d.4[0,i1,i2,i3] + l3.f.4.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l3, v_workspace));
-    CALL(record_event(m, 0, 1));
     // by merging: batched
     // g3.l1.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3[0,r0,i3,i4] * g3.l1.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l3, v_g3_l1_sum_merged));
-    CALL(record_event(m, 0, 2));
     k_reduce_7840c512<<<dim3(65), dim3(64), 0, stream>>>(v_g3_l1_sum_merged, v_g3_l1_b, v_g3_l1);
     LAUNCHED(m, "g3.l1");
-    CALL(await_event(m, 1, 2));  // g3_l1_sum_merged
-    k_reduce_766ef22e<<<dim3(65), dim3(64), 0, m->on[1]>>>(v_g3_l1_sum_merged, v_g3_r1_b, v_g3_r1);
+    k_reduce_766ef22e<<<dim3(65), dim3(64), 0, stream>>>(v_g3_l1_sum_merged, v_g3_r1_b, v_g3_r1);
     LAUNCHED(m, "g3.r1");
-    k_reduce_14f74583<<<dim3(129), dim3(32, 8), 0, m->on[1]>>>(v_g3_r1, v_g3_r2_k, v_g3_r2_sum);
+    k_reduce_14f74583<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_r1, v_g3_r2_k, v_g3_r2_sum);
     LAUNCHED(m, "g3.r2.sum");
-    CALL(record_event(m, 1, 2));
-    CALL(await_event(m, 0, 2));  // g3_r2_sum
     k_reduce_bbf1bf57<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_l1, v_g3_l2_k, v_g3_r2_sum, v_g3_s_const, v_g3_s);
     LAUNCHED(m, "g3.s");
     k_reduce_7b177cc8<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_s, v_g3_a_c_k, v_g3_a_c_b, v_g3_a);
@@ -3883,56 +3793,40 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // by merging: batched
     // l4.l1.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3[0,r0,i3,i4] *
     //     l4.l1.c.sum.weights[i0,i1,i2,r0]
-    CALL(await_event(m, 2, 1));  // l3
-    CALL(calls_on(m, 2));
     CALL(gemm_run(m, &gemm_l4_l1_c_sum_merged, v_l4_l1_c_sum_weights, v_l3, v_l4_l1_c_sum_merged));
-    CALL(record_event(m, 2, 2));
-    k_reduce_c61d4abe<<<dim3(392), dim3(64), 0, m->on[2]>>>(v_l4_l1_c_sum_merged, v_l4_l1_c_b, v_l4_l1_joined);
+    k_reduce_c61d4abe<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l1_c_sum_merged, v_l4_l1_c_b, v_l4_l1_joined);
     LAUNCHED(m, "l4.l1");
-    CALL(record_event(m, 2, 3));
-    CALL(await_event(m, 0, 2));  // l4_l1_c_sum_merged
     k_reduce_91addcc5<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l1_c_sum_merged, v_l4_r1_c_b, v_l4_l1_joined + 25088);
     LAUNCHED(m, "l4.r1");
     // by merging: batched
     // l4.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l4.l1.joined[i0,r0,i3,i4] *
     //     l4.l2.c.sum.weights[i0,i1,i2,r0]
-    CALL(await_event(m, 0, 3));  // l4_l1
-    CALL(calls_on(m, 0));
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
     k_reduce_38815aa7<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l2_c_sum_merged, v_l4_r2_c_sum);
     LAUNCHED(m, "l4.r2.c.sum");
     k_reduce_581578e1<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l2_c_sum_merged, v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m);
     LAUNCHED(m, "l4.m");
-    CALL(await_event(m, 3, 1));  // l3
-    k_map_f3693714<<<dim3(392), dim3(128), 0, m->on[3]>>>(v_l3, v_l4_d_sum_columns);
+    k_map_f3693714<<<dim3(392), dim3(128), 0, stream>>>(v_l3, v_l4_d_sum_columns);
     LAUNCHED(m, "l4.d.sum.columns");
     // by operand re-laid
     // l4.d.sum[0,i1,i2,i3] = sum(r0) l4.d.sum.columns[i2,i3,r0] * l4.d.k[i1,r0,0,0]
-    CALL(calls_on(m, 3));
     CALL(gemm_run(m, &gemm_l4_d_sum, v_l4_d_k, v_l4_d_sum_columns, v_l4_d_sum));
-    CALL(record_event(m, 3, 1));
     // l4.f.sum[0,i1,i2,i3] = sum(r0) l4.m[0,r0,2*i2,2*i3] * l4.f.k[i1,r0,0,0] where i2 in 0:7, i3
     //     in 0:7
     // l4.d.0[0,i1,i2,i3] = l4.f.sum[0,i1,i2,i3] + l4.d.sum[0,i1,i2,i3] + l4.d.0.const[i1]
-    CALL(await_event(m, 0, 1));  // l4_d_sum
-    CALL(calls_on(m, 0));
     CALL(conv_run(m, CONV_l4_d_0, v_l4_m, v_l4_f_k, v_l4_d_0_const, v_l4_d_sum, v_l4_d_0,
         v_workspace));
     // by merging: shared input
     // l4.c1.0.sum.merged[i0,i1,i2] = sum(r0) l4.d.0[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_0_sum_merged, v_l4_b1, v_l4_t1_0);
     LAUNCHED(m, "l4.t1.0");
-    CALL(await_event(m, 1, 1));  // l4_c1_0_sum_merged
-    k_reduce_29e28095<<<dim3(98), dim3(64), 0, m->on[1]>>>(v_l4_c1_0_sum_merged, v_l4_b3, v_l4_t3_0);
+    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_0_sum_merged, v_l4_b3, v_l4_t3_0);
     LAUNCHED(m, "l4.t3.0");
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, m->on[1]>>>(v_l4_t3_0, v_l4_k4, v_l4_c4_0_sum);
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_0, v_l4_k4, v_l4_c4_0_sum);
     LAUNCHED(m, "l4.c4.0.sum");
-    CALL(record_event(m, 1, 1));
-    CALL(await_event(m, 0, 1));  // l4_c4_0_sum
     k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_0, v_l4_k2, v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0);
     LAUNCHED(m, "l4.u.0");
     // l4.f.0.sum[0,i1,i2,i3] = sum(r0) l4.u.0[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
@@ -3942,11 +3836,9 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l4.c1.1.sum.merged[i0,i1,i2] = sum(r0) l4.d.1[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_1,
         v_l4_c1_1_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_1_sum_merged, v_l4_b1, v_l4_t1_1);
     LAUNCHED(m, "l4.t1.1");
-    CALL(await_event(m, 1, 1));  // l4_c1_1_sum_merged
-    k_reduce_29e28095<<<dim3(98), dim3(64), 0, m->on[1]>>>(v_l4_c1_1_sum_merged, v_l4_b3, v_l4_t3_1);
+    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_1_sum_merged, v_l4_b3, v_l4_t3_1);
     LAUNCHED(m, "l4.t3.1");
     return 0;
 }
@@ -3956,10 +3848,8 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, m->on[1]>>>(v_l4_t3_1, v_l4_k4, v_l4_c4_1_sum);
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_1, v_l4_k4, v_l4_c4_1_sum);
     LAUNCHED(m, "l4.c4.1.sum");
-    CALL(record_event(m, 1, 1));
-    CALL(await_event(m, 0, 1));  // l4_c4_1_sum
     k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_1, v_l4_k2, v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1);
     LAUNCHED(m, "l4.u.1");
     // l4.f.1.sum[0,i1,i2,i3] = sum(r0) l4.u.1[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
@@ -3969,16 +3859,12 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c1.2.sum.merged[i0,i1,i2] = sum(r0) l4.d.2[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
         v_l4_c1_2_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_2_sum_merged, v_l4_b1, v_l4_t1_2);
     LAUNCHED(m, "l4.t1.2");
-    CALL(await_event(m, 1, 1));  // l4_c1_2_sum_merged
-    k_reduce_29e28095<<<dim3(98), dim3(64), 0, m->on[1]>>>(v_l4_c1_2_sum_merged, v_l4_b3, v_l4_t3_2);
+    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_2_sum_merged, v_l4_b3, v_l4_t3_2);
     LAUNCHED(m, "l4.t3.2");
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, m->on[1]>>>(v_l4_t3_2, v_l4_k4, v_l4_c4_2_sum);
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_2, v_l4_k4, v_l4_c4_2_sum);
     LAUNCHED(m, "l4.c4.2.sum");
-    CALL(record_event(m, 1, 1));
-    CALL(await_event(m, 0, 1));  // l4_c4_2_sum
     k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_2, v_l4_k2, v_l4_b2, v_l4_c4_2_sum, v_l4_b4, v_l4_u_2);
     LAUNCHED(m, "l4.u.2");
     // l4.f.2.sum[0,i1,i2,i3] = sum(r0) l4.u.2[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
@@ -3988,16 +3874,12 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c1.3.sum.merged[i0,i1,i2] = sum(r0) l4.d.3[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_3,
         v_l4_c1_3_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_3_sum_merged, v_l4_b1, v_l4_t1_3);
     LAUNCHED(m, "l4.t1.3");
-    CALL(await_event(m, 1, 1));  // l4_c1_3_sum_merged
-    k_reduce_29e28095<<<dim3(98), dim3(64), 0, m->on[1]>>>(v_l4_c1_3_sum_merged, v_l4_b3, v_l4_t3_3);
+    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_3_sum_merged, v_l4_b3, v_l4_t3_3);
     LAUNCHED(m, "l4.t3.3");
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, m->on[1]>>>(v_l4_t3_3, v_l4_k4, v_l4_c4_3_sum);
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_3, v_l4_k4, v_l4_c4_3_sum);
     LAUNCHED(m, "l4.c4.3.sum");
-    CALL(record_event(m, 1, 1));
-    CALL(await_event(m, 0, 1));  // l4_c4_3_sum
     k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_3, v_l4_k2, v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3);
     LAUNCHED(m, "l4.u.3");
     // l4.f.3.sum[0,i1,i2,i3] = sum(r0) l4.u.3[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
@@ -4007,16 +3889,12 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c1.4.sum.merged[i0,i1,i2] = sum(r0) l4.d.4[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_4_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_4,
         v_l4_c1_4_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_merged, v_l4_b1, v_l4_t1_4);
     LAUNCHED(m, "l4.t1.4");
-    CALL(await_event(m, 1, 1));  // l4_c1_4_sum_merged
-    k_reduce_29e28095<<<dim3(98), dim3(64), 0, m->on[1]>>>(v_l4_c1_4_sum_merged, v_l4_b3, v_l4_t3_4);
+    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_merged, v_l4_b3, v_l4_t3_4);
     LAUNCHED(m, "l4.t3.4");
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, m->on[1]>>>(v_l4_t3_4, v_l4_k4, v_l4_c4_4_sum);
+    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_4, v_l4_k4, v_l4_c4_4_sum);
     LAUNCHED(m, "l4.c4.4.sum");
-    CALL(record_event(m, 1, 1));
-    CALL(await_event(m, 0, 1));  // l4_c4_4_sum
     k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_4, v_l4_k2, v_l4_b2, v_l4_c4_4_sum, v_l4_b4, v_l4_u_4);
     LAUNCHED(m, "l4.u.4");
     // l4.f.4.sum[0,i1,i2,i3] = sum(r0) l4.u.4[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
@@ -4025,16 +3903,12 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // by merging: shared input
     // g4.l1.sum.merged[i0,i1,i2] = sum(r0) l4[0,r0,i1,i2] * g4.l1.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
-    CALL(record_event(m, 0, 1));
     k_reduce_753e5faf<<<dim3(17), dim3(64), 0, stream>>>(v_g4_l1_sum_merged, v_g4_l1_b, v_g4_l1);
     LAUNCHED(m, "g4.l1");
-    CALL(await_event(m, 1, 1));  // g4_l1_sum_merged
-    k_reduce_c4be4d11<<<dim3(17), dim3(64), 0, m->on[1]>>>(v_g4_l1_sum_merged, v_g4_r1_b, v_g4_r1);
+    k_reduce_c4be4d11<<<dim3(17), dim3(64), 0, stream>>>(v_g4_l1_sum_merged, v_g4_r1_b, v_g4_r1);
     LAUNCHED(m, "g4.r1");
-    k_reduce_e2f6d663<<<dim3(1029), dim3(32), 0, m->on[1]>>>(v_g4_r1, v_g4_r2_k, v_g4_r2_sum);
+    k_reduce_e2f6d663<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_r1, v_g4_r2_k, v_g4_r2_sum);
     LAUNCHED(m, "g4.r2.sum");
-    CALL(record_event(m, 1, 1));
-    CALL(await_event(m, 0, 1));  // g4_r2_sum
     k_reduce_17712fe1<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_l1, v_g4_l2_k, v_g4_r2_sum, v_g4_s_const, v_g4_s);
     LAUNCHED(m, "g4.s");
     k_reduce_e79137f4<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_s, v_g4_a_c_k, v_g4_a_c_b, v_g4_a);
@@ -4137,7 +4011,6 @@ static int check_run(gcn *m, const void *const *in, void *const *out) {
 
 static int run_on(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
-    CALL(fork_streams(m, stream));
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
@@ -4214,10 +4087,6 @@ void gcn_destroy(gcn *m) {
     for (int i = 0; i < 36; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
-    for (size_t i = 0; i < sizeof m->event / sizeof *m->event; i++)
-        if (m->event[i]) cudaEventDestroy(m->event[i]);
-    for (size_t i = 1; i < sizeof m->side / sizeof *m->side; i++)
-        if (m->side[i]) cudaStreamDestroy(m->side[i]);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -4402,6 +4271,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    59075072ull, 259599360ull, 0xe4a54419c106ca07ull};
+    59075072ull, 158936064ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }
