@@ -91,8 +91,10 @@
 //   FP32 means no TF32. With EIN_MATH_TF32 library products round their operands to TF32; with
 // EIN_MATH_FP16 they read halves, made of weights in create, and values are stored as halves but
 // for statistics, what these are computed from, outputs, and what ein_keep_fp32 names. No other
-// value may exceed 65504. Basis changes are FP32's alone. Expect relative L2 errors below 2e-3 and
-// 1e-2: the test program of a plan with ein_desc.inspect tells where they arise (--errors).
+// value may exceed 65504. Basis changes and epilogues of products are FP32's alone, and with
+// EIN_MATH_FP16 softmax is no part of a kernel that multiplies. Expect relative L2 errors below
+// 2e-3 and 1e-2: the test program of a plan with ein_desc.inspect tells where they arise
+// (--errors).
 //   max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
 //   Products
 // with padding are not evaluated, so infinite weights there give 0. A basis change (Winograd) mixes

@@ -47,6 +47,7 @@ static bool ein__triple_of(ein__merger *z, ein__val v, int side, int keep, ein__
     const ein__scope *of = ein__scope_of(ctx, (ein__val){r->val});
     if (!of || u->weight_only || u->dtype != EIN__F32 || (v.i < z->changed && r->val < z->changed))
         return false;
+    if (ein__keeps_fp32(ctx, v) || ein__keeps_fp32(ctx, (ein__val){r->val})) return false;
     if (!ein__two_factors(ctx, of, inner, &alpha) || !ein__padded_alike(ctx, r, inner))
         return false;
     t->alpha *= alpha;

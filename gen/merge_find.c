@@ -129,7 +129,7 @@ static void ein__sum_terms_of(ein__merger *z, const ein__scope *s, ein__ex ex, e
     const ein__value *v = &ctx->value[e->val];
     const ein__scope *c = ein__scope_of(ctx, (ein__val){e->val});
     if (c && !v->weight_only && v->dtype == EIN__F32 && ein__is_contraction(ctx, c) &&
-        ein__reads_in_place(ctx, e, s))
+        !ein__keeps_fp32(ctx, (ein__val){e->val}) && ein__reads_in_place(ctx, e, s))
         arrput(*term, ex);
 }
 
@@ -207,7 +207,9 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
             z->behind_read[r->val] = reads[k];
         }
         arrfree(reads);
-        bool product = ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v);
+        // A merged product has one arithmetic, so those that keep FP32 stay apart.
+        bool product =
+            ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v) && !ein__keeps_fp32(ctx, v);
         if (product && ctx->value[v.i].dtype == EIN__F32) arrput(z->product, v);
     }
 }

@@ -22,10 +22,11 @@ static const char *ein__math_key(ein__math math) {
     return names[math];
 }
 
-// Whether `v` belongs to a tensor that --keep-fp32 names.
+// Whether `v` belongs to a tensor that --keep-fp32 names, in a mode where that says something.
 static bool ein__keeps_fp32(const ein_ctx *ctx, ein__val v) {
     int tensor = ctx->value[v.i].tensor;
-    return tensor >= 0 && tensor < (int)arrlen(ctx->keep_fp32) && ctx->keep_fp32[tensor];
+    return ein__is_typed(ctx) && tensor >= 0 && tensor < (int)arrlen(ctx->keep_fp32) &&
+           ctx->keep_fp32[tensor];
 }
 
 static bool ein__is_real(const ein_ctx *ctx, ein__val v) {

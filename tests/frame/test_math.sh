@@ -52,8 +52,14 @@ check 'emit, then check' $einnet check models/gcn.ein "$work/tf32.cu" --math tf3
 $einnet check models/gcn.ein "$work/tf32.cu" > "$work/log" 2>&1
 [ $? = 1 ] && pass || fail 'check tells another mode' "$work/log"
 
+# What keeps FP32 is not merged with what does not, and may take its epilogue along.
+emit epilogue tests/unseen/product_epilogues.ein --math tf32 --keep-fp32 m1,m7
+check 'm1 keeps FP32' test "$(grep -c '^//.* m[17] .*cuBLAS sgemm ' "$work/epilogue.cu")" = 2
+
 # ---- FP16
 
+emit epilogue tests/unseen/product_epilogues.ein --math fp16 --keep-fp32 m0,a0,o0
+has epilogue.cu '^//.* o0 .*cublasLt matmul .* \+ bias \+ relu'
 emit fp16 models/gcn.ein --math fp16
 has fp16.cu '^// for .*, FP16:'
 has fp16.cu 'CUDA_R_16F, CUDA_R_16F, 0}'
