@@ -95,8 +95,10 @@
 //   FP32 means no TF32. With EIN_MATH_TF32 library products round their operands to TF32; with
 // EIN_MATH_FP16 they read halves, made of weights in create, and values are stored as halves but
 // for statistics, what these are computed from, outputs, and what ein_keep_fp32 names. No other
-// value may exceed 65504. Basis changes are FP32's alone. Expect relative L2 errors below 2e-3 and
-// 1e-2: the test program of a plan with ein_desc.inspect tells where they arise (--errors).
+// value may exceed 65504. Basis changes and epilogues of products are FP32's alone, and with
+// EIN_MATH_FP16 softmax is no part of a kernel that multiplies. Expect relative L2 errors below
+// 2e-3 and 1e-2: the test program of a plan with ein_desc.inspect tells where they arise
+// (--errors).
 //   max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
 //   Products
 // with padding are not evaluated, so infinite weights there give 0. A basis change (Winograd) mixes
@@ -10763,10 +10765,11 @@ static const char *ein__math_key(ein__math math) {
     return names[math];
 }
 
-// Whether `v` belongs to a tensor that --keep-fp32 names.
+// Whether `v` belongs to a tensor that --keep-fp32 names, in a mode where that says something.
 static bool ein__keeps_fp32(const ein_ctx *ctx, ein__val v) {
     int tensor = ctx->value[v.i].tensor;
-    return tensor >= 0 && tensor < (int)arrlen(ctx->keep_fp32) && ctx->keep_fp32[tensor];
+    return ein__is_typed(ctx) && tensor >= 0 && tensor < (int)arrlen(ctx->keep_fp32) &&
+           ctx->keep_fp32[tensor];
 }
 
 static bool ein__is_real(const ein_ctx *ctx, ein__val v) {
@@ -19775,6 +19778,7 @@ static bool ein__triple_of(ein__merger *z, ein__val v, int side, int keep, ein__
     const ein__scope *of = ein__scope_of(ctx, (ein__val){r->val});
     if (!of || u->weight_only || u->dtype != EIN__F32 || (v.i < z->changed && r->val < z->changed))
         return false;
+    if (ein__keeps_fp32(ctx, v) || ein__keeps_fp32(ctx, (ein__val){r->val})) return false;
     if (!ein__two_factors(ctx, of, inner, &alpha) || !ein__padded_alike(ctx, r, inner))
         return false;
     t->alpha *= alpha;
@@ -20025,7 +20029,7 @@ static void ein__sum_terms_of(ein__merger *z, const ein__scope *s, ein__ex ex, e
     const ein__value *v = &ctx->value[e->val];
     const ein__scope *c = ein__scope_of(ctx, (ein__val){e->val});
     if (c && !v->weight_only && v->dtype == EIN__F32 && ein__is_contraction(ctx, c) &&
-        ein__reads_in_place(ctx, e, s))
+        !ein__keeps_fp32(ctx, (ein__val){e->val}) && ein__reads_in_place(ctx, e, s))
         arrput(*term, ex);
 }
 
@@ -20103,7 +20107,9 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
             z->behind_read[r->val] = reads[k];
         }
         arrfree(reads);
-        bool product = ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v);
+        // A merged product has one arithmetic, so those that keep FP32 stay apart.
+        bool product =
+            ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v) && !ein__keeps_fp32(ctx, v);
         if (product && ctx->value[v.i].dtype == EIN__F32) arrput(z->product, v);
     }
 }
