@@ -67,7 +67,7 @@ fault 'a factor that lost its sign on the way to the weights' fold.c \
     's/\*alpha = left ? a : ein__ex_unary(ctx, EIN__NEG, a);/*alpha = a;/'
 fault 'weights made at load for one place alone' fold.c \
     's/map\[i\] = ein__ix_iter(ctx, t\.nt, s->n\[i\]);/(void)i;/'
-fault 'a batch of members all in one place' merge_find.c \
+fault 'a batch of members all in one place' merge_joint.c \
     's/n), -i), 1);/n), 0), 1);/'
 fault 'a result that overlaps the interior' rule_parts.c \
     's/part\[i\]\.lo = in\.hi + 1;/part[i].lo = in.hi;/'
