@@ -10,7 +10,8 @@ the order of the measurements. Pairs whose times differ by less than their sprea
 The model here is that of gen/estimate.c for library calls, with its constants read from there and
 those of the GPU from gen/cost.c; before anything else it must give the program's own estimates
 (`einnet costs --estimates`), so that the two cannot drift apart. What is printed is for a person to
-put into the sources. Kernels are not fitted: their keys do not tell what they compute.
+put into the sources. Only FP32 calls are fitted, and no kernels: their keys do not tell what they
+compute.
 """
 
 import argparse
@@ -49,16 +50,15 @@ def constants(gpu):
         c["tile%d" % tile] = int(value)
     for name in ("SKINNY", "CHANNELS", "SPLITS", "CONV_SPLITS", "SPLIT_DEPTH"):
         c[name] = int(re.search(r"EIN__%s = (\d+)" % name, text).group(1))
-    row = re.search(r'\{"%s", "[^"]*", (.*?)\},' % re.escape(gpu), devices)
+    row = re.search(r'\{"%s", "[^"]*", (.*?)\},' % re.escape(gpu), devices, re.S)
     if not row:
         raise Failure("gen/cost.c has no GPU '%s'" % gpu)
     numbers = []
     for word in row.group(1).split(","):
         value, _, shift = word.strip().partition(" << ")
         numbers.append(int(value) << int(shift or 0))
-    for name, value in zip(("cc", "sms", "fp32", "bandwidth", "l2_bytes", "l2_rate", "node_ns"),
-                           numbers):
-        c[name] = value
+    names = ("cc", "sms", "fp32", "tf32", "fp16", "bandwidth", "l2_bytes", "l2_rate", "node_ns")
+    c.update(zip(names, numbers))
     return c
 
 
@@ -167,7 +167,9 @@ def read_rows(args):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         raise Failure(done.stderr.strip() or "%s failed" % args.einnet)
-    return [Row(line) for line in done.stdout.splitlines()]
+    # The arithmetic of other modes has constants of its own.
+    rows = [Row(line) for line in done.stdout.splitlines()]
+    return [row for row in rows if " f32 fma " in row.key]
 
 
 def check_model(c, rows):
