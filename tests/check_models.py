@@ -113,7 +113,8 @@ def check_unseen(name):
     path = os.path.join(UNSEEN, name + ".ein")
     for small in (True, False):
         program = ein.load(path, small=small)
-        want(evaluate.info(program)["gflop"] < 0.002, "is too large")
+        # Only small sizes are run; the others decide what is planned.
+        want(evaluate.info(program)["gflop"] < (0.002 if small else 5), "is too large")
         for output, a in outputs(program).items():
             want(np.isfinite(a.astype(np.float64)).all(), "output %s is not finite", output)
     return "evaluates"

@@ -69,7 +69,7 @@ def check_model(path, args, folder):
     # The filter's transform of a basis change has fractions.
     size += ["--rules=-basis"] if args.ints else []
     size += ["--costs", args.costs] if args.costs else []
-    size += getattr(args, "options", [])
+    size += args.options
     size += ["--math", args.math] if args.math else []
     size += ["--keep-fp32", args.keep_fp32] if args.keep_fp32 else []
     program = ein.load(path, not args.full, {})
@@ -109,9 +109,9 @@ def check_model(path, args, folder):
     return worst
 
 
-def main():
+def arguments(given=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("models", nargs="+")
+    parser.add_argument("models", nargs="*")
     parser.add_argument("--einnet", default=os.path.join(HERE, "..", "build", "einnet"))
     parser.add_argument("--mode", default="plain", choices=("plain", "san", "race"))
     parser.add_argument("--full", action="store_true")
@@ -123,7 +123,12 @@ def main():
     parser.add_argument("--math", choices=("fp32", "tf32", "fp16"))
     parser.add_argument("--keep-fp32")
     parser.add_argument("-v", "--verbose", action="store_true")
-    args = parser.parse_args()
+    parser.set_defaults(options=[])  # of emit, for tests that call this one
+    return parser.parse_args(given)
+
+
+def main():
+    args = arguments()
     passed = failed = 0
     for path in args.models:
         with tempfile.TemporaryDirectory() as folder:
