@@ -26604,6 +26604,15 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
     return (ein__ktext){s, prec, level};
 }
 
+// Four neighbours at once, as a float4.
+static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
+    bool half = at->dtype == EIN__F16;
+    if (half) g->needs |= EIN__NEED_LOAD4;
+    return ein__namef(g->ctx, "%s(%s + %s)",
+                      half ? "load_half4" : "*reinterpret_cast<const float4 *>", at->param,
+                      ein__kparen(g, at->at, EIN__TERM));
+}
+
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane);
 
 static ein__ktext ein__kname_value(ein__kgen *g, ein__ex ex, int lane, ein__ktext t) {
@@ -26631,11 +26640,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     if (!known && g->vec > 1) {
         ein__kaccess at = ein__kaccess_of(g, ex, 0);
         if (at.vector) {
-            bool half = at.dtype == EIN__F16;
-            const char *load = half ? "load_half4" : "*reinterpret_cast<const float4 *>";
-            const char *s =
-                ein__namef(g->ctx, "%s(%s + %s)", load, at.param, ein__kparen(g, at.at, EIN__TERM));
-            if (half) g->needs |= EIN__NEED_LOAD4;
+            const char *s = ein__kload4(g, &at);
             if (at.guard)
                 s = ein__namef(g->ctx, "%s ? %s : make_float4(%s, %s, %s, %s)", at.guard, s, pad.s,
                                pad.s, pad.s, pad.s);
@@ -28301,8 +28306,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (at.guard) ein__putf(&guard, "%s && ", at.guard);
     const char *value = ein__kload(g, &at, 1).s, *zero = "0.f";
     if (vector) {
-        value = ein__namef(c, "*reinterpret_cast<const float4 *>(%s + %s)", at.param,
-                           ein__kparen(g, at.at, EIN__TERM));
+        value = ein__kload4(g, &at);
         zero = "make_float4(0.f, 0.f, 0.f, 0.f)";
     }
     if (guard.n) guard.s[guard.n -= 4] = 0;
@@ -28953,7 +28957,7 @@ static bool ein__kattention_vector(ein__kgen *g, ein__ex read, const ein__kaxes 
     g->nindex = nindex;
     g->vec = 1;
     g->vec_slot = -1;
-    return at.vector;
+    return at.vector && at.dtype == EIN__F32;
 }
 
 // A load into shared memory, one element e a time or four: who takes which, and the statements.

@@ -94,6 +94,15 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
     return (ein__ktext){s, prec, level};
 }
 
+// Four neighbours at once, as a float4.
+static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
+    bool half = at->dtype == EIN__F16;
+    if (half) g->needs |= EIN__NEED_LOAD4;
+    return ein__namef(g->ctx, "%s(%s + %s)",
+                      half ? "load_half4" : "*reinterpret_cast<const float4 *>", at->param,
+                      ein__kparen(g, at->at, EIN__TERM));
+}
+
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane);
 
 static ein__ktext ein__kname_value(ein__kgen *g, ein__ex ex, int lane, ein__ktext t) {
@@ -121,11 +130,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     if (!known && g->vec > 1) {
         ein__kaccess at = ein__kaccess_of(g, ex, 0);
         if (at.vector) {
-            bool half = at.dtype == EIN__F16;
-            const char *load = half ? "load_half4" : "*reinterpret_cast<const float4 *>";
-            const char *s =
-                ein__namef(g->ctx, "%s(%s + %s)", load, at.param, ein__kparen(g, at.at, EIN__TERM));
-            if (half) g->needs |= EIN__NEED_LOAD4;
+            const char *s = ein__kload4(g, &at);
             if (at.guard)
                 s = ein__namef(g->ctx, "%s ? %s : make_float4(%s, %s, %s, %s)", at.guard, s, pad.s,
                                pad.s, pad.s, pad.s);

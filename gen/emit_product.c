@@ -183,8 +183,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (at.guard) ein__putf(&guard, "%s && ", at.guard);
     const char *value = ein__kload(g, &at, 1).s, *zero = "0.f";
     if (vector) {
-        value = ein__namef(c, "*reinterpret_cast<const float4 *>(%s + %s)", at.param,
-                           ein__kparen(g, at.at, EIN__TERM));
+        value = ein__kload4(g, &at);
         zero = "make_float4(0.f, 0.f, 0.f, 0.f)";
     }
     if (guard.n) guard.s[guard.n -= 4] = 0;
