@@ -101,10 +101,9 @@ static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     }
 }
 
-static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
+static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *uploads) {
     ein_ctx *ctx = z->ctx;
-    ptrdiff_t nin = arrlen(ctx->graph.input);
-    const char *model = ein__symbol(ctx), *spatial = ein__number_text(ctx, z->spatial);
+    const char *spatial = ein__number_text(ctx, z->spatial);
     const char *typed = ein__is_typed(ctx) ? "1" : "";
     ein__put_section(out, "sizes and offsets");
     ein__put_pointers(z, out);
@@ -125,6 +124,13 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
     ein__emit_helpers(ctx, out, z->needs);
     ein__put_n(out, z->kernels.s, z->kernels.n);
     if (!z->kernels.n) ein__put(out, "// (none)\n");
+}
+
+// The handle, and how it calls libraries.
+static void ein__put_state(ein__emitter *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    ptrdiff_t nin = arrlen(ctx->graph.input);
+    const char *model = ein__symbol(ctx), *typed = ein__is_typed(ctx) ? "1" : "";
     ein__put_section(out, "state");
     ein__key state[] = {{"model", model},
                         {"conv", z->convs ? "1" : "0"},
@@ -141,7 +147,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out, bool *uploads) {
     if (z->convs) {
         ein__put(out, "\n");
         ein__key conv[] = {{"model", model},
-                           {"spatial", spatial},
+                           {"spatial", ein__number_text(ctx, z->spatial)},
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
                            {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)},
                            {"pins", z->pins ? "1" : "0"},
@@ -190,7 +196,8 @@ EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {
         ein__emit_includes(out, z.needs);
         ein__put_section(out, "interface");
         ein__emit_interface(ctx, out);
-        ein__put_state(&z, out, &uploads);
+        ein__put_sizes_and_kernels(&z, out, &uploads);
+        ein__put_state(&z, out);
         ein__put_program(&z, out, uploads);
     }
     ein__emitter_free(&z);

@@ -5,20 +5,7 @@
 #define EIN_CHECK_STEPS 3
 #define EINNET_IMPLEMENTATION
 #include "all.h"
-
-static char *read_text(const char *path, size_t *n) {
-    FILE *f = fopen(path, "rb");
-    char *text = NULL;
-    if (!f) return NULL;
-    if (!fseek(f, 0, SEEK_END)) {
-        long size = ftell(f);
-        rewind(f);
-        text = size >= 0 ? malloc((size_t)size + 1) : NULL;
-        *n = text ? fread(text, 1, (size_t)size, f) : 0;
-    }
-    fclose(f);
-    return text;
-}
+#include "text.h"
 
 // F(m, r): sum(k) d[a + k] g[k] for a < m, as At ((G g) (Bt d)), for unit vectors d and g: both
 // sides are bilinear. In integers, over the least common multiple of the denominators.

@@ -5,6 +5,7 @@
 // budgets; then models. Ends with `N passed, N failed`.
 #define EINNET_IMPLEMENTATION
 #include "all.h"
+#include "text.h"
 
 static int passed, failed;
 
@@ -18,20 +19,6 @@ static void check(bool good, const char *format, ...) {
     vprintf(format, args);
     printf("\n");
     va_end(args);
-}
-
-static char *read_text(const char *path, size_t *n) {
-    FILE *f = fopen(path, "rb");
-    char *text = NULL;
-    if (!f) return NULL;
-    if (!fseek(f, 0, SEEK_END)) {
-        long size = ftell(f);
-        rewind(f);
-        text = size >= 0 ? malloc((size_t)size + 1) : NULL;
-        *n = text ? fread(text, 1, (size_t)size, f) : 0;
-    }
-    fclose(f);
-    return text;
 }
 
 // ------------------------------------------------------------------------------------ targets

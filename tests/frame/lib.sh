@@ -40,6 +40,17 @@ empty() {
     if [ -s "$found" ]; then fail "$1" "$found"; else pass; fi
 }
 
+# plant NAME FILE SED: a changed copy of gen/ in $work/gen. False when the change meets nothing.
+plant() {
+    rm -rf "$work/gen"
+    mkdir "$work/gen"
+    cp gen/*.c gen/*.h "$work/gen"
+    sed "$3" "gen/$2" > "$work/gen/$2"
+    cmp -s "gen/$2" "$work/gen/$2" || return 0
+    fail "$1: the fault is planted"
+    return 1
+}
+
 finish() {
     echo "$passed passed, $failed failed"
     [ $failed = 0 ] && [ $passed != 0 ]

@@ -35,14 +35,7 @@ fi
 # fault NAME FILE SED: the change, planted in a copy of the sources, must be caught by the check of
 # a single step, on random scopes.
 fault() {
-    rm -rf "$work/gen"
-    mkdir "$work/gen"
-    cp gen/*.c gen/*.h "$work/gen"
-    sed "$3" "gen/$2" > "$work/gen/$2"
-    if cmp -s "gen/$2" "$work/gen/$2"; then
-        fail "$1: the fault is planted"
-        return
-    fi
+    plant "$1" "$2" "$3" || return
     check "$1: the faulty rule builds" build -O0 "$work/gen" test_rules "$work/faulty"
     "$work/faulty" 3000 1 stop > "$work/log" 2>&1
     if grep -q 'changes the value' "$work/log"; then pass; else fail "$1 is caught" "$work/log"; fi

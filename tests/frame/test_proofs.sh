@@ -65,14 +65,7 @@ fault() {
     else
         fail "$1: proved as it stands" "$work/sound"
     fi
-    rm -rf "$work/gen"
-    mkdir "$work/gen"
-    cp gen/*.c gen/*.h "$work/gen"
-    sed "$5" "gen/$4" > "$work/gen/$4"
-    if cmp -s "gen/$4" "$work/gen/$4"; then
-        fail "$1: the fault is planted"
-        return
-    fi
+    plant "$1" "$4" "$5" || return
     check "$1: the faulty program builds" gcc -std=c11 -O0 -w -I"$work/gen" -Ibuild -c \
         "$work/gen/einnet.c" -o "$work/einnet.o"
     check "$1: and links" gcc -o "$work/faulty" "$work/einnet.o" $objects build/onnx/onnx.pb-c.o \

@@ -13,14 +13,7 @@ if [ $? = 0 ]; then pass; else fail 'order, distances and choices' "$work/log"; 
 
 # fault NAME FILE SED: the change, planted in a copy of the sources.
 fault() {
-    rm -rf "$work/gen"
-    mkdir "$work/gen"
-    cp gen/*.c gen/*.h "$work/gen"
-    sed "$3" "gen/$2" > "$work/gen/$2"
-    if cmp -s "gen/$2" "$work/gen/$2"; then
-        fail "$1: the fault is planted"
-        return
-    fi
+    plant "$1" "$2" "$3" || return
     check "$1: the faulty source builds" build -O0 "$work/gen" "$work/faulty"
     if "$work/faulty" models/cases/*.ein > "$work/log" 2>&1; then fail "$1 is caught" "$work/log"
     else pass; fi

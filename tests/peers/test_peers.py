@@ -3,7 +3,7 @@
 
 Twins of all models must agree with the oracle at small sizes: through numpy, and through torch and
 jax where they are installed. Floors must be those of the published table. Rows with invented
-numbers, in rows.tsv, must give the report in expected/, byte for byte.
+numbers, in invented.tsv, must give the report in invented/, byte for byte.
 
 usage: test_peers.py [--update]
 """
@@ -371,10 +371,10 @@ def test_report(folder, update):
     out = os.path.join(folder, "report")
     command = [sys.executable, os.path.join(BENCH, "report.py"), "--device", "h200", "--graphs",
                os.path.join(folder, "kit"), "--out", out, "--title", "Invented numbers: a test"]
-    done = subprocess.run(command + [os.path.join(HERE, "rows.tsv")], stdout=subprocess.PIPE,
+    done = subprocess.run(command + [os.path.join(HERE, "invented.tsv")], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
     check("the report is made", done.returncode == 0, done.stdout.decode())
-    expected = os.path.join(HERE, "expected")
+    expected = os.path.join(HERE, "invented")
     made = contents(out)
     if update:
         os.makedirs(expected, exist_ok=True)
