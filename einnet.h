@@ -94,8 +94,8 @@
 // `name dtype[d0,d1]` a tensor. One blob serves every plan, GPU and batch size.
 //   FP32 means no TF32. With EIN_MATH_TF32 library products round their operands to TF32; with
 // EIN_MATH_FP16 they read halves, made of weights in create, and values are stored as halves but
-// for statistics, what these are computed from, outputs, and what ein_keep_fp32 names. No other
-// value may exceed 65504. Basis changes and epilogues of products are FP32's alone, and with
+// for statistics, what a softmax is taken of, outputs, and what ein_keep_fp32 names. No other
+// value may exceed 65504. Basis changes are FP32's alone, and with
 // EIN_MATH_FP16 softmax is no part of a kernel that multiplies. Expect relative L2 errors below
 // 2e-3 and 1e-2: the test program of a plan with ein_desc.inspect tells where they arise
 // (--errors).
@@ -186,7 +186,7 @@ typedef enum {
     EIN_MATH_FP32,  // FMA: no TF32 anywhere
     EIN_MATH_TF32,  // f32 operands rounded to TF32
     EIN_MATH_FP16   // values between library calls are stored as f16, but for statistics (norms,
-                    // softmax) and what they are computed from
+                    // softmax) and what a softmax is taken of
 } ein_math;
 
 // Why the search of one problem ended, mildest first.
@@ -13778,6 +13778,7 @@ typedef struct ein__term_of_sum {
 
 typedef struct ein__sum_form {
     const ein__scope *m;
+    ein__dtype type;  // of the result, and of every term
     ein__ex product;
     int products, n;
     ein__term_of_sum term[2];
@@ -13807,8 +13808,7 @@ static bool ein__flatten_sum(ein_ctx *ctx, ein__ex ex, ein__sum_form *z) {
     if (ex.i == z->product.i) return ++z->products == 1;
     if (x->op == EIN__X_BINARY && x->fn == EIN__ADD)
         return ein__flatten_sum(ctx, x->kid[0], z) && ein__flatten_sum(ctx, x->kid[1], z);
-    ein__dtype type = ctx->value[ein__ex_get(ctx, z->product)->val].dtype;
-    if (x->op != EIN__X_READ || ctx->value[x->val].dtype != type || z->n == 2) return false;
+    if (x->op != EIN__X_READ || ctx->value[x->val].dtype != z->type || z->n == 2) return false;
     ein__strides_of(ctx, (ein__val){x->val}, stride);
     if (!ein__address(ctx, x, stride, &f)) return false;
     ein__term_of_sum *t = &z->term[z->n++];
@@ -13825,11 +13825,11 @@ static int ein__bias_term(const ein_ctx *ctx, const ein__sum_form *z) {
     return ctx->value[z->term[0].v.i].weight_only ? 0 : 1;
 }
 
-// Whether map `m` over the product read by `product` is act(product [+ z] [+ bias]), and more than
-// a copy of it.
-EIN__FN bool ein__epilogue_of(ein_ctx *ctx, const ein__scope *m, ein__ex product,
-                              ein__epilogue *e) {
-    ein__sum_form z = {.m = m, .product = product};
+// Whether map `v` over the product read by `product` is act(product [+ z] [+ bias]), and more than
+// a copy of it. The product itself is not stored, so that its type says nothing.
+EIN__FN bool ein__epilogue_of(ein_ctx *ctx, ein__val v, ein__ex product, ein__epilogue *e) {
+    const ein__scope *m = ein__scope_of(ctx, v);
+    ein__sum_form z = {.m = m, .type = ctx->value[v.i].dtype, .product = product};
     ein__ex sum;
     *e = (ein__epilogue){0};
     if (m->reduce != EIN__R_NONE || !ein__reads_in_place(ctx, ein__ex_get(ctx, product), m))
@@ -13853,7 +13853,7 @@ static bool ein__product_epilogue(ein_ctx *ctx, ein__val v, ein__val m, ein__epi
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val == v.i) product = reads[i];
     arrfree(reads);
-    return product.i && ein__epilogue_of(ctx, s, product, e);
+    return product.i && ein__epilogue_of(ctx, m, product, e);
 }
 
 // ------------------------------------------------------------------------------------ convolution
@@ -13884,7 +13884,7 @@ static bool ein__conv_takes(ein_ctx *ctx, const ein__conv_form *f, ein__epilogue
 static bool ein__conv_and_map(ein_ctx *ctx, const ein__conv_form *f, ein__val m, ein__ex read,
                               ein__epilogue *e) {
     ein__dtype type = ctx->value[ein__ex_get(ctx, read)->val].dtype;
-    return ctx->value[m.i].dtype == type && ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, e) &&
+    return ctx->value[m.i].dtype == type && ein__epilogue_of(ctx, m, read, e) &&
            ein__conv_takes(ctx, f, e);
 }
 
@@ -13899,21 +13899,19 @@ static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read, ein__epilogu
 
 // ------------------------------------------------------------------------------------ products
 
-// The greatest power of two up to `most` that divides all of `n` elements' bytes.
-static int ein__aligned(int most, const int64_t *n, int count) {
+// The greatest power of two up to `most` that divides all of `n` elements of `size` bytes.
+static int ein__aligned(int most, int64_t size, const int64_t *n, int count) {
     for (int i = 0; i < count; i++)
-        while (most > 4 && n[i] * 4 % most) most /= 2;
+        while (most > size && n[i] * size % most) most /= 2;
     return most;
 }
 
 // cublasLt adds a vector over the rows of its column-major result, which are the columns of ours,
 // and a matrix with a leading dimension of its own. `out`: strides of the result of `s`, from which
-// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned. Only FP32
-// products have epilogues.
+// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned.
 static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__epilogue *e,
                             ein__gemm *g) {
     int64_t ldz = 0, sz = 0;
-    if (g->math != EIN__MATH_FP32) return false;
     for (uint32_t t = 0; t < s->nt; t++) {
         bool column = g->columns >> t & 1, row = g->rows >> t & 1;
         if (s->n[t] == 1) continue;
@@ -13933,7 +13931,7 @@ static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__
     g->ldz = e->z.i ? (ldz ? ldz : g->n) : 0;
     g->sz = sz;
     int64_t places[] = {g->oa, g->ob, e->at};
-    g->align = ein__aligned(16, places, 3);
+    g->align = ein__aligned(16, ein__math_bytes(g->math), places, 3);
     return true;
 }
 
@@ -13989,9 +13987,10 @@ static bool ein__gemm_and_map(ein_ctx *ctx, const ein__scope *s, ein__val m, ein
     if (!m.i) return true;
     *ps = ein__cost_sum(*ps, ein__kernel_cost(ctx, m));
     // The map's result may be an output, so it stays in declared order.
-    *fused = ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) &&
-             ctx->value[m.i].dtype == EIN__F32 && ein__best_product(ctx, s, false, &e, &g, &both) &&
-             both <= *ps;
+    ein__dtype type = ctx->value[m.i].dtype;
+    *fused = ein__epilogue_of(ctx, m, read, &e) &&
+             ein__best_product(ctx, s, false, &e, &g, &both) &&
+             (type == EIN__F32 || (type == EIN__F16 && g.math == EIN__MATH_FP16)) && both <= *ps;
     if (*fused) *ps = both;
     return true;
 }
@@ -15137,9 +15136,9 @@ EIN__FN bool ein__keep_attentions(ein_ctx *ctx, const ein__val *root, int nroot)
 // FP16 mode: the type that each value is stored in, decided on a program that is ready to be
 // planned. Products read halves and add up in f32. Outputs keep the model's types, inputs are read
 // as they are by maps and converted for products; statistics (the reductions of norms and softmax),
-// what they are computed from and what --keep-fp32 names stay f32. Everything is computed in f32.
+// what a softmax is taken of and what --keep-fp32 names stay f32. Everything is computed in f32.
 
-// A statistic, and what one is computed from.
+// A statistic, and what a maximum is taken of.
 enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2 };
 
 typedef struct ein__storer {
@@ -15150,9 +15149,9 @@ typedef struct ein__storer {
     ein__val *full;
     unsigned char *is;  // by old value id: EIN__IS_*
     bool *root;
-    ein__dtype operand;  // what reads are wanted as: EIN__NDTYPE any
-    bool half_weights;   // those of weights as f16
-    ein__val also_half;  // a read that is wanted as f16 whatever the others are
+    ein__dtype operand;     // what reads are wanted as: EIN__NDTYPE any
+    bool half_weights;      // those of weights as f16
+    ein__val also_half[2];  // reads that are wanted as f16 whatever the others are
 } ein__storer;
 
 // ------------------------------------------------------------------------------------ statistics
@@ -15202,11 +15201,13 @@ static void ein__mark_statistics(ein__storer *z, ein__val v) {
     if (all && some && ein__is_map(ctx, v)) z->is[v.i] |= EIN__IS_STATISTIC;
 }
 
-// What statistics are computed from, through copies, which have the type of what they copy.
+// What a maximum is taken of, through copies, which have the type of what they copy: a softmax
+// raises e to the difference from it, so an error of the one is a factor of the other. Sums, means
+// and variances take halves and are f32 themselves.
 static void ein__mark_sources(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    bool statistic = s && s->reduce != EIN__R_NONE && (z->is[v.i] & EIN__IS_STATISTIC);
+    bool statistic = s && s->reduce == EIN__R_MAX && (z->is[v.i] & EIN__IS_STATISTIC);
     bool passes = (z->is[v.i] & EIN__IS_SOURCE) && ein__copy_of(ctx, v);
     if (!statistic && !passes) return;
     ein__ex *reads = NULL;
@@ -15264,7 +15265,8 @@ static ein__ex ein__read_stored(ein_ctx *ctx, void *user, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     ein__val v = {e->val};
     // Weights are converted for nothing, so products of kernels read halves too.
-    bool half = z->also_half.i == v.i || (z->half_weights && ctx->value[v.i].weight_only);
+    bool half = z->half_weights && ctx->value[v.i].weight_only;
+    for (int k = 0; k < 2; k++) half |= z->also_half[k].i == v.i;
     ein__val now = ein__wanted(z, v, half ? EIN__F16 : z->operand);
     if (!now.i) return (ein__ex){0};
     e = ein__ex_get(ctx, ex);
@@ -15290,12 +15292,12 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     return a == ctx->value[z->now[read[1]->val].i].dtype ? a : EIN__F16;
 }
 
-// The bias of a convolution that map `v` may be fused with has the convolution's type.
-static ein__val ein__fused_bias(ein__storer *z, ein__val v) {
+// What is added to a product or convolution that map `v`, stored as f16, may be fused with has the
+// result's type: the bias, and another value if a copy of it is there anyway.
+static void ein__mark_addends(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__ex *reads = NULL;
-    ein__val bias = {0};
-    if (z->root[v.i] || !ein__is_map(ctx, v)) return bias;
+    if (!ein__is_map(ctx, v)) return;
     ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__epilogue e;
@@ -15303,10 +15305,11 @@ static ein__val ein__fused_bias(ein__storer *z, ein__val v) {
         const ein__scope *s = ein__scope_of(ctx, (ein__val){p});
         if (!s || ctx->value[z->now[p].i].dtype != EIN__F16 || !ein__is_contraction(ctx, s))
             continue;
-        if (ein__conv_fuses(ctx, v, reads[i], &e) && e.bias.i) bias = e.bias;
+        if (!ein__product_epilogue(ctx, (ein__val){p}, v, &e)) continue;
+        z->also_half[0] = e.bias;
+        if (e.z.i && z->half[e.z.i].i) z->also_half[1] = e.z;
     }
     arrfree(reads);
-    return bias;
 }
 
 // Whether copy `v` may become a view on what it reads: then it has its type.
@@ -15349,7 +15352,8 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     ein__scope s = *ein__scope_of(ctx, v);
     z->operand = ein__operand_type(z, v);
     z->half_weights = z->operand == EIN__NDTYPE && ein__is_contraction(ctx, &s);
-    z->also_half = type == EIN__F16 ? ein__fused_bias(z, v) : (ein__val){0};
+    memset(z->also_half, 0, sizeof z->also_half);
+    if (type == EIN__F16) ein__mark_addends(z, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
     ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     if (!sc.i) return (ein__val){0};
@@ -21619,7 +21623,7 @@ static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
     if (!ein__match_gemm(ctx, s, out->stride, g) ||
         !ein__stores(ctx, step, &g->math, ctx->value[g->a.i].dtype))
         return false;
-    g->wide = ein__widens(ctx, step->out);
+    g->wide = g->math == EIN__MATH_FP16 && ctx->value[step->out.i].dtype == EIN__F32;
     if (step->nval == 2) {
         if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
             !ein__gemm_takes(s, out->stride, &e, g))
@@ -21628,7 +21632,7 @@ static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
     }
     int64_t at[] = {l[g->a.i].offset + g->oa, l[g->b.i].offset + g->ob, out->offset,
                     g->bias.i ? l[g->bias.i].offset + g->obias : 0, g->z.i ? l[g->z.i].offset : 0};
-    g->align = ein__aligned(16, at, 5);
+    g->align = ein__aligned(16, ein__math_bytes(g->math), at, 5);
     step->ps = ein__cost_gemm(ctx, g);
     step->key = ein__gemm_key(ctx, g);
     step->workspace = ein__gpu_of(ctx)->cc >= 90 ? 32 << 20 : 4 << 20;
@@ -21730,10 +21734,9 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     if (ein__step_of(ctx, sel, v, &step)) {
         const ein__cost_row *row = ein__row_of(ctx, step.key);
         step.measured = row != NULL;
-        // What was measured with 16-byte addresses may not be pinned for others. Only FP32 products
-        // are cublasLt's.
+        // What was measured with 16-byte addresses may not be pinned for others.
         const ein__gemm *g = &step.gemm;
-        bool fits = g->math == EIN__MATH_FP32 && (ein__is_matmul(g) || g->align >= 16);
+        bool fits = ein__is_matmul(g) || g->align >= 16;
         if (step.kind != EIN__K_GEMM || fits) step.algorithm = ein__pinned(row, &step.version);
     } else {
         step.ps = ein__step_cost(ctx, &step);
@@ -23005,16 +23008,18 @@ static const char *const ein__tmpl_map[] = {
     0};
 static const char *const ein__tmpl_matmul[] = {
     "//@key model    prefix of the program's symbols",
-    "//@key type     of the matrices",
+    "//@key typed    products have types of their own: not all are FP32",
+    "//@key type     of the operands; outtype: of the result, what is added to it and the bias",
+    "//@key outtype  see there",
     "//@key compute  what the library calls the arithmetic",
     "//@key limit    bytes of workspace a product may use",
     "//@key pins     a table of costs has chosen algorithms",
     "//@key steps    the program reports its steps",
     "// The library is column-major: it sees every matrix transposed, and computes b * a.",
-    "static int matmul_matrix($model *m, const char *name, cublasLtMatrixLayout_t *to, int rows,",
-    "                         int columns, int ld, int batch, long long stride) {",
+    "static int matmul_matrix($model *m, const char *name, cublasLtMatrixLayout_t *to, cudaDataType type,",
+    "                         int rows, int columns, int ld, int batch, long long stride) {",
     "    CUBLAS_CALL(m, name,",
-    "                cublasLtMatrixLayoutCreate(to, $type, (unsigned)columns, (unsigned)rows, ld));",
+    "                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));",
     "    if (batch == 1) return 0;",
     "    CUBLAS_CALL(m, name,",
     "                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,",
@@ -23042,13 +23047,14 @@ static const char *const ein__tmpl_matmul[] = {
     "    CUBLAS_CALL(m, s->name,",
     "                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,",
     "                                               sizeof s->epilogue));",
-    "    int r = matmul_matrix(m, s->name, &c->a, s->ta \? s->k : s->m, s->ta \? s->m : s->k, s->lda,",
-    "                          s->batch, s->sa);",
+    "    int r = matmul_matrix(m, s->name, &c->a, $type, s->ta \? s->k : s->m, s->ta \? s->m : s->k,",
+    "                          s->lda, s->batch, s->sa);",
     "    if (!r)",
-    "        r = matmul_matrix(m, s->name, &c->b, s->tb \? s->n : s->k, s->tb \? s->k : s->n, s->ldb,",
-    "                          s->batch, s->sb);",
-    "    if (!r) r = matmul_matrix(m, s->name, &c->c, s->m, s->n, s->ldc, s->batch, s->sc);",
-    "    if (!r && s->ldz) r = matmul_matrix(m, s->name, &c->z, s->m, s->n, s->ldz, s->batch, s->sz);",
+    "        r = matmul_matrix(m, s->name, &c->b, $type, s->tb \? s->n : s->k, s->tb \? s->k : s->n,",
+    "                          s->ldb, s->batch, s->sb);",
+    "    if (!r) r = matmul_matrix(m, s->name, &c->c, $outtype, s->m, s->n, s->ldc, s->batch, s->sc);",
+    "    if (!r && s->ldz)",
+    "        r = matmul_matrix(m, s->name, &c->z, $outtype, s->m, s->n, s->ldz, s->batch, s->sz);",
     "    return r;",
     "}",
     "",
@@ -23072,6 +23078,9 @@ static const char *const ein__tmpl_matmul[] = {
     "            m, s->name,",
     "            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));",
     "#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA",
+    "    //@if typed",
+    "    if (s->in != CUDA_R_32F || s->tf32) return 0;",
+    "    //@end",
     "    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |",
     "                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |",
     "                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;",
@@ -23099,8 +23108,8 @@ static const char *const ein__tmpl_matmul[] = {
     "    };",
     "    cublasLtMatmulHeuristicResult_t found = {};",
     "    if (!s->version || cublasLtGetVersion() != s->version) return false;",
-    "    if (cublasLtMatmulAlgoInit(m->lt, $compute, CUDA_R_32F, $type, $type, $type, $type, s->pin[0],",
-    "                               &c->algorithm))",
+    "    if (cublasLtMatmulAlgoInit(m->lt, $compute, CUDA_R_32F, $type, $type, $outtype, $outtype,",
+    "                               s->pin[0], &c->algorithm))",
     "        return false;",
     "    for (size_t i = 0; i < sizeof what / sizeof *what; i++) {",
     "        unsigned value = (unsigned)s->pin[1 + i];",
@@ -23503,12 +23512,7 @@ static const char *const ein__tmpl_probe[] = {
     "        keep(&o, &f);",
     "    }",
     "    h->plain = 0;",
-    "    //@if typed",
-    "    // cublasLt's are the FP32 ones.",
-    "    int r = s->in == CUDA_R_32F && !s->tf32 \? measure_matmul(h, i, &o) : 0;",
-    "    //@else",
     "    int r = measure_matmul(h, i, &o);",
-    "    //@end",
     "    matmul_close(&h->matmul[i - CONVS]);",
     "    memset(&h->matmul[i - CONVS], 0, sizeof h->matmul[0]);",
     "    if (!r && !o.n) r = fail(h, BAD_CALL, \"cublasLt\", \"no algorithm runs\");",
@@ -29357,13 +29361,19 @@ EIN__FN void ein__put_epilogue(ein__buf *out, bool z, bool bias, ein__act act) {
     if (act) ein__put(out, act == EIN__ACT_RELU ? " + relu" : " + gelu");
 }
 
-// The functions that make the calls, for program or probe `model`.
-EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limit, bool pins,
-                              bool steps) {
-    ein__key keys[] = {
-        {"model", model}, {"type", "CUDA_R_32F"},     {"compute", "CUBLAS_COMPUTE_32F"},
-        {"limit", limit}, {"pins", pins ? "1" : "0"}, {"steps", steps ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_matmul, keys, 6);
+// The functions that make the calls, for program or probe `model`. `typed`: rows tell types.
+EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limit, bool typed,
+                              bool pins, bool steps) {
+    const char *fast = "s->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F";
+    ein__key keys[] = {{"model", model},
+                       {"typed", typed ? "1" : ""},
+                       {"type", typed ? "s->in" : "CUDA_R_32F"},
+                       {"outtype", typed ? "s->out" : "CUDA_R_32F"},
+                       {"compute", typed ? fast : "CUBLAS_COMPUTE_32F"},
+                       {"limit", limit},
+                       {"pins", pins ? "1" : "0"},
+                       {"steps", steps ? "1" : "0"}};
+    ein__tmpl_put(out, ein__tmpl_matmul, keys, 8);
 }
 /* ---- emit_names.c ---- */
 // Names in the emitted files, and the kernels that a plan needs, each distinct text once.
@@ -29732,10 +29742,11 @@ static void ein__put_sizes(ein__buf *out, const int64_t *d, int n) {
 static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *l) {
     if (s->kind == EIN__K_GEMM) {
         const ein__gemm *g = &s->gemm;
-        static const char *const names[] = {"sgemm", "gemm tf32", "gemm f16"};
-        ein__putf(out, "%s %s %lld x %lld x %lld", ein__is_lt(s) ? "cublasLt" : "cuBLAS",
-                  ein__is_lt(s) ? "matmul" : names[g->math], (long long)g->m, (long long)g->n,
-                  (long long)g->k);
+        static const char *const names[][3] = {
+            {"cuBLAS sgemm", "cuBLAS gemm tf32", "cuBLAS gemm f16"},
+            {"cublasLt matmul", "cublasLt matmul tf32", "cublasLt matmul f16"}};
+        ein__putf(out, "%s %lld x %lld x %lld", names[ein__is_lt(s)][g->math], (long long)g->m,
+                  (long long)g->n, (long long)g->k);
         if (g->batch > 1) ein__putf(out, ", batch %lld", (long long)g->batch);
         ein__put_epilogue(out, g->z.i != 0, g->bias.i != 0, g->act);
     } else if (ein__is_library(s)) {
@@ -29830,9 +29841,9 @@ static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
         if (own > s->ps) *to = ein__cost_sum(*to, own - s->ps);
     }
     ein__put(out, "// libraries ");
-    if (!z->convs && !z->gemms) ein__put(out, "none");
+    if (z->convs + z->gemms + z->matmuls == 0) ein__put(out, "none");
     for (int k = 0; k < 2; k++) {
-        int n = k ? z->gemms : z->convs;
+        int n = k ? z->gemms + z->matmuls : z->convs;
         ein__buf us = {0};
         if (!n) continue;
         ein__put_us(&us, more[k]);
@@ -30075,7 +30086,7 @@ static void ein__put_matmul_sizes(ein__emitter *z, ein__buf *out) {
     ein__put(out, "\nstatic const matmul_size matmul_sizes[] = {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        if (ein__is_lt(s)) ein__put_matmul_size(out, s, false, z->pins);
+        if (ein__is_lt(s)) ein__put_matmul_size(out, s, ein__is_typed(ctx), z->pins);
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -30399,7 +30410,7 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     }
     if (z->matmuls) {
         ein__put(out, "\n");
-        ein__key types[] = {{"pins", z->pins ? "1" : "0"}, {"typed", ""}};
+        ein__key types[] = {{"pins", z->pins ? "1" : "0"}, {"typed", typed}};
         ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
         ein__put_matmul_sizes(z, out);
     }
@@ -30455,8 +30466,8 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
     }
     if (z->matmuls) {
         ein__put(out, "\n");
-        ein__emit_matmul(out, model, ein__number_text(ctx, ctx->plan.workspace_bytes), z->pins,
-                         true);
+        ein__emit_matmul(out, model, ein__number_text(ctx, ctx->plan.workspace_bytes), *typed != 0,
+                         z->pins, true);
     }
     ein__put_branches(z, out);
 }
@@ -31234,7 +31245,7 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         ein__put(out, "\n");
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
         ein__put(out, "\n");
-        ein__emit_matmul(out, "probe", "m->cublas_workspace", false, false);
+        ein__emit_matmul(out, "probe", "m->cublas_workspace", z->typed, false, false);
     }
     ein__put_section(out, "measuring");
     const ein__gpu *g = ein__gpu_of(ctx);

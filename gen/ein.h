@@ -90,8 +90,8 @@
 // `name dtype[d0,d1]` a tensor. One blob serves every plan, GPU and batch size.
 //   FP32 means no TF32. With EIN_MATH_TF32 library products round their operands to TF32; with
 // EIN_MATH_FP16 they read halves, made of weights in create, and values are stored as halves but
-// for statistics, what these are computed from, outputs, and what ein_keep_fp32 names. No other
-// value may exceed 65504. Basis changes and epilogues of products are FP32's alone, and with
+// for statistics, what a softmax is taken of, outputs, and what ein_keep_fp32 names. No other
+// value may exceed 65504. Basis changes are FP32's alone, and with
 // EIN_MATH_FP16 softmax is no part of a kernel that multiplies. Expect relative L2 errors below
 // 2e-3 and 1e-2: the test program of a plan with ein_desc.inspect tells where they arise
 // (--errors).
@@ -182,7 +182,7 @@ typedef enum {
     EIN_MATH_FP32,  // FMA: no TF32 anywhere
     EIN_MATH_TF32,  // f32 operands rounded to TF32
     EIN_MATH_FP16   // values between library calls are stored as f16, but for statistics (norms,
-                    // softmax) and what they are computed from
+                    // softmax) and what a softmax is taken of
 } ein_math;
 
 // Why the search of one problem ended, mildest first.

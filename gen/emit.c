@@ -116,7 +116,7 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     }
     if (z->matmuls) {
         ein__put(out, "\n");
-        ein__key types[] = {{"pins", z->pins ? "1" : "0"}, {"typed", ""}};
+        ein__key types[] = {{"pins", z->pins ? "1" : "0"}, {"typed", typed}};
         ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
         ein__put_matmul_sizes(z, out);
     }
@@ -172,8 +172,8 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
     }
     if (z->matmuls) {
         ein__put(out, "\n");
-        ein__emit_matmul(out, model, ein__number_text(ctx, ctx->plan.workspace_bytes), z->pins,
-                         true);
+        ein__emit_matmul(out, model, ein__number_text(ctx, ctx->plan.workspace_bytes), *typed != 0,
+                         z->pins, true);
     }
     ein__put_branches(z, out);
 }

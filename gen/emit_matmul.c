@@ -49,11 +49,17 @@ EIN__FN void ein__put_epilogue(ein__buf *out, bool z, bool bias, ein__act act) {
     if (act) ein__put(out, act == EIN__ACT_RELU ? " + relu" : " + gelu");
 }
 
-// The functions that make the calls, for program or probe `model`.
-EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limit, bool pins,
-                              bool steps) {
-    ein__key keys[] = {
-        {"model", model}, {"type", "CUDA_R_32F"},     {"compute", "CUBLAS_COMPUTE_32F"},
-        {"limit", limit}, {"pins", pins ? "1" : "0"}, {"steps", steps ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_matmul, keys, 6);
+// The functions that make the calls, for program or probe `model`. `typed`: rows tell types.
+EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limit, bool typed,
+                              bool pins, bool steps) {
+    const char *fast = "s->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F";
+    ein__key keys[] = {{"model", model},
+                       {"typed", typed ? "1" : ""},
+                       {"type", typed ? "s->in" : "CUDA_R_32F"},
+                       {"outtype", typed ? "s->out" : "CUDA_R_32F"},
+                       {"compute", typed ? fast : "CUBLAS_COMPUTE_32F"},
+                       {"limit", limit},
+                       {"pins", pins ? "1" : "0"},
+                       {"steps", steps ? "1" : "0"}};
+    ein__tmpl_put(out, ein__tmpl_matmul, keys, 8);
 }

@@ -157,7 +157,7 @@ static void ein__put_matmul_sizes(ein__emitter *z, ein__buf *out) {
     ein__put(out, "\nstatic const matmul_size matmul_sizes[] = {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        if (ein__is_lt(s)) ein__put_matmul_size(out, s, false, z->pins);
+        if (ein__is_lt(s)) ein__put_matmul_size(out, s, ein__is_typed(ctx), z->pins);
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {

@@ -302,7 +302,7 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         ein__put(out, "\n");
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
         ein__put(out, "\n");
-        ein__emit_matmul(out, "probe", "m->cublas_workspace", false, false);
+        ein__emit_matmul(out, "probe", "m->cublas_workspace", z->typed, false, false);
     }
     ein__put_section(out, "measuring");
     const ein__gpu *g = ein__gpu_of(ctx);

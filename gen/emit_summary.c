@@ -34,10 +34,11 @@ static void ein__put_sizes(ein__buf *out, const int64_t *d, int n) {
 static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *l) {
     if (s->kind == EIN__K_GEMM) {
         const ein__gemm *g = &s->gemm;
-        static const char *const names[] = {"sgemm", "gemm tf32", "gemm f16"};
-        ein__putf(out, "%s %s %lld x %lld x %lld", ein__is_lt(s) ? "cublasLt" : "cuBLAS",
-                  ein__is_lt(s) ? "matmul" : names[g->math], (long long)g->m, (long long)g->n,
-                  (long long)g->k);
+        static const char *const names[][3] = {
+            {"cuBLAS sgemm", "cuBLAS gemm tf32", "cuBLAS gemm f16"},
+            {"cublasLt matmul", "cublasLt matmul tf32", "cublasLt matmul f16"}};
+        ein__putf(out, "%s %lld x %lld x %lld", names[ein__is_lt(s)][g->math], (long long)g->m,
+                  (long long)g->n, (long long)g->k);
         if (g->batch > 1) ein__putf(out, ", batch %lld", (long long)g->batch);
         ein__put_epilogue(out, g->z.i != 0, g->bias.i != 0, g->act);
     } else if (ein__is_library(s)) {
@@ -132,9 +133,9 @@ static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
         if (own > s->ps) *to = ein__cost_sum(*to, own - s->ps);
     }
     ein__put(out, "// libraries ");
-    if (!z->convs && !z->gemms) ein__put(out, "none");
+    if (z->convs + z->gemms + z->matmuls == 0) ein__put(out, "none");
     for (int k = 0; k < 2; k++) {
-        int n = k ? z->gemms : z->convs;
+        int n = k ? z->gemms + z->matmuls : z->convs;
         ein__buf us = {0};
         if (!n) continue;
         ein__put_us(&us, more[k]);

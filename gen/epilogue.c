@@ -123,6 +123,7 @@ typedef struct ein__term_of_sum {
 
 typedef struct ein__sum_form {
     const ein__scope *m;
+    ein__dtype type;  // of the result, and of every term
     ein__ex product;
     int products, n;
     ein__term_of_sum term[2];
@@ -152,8 +153,7 @@ static bool ein__flatten_sum(ein_ctx *ctx, ein__ex ex, ein__sum_form *z) {
     if (ex.i == z->product.i) return ++z->products == 1;
     if (x->op == EIN__X_BINARY && x->fn == EIN__ADD)
         return ein__flatten_sum(ctx, x->kid[0], z) && ein__flatten_sum(ctx, x->kid[1], z);
-    ein__dtype type = ctx->value[ein__ex_get(ctx, z->product)->val].dtype;
-    if (x->op != EIN__X_READ || ctx->value[x->val].dtype != type || z->n == 2) return false;
+    if (x->op != EIN__X_READ || ctx->value[x->val].dtype != z->type || z->n == 2) return false;
     ein__strides_of(ctx, (ein__val){x->val}, stride);
     if (!ein__address(ctx, x, stride, &f)) return false;
     ein__term_of_sum *t = &z->term[z->n++];
@@ -170,11 +170,11 @@ static int ein__bias_term(const ein_ctx *ctx, const ein__sum_form *z) {
     return ctx->value[z->term[0].v.i].weight_only ? 0 : 1;
 }
 
-// Whether map `m` over the product read by `product` is act(product [+ z] [+ bias]), and more than
-// a copy of it.
-EIN__FN bool ein__epilogue_of(ein_ctx *ctx, const ein__scope *m, ein__ex product,
-                              ein__epilogue *e) {
-    ein__sum_form z = {.m = m, .product = product};
+// Whether map `v` over the product read by `product` is act(product [+ z] [+ bias]), and more than
+// a copy of it. The product itself is not stored, so that its type says nothing.
+EIN__FN bool ein__epilogue_of(ein_ctx *ctx, ein__val v, ein__ex product, ein__epilogue *e) {
+    const ein__scope *m = ein__scope_of(ctx, v);
+    ein__sum_form z = {.m = m, .type = ctx->value[v.i].dtype, .product = product};
     ein__ex sum;
     *e = (ein__epilogue){0};
     if (m->reduce != EIN__R_NONE || !ein__reads_in_place(ctx, ein__ex_get(ctx, product), m))
@@ -198,7 +198,7 @@ static bool ein__product_epilogue(ein_ctx *ctx, ein__val v, ein__val m, ein__epi
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val == v.i) product = reads[i];
     arrfree(reads);
-    return product.i && ein__epilogue_of(ctx, s, product, e);
+    return product.i && ein__epilogue_of(ctx, m, product, e);
 }
 
 // ------------------------------------------------------------------------------------ convolution
@@ -229,7 +229,7 @@ static bool ein__conv_takes(ein_ctx *ctx, const ein__conv_form *f, ein__epilogue
 static bool ein__conv_and_map(ein_ctx *ctx, const ein__conv_form *f, ein__val m, ein__ex read,
                               ein__epilogue *e) {
     ein__dtype type = ctx->value[ein__ex_get(ctx, read)->val].dtype;
-    return ctx->value[m.i].dtype == type && ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, e) &&
+    return ctx->value[m.i].dtype == type && ein__epilogue_of(ctx, m, read, e) &&
            ein__conv_takes(ctx, f, e);
 }
 
@@ -244,21 +244,19 @@ static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read, ein__epilogu
 
 // ------------------------------------------------------------------------------------ products
 
-// The greatest power of two up to `most` that divides all of `n` elements' bytes.
-static int ein__aligned(int most, const int64_t *n, int count) {
+// The greatest power of two up to `most` that divides all of `n` elements of `size` bytes.
+static int ein__aligned(int most, int64_t size, const int64_t *n, int count) {
     for (int i = 0; i < count; i++)
-        while (most > 4 && n[i] * 4 % most) most /= 2;
+        while (most > size && n[i] * size % most) most /= 2;
     return most;
 }
 
 // cublasLt adds a vector over the rows of its column-major result, which are the columns of ours,
 // and a matrix with a leading dimension of its own. `out`: strides of the result of `s`, from which
-// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned. Only FP32
-// products have epilogues.
+// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned.
 static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__epilogue *e,
                             ein__gemm *g) {
     int64_t ldz = 0, sz = 0;
-    if (g->math != EIN__MATH_FP32) return false;
     for (uint32_t t = 0; t < s->nt; t++) {
         bool column = g->columns >> t & 1, row = g->rows >> t & 1;
         if (s->n[t] == 1) continue;
@@ -278,7 +276,7 @@ static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__
     g->ldz = e->z.i ? (ldz ? ldz : g->n) : 0;
     g->sz = sz;
     int64_t places[] = {g->oa, g->ob, e->at};
-    g->align = ein__aligned(16, places, 3);
+    g->align = ein__aligned(16, ein__math_bytes(g->math), places, 3);
     return true;
 }
 
@@ -334,9 +332,10 @@ static bool ein__gemm_and_map(ein_ctx *ctx, const ein__scope *s, ein__val m, ein
     if (!m.i) return true;
     *ps = ein__cost_sum(*ps, ein__kernel_cost(ctx, m));
     // The map's result may be an output, so it stays in declared order.
-    *fused = ein__epilogue_of(ctx, ein__scope_of(ctx, m), read, &e) &&
-             ctx->value[m.i].dtype == EIN__F32 && ein__best_product(ctx, s, false, &e, &g, &both) &&
-             both <= *ps;
+    ein__dtype type = ctx->value[m.i].dtype;
+    *fused = ein__epilogue_of(ctx, m, read, &e) &&
+             ein__best_product(ctx, s, false, &e, &g, &both) &&
+             (type == EIN__F32 || (type == EIN__F16 && g.math == EIN__MATH_FP16)) && both <= *ps;
     if (*fused) *ps = both;
     return true;
 }

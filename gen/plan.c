@@ -48,7 +48,7 @@ static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
     if (!ein__match_gemm(ctx, s, out->stride, g) ||
         !ein__stores(ctx, step, &g->math, ctx->value[g->a.i].dtype))
         return false;
-    g->wide = ein__widens(ctx, step->out);
+    g->wide = g->math == EIN__MATH_FP16 && ctx->value[step->out.i].dtype == EIN__F32;
     if (step->nval == 2) {
         if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
             !ein__gemm_takes(s, out->stride, &e, g))
@@ -57,7 +57,7 @@ static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
     }
     int64_t at[] = {l[g->a.i].offset + g->oa, l[g->b.i].offset + g->ob, out->offset,
                     g->bias.i ? l[g->bias.i].offset + g->obias : 0, g->z.i ? l[g->z.i].offset : 0};
-    g->align = ein__aligned(16, at, 5);
+    g->align = ein__aligned(16, ein__math_bytes(g->math), at, 5);
     step->ps = ein__cost_gemm(ctx, g);
     step->key = ein__gemm_key(ctx, g);
     step->workspace = ein__gpu_of(ctx)->cc >= 90 ? 32 << 20 : 4 << 20;
@@ -159,10 +159,9 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     if (ein__step_of(ctx, sel, v, &step)) {
         const ein__cost_row *row = ein__row_of(ctx, step.key);
         step.measured = row != NULL;
-        // What was measured with 16-byte addresses may not be pinned for others. Only FP32 products
-        // are cublasLt's.
+        // What was measured with 16-byte addresses may not be pinned for others.
         const ein__gemm *g = &step.gemm;
-        bool fits = g->math == EIN__MATH_FP32 && (ein__is_matmul(g) || g->align >= 16);
+        bool fits = ein__is_matmul(g) || g->align >= 16;
         if (step.kind != EIN__K_GEMM || fits) step.algorithm = ein__pinned(row, &step.version);
     } else {
         step.ps = ein__step_cost(ctx, &step);

@@ -1,9 +1,9 @@
 // FP16 mode: the type that each value is stored in, decided on a program that is ready to be
 // planned. Products read halves and add up in f32. Outputs keep the model's types, inputs are read
 // as they are by maps and converted for products; statistics (the reductions of norms and softmax),
-// what they are computed from and what --keep-fp32 names stay f32. Everything is computed in f32.
+// what a softmax is taken of and what --keep-fp32 names stay f32. Everything is computed in f32.
 
-// A statistic, and what one is computed from.
+// A statistic, and what a maximum is taken of.
 enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2 };
 
 typedef struct ein__storer {
@@ -14,9 +14,9 @@ typedef struct ein__storer {
     ein__val *full;
     unsigned char *is;  // by old value id: EIN__IS_*
     bool *root;
-    ein__dtype operand;  // what reads are wanted as: EIN__NDTYPE any
-    bool half_weights;   // those of weights as f16
-    ein__val also_half;  // a read that is wanted as f16 whatever the others are
+    ein__dtype operand;     // what reads are wanted as: EIN__NDTYPE any
+    bool half_weights;      // those of weights as f16
+    ein__val also_half[2];  // reads that are wanted as f16 whatever the others are
 } ein__storer;
 
 // ------------------------------------------------------------------------------------ statistics
@@ -66,11 +66,13 @@ static void ein__mark_statistics(ein__storer *z, ein__val v) {
     if (all && some && ein__is_map(ctx, v)) z->is[v.i] |= EIN__IS_STATISTIC;
 }
 
-// What statistics are computed from, through copies, which have the type of what they copy.
+// What a maximum is taken of, through copies, which have the type of what they copy: a softmax
+// raises e to the difference from it, so an error of the one is a factor of the other. Sums, means
+// and variances take halves and are f32 themselves.
 static void ein__mark_sources(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    bool statistic = s && s->reduce != EIN__R_NONE && (z->is[v.i] & EIN__IS_STATISTIC);
+    bool statistic = s && s->reduce == EIN__R_MAX && (z->is[v.i] & EIN__IS_STATISTIC);
     bool passes = (z->is[v.i] & EIN__IS_SOURCE) && ein__copy_of(ctx, v);
     if (!statistic && !passes) return;
     ein__ex *reads = NULL;
@@ -128,7 +130,8 @@ static ein__ex ein__read_stored(ein_ctx *ctx, void *user, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     ein__val v = {e->val};
     // Weights are converted for nothing, so products of kernels read halves too.
-    bool half = z->also_half.i == v.i || (z->half_weights && ctx->value[v.i].weight_only);
+    bool half = z->half_weights && ctx->value[v.i].weight_only;
+    for (int k = 0; k < 2; k++) half |= z->also_half[k].i == v.i;
     ein__val now = ein__wanted(z, v, half ? EIN__F16 : z->operand);
     if (!now.i) return (ein__ex){0};
     e = ein__ex_get(ctx, ex);
@@ -154,12 +157,12 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     return a == ctx->value[z->now[read[1]->val].i].dtype ? a : EIN__F16;
 }
 
-// The bias of a convolution that map `v` may be fused with has the convolution's type.
-static ein__val ein__fused_bias(ein__storer *z, ein__val v) {
+// What is added to a product or convolution that map `v`, stored as f16, may be fused with has the
+// result's type: the bias, and another value if a copy of it is there anyway.
+static void ein__mark_addends(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__ex *reads = NULL;
-    ein__val bias = {0};
-    if (z->root[v.i] || !ein__is_map(ctx, v)) return bias;
+    if (!ein__is_map(ctx, v)) return;
     ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__epilogue e;
@@ -167,10 +170,11 @@ static ein__val ein__fused_bias(ein__storer *z, ein__val v) {
         const ein__scope *s = ein__scope_of(ctx, (ein__val){p});
         if (!s || ctx->value[z->now[p].i].dtype != EIN__F16 || !ein__is_contraction(ctx, s))
             continue;
-        if (ein__conv_fuses(ctx, v, reads[i], &e) && e.bias.i) bias = e.bias;
+        if (!ein__product_epilogue(ctx, (ein__val){p}, v, &e)) continue;
+        z->also_half[0] = e.bias;
+        if (e.z.i && z->half[e.z.i].i) z->also_half[1] = e.z;
     }
     arrfree(reads);
-    return bias;
 }
 
 // Whether copy `v` may become a view on what it reads: then it has its type.
@@ -213,7 +217,8 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     ein__scope s = *ein__scope_of(ctx, v);
     z->operand = ein__operand_type(z, v);
     z->half_weights = z->operand == EIN__NDTYPE && ein__is_contraction(ctx, &s);
-    z->also_half = type == EIN__F16 ? ein__fused_bias(z, v) : (ein__val){0};
+    memset(z->also_half, 0, sizeof z->also_half);
+    if (type == EIN__F16) ein__mark_addends(z, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
     ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     if (!sc.i) return (ein__val){0};

@@ -9,7 +9,7 @@
 // weights   192 tensors, blob of 324 MB
 // memory    arena 35 MB (workspace 32 MB of it), constants 324 MB, peak in create 414 MB
 // plan      144 steps, 820.5 us estimated; 840.0 us without derivation
-// libraries cuBLAS (596 MB) 36 steps, without it up to 97.2 us more
+// libraries cuBLAS (596 MB) 60 steps, without it up to 97.2 us more
 // by        merging 12, online softmax 12
 //     5.4 us est. a.0.v.p.p        cuBLAS sgemm 128 x 768 x 768
 //     1.3 us est. a.0.v            k_map_2e005be8
@@ -1301,10 +1301,11 @@ static const gemm_size gemm_f_11_p = {"f.11.p", 0, 0, 1, 128, 3072, 768, 768, 30
     1.f};
 
 // The library is column-major: it sees every matrix transposed, and computes b * a.
-static int matmul_matrix(bert_base *m, const char *name, cublasLtMatrixLayout_t *to, int rows,
-                         int columns, int ld, int batch, long long stride) {
+static int matmul_matrix(bert_base *m, const char *name, cublasLtMatrixLayout_t *to,
+    cudaDataType type,
+                         int rows, int columns, int ld, int batch, long long stride) {
     CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, CUDA_R_32F, (unsigned)columns, (unsigned)rows, ld));
+                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
     if (batch == 1) return 0;
     CUBLAS_CALL(m, name,
                 cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
@@ -1332,13 +1333,14 @@ static int matmul_describe(bert_base *m, matmul_call *c, const matmul_size *s) {
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
-    int r = matmul_matrix(m, s->name, &c->a, s->ta ? s->k : s->m, s->ta ? s->m : s->k, s->lda,
-                          s->batch, s->sa);
+    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
+                          s->lda, s->batch, s->sa);
     if (!r)
-        r = matmul_matrix(m, s->name, &c->b, s->tb ? s->n : s->k, s->tb ? s->k : s->n, s->ldb,
-                          s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz) r = matmul_matrix(m, s->name, &c->z, s->m, s->n, s->ldz, s->batch, s->sz);
+        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
+                          s->ldb, s->batch, s->sb);
+    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
+    if (!r && s->ldz)
+        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
     return r;
 }
 

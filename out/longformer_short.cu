@@ -9,7 +9,7 @@
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 40 MB (workspace 32 MB of it), constants 5124 kB, peak in create 47 MB
 // plan      6 steps, 78.2 us estimated; 81.7 us without derivation
-// libraries cuBLAS (596 MB) 3 steps, without it up to 17.2 us more
+// libraries cuBLAS (596 MB) 4 steps, without it up to 17.2 us more
 // by        merging 1, online softmax 1
 //    13.0 us est. v                cuBLAS sgemm 1024 x 512 x 512
 //    24.9 us est. q.merged         cuBLAS sgemm 1024 x 1024 x 512
@@ -443,10 +443,10 @@ static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 1024, 512, 512, 512, 512,
 
 // The library is column-major: it sees every matrix transposed, and computes b * a.
 static int matmul_matrix(longformer_short *m, const char *name, cublasLtMatrixLayout_t *to,
-    int rows,
-                         int columns, int ld, int batch, long long stride) {
+    cudaDataType type,
+                         int rows, int columns, int ld, int batch, long long stride) {
     CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, CUDA_R_32F, (unsigned)columns, (unsigned)rows, ld));
+                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
     if (batch == 1) return 0;
     CUBLAS_CALL(m, name,
                 cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
@@ -474,13 +474,14 @@ static int matmul_describe(longformer_short *m, matmul_call *c, const matmul_siz
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
-    int r = matmul_matrix(m, s->name, &c->a, s->ta ? s->k : s->m, s->ta ? s->m : s->k, s->lda,
-                          s->batch, s->sa);
+    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
+                          s->lda, s->batch, s->sa);
     if (!r)
-        r = matmul_matrix(m, s->name, &c->b, s->tb ? s->n : s->k, s->tb ? s->k : s->n, s->ldb,
-                          s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz) r = matmul_matrix(m, s->name, &c->z, s->m, s->n, s->ldz, s->batch, s->sz);
+        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
+                          s->ldb, s->batch, s->sb);
+    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
+    if (!r && s->ldz)
+        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
     return r;
 }
 

@@ -10,7 +10,7 @@
 // memory    arena 112 MB (workspace 32 MB of it), constants 154 MB, peak in create 344 MB
 // plan      57 steps, 833.2 us estimated; 1733.1 us without derivation
 // libraries cuDNN (415 MB) 4 steps, without it up to 12.3 us more
-//           cuBLAS (596 MB) 14 steps, without it up to 71.7 us more
+//           cuBLAS (596 MB) 15 steps, without it up to 71.7 us more
 // by        basis change 39, summation splitting 4, operand re-laid 2
 //   116.9 us est. r0               k_product_fab09a8d
 //    16.4 us est. p0               k_reduce_b25598ac
@@ -2322,10 +2322,11 @@ static const gemm_size gemm_l4_b_c_product = {"l4.b.c.product", 0, 0, 36, 512, 6
     262144, 32768, 32768, 1.f};
 
 // The library is column-major: it sees every matrix transposed, and computes b * a.
-static int matmul_matrix(resnet18_n16 *m, const char *name, cublasLtMatrixLayout_t *to, int rows,
-                         int columns, int ld, int batch, long long stride) {
+static int matmul_matrix(resnet18_n16 *m, const char *name, cublasLtMatrixLayout_t *to,
+    cudaDataType type,
+                         int rows, int columns, int ld, int batch, long long stride) {
     CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, CUDA_R_32F, (unsigned)columns, (unsigned)rows, ld));
+                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
     if (batch == 1) return 0;
     CUBLAS_CALL(m, name,
                 cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
@@ -2353,13 +2354,14 @@ static int matmul_describe(resnet18_n16 *m, matmul_call *c, const matmul_size *s
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
-    int r = matmul_matrix(m, s->name, &c->a, s->ta ? s->k : s->m, s->ta ? s->m : s->k, s->lda,
-                          s->batch, s->sa);
+    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
+                          s->lda, s->batch, s->sa);
     if (!r)
-        r = matmul_matrix(m, s->name, &c->b, s->tb ? s->n : s->k, s->tb ? s->k : s->n, s->ldb,
-                          s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz) r = matmul_matrix(m, s->name, &c->z, s->m, s->n, s->ldz, s->batch, s->sz);
+        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
+                          s->ldb, s->batch, s->sb);
+    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
+    if (!r && s->ldz)
+        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
     return r;
 }
 

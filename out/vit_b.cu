@@ -9,7 +9,7 @@
 // weights   152 tensors, blob of 330 MB
 // memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 368 MB
 // plan      139 steps, 1344.5 us estimated; 1345.1 us without derivation
-// libraries cuBLAS (596 MB) 37 steps, without it up to 183.3 us more
+// libraries cuBLAS (596 MB) 61 steps, without it up to 183.3 us more
 // by        operand re-laid 2
 //     1.3 us est. patches.sum.columns k_map_917e0a35
 //     8.9 us est. patches.sum      cuBLAS sgemm 768 x 196 x 768
@@ -1309,10 +1309,10 @@ static const gemm_size gemm_f_11_p = {"f.11.p", 0, 0, 1, 197, 3072, 768, 768, 30
     1.f};
 
 // The library is column-major: it sees every matrix transposed, and computes b * a.
-static int matmul_matrix(vit_b *m, const char *name, cublasLtMatrixLayout_t *to, int rows,
-                         int columns, int ld, int batch, long long stride) {
+static int matmul_matrix(vit_b *m, const char *name, cublasLtMatrixLayout_t *to, cudaDataType type,
+                         int rows, int columns, int ld, int batch, long long stride) {
     CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, CUDA_R_32F, (unsigned)columns, (unsigned)rows, ld));
+                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
     if (batch == 1) return 0;
     CUBLAS_CALL(m, name,
                 cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
@@ -1340,13 +1340,14 @@ static int matmul_describe(vit_b *m, matmul_call *c, const matmul_size *s) {
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
-    int r = matmul_matrix(m, s->name, &c->a, s->ta ? s->k : s->m, s->ta ? s->m : s->k, s->lda,
-                          s->batch, s->sa);
+    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
+                          s->lda, s->batch, s->sa);
     if (!r)
-        r = matmul_matrix(m, s->name, &c->b, s->tb ? s->n : s->k, s->tb ? s->k : s->n, s->ldb,
-                          s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz) r = matmul_matrix(m, s->name, &c->z, s->m, s->n, s->ldz, s->batch, s->sz);
+        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
+                          s->ldb, s->batch, s->sb);
+    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
+    if (!r && s->ldz)
+        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
     return r;
 }
 

@@ -1,14 +1,16 @@
 //@key model    prefix of the program's symbols
-//@key type     of the matrices
+//@key typed    products have types of their own: not all are FP32
+//@key type     of the operands; outtype: of the result, what is added to it and the bias
+//@key outtype  see there
 //@key compute  what the library calls the arithmetic
 //@key limit    bytes of workspace a product may use
 //@key pins     a table of costs has chosen algorithms
 //@key steps    the program reports its steps
 // The library is column-major: it sees every matrix transposed, and computes b * a.
-static int matmul_matrix($model *m, const char *name, cublasLtMatrixLayout_t *to, int rows,
-                         int columns, int ld, int batch, long long stride) {
+static int matmul_matrix($model *m, const char *name, cublasLtMatrixLayout_t *to, cudaDataType type,
+                         int rows, int columns, int ld, int batch, long long stride) {
     CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, $type, (unsigned)columns, (unsigned)rows, ld));
+                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
     if (batch == 1) return 0;
     CUBLAS_CALL(m, name,
                 cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
@@ -36,13 +38,14 @@ static int matmul_describe($model *m, matmul_call *c, const matmul_size *s) {
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
-    int r = matmul_matrix(m, s->name, &c->a, s->ta ? s->k : s->m, s->ta ? s->m : s->k, s->lda,
-                          s->batch, s->sa);
+    int r = matmul_matrix(m, s->name, &c->a, $type, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
+                          s->lda, s->batch, s->sa);
     if (!r)
-        r = matmul_matrix(m, s->name, &c->b, s->tb ? s->n : s->k, s->tb ? s->k : s->n, s->ldb,
-                          s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz) r = matmul_matrix(m, s->name, &c->z, s->m, s->n, s->ldz, s->batch, s->sz);
+        r = matmul_matrix(m, s->name, &c->b, $type, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
+                          s->ldb, s->batch, s->sb);
+    if (!r) r = matmul_matrix(m, s->name, &c->c, $outtype, s->m, s->n, s->ldc, s->batch, s->sc);
+    if (!r && s->ldz)
+        r = matmul_matrix(m, s->name, &c->z, $outtype, s->m, s->n, s->ldz, s->batch, s->sz);
     return r;
 }
 
@@ -66,6 +69,9 @@ static int matmul_wish($model *m, matmul_call *c, const matmul_size *s) {
             m, s->name,
             cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));
 #ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
+    //@if typed
+    if (s->in != CUDA_R_32F || s->tf32) return 0;
+    //@end
     const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |
                                    CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
                                    CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;
@@ -93,8 +99,8 @@ static bool matmul_pinned($model *m, matmul_call *c, const matmul_size *s) {
     };
     cublasLtMatmulHeuristicResult_t found = {};
     if (!s->version || cublasLtGetVersion() != s->version) return false;
-    if (cublasLtMatmulAlgoInit(m->lt, $compute, CUDA_R_32F, $type, $type, $type, $type, s->pin[0],
-                               &c->algorithm))
+    if (cublasLtMatmulAlgoInit(m->lt, $compute, CUDA_R_32F, $type, $type, $outtype, $outtype,
+                               s->pin[0], &c->algorithm))
         return false;
     for (size_t i = 0; i < sizeof what / sizeof *what; i++) {
         unsigned value = (unsigned)s->pin[1 + i];

@@ -287,12 +287,7 @@ static int measure_gemm(probe *h, int i) {
         keep(&o, &f);
     }
     h->plain = 0;
-    //@if typed
-    // cublasLt's are the FP32 ones.
-    int r = s->in == CUDA_R_32F && !s->tf32 ? measure_matmul(h, i, &o) : 0;
-    //@else
     int r = measure_matmul(h, i, &o);
-    //@end
     matmul_close(&h->matmul[i - CONVS]);
     memset(&h->matmul[i - CONVS], 0, sizeof h->matmul[0]);
     if (!r && !o.n) r = fail(h, BAD_CALL, "cublasLt", "no algorithm runs");

@@ -18,6 +18,8 @@ exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
 # Models with contractions in forms that no library has.
 own='tests/unseen/conv*.ein tests/unseen/deconv_odd.ein tests/unseen/matmul_ranks.ein'
 own="$own tests/unseen/attention.ein tests/unseen/eq_phases.ein tests/unseen/gemm_forms.ein"
+# Products large enough for a library to be the best, with all that a call may do behind them.
+calls='tests/unseen/product_epilogues.ein'
 blas='models/cases/*.ein tests/unseen/conv*.ein'
 
 # name, what it needs beside the setup, command; quick parts first, so that common mistakes show at
@@ -71,6 +73,8 @@ parts=(
     "race-lib cuda $python tests/run_models.py --libs none --mode race models/cases/*.ein $own"
     "run-tf32 cuda $python tests/run_models.py --math tf32 models/*.ein models/cases/*.ein"
     "run-fp16 cuda $python tests/run_models.py --math fp16 models/*.ein $light"
+    "run-lt   cuda $python tests/run_models.py --full --math fp16 $calls"
+    "run-lt32 cuda $python tests/run_models.py --full --math tf32 $calls"
     "run-san  cuda $python tests/run_models.py --mode san $light"
     "run-race cuda $python tests/run_models.py --mode race $light"
     "run-full cuda $python tests/run_models.py --full $full"

@@ -54,12 +54,18 @@ $einnet check models/gcn.ein "$work/tf32.cu" > "$work/log" 2>&1
 
 # What keeps FP32 is not merged with what does not, and may take its epilogue along.
 emit epilogue tests/unseen/product_epilogues.ein --math tf32 --keep-fp32 m1,m7
-check 'm1 keeps FP32' test "$(grep -c '^//.* m[17] .*cuBLAS sgemm ' "$work/epilogue.cu")" = 2
+strict='^//.* (m1|m7|o1|o7) .*(cuBLAS sgemm|cublasLt matmul) [0-9]'
+check 'm1 keeps FP32' test "$(grep -c -E "$strict" "$work/epilogue.cu")" = 2
+has epilogue.cu '^//.* cublasLt matmul tf32 .* \+ bias'
+has epilogue.cu 'CUDA_R_32F, CUDA_R_32F, 1,'
+has epilogue.cu 's->tf32 \? CUBLAS_COMPUTE_32F_FAST_TF32'
 
 # ---- FP16
 
 emit epilogue tests/unseen/product_epilogues.ein --math fp16 --keep-fp32 m0,a0,o0
-has epilogue.cu '^//.* o0 .*cublasLt matmul .* \+ bias \+ relu'
+has epilogue.cu '^//.* o0 .*cublasLt matmul [0-9].* \+ bias \+ relu'
+has epilogue.cu '^//.* o6 .*cublasLt matmul f16 .* \+ bias \+ relu'
+has epilogue.cu 'CUDA_R_16F, CUDA_R_32F, 0,'
 emit fp16 models/gcn.ein --math fp16
 has fp16.cu '^// for .*, FP16:'
 has fp16.cu 'CUDA_R_16F, CUDA_R_16F, 0}'
@@ -75,7 +81,30 @@ emit kept16 models/gcn.ein --math fp16 --keep-fp32 l1
 check 'the kept are f32' grep -q -E '^#define v_l1 ARENA\(' "$work/kept16.cu"
 check 'the others are not' grep -q -E '^#define v_l2 ARENA_OF\(__half' "$work/kept16.cu"
 check 'the plan is proved' $einnet verify models/resnet18.ein --small --math fp16
-# Statistics stay f32, and so does what they are made from.
+# A residual sum goes into the product before it, and its norm takes halves.
+cat > "$work/block.ein" << 'END'
+ein 1
+model block
+input x: f32[512,512]
+weight w: f32[512,512] = randn(seed=1, std=0.1)
+weight v: f32[512,512] = randn(seed=2, std=0.1)
+weight b: f32[512] = randn(seed=3)
+weight g: f32[512] = randn(seed=4)
+output y
+a = MatMul(x, w)
+r = Relu(a)
+m = MatMul(r, v)
+c = Add(m, b)
+s = Add(c, r)
+n = LayerNormalization(s, g, b; axis=1)
+p = MatMul(n, v)
+y = Relu(p)
+END
+emit block "$work/block.ein" --math fp16
+has block.cu '^//.* s .*cublasLt matmul f16 512 x 512 x 512 \+ residual \+ bias'
+has block.cu '^#define v_s ARENA_OF\(__half'
+has block.cu 'CUDA_R_16F, CUDA_R_16F, 0,'
+# Statistics stay f32, and so does what a softmax is taken of.
 cat > "$work/norm.ein" << 'END'
 ein 1
 model norm
