@@ -125,14 +125,15 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 // ------------------------------------------------------------------------------- library calls
 
-// A tiled product: the least over square tiles and, where the library has it, split-K. A wave of
-// blocks takes as long as a full one; the parts of a split are added up in the L2 cache.
+// A tiled product: the least over square tiles and, where the library has it, split-K into any
+// number of parts. A wave of blocks takes as long as a full one; the parts of a split are added up
+// in the L2 cache.
 static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64_t n, int64_t k,
                              int64_t batch, int64_t share, int most_split) {
     static const int64_t tile[] = {128, 64, 32}, relative[] = {1000, 850, 600};
     int64_t best = INT64_MAX;
     for (int t = 0; t < 3; t++)
-        for (int split = 1; split <= most_split; split *= 2) {
+        for (int split = 1; split <= most_split; split++) {
             int64_t blocks = ein__times(ein__ceil(m, tile[t]), ein__ceil(n, tile[t]));
             blocks = ein__times(ein__times(blocks, batch), split);
             int64_t depth = ein__most(ein__ceil(k, split), split > 1 ? EIN__SPLIT_DEPTH : 1);
