@@ -306,9 +306,28 @@ static bool ein__ex_weight_only(ein_ctx *ctx, ein__ex ex) {
     return all;
 }
 
+// Iterators that subscript `f`, one of extent `n`, counts as digits, k * t with k the extents of
+// those below: each one's digit of `it` goes to `map`. False when it is no such number.
+static bool ein__invert_digits(ein_ctx *ctx, const ein__index *f, ein__ix it, int64_t n,
+                               const ein__scope *reader, ein__ix *map, uint64_t *covered) {
+    int64_t all = 1;
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        int64_t below = 1;
+        if (a->kind != EIN__ITER || a->slot >= reader->nt || covered[a->slot] != 1) return false;
+        for (uint32_t u = 0; u < f->n; u++)
+            if (f->t[u].k < f->t[t].k) below *= ein__atom_get(ctx, f->t[u].atom)->n;
+        if (f->t[t].k != below) return false;
+        map[a->slot] = ein__ix_mod(ctx, ein__ix_floordiv(ctx, it, below), a->n);
+        covered[a->slot] = (uint64_t)a->n;
+        all *= a->n;
+    }
+    return all == n;
+}
+
 // The iterators of the reader in terms of those of the value it reads: `map[t]` for every traversal
-// slot t of the reader, from subscripts that are t, t / d or t % d. False when some t is not
-// covered.
+// slot t of the reader, from subscripts that are t, t / d or t % d, or that have several t as
+// digits. False when some t is not covered.
 static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader,
                              const ein__scope *value, ein__ix *map) {
     for (uint32_t t = 0; t < reader->nt; t++) map[t] = ein__ix_const(ctx, 0);
@@ -319,7 +338,12 @@ static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__sco
         const ein__index *f = ein__ix_get(ctx, read->ix[k]);
         uint32_t slot;
         if (f->n == 0) continue;
-        if (f->n != 1 || f->c || f->q != 1 || f->t[0].k != 1) return false;
+        if (f->c || f->q != 1) return false;
+        if (f->n > 1) {
+            if (!ein__invert_digits(ctx, f, it, value->n[k], reader, map, covered)) return false;
+            continue;
+        }
+        if (f->t[0].k != 1) return false;
         int64_t scale = 1;
         const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
         if (a->kind == EIN__ITER) {

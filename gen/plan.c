@@ -297,6 +297,7 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
         ein__merge *found = NULL;
         memcpy(merged, root, (size_t)nroot * sizeof *root);
         toggled = false;
+        if (!ein__prepare_merges(ctx, merged, nroot)) return false;
         if (ein__merge_program(ctx, merged, nroot, toggle, &found))
             ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
         for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;

@@ -239,6 +239,36 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     return result;
 }
 
+// Maps over a product that is read reshaped or permuted run along the product, so that a merge of
+// products can take the maps behind them along; a copy puts the dimensions back.
+static ein__val ein__rebuild_behind(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    z->nothing = true;
+    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
+    z->nothing = false;
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    if (!v.i || !ein__is_map(ctx, v) || ein__copy_of(ctx, v) || ctx->value[v.i].weight_only)
+        return v;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ex *reads = NULL;
+    ein__val result = v;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i; i++) {
+        const ein__expr *r = ein__ex_get(ctx, reads[i]);
+        const ein__scope *p = ein__scope_of(ctx, (ein__val){r->val});
+        if (p && z->uses[r->val] == 1 && ein__is_contraction(ctx, p) &&
+            !ein__reads_in_place(ctx, r, s))
+            result = ein__follow_reduction(z, v, r);
+    }
+    arrfree(reads);
+    return result;
+}
+
+EIN__FN bool ein__prepare_merges(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_behind);
+}
+
 EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ctx->desc.libs != EIN_LIBS_ALL) return true;
     return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
