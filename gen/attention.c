@@ -348,7 +348,8 @@ EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__a
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__val last = map.i ? map : v;
     if (!s || s->reduce != EIN__R_SUM || ctx->value[v.i].weight_only) return false;
-    if (ctx->value[v.i].dtype != EIN__F32 || ctx->value[last.i].dtype > EIN__BF16) return false;
+    if ((map.i && ctx->value[v.i].dtype != EIN__F32) || ctx->value[last.i].dtype > EIN__BF16)
+        return false;
     ein__attempt attempt = ein__try(ctx);
     ein__ex *reads = NULL;
     ein__ex_reads(ctx, s->body, &reads);
@@ -547,13 +548,15 @@ EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64
     }
     for (ptrdiff_t i = 0; i < arrlen(z.of); i++)
         ein__add_operand(ctx, &w, z.of[i].v, z.of[i].access,
-                         ein__times(z.of[i].n, ein__dtype_size(ctx->value[z.of[i].v.i].dtype)));
+                         ein__times(z.of[i].n, ein__element_size(ctx, z.of[i].v)));
     arrfree(z.seen);
     arrfree(z.of);
     w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes_out);
     w.math_ps = t.ps;
     int64_t blocks = ein__times(ein__times(t.batch, t.residues), t.row_tiles);
-    int64_t again = ein__times(ein__times(blocks, t.terms), 4 * (t.depth + t.cols));
+    int64_t key = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val});
+    int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
+    int64_t again = ein__times(ein__times(blocks, t.terms), key * t.depth + value * t.cols);
     int64_t ps = ein__memory_ps(g, again, ein__memory_share[EIN__BY_WINDOW], true);
     return ein__most(ein__least(ps, EIN__PS_LIMIT), ein__work_ps(g, &w));
 }

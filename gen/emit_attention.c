@@ -142,7 +142,7 @@ static bool ein__kattention_vector(ein__kgen *g, ein__ex read, const ein__kaxes 
     g->nindex = nindex;
     g->vec = 1;
     g->vec_slot = -1;
-    return at.vector && at.dtype == EIN__F32;
+    return at.vector;
 }
 
 // A load into shared memory, one element e a time or four: who takes which, and the statements.

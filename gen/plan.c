@@ -327,8 +327,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (ctx->desc.baseline) return true;
     int64_t baseline = ein__plan_cost(&ctx->plan);
     bool ok = ein__try_plans(ctx, folded, nroot);
-    // The kernel multiplies f32 values without tensor cores: products of halves stay calls.
-    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && ctx->desc.math != EIN_MATH_FP16;
+    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
     if (ok && ein__keep_attentions(ctx, folded, nroot)) ok = ein__try_plans(ctx, folded, nroot);
     ctx->online = false;
     arrfree(ctx->kept);

@@ -237,7 +237,7 @@ static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein
 static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, ein__val map,
                                     ein__ex read) {
     ein_ctx *ctx = z->ctx;
-    ein__kernel row = {.kind = EIN__K_ROW, .size = 4};
+    ein__kernel row = {.kind = EIN__K_ROW, .size = ein__is_untyped(ctx) ? 2 : 4};
     ein__ex scaled = {0};
     ein__val first = ein__sole_reader(ctx, z->order, z->uses, a->dot, 0, &scaled), last = {0};
     int64_t ps, all;

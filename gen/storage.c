@@ -14,6 +14,7 @@ typedef struct ein__storer {
     ein__val *full;
     unsigned char *is;  // by old value id: EIN__IS_*
     bool *root;
+    ein__selector with;     // attentions as one kernel
     ein__dtype operand;     // what reads are wanted as: EIN__NDTYPE any
     bool half_weights;      // those of weights as f16
     ein__val also_half[2];  // reads that are wanted as f16 whatever the others are
@@ -140,6 +141,13 @@ static ein__ex ein__read_stored(ein_ctx *ctx, void *user, ein__ex ex) {
     return ein__ex_read(ctx, now, pad, e->ix, (int)e->nix);
 }
 
+// Whether `v` is computed by an attention's kernel; `inside`: and lives in its registers.
+static bool ein__is_attended(const ein__storer *z, ein__val v, bool *inside) {
+    ein__val home = z->with.home[v.i];
+    *inside = home.i != v.i;
+    return z->with.kind[home.i] == EIN__K_ATTENTION;
+}
+
 // The type that the operands of contraction `v` are wanted as: halves where a library multiplies.
 static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
@@ -147,7 +155,9 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     const ein__expr *read[2];
     double alpha;
     int64_t ps;
+    bool inside;
     if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
+    if (ein__is_attended(z, v, &inside)) return EIN__NDTYPE;
     if (ein__keeps_fp32(ctx, v) || ein__is_square(ctx, s)) return EIN__F32;
     ein__skind2 kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, !z->root[v.i], &ps);
     if (ein__is_call(kind)) return EIN__F16;
@@ -195,8 +205,11 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     const ein__expr *copy = ein__copy_of(ctx, v);
     ein__basis b;
     ein__gemm g;
+    bool inside;
     if (p->dtype != EIN__F32 || p->weight_only || ein__keeps_fp32(ctx, v)) return p->dtype;
     if (ein__match_basis(ctx, s, &b)) return EIN__F32;
+    if (ein__is_attended(z, v, &inside))
+        return inside || z->root[v.i] || z->is[v.i] ? EIN__F32 : EIN__F16;
     if (s->reduce != EIN__R_NONE && ein__is_contraction(ctx, s) && !ein__is_square(ctx, s)) {
         bool wide = z->root[v.i] || (z->is[v.i] & (EIN__IS_SOURCE | EIN__IS_STATISTIC));
         // Only a product of matrices has an f32 result.
@@ -243,6 +256,8 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
         arrput(z.root, false);
     }
     for (int k = 0; k < nroot; k++) z.root[root[k].i] = true;
+    z.with = (ein__selector){.ctx = ctx, .free = true};
+    ein__select_begin(&z.with, root, nroot);
     ein__mark(&z);
     for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
         ein__val now = ein__store_value(&z, z.order[i]);
@@ -262,5 +277,6 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     arrfree(z.full);
     arrfree(z.is);
     arrfree(z.root);
+    ein__select_free(&z.with);
     return ok;
 }
