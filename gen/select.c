@@ -274,7 +274,9 @@ static void ein__select_attention(ein__selector *z) {
         }
         if (!ein__attention_closed(z, &a, last)) continue;
         int64_t ps = ein__cost_attention(ctx, &a, ein__bytes_of(ctx, last));
-        if (ps >= ein__attention_apart(z, &a, map, read)) continue;
+        // What types were given for is settled: the values inside are f32.
+        bool settled = ctx->typed && ein__is_kept(ctx, v);
+        if (!settled && ps >= ein__attention_apart(z, &a, map, read)) continue;
         for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
         z->kind[last.i] = EIN__K_ATTENTION;
     }

@@ -244,6 +244,16 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     return now;
 }
 
+// Marks in ctx->kept the values of attentions by what they have become.
+static void ein__keep_attended(ein__storer *z) {
+    ein_ctx *ctx = z->ctx;
+    bool inside;
+    arrsetlen(ctx->kept, arrlen(ctx->value));
+    memset(ctx->kept, 0, (size_t)arrlen(ctx->kept) * sizeof *ctx->kept);
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
+        if (ein__is_attended(z, z->order[i], &inside)) ctx->kept[z->now[z->order[i].i].i] = true;
+}
+
 // Gives every value under `root` its type; the roots are replaced.
 EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     size_t n = (size_t)arrlen(ctx->value);
@@ -264,6 +274,7 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
         if (!now.i) break;
         z.now[z.order[i].i] = now;
     }
+    ein__keep_attended(&z);
     bool ok = !ctx->status;
     for (int k = 0; ok && k < nroot; k++) {
         ein__dtype type = ctx->value[root[k].i].dtype;
