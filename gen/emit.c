@@ -51,16 +51,18 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
         {"kernel", z->first_kernel ? z->first_kernel : ""},
         {"branches", branches},
-        {"matmuls", matmuls}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 14);
+        {"matmuls", matmuls},
+        {"early", z->early ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_create, create, 15);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
                       {"nin", ein__number_text(ctx, nin)},
                       {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                       {"branches", branches},
-                      {"libraries", z->convs + z->gemms + z->matmuls ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_run, run, 5);
+                      {"libraries", z->convs + z->gemms + z->matmuls ? "1" : "0"},
+                      {"early", z->early ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_run, run, 6);
     ein__put_section(out, "destroy");
     ein__key destroy[] = {{"model", model}, {"conv", conv},         {"convs", convs},
                           {"gemm", gemm},   {"branches", branches}, {"matmuls", matmuls}};
@@ -140,8 +142,9 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"nin", ein__number_text(ctx, nin ? nin : 1)},
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                         {"branches", ein__branches_text(ctx)},
-                        {"events", ein__number_text(ctx, ctx->plan.events)}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 9);
+                        {"events", ein__number_text(ctx, ctx->plan.events)},
+                        {"early", z->early ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_state, state, 10);
     ein__put(out, "\n");
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
@@ -176,6 +179,10 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                          z->pins, true);
     }
     ein__put_branches(z, out);
+    if (!z->first_kernel) return;
+    ein__key launch[] = {{"model", model}, {"early", z->early ? "1" : ""}};
+    ein__put(out, "\n");
+    ein__tmpl_put(out, ein__tmpl_launch, launch, 2);
 }
 
 EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {

@@ -9,7 +9,8 @@ enum {
     EIN__NEED_BLOCK = 256,
     EIN__NEED_TILES = 1 << 13,
     EIN__NEED_LOAD4 = 1 << 14,
-    EIN__NEED_STORE4 = 1 << 15
+    EIN__NEED_STORE4 = 1 << 15,
+    EIN__NEED_AWAIT = 1 << 16  // it can be launched before the kernel before it is over
 };
 enum { EIN__LONG = 60 };
 

@@ -122,6 +122,10 @@ EIN__FN void ein__emit_includes(ein__buf *out, unsigned needs) {
 // Device functions that they call; to stand before the first kernel.
 EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     ein__kgen g = {.ctx = ctx};
+    if (needs & EIN__NEED_AWAIT) {
+        ein__tmpl_put(out, ein__tmpl_await, NULL, 0);
+        ein__put(out, "\n");
+    }
     if (needs & EIN__NEED_TILES) {
         ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
         ein__put(out, "\n");

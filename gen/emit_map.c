@@ -250,12 +250,24 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
     ein__putf(b, "y[%s] = %s;\n", at.s, s);
 }
 
+// Whether nothing writes to `v` while the program runs.
+static bool ein__kconstant(const ein_ctx *ctx, ein__val v) {
+    int k = ctx->plan.layout[v.i].buffer;
+    if (k < 0 || k >= arrlen(ctx->plan.buffer)) return false;
+    ein__bkind kind = ctx->plan.buffer[k].kind;
+    return kind == EIN__B_WEIGHT || kind == EIN__B_CONST || kind == EIN__B_INIT;
+}
+
+// What may change while the kernel lives, before it has waited for the one before it, must not be
+// called read-only: the compiler moves loads of const __restrict__ pointers across the wait. As the
+// result is __restrict__, that word would say nothing else about the operands.
 static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__buf b = {0};
     for (int i = 0; i < g->narg; i++) {
         ein__dtype t = ein__kdtype(g, g->arg[i]);
         g->needs |= t == EIN__F16 ? EIN__NEED_HALF : t == EIN__BF16 ? EIN__NEED_BF16 : 0u;
-        ein__putf(&b, "const %s *__restrict__ p%d, ", ein__kctype(t), i);
+        bool constant = g->naive || ein__kconstant(g->ctx, g->arg[i]);
+        ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
     }
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
     const char *s = ein__name(g->ctx, b.s);
@@ -284,6 +296,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     keys[1] = (ein__key){"params", ein__kparams(g, out)};
     ein__tmpl_put(&draft, lines, keys, nkey);
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
+    if (strstr(draft.s, "await_previous()")) g->needs |= EIN__NEED_AWAIT;
     ein__buf_free(&draft);
     l->name = ein__namef(g->ctx, "k_%s_%08x", hint, (unsigned)((h ^ h >> 32) & 0xffffffffu));
     keys[0].text = l->name;

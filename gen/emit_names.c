@@ -22,7 +22,7 @@ static bool ein__is_taken(const char *name) {
         " stdin stdout stderr abs exit abort malloc calloc free realloc printf puts remove rename "
         "time clock"
         " exp log sin cos tan sqrt pow floor ceil erf min max signal read write open close fail "
-        "steps"
+        "launch await_previous ORDERED EARLY steps"
         " upload record info cudaStream_t cudaError_t cudaGraph_t cudnnHandle_t cublasHandle_t "
         "linux unix"
         // what the emitted file itself declares beside it, or names inside create
@@ -147,6 +147,7 @@ typedef struct ein__emitter {
     int spatial;   // axes of convolution descriptors
     int calls_on;  // branch of the last library call put
     bool pins;     // a table of costs has chosen algorithms
+    bool early;    // some kernels may be launched before the one before is over
     bool zeros;    // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
 } ein__emitter;
@@ -293,6 +294,14 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
     }
 }
 
+// Whether step `i` of a run may be launched before step i - 1 is over: both are kernels of ours,
+// one behind the other on one stream whether branches have streams of their own or not.
+static bool ein__is_early(const ein__emitter *z, ptrdiff_t i) {
+    const ein__step *s = z->ctx->plan.step + i;
+    if (!i || ein__is_library(s) || ein__is_library(s - 1)) return false;
+    return s->branch == s[-1].branch && !s->nwait && z->run[i].needs & EIN__NEED_AWAIT;
+}
+
 static void ein__collect(ein__emitter *z) {
     ein_ctx *ctx = z->ctx;
     const char **seen = NULL;
@@ -302,7 +311,8 @@ static void ein__collect(ein__emitter *z) {
     ein__collect_kernels(z, ctx->plan.step, &z->run, &seen);
     arrfree(seen);
     z->spatial = 2;
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+    for (ptrdiff_t i = 0; !ctx->status && i < arrlen(ctx->plan.step); i++) {
+        z->early |= ein__is_early(z, i);
         const ein__step *s = &ctx->plan.step[i];
         if (ein__is_lt(s)) z->matmuls++;
         else if (s->kind == EIN__K_GEMM) z->gemms++;

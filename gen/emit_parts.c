@@ -179,7 +179,7 @@ static void ein__put_pointer(ein__emitter *z, ein__buf *out, ein__val v, int64_t
 static void ein__put_dims(ein__buf *out, const unsigned *d) {
     if (d[2] > 1) ein__putf(out, "dim3(%u, %u, %u)", d[0], d[1], d[2]);
     else if (d[1] > 1) ein__putf(out, "dim3(%u, %u)", d[0], d[1]);
-    else ein__putf(out, "dim3(%u)", d[0]);
+    else ein__putf(out, "%u", d[0]);
 }
 
 static void ein__put_gemm_call(ein__emitter *z, ein__buf *out, const ein__step *s,
@@ -250,8 +250,28 @@ static void ein__put_record(ein__buf *out, const ein__step *s) {
     if (s->event) ein__putf(out, "    CALL(record_event(m, %d, %d));\n", s->branch, s->event);
 }
 
-static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
-                          const ein__launch *l) {
+// A launch of our own, on one line.
+static void ein__put_launch(ein__emitter *z, ein__buf *out, const ein__step *s,
+                            const ein__launch *l, bool early) {
+    EIN_ASSERT(!l->smem);
+    ein__putf(out, "    CALL(launch(m, %s, %s, ", early ? "EARLY" : "ORDERED", l->name);
+    ein__put_string(out, s->name);
+    ein__put(out, ", ");
+    ein__put_dims(out, l->grid);
+    ein__put(out, ", ");
+    ein__put_dims(out, l->block);
+    if (s->branch) ein__putf(out, ", m->on[%d]", s->branch);
+    else ein__put(out, ", stream");
+    for (int i = 0; i < l->narg; i++) {
+        ein__put(out, ", ");
+        ein__put_pointer(z, out, l->arg[i], 0);
+    }
+    if (l->extra) ein__putf(out, ", %s", l->extra);
+    ein__put(out, "));\n");
+}
+
+static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, const ein__launch *l,
+                          bool early) {
     ein_ctx *ctx = z->ctx;
     const char *name = ein__call_name(ctx, s);
     if (ein__is_library(s) || l->extra)
@@ -267,19 +287,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
         ein__put_record(out, s);
         return;
     }
-    ein__putf(out, "    %s<<<", l->name);
-    ein__put_dims(out, l->grid);
-    ein__put(out, ", ");
-    ein__put_dims(out, l->block);
-    ein__putf(out, s->branch ? ", %d, m->on[%d]>>>(" : ", %d, stream>>>(", l->smem, s->branch);
-    for (int i = 0; i < l->narg; i++) {
-        if (i) ein__put(out, ", ");
-        ein__put_pointer(z, out, l->arg[i], 0);
-    }
-    if (l->extra) ein__putf(out, ", %s", l->extra);
-    ein__put(out, ");\n    LAUNCHED(m, ");
-    ein__put_string(out, s->name);
-    ein__put(out, ");\n");
+    ein__put_launch(z, out, s, l, early);
     ein__put_record(out, s);
 }
 
@@ -305,7 +313,8 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
         ein__put(out, init ? "    (void)stream;\n"
                            : "    (void)in;\n    (void)out;\n    (void)stream;\n");
         if (n == 0) ein__put(out, "    (void)m;\n");
-        for (ptrdiff_t i = from; i < to; i++) ein__put_step(z, out, &steps[i], &launches[i]);
+        for (ptrdiff_t i = from; i < to; i++)
+            ein__put_step(z, out, &steps[i], &launches[i], !init && ein__is_early(z, i));
         for (int b = 1; b < ctx->plan.branches && !init && p == parts - 1; b++)
             if (ctx->plan.join[b] >= 0)
                 ein__putf(out, "    CALL(await_event(m, 0, %d));  // branch %d\n",

@@ -39,6 +39,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
     const $number id = blockIdx.x;
     //@end
     $index;
+    await_previous();
     for (int e = (int)threadIdx.x; e < $queries; e += 128) {
         const int row = $queryRow, k = $queryAt;
         $loadQuery;

@@ -24,6 +24,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     const $number id = blockIdx.x;
     //@end
     $index;
+    await_previous();
     float acc[RM][RN];
 #pragma unroll
     for (int i = 0; i < RM; i++) {

@@ -25,12 +25,6 @@ static int fail($model *m, int code, const char *where, const char *why) {
 static void stepped($model *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 //@else
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
 //@end

@@ -12,6 +12,7 @@
 //@key branches  of a recorded graph; empty: one
 //@key tf32      products are TF32
 //@key kernel    a kernel of the program, to ask what it was compiled for; empty: none
+//@key early     some kernels may be launched before the one before is over
 static int check_weights($model *m, const void *weights, size_t bytes) {
     const unsigned char *p = (const unsigned char *)weights;
     unsigned long long manifest = 0;
@@ -50,6 +51,16 @@ static int check_device($model *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+    //@end
+    //@if early
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     //@end
     //@if conv
     size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
@@ -158,5 +169,9 @@ int $model_create($model **out, const void *weights, size_t bytes, const $model_
         m->step = o->step;
         m->user = o->user;
     }
+    //@if early
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
+    //@end
     return r;
 }

@@ -6,6 +6,8 @@
 #include <cuda_runtime.h>
 #include <math.h>
 
+#include "await.cu"
+
 #define $name sample
 #define $params const float *__restrict__ p0, float *__restrict__ y
 #define $number unsigned

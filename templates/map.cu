@@ -7,6 +7,7 @@
 //@key body     loads, the expression, the store
 static __global__ void __launch_bounds__($block) $name($params) {
     const $number id = ($number)blockIdx.x * $block + threadIdx.x;
+    await_previous();
     if (id >= $threads) return;
     $index;
     $body;

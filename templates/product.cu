@@ -25,6 +25,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     const auto b = [&](unsigned e, unsigned k0) {
         $loadB;
     };
+    await_previous();
     float acc[$RM][$RN] = {};
     tile.multiply<$along>($terms, a, b, acc);
 #pragma unroll

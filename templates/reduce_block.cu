@@ -16,6 +16,7 @@ static __global__ void __launch_bounds__(256) $name($params) {  // $outputs bloc
     const $number id = blockIdx.x;
     $index;
     //@end
+    await_previous();
     $before;
     float acc = $identity;
 #pragma unroll 4

@@ -17,6 +17,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     const $number id = column < $outputs ? column : $outputs - 1u;  // all load, some do not store
     $index;
     //@end
+    await_previous();
     $before;
     float acc = $identity;
 #pragma unroll 4

@@ -15,6 +15,7 @@
 static __global__ void __launch_bounds__($block) $name($params) {
     const unsigned lane = threadIdx.x % 32u;
     const $number id = ($number)blockIdx.x * $warps + threadIdx.x / 32u;
+    await_previous();
     if (id >= $outputs) return;
     $index;
     $before;

@@ -12,5 +12,6 @@ static __global__ void __launch_bounds__(256) $name($params) {  // $rows blocks
     const $number id = blockIdx.x;
     $index;
     //@end
+    await_previous();
     $phases;
 }

@@ -3,6 +3,7 @@
 //@key nout   outputs
 //@key branches   of a recorded graph; empty: one
 //@key libraries  the program calls libraries
+//@key early      some kernels may be launched before the one before is over
 static int check_run($model *m, const void *const *in, void *const *out) {
     if (!m) return BAD_ARGUMENT;
     if (!m->ready) return fail(m, BAD_ARGUMENT, "run", "create did not succeed");
@@ -21,6 +22,11 @@ static int check_run($model *m, const void *const *in, void *const *out) {
 
 static int run_on($model *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    //@if early
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
+    //@end
     //@if branches
     CALL(fork_streams(m, stream));
     //@end

@@ -7,6 +7,7 @@
 //@key nout   outputs
 //@key branches  of a recorded graph; empty: one
 //@key events    that order them
+//@key early     some kernels may be launched before the one before is over
 struct $model {
     int ready;  // create went through
     char error[256];
@@ -20,6 +21,10 @@ struct $model {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    //@if early
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
+    //@end
     //@if branches
     int forked;                    // branches are on streams of their own: while recording
     cudaStream_t on[$branches];    // by branch

@@ -95,7 +95,7 @@ static void on_step(void *user, const char *name, cudaStream_t stream) {
 // Everything a run of this program owns; `release` gives it back whatever was reached.
 struct test {
     const char *weights_file, *out_dir, *in_file[INPUTS + 1];
-    bool check, bench, steps;
+    bool check, bench, steps, no_early_launch;
     //@if errors
     bool errors;
     //@end

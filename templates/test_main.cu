@@ -16,6 +16,7 @@ static const char usage_text[] =
     "profiler\n"
     "  --bench-ms N      least milliseconds of a timed sample, 20 by default; less also means\n"
     "                    fewer samples and a shorter run before the first\n"
+    "  --no-early-launch  no kernel is launched before the one before it is over\n"
     "exit status: 0 well, 1 wrong results, 2 usage, 3 bad file, 5 failed call, 77 no device\n";
 
 static int usage(const char *program, const char *what, const char *why) {
@@ -60,6 +61,7 @@ static int read_options(test *t, int argc, char **argv) {
         //@end
         else if (!strcmp(a, "--bench")) t->bench = true;
         else if (!strcmp(a, "--steps")) t->steps = true;
+        else if (!strcmp(a, "--no-early-launch")) t->no_early_launch = true;
         else if (in || out || ms || tolerance) {
             if (!next) return usage(argv[0], a, "a value is missing");
             if (in && !add_input(t, next)) return usage(argv[0], next, "no input is left for this");
@@ -112,7 +114,7 @@ static int open_all(test *t) {
     if (!code && t->check && t->info->arena_bytes)
         code = device_alloc(&t->arena, t->info->arena_bytes);
     if (code) return code;
-    network_options options = {t->arena, t->steps ? on_step : NULL, &t->clock};
+    network_options options = {t->arena, t->steps ? on_step : NULL, &t->clock, t->no_early_launch};
     if (!network_create(&t->model, t->weights, t->weight_bytes, &options)) return 0;
     bool ours = t->weight_bytes == t->info->weight_bytes && !memcmp(t->weights, "EINWGHT1", 8);
     return fail(ours ? FAILED : BAD_FILE, "create", network_error(t->model));

@@ -20,6 +20,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     const $number id = blockIdx.x;
     //@end
     $index;
+    await_previous();
     $before;
 #pragma unroll
     for (int j = 0; j < 32; j += 8) {

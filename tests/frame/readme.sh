@@ -9,7 +9,7 @@ awk '
     NR == FNR && !run && /^static int steps/ { steps = 1 }
     NR == FNR && steps && /^    \/\/ by basis/ { inside = 1 }
     NR == FNR && inside { run = run $0 "\n" }
-    NR == FNR && inside && /LAUNCHED/ { inside = steps = 0 }
+    NR == FNR && inside && /CALL\(launch\(/ { inside = steps = 0 }
     NR == FNR { next }
     /^```/ { skip = 0 }
     !skip

@@ -53,4 +53,40 @@ while read -r line; do
     done
     [ $heard = yes ] && pass || fail "towers: without the wait of line $line" "$work/t.cu"
 done < "$work/lines"
+
+# Early launches: kernels begin before the ones before them are over, and nothing shows it. Without
+# its wait, or with it behind what it guards, each of them is noticed.
+check 'early: emit' build/einnet emit models/fsrcnn.ein --small --libs none -o "$work/e.cu" \
+    --test "$work/e_test.cu"
+check 'early: pack' build/einnet pack models/fsrcnn.ein --small -o "$work/e.weights"
+tests/judge/judgecc --mode plain -o "$work/e" "$work/e_test.cu" "$work/e.cu"
+ahead() { JUDGE_REPORT=launch "$@" 2>&1 | grep -c 'begun ahead$'; }
+[ "$(ahead "$work/e" "$work/e.weights" --check)" -ge 4 ] && pass || fail 'early: some begin ahead'
+[ "$(ahead "$work/e" "$work/e.weights" --check --no-early-launch)" = 0 ] && pass ||
+    fail 'early: --no-early-launch'
+[ "$(ahead env JUDGE_CC=80 "$work/e" "$work/e.weights" --check)" = 0 ] && pass ||
+    fail 'early: none before sm_90'
+for order in '' rev rand1 rand2; do
+    check "early: order $order" env JUDGE_ORDER=$order "$work/e" "$work/e.weights" --check
+done
+sed -n 's/.*CALL(launch(m, EARLY, \([a-z_0-9]*\), .*/\1/p' "$work/e.cu" | sort -u |
+    head -n 4 > "$work/kernels"
+[ "$(wc -l < "$work/kernels")" -ge 3 ] && pass || fail 'early: there are such kernels' "$work/e.cu"
+while read -r kernel; do
+    for how in without late; do
+        awk -v kernel="$kernel" -v how=$how '
+            /__global__/ { inside = index($0, kernel "(") > 0 }
+            inside && /await_previous[(]/ { next }
+            inside && /^}/ && how == "late" { print "    await_previous();" }
+            inside && /return;/ && how == "late" { sub(/return;/, "{ await_previous(); return; }") }
+            { print }' "$work/e.cu" > "$work/less.cu"
+        tests/judge/judgecc --mode plain -o "$work/less" "$work/e_test.cu" "$work/less.cu"
+        heard=no
+        for order in rand1 rand2 rand3; do
+            JUDGE_ORDER=$order "$work/less" "$work/e.weights" --check > "$work/log" 2>&1 ||
+                heard=yes
+        done
+        [ $heard = yes ] && pass || fail "early: $kernel $how its wait" "$work/e.cu"
+    done
+done < "$work/kernels"
 finish

@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "fiber.h"
 #include "judge.h"
@@ -30,7 +32,7 @@ namespace {
 const unsigned max_threads = 1024;
 const size_t max_shared = 227 << 10;
 
-enum thread_state { running, at_barrier, at_warp, returned };
+enum thread_state { running, at_barrier, at_warp, at_grid, returned };
 
 struct thread : judge_thread {
     thread_state state;
@@ -56,13 +58,14 @@ struct {
     void *state;
     const char *kernel;
     bool reversed, random;
+    bool early, ahead;  // launched early; the work before it is not over yet
     unsigned size, started, returned, waiting;
     unsigned order[max_threads];
     thread *ready[max_threads];
     unsigned ready_first, ready_count;
-    judge_fiber *idle[max_threads];
-    unsigned idle_count;
 } block;
+
+std::vector<judge_fiber *> idle;
 
 [[noreturn]] void fault(const char *problem) {
     fprintf(stderr, "judge: kernel %s, block (%u,%u,%u): %s\n", block.kernel, blockIdx.x,
@@ -105,8 +108,11 @@ void leave() {
     if (block.ready_count) {
         judge_switch(take_ready()->fiber);
     } else if (block.started < block.size) {
-        judge_switch(block.idle_count ? block.idle[--block.idle_count]
-                                      : judge_new_fiber(fiber_main));
+        judge_fiber *next = idle.empty() ? judge_new_fiber(fiber_main) : idle.back();
+        if (!idle.empty()) {
+            idle.pop_back();
+        }
+        judge_switch(next);
     } else {
         judge_switch(judge_host_fiber());
     }
@@ -126,15 +132,19 @@ void fiber_main() {
             thread *t = &threads[block.order[block.started++]];
             t->fiber = judge_current_fiber();
             t->state = running;
+            t->ordered = !block.early;
             judge_self = t;
             threadIdx = t->index;
             block.body(block.state);
+            if (!t->ordered) {
+                fault("launched early, and a thread ends without cudaGridDependencySynchronize");
+            }
             t->state = returned;
             warps[t->warp].returned |= 1u << t->lane;
             block.returned++;
         }
         judge_check_stack();
-        block.idle[block.idle_count++] = judge_current_fiber();
+        idle.push_back(judge_current_fiber());
         leave();
     }
 }
@@ -180,6 +190,22 @@ void judge_syncthreads(int line) {
         if (t != me) {
             wake(t);
         }
+    }
+}
+
+void judge_await_grid() {
+    thread *me = self("cudaGridDependencySynchronize");
+    if (block.ahead && !me->ordered) {
+        wait_as(me, at_grid);
+    }
+    me->ordered = true;
+}
+
+void judge_trigger() {
+    if (!self("cudaTriggerProgrammaticLaunchCompletion")->ordered) {
+        fault(
+            "the next kernel is let in before the wait: it could begin before what came before "
+            "this kernel is over, which the judge does not try");
     }
 }
 
@@ -246,9 +272,13 @@ static void prepare_threads(dim3 shape) {
     }
 }
 
-static void run_block(dim3 grid, size_t number, size_t shared) {
+static void set_block(dim3 grid, size_t number) {
     blockIdx = {(unsigned)(number % grid.x), (unsigned)(number / grid.x % grid.y),
                 (unsigned)(number / grid.x / grid.y)};
+}
+
+static void begin_block(dim3 grid, size_t number, size_t shared) {
+    set_block(grid, number);
     if (block.random) {
         for (unsigned i = block.size; i > 1; i--) {
             std::swap(block.order[i - 1], block.order[judge_random() % i]);
@@ -264,6 +294,9 @@ static void run_block(dim3 grid, size_t number, size_t shared) {
     block.started = block.returned = block.waiting = block.ready_first = block.ready_count = 0;
     leave();
     judge_self = nullptr;
+}
+
+static void check_ended() {
     if (block.returned != block.size) {
         fault("the block cannot go on: not all threads reach the barrier or warp operation");
     }
@@ -278,31 +311,109 @@ static size_t random_step(size_t blocks) {
     return step;
 }
 
-void judge_run_grid(const judge_config &config, void (*body)(void *), void *state) {
-    block.body = body;
-    block.state = state;
+static void begin_grid(const judge_grid &grid) {
+    const judge_config &config = grid.config;
+    block.body = grid.body;
+    block.state = grid.state.get();
     block.kernel = config.name;
     block.reversed = judge_env().order == judge_settings::reversed;
     block.random = judge_env().order == judge_settings::random;
+    block.early = config.early;
     block.size = config.block.x * config.block.y * config.block.z;
     blockDim = config.block;
     gridDim = config.grid;
-    judge_now.launch++;
     prepare_threads(config.block);
     if (__asan_poison_memory_region) {
         __asan_unpoison_memory_region(dynamic_shared, config.shared);
         __asan_poison_memory_region(dynamic_shared + config.shared,
                                     sizeof dynamic_shared - config.shared);
     }
+}
+
+// ---- blocks that begin before the work before their grid is over
+
+// All that there is of a block whose threads wait for that work, but its static shared memory.
+struct judge_held {
+    size_t number;
+    decltype(block) running;
+    std::vector<thread> threads;
+    std::vector<warp> warps;
+    std::vector<unsigned char> shared;
+    judge_clock now;
+};
+
+// In race mode accesses are judged, so that nothing has to begin ahead.
+void judge_begin_ahead(judge_grid &grid) {
+    if (judge_race_report) {
+        return;
+    }
+    begin_grid(grid);
+    block.ahead = true;
+    size_t blocks = (size_t)grid.config.grid.x * grid.config.grid.y * grid.config.grid.z;
+    size_t first = block.random ? judge_random() % blocks : 0, last = blocks - 1;
+    for (size_t number : {first, last}) {
+        if (!grid.held.empty() && number == grid.held[0]->number) {
+            break;
+        }
+        begin_block(grid.config.grid, number, grid.config.shared);
+        auto held = std::make_shared<judge_held>();
+        held->number = number;
+        held->running = block;
+        held->threads.assign(threads, threads + block.size);
+        held->warps.assign(warps, warps + (block.size + 31) / 32);
+        held->shared.assign(dynamic_shared, dynamic_shared + grid.config.shared);
+        held->now = judge_now;
+        grid.held.push_back(held);
+    }
+    block.ahead = false;
+}
+
+static void end_ahead(const judge_grid &grid, const judge_held &held) {
+    unsigned launch = judge_now.launch;
+    block = held.running;
+    block.ahead = false;
+    std::copy(held.threads.begin(), held.threads.end(), threads);
+    std::copy(held.warps.begin(), held.warps.end(), warps);
+    std::copy(held.shared.begin(), held.shared.end(), dynamic_shared);
+    judge_now = held.now;
+    judge_now.launch = launch;
+    set_block(grid.config.grid, held.number);
+    for (unsigned i = 0; i < block.size; i++) {
+        if (threads[i].state == at_grid) {
+            wake(&threads[i]);
+        }
+    }
+    leave();
+    judge_self = nullptr;
+    check_ended();
+}
+
+void judge_run_grid(judge_grid &grid) {
+    const judge_config &config = grid.config;
+    judge_now.launch++;
+    begin_grid(grid);
     judge_traffic before = {}, after = {};
     if (judge_race_traffic) {
         judge_race_traffic(&before);
+    }
+    auto ahead = std::move(grid.held);
+    grid.held.clear();
+    for (const auto &held : ahead) {
+        end_ahead(grid, *held);
     }
     size_t blocks = (size_t)config.grid.x * config.grid.y * config.grid.z;
     size_t start = block.random ? judge_random() % blocks : block.reversed ? blocks - 1 : 0;
     size_t step = block.random ? random_step(blocks) : block.reversed ? blocks - 1 : 1;
     for (size_t i = 0; i < blocks; i++) {
-        run_block(config.grid, (start + i * step) % blocks, config.shared);
+        size_t number = (start + i * step) % blocks;
+        bool done = false;
+        for (const auto &held : ahead) {
+            done = done || held->number == number;
+        }
+        if (!done) {
+            begin_block(config.grid, number, config.shared);
+            check_ended();
+        }
     }
     if (judge_race_traffic) {
         judge_race_traffic(&after);
@@ -310,10 +421,10 @@ void judge_run_grid(const judge_config &config, void (*body)(void *), void *stat
     if (judge_env().report_launches) {
         fprintf(stderr,
                 "judge: launch %s grid %u,%u,%u block %u,%u,%u smem %zu loaded %llu stored %llu "
-                "atomics %llu\n",
+                "atomics %llu%s\n",
                 config.name, gridDim.x, gridDim.y, gridDim.z, blockDim.x, blockDim.y, blockDim.z,
                 config.shared, after.loaded - before.loaded, after.stored - before.stored,
-                after.atomics - before.atomics);
+                after.atomics - before.atomics, ahead.empty() ? "" : " begun ahead");
     }
 }
 
@@ -369,27 +480,51 @@ static bool pointers_ok(const judge_config &config, const void *const *pointers,
     return true;
 }
 
-void judge_launch(const judge_config &config, judge_body body, const void *const *pointers,
-                  int count) {
+static std::map<const void *, std::string> &kernel_names() {
+    static auto *names = new std::map<const void *, std::string>;
+    return *names;
+}
+
+void judge_set_name(const void *kernel, const char *name) { kernel_names()[kernel] = name; }
+
+const char *judge_name_of(const void *kernel) {
+    auto found = kernel_names().find(kernel);
+    return found == kernel_names().end() ? "(without a name)" : found->second.c_str();
+}
+
+cudaError_t judge_launch(const judge_config &config, judge_body body, const void *const *pointers,
+                         int count) {
     std::shared_ptr<void> state(body.state, body.drop);
     if (judge_entry("cudaLaunchKernel")) {
-        judge_error(judge_injected(cudaErrorLaunchOutOfResources));
-    } else if (!judge_stream_ok(config.stream)) {
-        judge_error(cudaErrorInvalidResourceHandle);
-    } else if (!shape_ok(config)) {
+        return judge_error(judge_injected(cudaErrorLaunchOutOfResources));
+    }
+    if (!judge_stream_ok(config.stream)) {
+        return judge_error(cudaErrorInvalidResourceHandle);
+    }
+    if (!shape_ok(config)) {
         fprintf(stderr, "judge: kernel %s: grid %u,%u,%u block %u,%u,%u is out of range\n",
                 config.name, config.grid.x, config.grid.y, config.grid.z, config.block.x,
                 config.block.y, config.block.z);
-        judge_error(cudaErrorInvalidConfiguration);
-    } else if (config.shared > (size_t)shared_limit(config.function)) {
+        return judge_error(cudaErrorInvalidConfiguration);
+    }
+    if (config.shared > (size_t)shared_limit(config.function)) {
         fprintf(stderr, "judge: kernel %s: %zu bytes of dynamic shared memory were not allowed\n",
                 config.name, config.shared);
-        judge_error(cudaErrorInvalidValue);
-    } else if (!pointers_ok(config, pointers, count)) {
-        judge_error(cudaErrorIllegalAddress);
-    } else {
-        auto run = body.run;
-        judge_error(
-            judge_enqueue(config.stream, [=] { judge_run_grid(config, run, state.get()); }));
+        return judge_error(cudaErrorInvalidValue);
     }
+    if (!pointers_ok(config, pointers, count)) {
+        return judge_error(cudaErrorIllegalAddress);
+    }
+    auto grid = std::make_shared<judge_grid>();
+    grid->config = config;
+    grid->body = body.run;
+    grid->state = state;
+    std::function<void()> ahead;
+    if (config.early) {
+        ahead = [=] {
+            judge_begin_ahead(*grid);
+        };
+    }
+    return judge_error(judge_enqueue(
+        config.stream, [=] { judge_run_grid(*grid); }, ahead));
 }

@@ -34,7 +34,7 @@ struct judge_fiber {
 
 namespace {
 
-const unsigned max_fibers = 1024;
+const unsigned max_fibers = 6 * 1024;  // a block, and those that wait for work before theirs
 const uint64_t canary = 0x7CA11AB1E57AC4EDull;
 
 judge_fiber host;
@@ -141,7 +141,7 @@ static void prepare(judge_fiber *fiber, unsigned) {
 
 judge_fiber *judge_new_fiber(void (*entry)()) {
     if (made == max_fibers) {
-        judge_fault("more fibers than threads in a block");
+        judge_fault("more threads have begun than there are fibers");
     }
     judge_fiber *fiber = &fibers[made];
     fiber->stack = stack_number(made);

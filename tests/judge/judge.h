@@ -4,6 +4,8 @@
 #define JUDGE_H
 
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include "cuda_runtime.h"
 
@@ -80,8 +82,9 @@ void judge_check_redzones();
 // ---- stream.cpp
 
 // Queues work on a stream, or adds it to the graph being captured there. The work runs with device
-// memory open.
-cudaError_t judge_enqueue(cudaStream_t stream, std::function<void()> work);
+// memory open. `ahead`: what may run before, as soon as the work before it is the stream's next.
+cudaError_t judge_enqueue(cudaStream_t stream, std::function<void()> work,
+                          std::function<void()> ahead = nullptr);
 
 bool judge_is_capturing(cudaStream_t stream);
 bool judge_stream_ok(cudaStream_t stream);
@@ -105,8 +108,22 @@ extern judge_clock judge_now;
 
 const char *judge_kernel_name();
 
-// Runs a whole grid now. `body` is called once for each thread.
-void judge_run_grid(const judge_config &config, void (*body)(void *), void *state);
+struct judge_held;
+
+// A launched grid. `body` is called once for each thread; `held`: blocks that have begun.
+struct judge_grid {
+    judge_config config;
+    void (*body)(void *);
+    std::shared_ptr<void> state;
+    std::vector<std::shared_ptr<judge_held>> held;
+};
+
+// Runs a whole grid now.
+void judge_run_grid(judge_grid &grid);
+
+// Begins some blocks of a grid that was launched early. They go on to their wait for what comes
+// before the grid, and from there when it is run.
+void judge_begin_ahead(judge_grid &grid);
 
 // ---- race.cpp, linked in race mode only
 

@@ -1,7 +1,9 @@
 # Turns each kernel launch `name<<<grid, block, smem, stream>>>(args);` or
 # `name<T, 4><<<...>>>(args);`, alone on its line, into plain C++:
 # `judge_configure("name", name, grid, block, smem, stream)(args);`. Lines keep their numbers.
-# A launch in any other form is an error. Usage: awk -v file=NAME.cu -f launch.awk NAME.cu
+# A launch in any other form is an error. In `launch(m, WHEN, kernel, ...`, where a function of that
+# name launches what it is given, the kernel is told its name. Usage: awk -v file=NAME.cu -f
+# launch.awk NAME.cu
 BEGIN {
     launch = "^[ \t]*[A-Za-z_][A-Za-z0-9_:]*(<[^;\"]*>)?<<<[^;]*>>>\\(.*\\);[ \t]*(//.*)?$"
     printf "#line 1 \"%s\"\n", file
@@ -18,6 +20,14 @@ BEGIN {
         config = substr(code, open + 3, close_at - open - 3)
         printf "%sjudge_configure(\"%s\", %s, %s)%s\n", substr(code, 1, RSTART - 1), name, name,
             config, substr(code, close_at + 3)
+        next
+    }
+    if (match(code, /[( ]launch\(m, [A-Z]+, [A-Za-z_][A-Za-z0-9_]*, "/)) {
+        head = substr(code, 1, RSTART + RLENGTH - 4)
+        name = head
+        sub(/.* /, "", name)
+        print substr(head, 1, length(head) - length(name)) "judge_named(" name ", \"" name "\")" \
+            substr(code, RSTART + RLENGTH - 3)
         next
     }
     gsub(/\\"/, "", code)

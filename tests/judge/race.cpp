@@ -158,8 +158,17 @@ void note_read(cell &c, const access &a) {
     c.read_thread = (unsigned short)a.thread;
 }
 
+// Whether the access, made before its kernel has waited for the one before, meets one of that one.
+bool overtakes(const cell &c, const access &a) {
+    return !judge_self->ordered && !a.shared && c.launch + 1 == judge_now.launch &&
+           ((c.flags & has_write) || (a.write && (c.flags & has_read)));
+}
+
 // Forgets what an earlier launch, or for shared memory an earlier block, did to the cell.
 void refresh(cell &c, const access &a) {
+    if (overtakes(c, a)) {
+        report("access before cudaGridDependencySynchronize", a, c.write_block, c.write_thread);
+    }
     bool other_block = a.shared && (((c.flags & has_write) && c.write_block != judge_now.block) ||
                                     ((c.flags & has_read) && c.read_block != judge_now.block));
     if (c.launch != judge_now.launch || other_block) {
@@ -190,7 +199,7 @@ void check_word(char *word, size_t from, size_t to, const access &a) {
     size_t offset = (uintptr_t)word % page_bytes;
     cell &whole = page->words[offset / 4];
     bool narrow = to - from != 4;
-    if (whole.launch != judge_now.launch) {
+    if (whole.launch != judge_now.launch && judge_self->ordered) {
         whole.flags = 0;
     }
     if (!(whole.flags & split)) {

@@ -2,7 +2,8 @@
 // the work of non-blocking streams waits in queues and runs as late as the program's
 // synchronisation allows, the streams interleaved at random. A replayed graph keeps the order that
 // streams and events gave it and no other: JUDGE_ORDER=rev runs the youngest work that may run
-// first, JUDGE_ORDER=rand any.
+// first, JUDGE_ORDER=rand any. Kernels that were launched early begin before the work before them
+// in their stream, where that work has had to wait, and in every replay.
 #include <stdio.h>
 #include <time.h>
 
@@ -27,6 +28,7 @@ struct task {
     std::function<void()> work;
     std::shared_ptr<event_state> wait;  // when set, the task is a wait for record `ticket`
     long ticket = 0;
+    std::function<void()> ahead;  // the part that may run before the task before this one
 };
 
 double seconds_now() {
@@ -41,6 +43,7 @@ double seconds_now() {
 struct graph_node {
     std::function<void()> work;
     std::set<size_t> after;
+    std::function<void()> ahead;  // the part that may run before the one node it comes after
 };
 
 // Work under capture, in issue order.
@@ -98,6 +101,9 @@ void run_front(CUstream_st *stream) {
     stream->queue.pop_front();
     if (next.work) {
         judge_open_memory();
+        if (!stream->queue.empty() && stream->queue.front().ahead) {
+            stream->queue.front().ahead();
+        }
         next.work();
         judge_close_memory();
     }
@@ -150,14 +156,18 @@ cudaError_t judge_forbid_capture() {
     return forbidden ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
-cudaError_t judge_enqueue(cudaStream_t handle, std::function<void()> work) {
+cudaError_t judge_enqueue(cudaStream_t handle, std::function<void()> work,
+                          std::function<void()> ahead) {
     CUstream_st *stream = resolve(handle);
     if (stream->capture) {
         if (stream->capture->broken) {
             return cudaErrorStreamCaptureInvalidated;
         }
         std::vector<graph_node> &node = stream->capture->node;
-        node.push_back({std::move(work), stream->captured});
+        if (stream->captured.size() != 1) {
+            ahead = nullptr;
+        }
+        node.push_back({std::move(work), stream->captured, std::move(ahead)});
         stream->captured = {node.size() - 1};
         return cudaSuccess;
     }
@@ -165,7 +175,7 @@ cudaError_t judge_enqueue(cudaStream_t handle, std::function<void()> work) {
         return cudaErrorStreamCaptureImplicit;  // the null stream would have to wait for the
                                                 // captured ones
     }
-    stream->queue.push_back({std::move(work), nullptr, 0});
+    stream->queue.push_back({std::move(work), nullptr, 0, std::move(ahead)});
     if (!stream->deferred) {
         run_front(stream);
     } else if (judge_random() % 4 == 0) {
@@ -275,7 +285,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
         capture_error(stream->capture);
         return judge_error(cudaErrorStreamCaptureIsolation);
     }
-    stream->queue.push_back({nullptr, event->state, event->state->issued});
+    stream->queue.push_back({nullptr, event->state, event->state->issued, nullptr});
     if (!stream->deferred) {
         run_until([=] { return runnable(stream); });
         run_front(stream);
@@ -489,6 +499,11 @@ static void replay(const std::vector<graph_node> &node) {
         }
         size_t i = *next;
         ready.erase(next);
+        for (size_t j : before[i]) {
+            if (node[j].ahead) {
+                node[j].ahead();
+            }
+        }
         node[i].work();
         for (size_t j : before[i]) {
             if (!--left[j]) {

@@ -49,10 +49,11 @@
 // ---- builtins of the running thread
 
 // One CUDA thread of the running block. `linear` is its number in the block, `lane` and `warp`
-// follow from it.
+// follow from it. `ordered`: what came before the launch is over for it.
 struct judge_thread {
     uint3 index;
     unsigned linear, lane, warp;
+    bool ordered;
 };
 
 extern judge_thread *judge_self;  // NULL while host code runs
@@ -62,6 +63,8 @@ static const int warpSize = 32;
 
 void *judge_dynamic_shared();
 void judge_syncthreads(int line);
+void judge_await_grid();
+void judge_trigger();
 
 // All lanes of `mask` meet here, each with a value; returns the values by lane, valid until the
 // warp's next-but-one meeting. `orders` says whether the meeting also orders memory (only
@@ -69,6 +72,8 @@ void judge_syncthreads(int line);
 const uint64_t *judge_warp_meet(unsigned mask, uint64_t value, int line, bool orders);
 
 #define __syncthreads() judge_syncthreads(__LINE__)
+#define cudaGridDependencySynchronize() judge_await_grid()
+#define cudaTriggerProgrammaticLaunchCompletion() judge_trigger()
 #define __syncwarp(...) judge_syncwarp(__LINE__, ##__VA_ARGS__)
 #define __shfl_sync(...) judge_shfl(__LINE__, __VA_ARGS__)
 #define __shfl_up_sync(...) judge_shfl_up(__LINE__, __VA_ARGS__)
@@ -146,13 +151,14 @@ struct judge_config {
     dim3 grid, block;
     size_t shared;
     cudaStream_t stream;
+    bool early;  // it may begin before the work before it in the stream is over
 };
 
-// Queues the launch; errors go where cudaGetLastError finds them. Takes `body` over in any case.
-// `pointers[1..count]` are the pointer arguments (NULL for others): each must be NULL or live
+// Queues the launch; errors also go where cudaGetLastError finds them. Takes `body` over in any
+// case. `pointers[1..count]` are the pointer arguments (NULL for others): each must be NULL or live
 // device memory.
-void judge_launch(const judge_config &config, judge_body body, const void *const *pointers,
-                  int count);
+cudaError_t judge_launch(const judge_config &config, judge_body body, const void *const *pointers,
+                         int count);
 
 template <class T>
 static inline const void *judge_pointer(const T &value) {
@@ -171,7 +177,7 @@ struct judge_call {
     judge_config config;
     void (*kernel)(P...);
 
-    void operator()(P... arguments) const {
+    cudaError_t operator()(P... arguments) const {
         auto *bound = new auto([kernel = kernel, arguments...] { kernel(arguments...); });
         using bound_type = std::remove_pointer_t<decltype(bound)>;
         judge_body body = {bound, [](void *state) { (*static_cast<bound_type *>(state))(); },
@@ -179,7 +185,7 @@ struct judge_call {
                                delete static_cast<bound_type *>(state);
                            }};
         const void *pointers[] = {nullptr, judge_pointer(arguments)...};
-        judge_launch(config, body, pointers, (int)sizeof...(P));
+        return judge_launch(config, body, pointers, (int)sizeof...(P));
     }
 };
 
@@ -187,8 +193,37 @@ template <class... P>
 static inline judge_call<P...> judge_configure(const char *name, void (*kernel)(P...), dim3 grid,
                                                dim3 block, size_t shared = 0,
                                                cudaStream_t stream = nullptr) {
-    return {{name, (const void *)kernel, grid, block, shared, stream}, kernel};
+    return {{name, (const void *)kernel, grid, block, shared, stream, false}, kernel};
 }
+
+// Names of kernels that are passed on before they are launched; launch.awk adds the calls.
+void judge_set_name(const void *kernel, const char *name);
+const char *judge_name_of(const void *kernel);
+
+template <class F>
+static inline F *judge_named(F *kernel, const char *name) {
+    judge_set_name((const void *)kernel, name);
+    return kernel;
+}
+
+#if CUDART_VERSION >= 11080
+// The attribute for early starts is the only one that is known here.
+template <class... P, class... A>
+static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(P...),
+                                             A &&...arguments) {
+    const void *function = (const void *)kernel;
+    judge_call<P...> call = {{judge_name_of(function), function, c->gridDim, c->blockDim,
+                              c->dynamicSmemBytes, c->stream, false},
+                             kernel};
+    for (unsigned i = 0; i < c->numAttrs; i++) {
+        if (c->attrs[i].id != cudaLaunchAttributeProgrammaticStreamSerialization) {
+            return cudaErrorNotSupported;
+        }
+        call.config.early = c->attrs[i].val.programmaticStreamSerializationAllowed;
+    }
+    return call(arguments...);
+}
+#endif
 
 // ---- the vendor header's C++ forms of host functions
 
