@@ -47,6 +47,7 @@
 #include "epilogue.c"
 #include "attention.c"
 #include "split.c"
+#include "prologue.c"
 #include "select.c"
 #include "storage.c"
 #include "derive.c"

@@ -9,12 +9,14 @@
 // Values that a step reads from memory: all reads of the values it computes but those themselves.
 EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     ein__val *list = NULL;
-    for (int k = 0; k < step->nval; k++) {
+    for (int k = 0; k < step->nval + 2; k++) {
         ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__scope_of(ctx, step->val[k])->body, &reads);
+        ein__val v = k < step->nval ? step->val[k] : step->load[k - step->nval];
+        if (!v.i) continue;
+        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             ein__val r = {ein__ex_get(ctx, reads[i])->val};
-            bool known = false;
+            bool known = step->load[0].i == r.i || step->load[1].i == r.i;
             for (int j = 0; j < step->nval; j++) known |= step->val[j].i == r.i;
             for (ptrdiff_t j = 0; j < arrlen(list); j++) known |= list[j].i == r.i;
             // A transform has its matrices in its text.

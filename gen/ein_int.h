@@ -408,6 +408,8 @@ typedef struct ein__step {
     ein__val out;
     int nval;
     ein__val val[8];
+    ein__val load[2];   // PRODUCT: maps that its loads compute, or none ...
+    ein__ex loaded[2];  // ... and the factors as they are then
     ein__conv conv;
     ein__gemm gemm;
     int tile;    // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best

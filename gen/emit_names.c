@@ -280,6 +280,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
                 if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
+                for (int v = 0; v < 2 && !l.extra; v++)
+                    if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
                 for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 ein__put_n(&z->kernels, text.s, text.n);

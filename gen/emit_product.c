@@ -10,6 +10,8 @@ typedef struct ein__kprod {
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
     int sum[EIN__MAX_ITERS], nsum;
     uint32_t used;                    // slots of the batch that some address needs
+    ein__ex factor[2];                // what loads compute: reads, or maps in front of the product
+    ein__ex main[2];                  // the largest read of each
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
     const char *along[2];
@@ -40,7 +42,7 @@ static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
     ein__kscan one = ein__kscan_make(g);
     ein__krow steps = {{0}};
     for (int k = 0; k < 2; k++) {
-        ein__kscan_row(g, &one, ein__ex_of(g->ctx, r->p.read[k]));
+        ein__kscan_row(g, &one, r->main[k]);
         for (int i = 0; i < EIN__MAX_ITERS; i++) {
             int64_t step = one.near[k].k[i] < 0 ? -one.near[k].k[i] : one.near[k].k[i];
             if (steps.k[i] < step) steps.k[i] = step;
@@ -147,10 +149,35 @@ static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, bool
     return at;
 }
 
+// The text of a factor that its loads compute, four lanes along `slot` at once where its reads
+// allow.
+static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, bool *vector) {
+    size_t mark[2] = {g->code[0].n, g->code[1].n};
+    int nindex = g->nindex, nvalue = g->nvalue, scattered = g->scattered;
+    ein__kcount(g, ex);
+    *vector = slot >= 0;
+    if (!*vector) return ein__kvalue(g, ex, 0).s;
+    const char *v[4];
+    g->vec = 4;
+    g->vec_slot = slot;
+    for (int i = 0; i < 4; i++) v[i] = ein__kvalue(g, ex, i).s;
+    g->vec = 1;
+    g->vec_slot = -1;
+    *vector = g->scattered == scattered;
+    if (*vector) return ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", v[0], v[1], v[2], v[3]);
+    ein__kforget(g, 0);
+    for (int k = 0; k < 2; k++) g->code[k].s[g->code[k].n = mark[k]] = 0;
+    g->nindex = nindex;
+    g->nvalue = nvalue;
+    g->scattered = scattered;
+    return ein__kvalue(g, ex, 0).s;
+}
+
 // One factor's part of the loop: loads into registers, stores into the tile.
 static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
-    ein__ex read = ein__ex_of(c, r->p.read[side]);
+    ein__ex read = r->factor[side];
+    bool computed = read.i != r->main[side].i;
     ein__kscan scan = ein__kscan_make(g);
     int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS];
     int64_t extent = r->p.extent[side], depth = r->p.depth;
@@ -158,7 +185,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     memcpy(g->slot, r->slot, sizeof r->slot);
     memcpy(line_slot, r->order[side], sizeof line_slot);
     memcpy(sum, r->sum, sizeof sum);
-    ein__kscan_row(g, &scan, read);
+    ein__kscan_row(g, &scan, r->main[side]);
+    if (computed) ein__kscan_expr(g, &scan, read);
     int nline = ein__kmerge(g, &scan, line_slot, r->n[side]);
     int nsum = ein__kmerge(g, &scan, sum, r->nsum);
     for (int i = 0; i < nline; i++) g->slot[line_slot[i]].level = 1;
@@ -167,7 +195,9 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
     if (lane >= 0 && (g->slot[lane].n % 4 || scan.near[0].k[lane] != 1)) lane = -1;
     bool vector;
-    ein__kaccess at = ein__kprod_access(g, read, lane, &vector);
+    ein__kaccess at = {0};
+    const char *value = computed ? ein__kprod_compute(g, read, lane, &vector) : NULL;
+    if (!computed) at = ein__kprod_access(g, read, lane, &vector);
     int width = vector ? 4 : 1, wide = along ? terms / width : tile / width;
     const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
                *slow = ein__namef(c, "e / %du", wide);
@@ -177,17 +207,16 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__buf body = {0}, guard = {0};
     const char *at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m"),
                *at_term = ein__kprod_flat(g, sum, nsum, "k");
-    ein__put(&body, g->code[1].s);
+    if (!computed) ein__put(&body, g->code[1].s);
     if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
     if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
     if (at.guard) ein__putf(&guard, "%s && ", at.guard);
-    const char *value = ein__kload(g, &at, 1).s, *zero = "0.f";
-    if (vector) {
-        value = ein__kload4(g, &at);
-        zero = "make_float4(0.f, 0.f, 0.f, 0.f)";
-    }
+    const char *zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
+    if (!computed) value = vector ? ein__kload4(g, &at) : ein__kload(g, &at, 1).s;
     if (guard.n) guard.s[guard.n -= 4] = 0;
-    if (guard.n) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
+    if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
+    if (computed) ein__put(&body, g->code[1].s);
+    if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     else ein__putf(&body, "return %s;\n", value);
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
                        ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
@@ -312,7 +341,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
                        {"store", r->store.s}};
     for (int k = 0; k < 2; k++) {
-        const ein__value *v = ein__val_get(c, (ein__val){r->p.read[k]->val});
+        ein__val read = {ein__ex_get(c, r->main[k])->val};
+        const ein__value *v = ein__val_get(c, read);
         l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
     }
     g->needs |= EIN__NEED_TILES;
@@ -320,6 +350,29 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
                  out, l);
+}
+
+// The factors as the step's loads compute them, and what they read most of.
+static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    ein_ctx *c = g->ctx;
+    for (int k = 0; k < 2; k++) {
+        ein__ex *reads = NULL;
+        int64_t most = -1;
+        r->factor[k] = ein__ex_of(c, r->p.read[k]);
+        for (int i = 0; i < 2; i++)
+            if (step->load[i].i && step->load[i].i == r->p.read[k]->val)
+                r->factor[k] = step->loaded[i];
+        r->main[k] = r->factor[k];
+        ein__ex_reads(c, r->factor[k], &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            ein__val v = {ein__ex_get(c, reads[i])->val};
+            int64_t n = ein__elements(&ein__val_get(c, v)->shape);
+            if (n <= most) continue;
+            most = n;
+            r->main[k] = reads[i];
+        }
+        arrfree(reads);
+    }
 }
 
 // One attempt; false: try again without vectors or with 64-bit indices.
@@ -336,7 +389,8 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     ein__kscan all = ein__kscan_make(g);
     g->inner[g->ninner++] = (ein__kinner){
         step->val[0], {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}, false};
-    for (int k = 0; k < 2; k++) ein__kscan_row(g, &all, ein__ex_of(g->ctx, r.p.read[k]));
+    ein__kprod_factors(g, step, &r);
+    for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
     if (step->nval > 1) ein__kscan_expr(g, &all, ein__kbody(g, step->out));
     ein__kscan_out(g, &all, step->out);
     ein__kprod_orders(g, s, &r, &all);

@@ -377,6 +377,7 @@ typedef struct ein__kernel {
     int n;
     const ein__scope *s[8];
     ein__val inner[8];
+    ein__val load[2];    // maps that the loads of a product compute
     const int64_t *out;  // strides of the result; NULL: dense
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
@@ -440,6 +441,7 @@ static void ein__add_traffic(ein_ctx *ctx, ein__traffic *z, const ein__kernel *k
         bool skip = false;
         for (ptrdiff_t j = 0; j < arrlen(z->seen); j++) skip |= z->seen[j].i == reads[i].i;
         for (int j = 0; j < 8; j++) skip |= k->inner[j].i == e->val;
+        for (int j = 0; j < 2; j++) skip |= k->load[j].i == e->val;
         arrput(z->seen, reads[i]);
         if (skip) continue;
         ein__access access;
@@ -471,6 +473,8 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
         // A map behind shared reductions runs once an output.
         if (!i || !*terms) ein__add_traffic(ctx, &z, k, k->s[i], lane);
         else ein__add_traffic(ctx, &z, k, k->s[i], (int)last->nt - 1);
+    for (int i = 0; i < 2; i++)
+        if (k->load[i].i) ein__add_traffic(ctx, &z, k, ein__scope_of(ctx, k->load[i]), lane);
     for (ptrdiff_t i = 0; i < arrlen(z.of); i++) {
         int64_t n = again ? ein__times(z.of[i].n, k->n) : z.of[i].n;
         elements = ein__plus(elements, n);
@@ -508,13 +512,27 @@ static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
     w->math_ps = ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
 }
 
+// What computing map `v` in every load of a factor takes: once for each tile across.
+static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__product_tile *t,
+                             int side, ein__val v) {
+    int64_t tiles = ein__ceil(p->extent[!side], side ? t->rows : t->cols);
+    int64_t loads =
+        ein__times(ein__times(p->extent[side], p->depth), ein__times(p->extent[2], tiles));
+    int64_t each = ein__ex_operations(ctx, ein__scope_of(ctx, v)->body);
+    return ein__math_ps(ein__gpu_of(ctx), ein__times(loads, each), ein__math_share[EIN__E_MAP]);
+}
+
 // A product by tiles: their loops, and what memory and the epilogue add. A result whose neighbours
 // belong to different blocks is written a sector an element.
 static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
                               ein__work *w) {
     ein__tiled p;
     if (!ein__match_tiles(ctx, s, k->out, &p)) return;
-    (void)ein__product_tile_of(ctx, &p, &w->math_ps);
+    const ein__product_tile *t = ein__product_tile_of(ctx, &p, &w->math_ps);
+    for (int i = 0; i < 2; i++)
+        for (int side = 0; side < 2; side++)
+            if (k->load[i].i && p.read[side]->val == k->load[i].i)
+                w->math_ps = ein__plus(w->math_ps, ein__loads_ps(ctx, &p, t, side, k->load[i]));
     int64_t result = ein__times(ein__outputs_of(s), k->size);
     if (p.scattered)
         ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_STRIDE,
@@ -578,6 +596,7 @@ EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
         k.s[i] = ein__scope_of(ctx, step->val[i]);
         if (i + 1 < step->nval) k.inner[i] = step->val[i];
     }
+    for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
     return ein__cost_kernel(ctx, &k);

@@ -126,6 +126,11 @@ static bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
     return total == s->n[p->axis];
 }
 
+EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
+    ein__pieces p;
+    return ein__is_concat(ctx, v, &p);
+}
+
 // ------------------------------------------------------------------------------------ placement
 
 // What was decided about a value's place; by default copies take or hand on a place where they can,

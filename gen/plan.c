@@ -99,6 +99,23 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     return true;
 }
 
+// Takes the maps in front of a product out of the values that the step computes.
+static void ein__split_loads(ein_ctx *ctx, ein__step *step) {
+    const ein__expr *read[2];
+    double alpha;
+    int n = 0;
+    while (n + 1 < step->nval && ein__is_map(ctx, step->val[n])) n++;
+    if (!ein__two_factors(ctx, ein__scope_of(ctx, step->val[n]), read, &alpha)) return;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++)
+            if (read[k]->val == step->val[i].i) {
+                step->load[k] = step->val[i];
+                step->loaded[k] = ein__load_of(ctx, read[k], step->val[i]);
+            }
+    step->nval -= n;
+    memmove(step->val, step->val + n, (size_t)step->nval * sizeof *step->val);
+}
+
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
@@ -106,6 +123,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
         if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
             step->val[step->nval++] = sel->order[i];
+    if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
     bool library = ein__is_call(step->kind);
     if (library && ein__library_step(ctx, step)) return true;
     if (library) step->kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0]));

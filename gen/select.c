@@ -309,7 +309,7 @@ static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m,
     int64_t ps, gemm_ps;
     ein__gemm g;
     // No convolution of halves has an f32 result, but products do.
-    if (ein__widens(z->ctx, v))
+    if (ein__widens(z->ctx, v) && z->ctx->desc.libs != EIN_LIBS_NONE)
         return ein__best_gemm(z->ctx, s, z->free && !z->root[v.i], &g, NULL)
                    ? EIN__K_GEMM
                    : ein__kernel_kind(z->ctx, s);
@@ -339,6 +339,51 @@ static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein_
     return ein__conv_fuses(ctx, m, read, &e);
 }
 
+// Whether nothing but product `v` needs map `p`, and its load may compute it.
+static bool ein__loads(const ein__selector *z, ein__val v, ein__val p, const ein__expr *read) {
+    ein_ctx *ctx = z->ctx;
+    return z->uses[p.i] == 1 && z->home[p.i].i == p.i && z->kind[p.i] == EIN__K_MAP &&
+           !z->root[p.i] && ein__is_map(ctx, p) && !ctx->value[p.i].weight_only &&
+           !ein__copy_of(ctx, p) && !ein__joins(ctx, p) && !ein__keeps_fp32(ctx, v) &&
+           ein__load_of(ctx, read, p).i;
+}
+
+// Maps in front of product `v` that are cheaper as part of its loads, with map `m` behind it: what
+// `v` costs with them as calls and kernels of their own, against a kernel of ours that loads them.
+static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__val m,
+                                       ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__expr *factor[2];
+    double alpha;
+    ein__prologue all = {0}, best = {0};
+    int64_t least;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !ein__two_factors(ctx, s, factor, &alpha))
+        return best;
+    if (factor[0]->val == factor[1]->val) return best;
+    for (int k = 0; k < 2; k++) {
+        ein__val p = {factor[k]->val};
+        if (ein__loads(z, v, p, factor[k])) all.v[all.n++] = p;
+    }
+    if (!all.n) return best;
+    bool call = ein__is_call(ein__choose(ctx, s, m, read, z->free && !z->root[v.i], &least));
+    for (int k = 0; k < all.n; k++) least = ein__cost_sum(least, ein__kernel_cost(ctx, all.v[k]));
+    for (int set = 1; set < 1 << all.n; set++) {
+        ein__prologue some = {0};
+        int64_t rest = 0;
+        for (int k = 0; k < all.n; k++) {
+            if (set >> k & 1) some.v[some.n++] = all.v[k];
+            else rest = ein__kernel_cost(ctx, all.v[k]);
+        }
+        int64_t ps = ein__cost_loading(ctx, s, m, read, &some);
+        ps = ein__cost_sum(call ? ein__with_margin(ps) : ps, rest);
+        if (ps >= least) continue;
+        least = ps;
+        best = some;
+    }
+    return best;
+}
+
 static void ein__select_reductions(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
@@ -356,6 +401,9 @@ static void ein__select_reductions(ein__selector *z) {
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
             z->kind[v.i] = ein__kernel_kind(ctx, s);
         else z->kind[v.i] = ein__choose_product(z, v, m, read);
+        ein__prologue front = {0};
+        if (!ctx->value[v.i].weight_only) front = ein__choose_loads(z, v, m, read);
+        if (front.n) z->kind[v.i] = EIN__K_PRODUCT;
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE ||
                             z->kind[v.i] == EIN__K_PRODUCT);
         if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
@@ -363,6 +411,7 @@ static void ein__select_reductions(ein__selector *z) {
         // A map fuses with one reduction only.
         for (ptrdiff_t k = 0; fuse && k < i; k++)
             fuse = z->home[z->order[k].i].i != m.i || z->order[k].i == m.i;
+        for (int k = 0; k < front.n; k++) z->home[front.v[k].i] = fuse ? m : v;
         if (!fuse) continue;
         z->home[v.i] = m;
         z->kind[m.i] = z->kind[v.i];

@@ -18,6 +18,7 @@ exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
 # Models with contractions in forms that no library has.
 own='tests/unseen/conv*.ein tests/unseen/deconv_odd.ein tests/unseen/matmul_ranks.ein'
 own="$own tests/unseen/attention.ein tests/unseen/eq_phases.ein tests/unseen/gemm_forms.ein"
+own="$own tests/unseen/preactivation.ein"
 # Products large enough for a library to be the best, with all that a call may do behind them.
 calls='tests/unseen/product_epilogues.ein'
 blas='models/cases/*.ein tests/unseen/conv*.ein'

@@ -89,4 +89,12 @@ while read -r kernel; do
         [ $heard = yes ] && pass || fail "early: $kernel $how its wait" "$work/e.cu"
     done
 done < "$work/kernels"
+
+# Maps in front of products are part of their loads; nothing is, where nothing may be fused.
+front=tests/unseen/preactivation.ein
+check 'loads: no kernel stores a map' sh -c "build/einnet emit $front --libs none --baseline -o - |
+    grep -c 'us est.* k_map_' | grep -q '^0$'"
+check 'loads: without fusion' sh -c "build/einnet emit $front --libs none --rules=-fuse -o - |
+    grep -c 'us est.* k_map_' | grep -q '^[5-9]$'"
+check 'loads: proved' build/einnet verify $front --libs none
 finish

@@ -1,0 +1,40 @@
+// What a tiled product computes while it loads a factor: a map that nothing else reads, such as a
+// normalization and its activation before a convolution. Instead of one kernel that stores the map,
+// every load of the product computes it, as often as tiles and windows load an element: decided by
+// cost.
+
+// Whether `v` only lays values side by side, which may cost nothing (layout.c).
+EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v);
+
+// Maps that the loads of a product compute, in no order.
+typedef struct ein__prologue {
+    int n;
+    ein__val v[2];
+} ein__prologue;
+
+// What product `s`, map `m` behind it that reads it by `read` (or none), and its loads cost as a
+// kernel of our own.
+static int64_t ein__cost_loading(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                 const ein__prologue *p) {
+    ein__kernel k = {
+        .kind = EIN__K_PRODUCT, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
+    int64_t out[EIN__MAX_RANK];
+    if (m.i) {
+        k.s[k.n++] = ein__scope_of(ctx, m);
+        k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
+        k.size = ein__element_size(ctx, m);
+    }
+    memcpy(k.load, p->v, sizeof k.load);
+    ein__dense_result(k.s[k.n - 1], out);
+    k.out = out;
+    return ein__cost_kernel(ctx, &k);
+}
+
+// The factor of product `s` that is read as `v`, as its loads compute it: none when its expression
+// grows too large.
+EIN__FN ein__ex ein__load_of(ein_ctx *ctx, const ein__expr *read, ein__val v) {
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex ex = ein__rule_inline(ctx, v, read);
+    bool fits = ein__tried(ctx, attempt) && ex.i && ein__ex_size(ctx, ex) <= EIN__MAX_INLINE;
+    return fits ? ex : (ein__ex){0};
+}
