@@ -731,6 +731,8 @@ typedef struct ein__step {
     ein__val out;
     int nval;
     ein__val val[8];
+    ein__val load[2];   // PRODUCT: maps that its loads compute, or none ...
+    ein__ex loaded[2];  // ... and the factors as they are then
     ein__conv conv;
     ein__gemm gemm;
     int tile;    // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
@@ -12000,9 +12002,28 @@ static bool ein__ex_weight_only(ein_ctx *ctx, ein__ex ex) {
     return all;
 }
 
+// Iterators that subscript `f`, one of extent `n`, counts as digits, k * t with k the extents of
+// those below: each one's digit of `it` goes to `map`. False when it is no such number.
+static bool ein__invert_digits(ein_ctx *ctx, const ein__index *f, ein__ix it, int64_t n,
+                               const ein__scope *reader, ein__ix *map, uint64_t *covered) {
+    int64_t all = 1;
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        int64_t below = 1;
+        if (a->kind != EIN__ITER || a->slot >= reader->nt || covered[a->slot] != 1) return false;
+        for (uint32_t u = 0; u < f->n; u++)
+            if (f->t[u].k < f->t[t].k) below *= ein__atom_get(ctx, f->t[u].atom)->n;
+        if (f->t[t].k != below) return false;
+        map[a->slot] = ein__ix_mod(ctx, ein__ix_floordiv(ctx, it, below), a->n);
+        covered[a->slot] = (uint64_t)a->n;
+        all *= a->n;
+    }
+    return all == n;
+}
+
 // The iterators of the reader in terms of those of the value it reads: `map[t]` for every traversal
-// slot t of the reader, from subscripts that are t, t / d or t % d. False when some t is not
-// covered.
+// slot t of the reader, from subscripts that are t, t / d or t % d, or that have several t as
+// digits. False when some t is not covered.
 static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader,
                              const ein__scope *value, ein__ix *map) {
     for (uint32_t t = 0; t < reader->nt; t++) map[t] = ein__ix_const(ctx, 0);
@@ -12013,7 +12034,12 @@ static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__sco
         const ein__index *f = ein__ix_get(ctx, read->ix[k]);
         uint32_t slot;
         if (f->n == 0) continue;
-        if (f->n != 1 || f->c || f->q != 1 || f->t[0].k != 1) return false;
+        if (f->c || f->q != 1) return false;
+        if (f->n > 1) {
+            if (!ein__invert_digits(ctx, f, it, value->n[k], reader, map, covered)) return false;
+            continue;
+        }
+        if (f->t[0].k != 1) return false;
         int64_t scale = 1;
         const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
         if (a->kind == EIN__ITER) {
@@ -12545,6 +12571,36 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     }
     arrfree(reads);
     return result;
+}
+
+// Maps over a product that is read reshaped or permuted run along the product, so that a merge of
+// products can take the maps behind them along; a copy puts the dimensions back.
+static ein__val ein__rebuild_behind(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    z->nothing = true;
+    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
+    z->nothing = false;
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    if (!v.i || !ein__is_map(ctx, v) || ein__copy_of(ctx, v) || ctx->value[v.i].weight_only)
+        return v;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ex *reads = NULL;
+    ein__val result = v;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i; i++) {
+        const ein__expr *r = ein__ex_get(ctx, reads[i]);
+        const ein__scope *p = ein__scope_of(ctx, (ein__val){r->val});
+        if (p && z->uses[r->val] == 1 && ein__is_contraction(ctx, p) &&
+            !ein__reads_in_place(ctx, r, s))
+            result = ein__follow_reduction(z, v, r);
+    }
+    arrfree(reads);
+    return result;
+}
+
+EIN__FN bool ein__prepare_merges(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_behind);
 }
 
 EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
@@ -13191,14 +13247,15 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 // ------------------------------------------------------------------------------- library calls
 
-// A tiled product: the least over square tiles and, where the library has it, split-K. A wave of
-// blocks takes as long as a full one; the parts of a split are added up in the L2 cache.
+// A tiled product: the least over square tiles and, where the library has it, split-K into any
+// number of parts. A wave of blocks takes as long as a full one; the parts of a split are added up
+// in the L2 cache.
 static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64_t n, int64_t k,
                              int64_t batch, int64_t share, int most_split) {
     static const int64_t tile[] = {128, 64, 32}, relative[] = {1000, 850, 600};
     int64_t best = INT64_MAX;
     for (int t = 0; t < 3; t++)
-        for (int split = 1; split <= most_split; split *= 2) {
+        for (int split = 1; split <= most_split; split++) {
             int64_t blocks = ein__times(ein__ceil(m, tile[t]), ein__ceil(n, tile[t]));
             blocks = ein__times(ein__times(blocks, batch), split);
             int64_t depth = ein__most(ein__ceil(k, split), split > 1 ? EIN__SPLIT_DEPTH : 1);
@@ -13442,6 +13499,7 @@ typedef struct ein__kernel {
     int n;
     const ein__scope *s[8];
     ein__val inner[8];
+    ein__val load[2];    // maps that the loads of a product compute
     const int64_t *out;  // strides of the result; NULL: dense
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
@@ -13505,6 +13563,7 @@ static void ein__add_traffic(ein_ctx *ctx, ein__traffic *z, const ein__kernel *k
         bool skip = false;
         for (ptrdiff_t j = 0; j < arrlen(z->seen); j++) skip |= z->seen[j].i == reads[i].i;
         for (int j = 0; j < 8; j++) skip |= k->inner[j].i == e->val;
+        for (int j = 0; j < 2; j++) skip |= k->load[j].i == e->val;
         arrput(z->seen, reads[i]);
         if (skip) continue;
         ein__access access;
@@ -13536,6 +13595,8 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
         // A map behind shared reductions runs once an output.
         if (!i || !*terms) ein__add_traffic(ctx, &z, k, k->s[i], lane);
         else ein__add_traffic(ctx, &z, k, k->s[i], (int)last->nt - 1);
+    for (int i = 0; i < 2; i++)
+        if (k->load[i].i) ein__add_traffic(ctx, &z, k, ein__scope_of(ctx, k->load[i]), lane);
     for (ptrdiff_t i = 0; i < arrlen(z.of); i++) {
         int64_t n = again ? ein__times(z.of[i].n, k->n) : z.of[i].n;
         elements = ein__plus(elements, n);
@@ -13573,13 +13634,27 @@ static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
     w->math_ps = ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
 }
 
+// What computing map `v` in every load of a factor takes: once for each tile across.
+static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__product_tile *t,
+                             int side, ein__val v) {
+    int64_t tiles = ein__ceil(p->extent[!side], side ? t->rows : t->cols);
+    int64_t loads =
+        ein__times(ein__times(p->extent[side], p->depth), ein__times(p->extent[2], tiles));
+    int64_t each = ein__ex_operations(ctx, ein__scope_of(ctx, v)->body);
+    return ein__math_ps(ein__gpu_of(ctx), ein__times(loads, each), ein__math_share[EIN__E_MAP]);
+}
+
 // A product by tiles: their loops, and what memory and the epilogue add. A result whose neighbours
 // belong to different blocks is written a sector an element.
 static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
                               ein__work *w) {
     ein__tiled p;
     if (!ein__match_tiles(ctx, s, k->out, &p)) return;
-    (void)ein__product_tile_of(ctx, &p, &w->math_ps);
+    const ein__product_tile *t = ein__product_tile_of(ctx, &p, &w->math_ps);
+    for (int i = 0; i < 2; i++)
+        for (int side = 0; side < 2; side++)
+            if (k->load[i].i && p.read[side]->val == k->load[i].i)
+                w->math_ps = ein__plus(w->math_ps, ein__loads_ps(ctx, &p, t, side, k->load[i]));
     int64_t result = ein__times(ein__outputs_of(s), k->size);
     if (p.scattered)
         ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_STRIDE,
@@ -13643,6 +13718,7 @@ EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
         k.s[i] = ein__scope_of(ctx, step->val[i]);
         if (i + 1 < step->nval) k.inner[i] = step->val[i];
     }
+    for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
     return ein__cost_kernel(ctx, &k);
@@ -14345,7 +14421,8 @@ EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__a
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__val last = map.i ? map : v;
     if (!s || s->reduce != EIN__R_SUM || ctx->value[v.i].weight_only) return false;
-    if (ctx->value[v.i].dtype != EIN__F32 || ctx->value[last.i].dtype > EIN__BF16) return false;
+    if ((map.i && ctx->value[v.i].dtype != EIN__F32) || ctx->value[last.i].dtype > EIN__BF16)
+        return false;
     ein__attempt attempt = ein__try(ctx);
     ein__ex *reads = NULL;
     ein__ex_reads(ctx, s->body, &reads);
@@ -14544,13 +14621,15 @@ EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64
     }
     for (ptrdiff_t i = 0; i < arrlen(z.of); i++)
         ein__add_operand(ctx, &w, z.of[i].v, z.of[i].access,
-                         ein__times(z.of[i].n, ein__dtype_size(ctx->value[z.of[i].v.i].dtype)));
+                         ein__times(z.of[i].n, ein__element_size(ctx, z.of[i].v)));
     arrfree(z.seen);
     arrfree(z.of);
     w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes_out);
     w.math_ps = t.ps;
     int64_t blocks = ein__times(ein__times(t.batch, t.residues), t.row_tiles);
-    int64_t again = ein__times(ein__times(blocks, t.terms), 4 * (t.depth + t.cols));
+    int64_t key = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val});
+    int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
+    int64_t again = ein__times(ein__times(blocks, t.terms), key * t.depth + value * t.cols);
     int64_t ps = ein__memory_ps(g, again, ein__memory_share[EIN__BY_WINDOW], true);
     return ein__most(ein__least(ps, EIN__PS_LIMIT), ein__work_ps(g, &w));
 }
@@ -14715,6 +14794,47 @@ static ein__val ein__split_value(ein__pass *z, ein__val v, const ein__split *spl
     if (!sc.i) return (ein__val){0};
     return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype,
                         old.node);
+}
+/* ---- prologue.c ---- */
+// What a tiled product computes while it loads a factor: a map that nothing else reads, such as a
+// normalization and its activation before a convolution. Instead of one kernel that stores the map,
+// every load of the product computes it, as often as tiles and windows load an element: decided by
+// cost.
+
+// Whether `v` only lays values side by side, which may cost nothing (layout.c).
+EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v);
+
+// Maps that the loads of a product compute, in no order.
+typedef struct ein__prologue {
+    int n;
+    ein__val v[2];
+} ein__prologue;
+
+// What product `s`, map `m` behind it that reads it by `read` (or none), and its loads cost as a
+// kernel of our own.
+static int64_t ein__cost_loading(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                 const ein__prologue *p) {
+    ein__kernel k = {
+        .kind = EIN__K_PRODUCT, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
+    int64_t out[EIN__MAX_RANK];
+    if (m.i) {
+        k.s[k.n++] = ein__scope_of(ctx, m);
+        k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
+        k.size = ein__element_size(ctx, m);
+    }
+    memcpy(k.load, p->v, sizeof k.load);
+    ein__dense_result(k.s[k.n - 1], out);
+    k.out = out;
+    return ein__cost_kernel(ctx, &k);
+}
+
+// The factor of product `s` that is read as `v`, as its loads compute it: none when its expression
+// grows too large.
+EIN__FN ein__ex ein__load_of(ein_ctx *ctx, const ein__expr *read, ein__val v) {
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex ex = ein__rule_inline(ctx, v, read);
+    bool fits = ein__tried(ctx, attempt) && ex.i && ein__ex_size(ctx, ex) <= EIN__MAX_INLINE;
+    return fits ? ex : (ein__ex){0};
 }
 /* ---- select.c ---- */
 // Which step computes which values: library call or kernel, and what is fused into it.
@@ -14956,7 +15076,7 @@ static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein
 static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, ein__val map,
                                     ein__ex read) {
     ein_ctx *ctx = z->ctx;
-    ein__kernel row = {.kind = EIN__K_ROW, .size = 4};
+    ein__kernel row = {.kind = EIN__K_ROW, .size = ein__is_untyped(ctx) ? 2 : 4};
     ein__ex scaled = {0};
     ein__val first = ein__sole_reader(ctx, z->order, z->uses, a->dot, 0, &scaled), last = {0};
     int64_t ps, all;
@@ -14993,7 +15113,9 @@ static void ein__select_attention(ein__selector *z) {
         }
         if (!ein__attention_closed(z, &a, last)) continue;
         int64_t ps = ein__cost_attention(ctx, &a, ein__bytes_of(ctx, last));
-        if (ps >= ein__attention_apart(z, &a, map, read)) continue;
+        // What types were given for is settled: the values inside are f32.
+        bool settled = ctx->typed && ein__is_kept(ctx, v);
+        if (!settled && ps >= ein__attention_apart(z, &a, map, read)) continue;
         for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
         z->kind[last.i] = EIN__K_ATTENTION;
     }
@@ -15026,7 +15148,7 @@ static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m,
     int64_t ps, gemm_ps;
     ein__gemm g;
     // No convolution of halves has an f32 result, but products do.
-    if (ein__widens(z->ctx, v))
+    if (ein__widens(z->ctx, v) && z->ctx->desc.libs != EIN_LIBS_NONE)
         return ein__best_gemm(z->ctx, s, z->free && !z->root[v.i], &g, NULL)
                    ? EIN__K_GEMM
                    : ein__kernel_kind(z->ctx, s);
@@ -15056,6 +15178,51 @@ static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein_
     return ein__conv_fuses(ctx, m, read, &e);
 }
 
+// Whether nothing but product `v` needs map `p`, and its load may compute it.
+static bool ein__loads(const ein__selector *z, ein__val v, ein__val p, const ein__expr *read) {
+    ein_ctx *ctx = z->ctx;
+    return z->uses[p.i] == 1 && z->home[p.i].i == p.i && z->kind[p.i] == EIN__K_MAP &&
+           !z->root[p.i] && ein__is_map(ctx, p) && !ctx->value[p.i].weight_only &&
+           !ein__copy_of(ctx, p) && !ein__joins(ctx, p) && !ein__keeps_fp32(ctx, v) &&
+           ein__load_of(ctx, read, p).i;
+}
+
+// Maps in front of product `v` that are cheaper as part of its loads, with map `m` behind it: what
+// `v` costs with them as calls and kernels of their own, against a kernel of ours that loads them.
+static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__val m,
+                                       ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__expr *factor[2];
+    double alpha;
+    ein__prologue all = {0}, best = {0};
+    int64_t least;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !ein__two_factors(ctx, s, factor, &alpha))
+        return best;
+    if (factor[0]->val == factor[1]->val) return best;
+    for (int k = 0; k < 2; k++) {
+        ein__val p = {factor[k]->val};
+        if (ein__loads(z, v, p, factor[k])) all.v[all.n++] = p;
+    }
+    if (!all.n) return best;
+    bool call = ein__is_call(ein__choose(ctx, s, m, read, z->free && !z->root[v.i], &least));
+    for (int k = 0; k < all.n; k++) least = ein__cost_sum(least, ein__kernel_cost(ctx, all.v[k]));
+    for (int set = 1; set < 1 << all.n; set++) {
+        ein__prologue some = {0};
+        int64_t rest = 0;
+        for (int k = 0; k < all.n; k++) {
+            if (set >> k & 1) some.v[some.n++] = all.v[k];
+            else rest = ein__kernel_cost(ctx, all.v[k]);
+        }
+        int64_t ps = ein__cost_loading(ctx, s, m, read, &some);
+        ps = ein__cost_sum(call ? ein__with_margin(ps) : ps, rest);
+        if (ps >= least) continue;
+        least = ps;
+        best = some;
+    }
+    return best;
+}
+
 static void ein__select_reductions(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
@@ -15073,6 +15240,9 @@ static void ein__select_reductions(ein__selector *z) {
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
             z->kind[v.i] = ein__kernel_kind(ctx, s);
         else z->kind[v.i] = ein__choose_product(z, v, m, read);
+        ein__prologue front = {0};
+        if (!ctx->value[v.i].weight_only) front = ein__choose_loads(z, v, m, read);
+        if (front.n) z->kind[v.i] = EIN__K_PRODUCT;
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE ||
                             z->kind[v.i] == EIN__K_PRODUCT);
         if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
@@ -15080,6 +15250,7 @@ static void ein__select_reductions(ein__selector *z) {
         // A map fuses with one reduction only.
         for (ptrdiff_t k = 0; fuse && k < i; k++)
             fuse = z->home[z->order[k].i].i != m.i || z->order[k].i == m.i;
+        for (int k = 0; k < front.n; k++) z->home[front.v[k].i] = fuse ? m : v;
         if (!fuse) continue;
         z->home[v.i] = m;
         z->kind[m.i] = z->kind[v.i];
@@ -15149,6 +15320,7 @@ typedef struct ein__storer {
     ein__val *full;
     unsigned char *is;  // by old value id: EIN__IS_*
     bool *root;
+    ein__selector with;     // attentions as one kernel
     ein__dtype operand;     // what reads are wanted as: EIN__NDTYPE any
     bool half_weights;      // those of weights as f16
     ein__val also_half[2];  // reads that are wanted as f16 whatever the others are
@@ -15275,6 +15447,13 @@ static ein__ex ein__read_stored(ein_ctx *ctx, void *user, ein__ex ex) {
     return ein__ex_read(ctx, now, pad, e->ix, (int)e->nix);
 }
 
+// Whether `v` is computed by an attention's kernel; `inside`: and lives in its registers.
+static bool ein__is_attended(const ein__storer *z, ein__val v, bool *inside) {
+    ein__val home = z->with.home[v.i];
+    *inside = home.i != v.i;
+    return z->with.kind[home.i] == EIN__K_ATTENTION;
+}
+
 // The type that the operands of contraction `v` are wanted as: halves where a library multiplies.
 static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
@@ -15282,7 +15461,9 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     const ein__expr *read[2];
     double alpha;
     int64_t ps;
+    bool inside;
     if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
+    if (ein__is_attended(z, v, &inside)) return EIN__NDTYPE;
     if (ein__keeps_fp32(ctx, v) || ein__is_square(ctx, s)) return EIN__F32;
     ein__skind2 kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, !z->root[v.i], &ps);
     if (ein__is_call(kind)) return EIN__F16;
@@ -15330,8 +15511,11 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     const ein__expr *copy = ein__copy_of(ctx, v);
     ein__basis b;
     ein__gemm g;
+    bool inside;
     if (p->dtype != EIN__F32 || p->weight_only || ein__keeps_fp32(ctx, v)) return p->dtype;
     if (ein__match_basis(ctx, s, &b)) return EIN__F32;
+    if (ein__is_attended(z, v, &inside))
+        return inside || z->root[v.i] || z->is[v.i] ? EIN__F32 : EIN__F16;
     if (s->reduce != EIN__R_NONE && ein__is_contraction(ctx, s) && !ein__is_square(ctx, s)) {
         bool wide = z->root[v.i] || (z->is[v.i] & (EIN__IS_SOURCE | EIN__IS_STATISTIC));
         // Only a product of matrices has an f32 result.
@@ -15366,6 +15550,16 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     return now;
 }
 
+// Marks in ctx->kept the values of attentions by what they have become.
+static void ein__keep_attended(ein__storer *z) {
+    ein_ctx *ctx = z->ctx;
+    bool inside;
+    arrsetlen(ctx->kept, arrlen(ctx->value));
+    memset(ctx->kept, 0, (size_t)arrlen(ctx->kept) * sizeof *ctx->kept);
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
+        if (ein__is_attended(z, z->order[i], &inside)) ctx->kept[z->now[z->order[i].i].i] = true;
+}
+
 // Gives every value under `root` its type; the roots are replaced.
 EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     size_t n = (size_t)arrlen(ctx->value);
@@ -15378,12 +15572,15 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
         arrput(z.root, false);
     }
     for (int k = 0; k < nroot; k++) z.root[root[k].i] = true;
+    z.with = (ein__selector){.ctx = ctx, .free = true};
+    ein__select_begin(&z.with, root, nroot);
     ein__mark(&z);
     for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
         ein__val now = ein__store_value(&z, z.order[i]);
         if (!now.i) break;
         z.now[z.order[i].i] = now;
     }
+    ein__keep_attended(&z);
     bool ok = !ctx->status;
     for (int k = 0; ok && k < nroot; k++) {
         ein__dtype type = ctx->value[root[k].i].dtype;
@@ -15397,6 +15594,7 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     arrfree(z.full);
     arrfree(z.is);
     arrfree(z.root);
+    ein__select_free(&z.with);
     return ok;
 }
 /* ---- derive.c ---- */
@@ -20584,6 +20782,11 @@ static bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
     return total == s->n[p->axis];
 }
 
+EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
+    ein__pieces p;
+    return ein__is_concat(ctx, v, &p);
+}
+
 // ------------------------------------------------------------------------------------ placement
 
 // What was decided about a value's place; by default copies take or hand on a place where they can,
@@ -21233,12 +21436,14 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
 // Values that a step reads from memory: all reads of the values it computes but those themselves.
 EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     ein__val *list = NULL;
-    for (int k = 0; k < step->nval; k++) {
+    for (int k = 0; k < step->nval + 2; k++) {
         ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__scope_of(ctx, step->val[k])->body, &reads);
+        ein__val v = k < step->nval ? step->val[k] : step->load[k - step->nval];
+        if (!v.i) continue;
+        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             ein__val r = {ein__ex_get(ctx, reads[i])->val};
-            bool known = false;
+            bool known = step->load[0].i == r.i || step->load[1].i == r.i;
             for (int j = 0; j < step->nval; j++) known |= step->val[j].i == r.i;
             for (ptrdiff_t j = 0; j < arrlen(list); j++) known |= list[j].i == r.i;
             // A transform has its matrices in its text.
@@ -21674,6 +21879,23 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     return true;
 }
 
+// Takes the maps in front of a product out of the values that the step computes.
+static void ein__split_loads(ein_ctx *ctx, ein__step *step) {
+    const ein__expr *read[2];
+    double alpha;
+    int n = 0;
+    while (n + 1 < step->nval && ein__is_map(ctx, step->val[n])) n++;
+    if (!ein__two_factors(ctx, ein__scope_of(ctx, step->val[n]), read, &alpha)) return;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++)
+            if (read[k]->val == step->val[i].i) {
+                step->load[k] = step->val[i];
+                step->loaded[k] = ein__load_of(ctx, read[k], step->val[i]);
+            }
+    step->nval -= n;
+    memmove(step->val, step->val + n, (size_t)step->nval * sizeof *step->val);
+}
+
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
@@ -21681,6 +21903,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
         if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
             step->val[step->nval++] = sel->order[i];
+    if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
     bool library = ein__is_call(step->kind);
     if (library && ein__library_step(ctx, step)) return true;
     if (library) step->kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0]));
@@ -21872,6 +22095,7 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
         ein__merge *found = NULL;
         memcpy(merged, root, (size_t)nroot * sizeof *root);
         toggled = false;
+        if (!ein__prepare_merges(ctx, merged, nroot)) return false;
         if (ein__merge_program(ctx, merged, nroot, toggle, &found))
             ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
         for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;
@@ -21901,8 +22125,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (ctx->desc.baseline) return true;
     int64_t baseline = ein__plan_cost(&ctx->plan);
     bool ok = ein__try_plans(ctx, folded, nroot);
-    // The kernel multiplies f32 values without tensor cores: products of halves stay calls.
-    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && ctx->desc.math != EIN_MATH_FP16;
+    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
     if (ok && ein__keep_attentions(ctx, folded, nroot)) ok = ein__try_plans(ctx, folded, nroot);
     ctx->online = false;
     arrfree(ctx->kept);
@@ -22079,6 +22302,7 @@ static const char *const ein__tmpl_attention[] = {
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
+    "    await_previous();",
     "    $index;",
     "    for (int e = (int)threadIdx.x; e < $queries; e += 128) {",
     "        const int row = $queryRow, k = $queryAt;",
@@ -22201,6 +22425,17 @@ static const char *const ein__tmpl_attention[] = {
     "    }",
     "}",
     0};
+static const char *const ein__tmpl_await[] = {
+    "// A kernel may be launched before the one before it is over (programmatic dependent launch). Here",
+    "// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From",
+    "// here on the next kernel may be launched.",
+    "static __device__ __forceinline__ void await_previous() {",
+    "#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)",
+    "    cudaGridDependencySynchronize();",
+    "    cudaTriggerProgrammaticLaunchCompletion();",
+    "#endif",
+    "}",
+    0};
 static const char *const ein__tmpl_band[] = {
     "//@key name    the kernel's name",
     "//@key params  its parameters",
@@ -22227,6 +22462,7 @@ static const char *const ein__tmpl_band[] = {
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
+    "    await_previous();",
     "    $index;",
     "    float acc[RM][RN];",
     "#pragma unroll",
@@ -22286,6 +22522,7 @@ static const char *const ein__tmpl_basis[] = {
     "//@key store      the epilogue and the store of every element",
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    const $number id = ($number)blockIdx.x * $block + threadIdx.x;",
+    "    await_previous();",
     "    if (id >= $threads) return;",
     "    $index;",
     "    float $tile;",
@@ -22352,12 +22589,6 @@ static const char *const ein__tmpl_calls[] = {
     "static void stepped($model *m, const char *name) {",
     "    if (m->step) m->step(m->user, name, m->stream);",
     "}",
-    "",
-    "#define LAUNCHED(m, where)                       \\",
-    "    do {                                         \\",
-    "        CUDA_CALL(m, where, cudaGetLastError()); \\",
-    "        stepped(m, where);                       \\",
-    "    } while (0)",
     "//@else",
     "#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())",
     "//@end",
@@ -22630,6 +22861,7 @@ static const char *const ein__tmpl_create[] = {
     "//@key branches  of a recorded graph; empty: one",
     "//@key tf32      products are TF32",
     "//@key kernel    a kernel of the program, to ask what it was compiled for; empty: none",
+    "//@key early     some kernels may be launched before the one before is over",
     "static int check_weights($model *m, const void *weights, size_t bytes) {",
     "    const unsigned char *p = (const unsigned char *)weights;",
     "    unsigned long long manifest = 0;",
@@ -22668,6 +22900,16 @@ static const char *const ein__tmpl_create[] = {
     "        return fail(m, BAD_DEVICE, \"the kernels were compiled for another GPU (nvcc -arch=...)\",",
     "                    cudaGetErrorString(e));",
     "    }",
+    "    //@end",
+    "    //@if early",
+    "#if CUDART_VERSION >= 11080",
+    "    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches",
+    "    // since CUDA 12.3.",
+    "    int driver = 0;",
+    "    CUDA_CALL(m, \"cudaDriverGetVersion\", cudaDriverGetVersion(&driver));",
+    "    m->can_early[0] = a.ptxVersion >= 90;",
+    "    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;",
+    "#endif",
     "    //@end",
     "    //@if conv",
     "    size_t version = cudnnGetVersion(), major = version >= 90000 \? version / 10000 : version / 1000;",
@@ -22776,6 +23018,10 @@ static const char *const ein__tmpl_create[] = {
     "        m->step = o->step;",
     "        m->user = o->user;",
     "    }",
+    "    //@if early",
+    "    // Between steps that somebody looks at, nothing may overlap.",
+    "    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;",
+    "    //@end",
     "    return r;",
     "}",
     0};
@@ -22930,6 +23176,9 @@ static const char *const ein__tmpl_interface[] = {
     "    // logs. A recorded graph is replayed without it. NULL: nobody asks.",
     "    void (*step)(void *user, const char *name, cudaStream_t stream);",
     "    void *user;",
+    "    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,",
+    "    // some are launched before and wait (programmatic dependent launch).",
+    "    int no_early_launch;",
     "} $model_options;",
     "",
     "typedef struct $model_tensor {",
@@ -22964,6 +23213,40 @@ static const char *const ein__tmpl_interface[] = {
     "#ifdef __cplusplus",
     "}",
     "#endif",
+    0};
+static const char *const ein__tmpl_launch[] = {
+    "//@key model  prefix of the program's symbols",
+    "//@key early  some kernels may be launched before the one before is over",
+    "enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over",
+    "",
+    "template <class... P, class... A>",
+    "static int launch($model *m, int when, void (*kernel)(P...), const char *name, dim3 grid,",
+    "                  dim3 block, cudaStream_t stream, A... args) {",
+    "    //@if early",
+    "#if CUDART_VERSION >= 11080",
+    "    cudaLaunchAttribute early = {};",
+    "    cudaLaunchConfig_t config = {};",
+    "    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;",
+    "    early.val.programmaticStreamSerializationAllowed = 1;",
+    "    config.gridDim = grid;",
+    "    config.blockDim = block;",
+    "    config.stream = stream;",
+    "    config.attrs = &early;",
+    "    config.numAttrs = when == EARLY && m->early;",
+    "    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));",
+    "#else",
+    "    (void)when;",
+    "    kernel<<<grid, block, 0, stream>>>(args...);",
+    "    CUDA_CALL(m, name, cudaGetLastError());",
+    "#endif",
+    "    //@else",
+    "    (void)when;",
+    "    kernel<<<grid, block, 0, stream>>>(args...);",
+    "    CUDA_CALL(m, name, cudaGetLastError());",
+    "    //@end",
+    "    stepped(m, name);",
+    "    return 0;",
+    "}",
     0};
 static const char *const ein__tmpl_libraries[] = {
     "//@key model  prefix of the program's symbols",
@@ -23001,6 +23284,7 @@ static const char *const ein__tmpl_map[] = {
     "//@key body     loads, the expression, the store",
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    const $number id = ($number)blockIdx.x * $block + threadIdx.x;",
+    "    await_previous();",
     "    if (id >= $threads) return;",
     "    $index;",
     "    $body;",
@@ -23910,6 +24194,7 @@ static const char *const ein__tmpl_product[] = {
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
+    "    await_previous();",
     "    $index;",
     "    const auto a = [&](unsigned e, unsigned k0) {",
     "        $loadA;",
@@ -23943,6 +24228,9 @@ static const char *const ein__tmpl_reduce_block[] = {
     "    __shared__ float part[8];",
     "    //@if index",
     "    const $number id = blockIdx.x;",
+    "    //@end",
+    "    await_previous();",
+    "    //@if index",
     "    $index;",
     "    //@end",
     "    $before;",
@@ -23976,6 +24264,9 @@ static const char *const ein__tmpl_reduce_column[] = {
     "    const $number column = ($number)blockIdx.x * 32u + threadIdx.x;",
     "    //@if index",
     "    const $number id = column < $outputs \? column : $outputs - 1u;  // all load, some do not store",
+    "    //@end",
+    "    await_previous();",
+    "    //@if index",
     "    $index;",
     "    //@end",
     "    $before;",
@@ -24014,6 +24305,7 @@ static const char *const ein__tmpl_reduce_warp[] = {
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    const unsigned lane = threadIdx.x % 32u;",
     "    const $number id = ($number)blockIdx.x * $warps + threadIdx.x / 32u;",
+    "    await_previous();",
     "    if (id >= $outputs) return;",
     "    $index;",
     "    $before;",
@@ -24062,6 +24354,9 @@ static const char *const ein__tmpl_row_block[] = {
     "    const unsigned lane = threadIdx.x;",
     "    //@if index",
     "    const $number id = blockIdx.x;",
+    "    //@end",
+    "    await_previous();",
+    "    //@if index",
     "    $index;",
     "    //@end",
     "    $phases;",
@@ -24079,6 +24374,7 @@ static const char *const ein__tmpl_row_warp[] = {
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    const unsigned lane = threadIdx.x % 32u;",
     "    const $number id = ($number)blockIdx.x * $warps + threadIdx.x / 32u;",
+    "    await_previous();",
     "    if (id >= $rows) return;",
     "    $index;",
     "    $phases;",
@@ -24090,6 +24386,7 @@ static const char *const ein__tmpl_run[] = {
     "//@key nout   outputs",
     "//@key branches   of a recorded graph; empty: one",
     "//@key libraries  the program calls libraries",
+    "//@key early      some kernels may be launched before the one before is over",
     "static int check_run($model *m, const void *const *in, void *const *out) {",
     "    if (!m) return BAD_ARGUMENT;",
     "    if (!m->ready) return fail(m, BAD_ARGUMENT, \"run\", \"create did not succeed\");",
@@ -24108,6 +24405,11 @@ static const char *const ein__tmpl_run[] = {
     "",
     "static int run_on($model *m, const void *const *in, void *const *out, cudaStream_t stream) {",
     "    m->stream = stream;",
+    "    //@if early",
+    "    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;",
+    "    CUDA_CALL(m, \"run\", cudaStreamIsCapturing(stream, &capturing));",
+    "    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];",
+    "    //@end",
     "    //@if branches",
     "    CALL(fork_streams(m, stream));",
     "    //@end",
@@ -24192,6 +24494,7 @@ static const char *const ein__tmpl_state[] = {
     "//@key nout   outputs",
     "//@key branches  of a recorded graph; empty: one",
     "//@key events    that order them",
+    "//@key early     some kernels may be launched before the one before is over",
     "struct $model {",
     "    int ready;  // create went through",
     "    char error[256];",
@@ -24205,6 +24508,10 @@ static const char *const ein__tmpl_state[] = {
     "    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL",
     "    void *user;",
     "    cudaStream_t stream;  // that the steps are launched on",
+    "    //@if early",
+    "    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph",
+    "    int early;         // whether they are, in this run",
+    "    //@end",
     "    //@if branches",
     "    int forked;                    // branches are on streams of their own: while recording",
     "    cudaStream_t on[$branches];    // by branch",
@@ -24323,7 +24630,7 @@ static const char *const ein__tmpl_test_base[] = {
     "// Everything a run of this program owns; `release` gives it back whatever was reached.",
     "struct test {",
     "    const char *weights_file, *out_dir, *in_file[INPUTS + 1];",
-    "    bool check, bench, steps;",
+    "    bool check, bench, steps, no_early_launch;",
     "    //@if errors",
     "    bool errors;",
     "    //@end",
@@ -25145,6 +25452,7 @@ static const char *const ein__tmpl_test_main[] = {
     "    \"profiler\\n\"",
     "    \"  --bench-ms N      least milliseconds of a timed sample, 20 by default; less also means\\n\"",
     "    \"                    fewer samples and a shorter run before the first\\n\"",
+    "    \"  --no-early-launch  no kernel is launched before the one before it is over\\n\"",
     "    \"exit status: 0 well, 1 wrong results, 2 usage, 3 bad file, 5 failed call, 77 no device\\n\";",
     "",
     "static int usage(const char *program, const char *what, const char *why) {",
@@ -25189,6 +25497,7 @@ static const char *const ein__tmpl_test_main[] = {
     "        //@end",
     "        else if (!strcmp(a, \"--bench\")) t->bench = true;",
     "        else if (!strcmp(a, \"--steps\")) t->steps = true;",
+    "        else if (!strcmp(a, \"--no-early-launch\")) t->no_early_launch = true;",
     "        else if (in || out || ms || tolerance) {",
     "            if (!next) return usage(argv[0], a, \"a value is missing\");",
     "            if (in && !add_input(t, next)) return usage(argv[0], next, \"no input is left for this\");",
@@ -25241,7 +25550,7 @@ static const char *const ein__tmpl_test_main[] = {
     "    if (!code && t->check && t->info->arena_bytes)",
     "        code = device_alloc(&t->arena, t->info->arena_bytes);",
     "    if (code) return code;",
-    "    network_options options = {t->arena, t->steps \? on_step : NULL, &t->clock};",
+    "    network_options options = {t->arena, t->steps \? on_step : NULL, &t->clock, t->no_early_launch};",
     "    if (!network_create(&t->model, t->weights, t->weight_bytes, &options)) return 0;",
     "    bool ours = t->weight_bytes == t->info->weight_bytes && !memcmp(t->weights, \"EINWGHT1\", 8);",
     "    return fail(ours \? FAILED : BAD_FILE, \"create\", network_error(t->model));",
@@ -25575,6 +25884,7 @@ static const char *const ein__tmpl_transpose[] = {
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
+    "    await_previous();",
     "    $index;",
     "    $before;",
     "#pragma unroll",
@@ -26523,7 +26833,8 @@ enum {
     EIN__NEED_BLOCK = 256,
     EIN__NEED_TILES = 1 << 13,
     EIN__NEED_LOAD4 = 1 << 14,
-    EIN__NEED_STORE4 = 1 << 15
+    EIN__NEED_STORE4 = 1 << 15,
+    EIN__NEED_AWAIT = 1 << 16  // it can be launched before the kernel before it is over
 };
 enum { EIN__LONG = 60 };
 
@@ -27120,12 +27431,24 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
     ein__putf(b, "y[%s] = %s;\n", at.s, s);
 }
 
+// Whether nothing writes to `v` while the program runs.
+static bool ein__kconstant(const ein_ctx *ctx, ein__val v) {
+    int k = ctx->plan.layout[v.i].buffer;
+    if (k < 0 || k >= arrlen(ctx->plan.buffer)) return false;
+    ein__bkind kind = ctx->plan.buffer[k].kind;
+    return kind == EIN__B_WEIGHT || kind == EIN__B_CONST || kind == EIN__B_INIT;
+}
+
+// What may change while the kernel lives, before it has waited for the one before it, must not be
+// called read-only: the compiler moves loads of const __restrict__ pointers across the wait. As the
+// result is __restrict__, that word would say nothing else about the operands.
 static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__buf b = {0};
     for (int i = 0; i < g->narg; i++) {
         ein__dtype t = ein__kdtype(g, g->arg[i]);
         g->needs |= t == EIN__F16 ? EIN__NEED_HALF : t == EIN__BF16 ? EIN__NEED_BF16 : 0u;
-        ein__putf(&b, "const %s *__restrict__ p%d, ", ein__kctype(t), i);
+        bool constant = g->naive || ein__kconstant(g->ctx, g->arg[i]);
+        ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
     }
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
     const char *s = ein__name(g->ctx, b.s);
@@ -27154,6 +27477,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     keys[1] = (ein__key){"params", ein__kparams(g, out)};
     ein__tmpl_put(&draft, lines, keys, nkey);
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
+    if (strstr(draft.s, "await_previous()")) g->needs |= EIN__NEED_AWAIT;
     ein__buf_free(&draft);
     l->name = ein__namef(g->ctx, "k_%s_%08x", hint, (unsigned)((h ^ h >> 32) & 0xffffffffu));
     keys[0].text = l->name;
@@ -28137,6 +28461,8 @@ typedef struct ein__kprod {
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
     int sum[EIN__MAX_ITERS], nsum;
     uint32_t used;                    // slots of the batch that some address needs
+    ein__ex factor[2];                // what loads compute: reads, or maps in front of the product
+    ein__ex main[2];                  // the largest read of each
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
     const char *along[2];
@@ -28167,7 +28493,7 @@ static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
     ein__kscan one = ein__kscan_make(g);
     ein__krow steps = {{0}};
     for (int k = 0; k < 2; k++) {
-        ein__kscan_row(g, &one, ein__ex_of(g->ctx, r->p.read[k]));
+        ein__kscan_row(g, &one, r->main[k]);
         for (int i = 0; i < EIN__MAX_ITERS; i++) {
             int64_t step = one.near[k].k[i] < 0 ? -one.near[k].k[i] : one.near[k].k[i];
             if (steps.k[i] < step) steps.k[i] = step;
@@ -28274,10 +28600,35 @@ static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, bool
     return at;
 }
 
+// The text of a factor that its loads compute, four lanes along `slot` at once where its reads
+// allow.
+static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, bool *vector) {
+    size_t mark[2] = {g->code[0].n, g->code[1].n};
+    int nindex = g->nindex, nvalue = g->nvalue, scattered = g->scattered;
+    ein__kcount(g, ex);
+    *vector = slot >= 0;
+    if (!*vector) return ein__kvalue(g, ex, 0).s;
+    const char *v[4];
+    g->vec = 4;
+    g->vec_slot = slot;
+    for (int i = 0; i < 4; i++) v[i] = ein__kvalue(g, ex, i).s;
+    g->vec = 1;
+    g->vec_slot = -1;
+    *vector = g->scattered == scattered;
+    if (*vector) return ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", v[0], v[1], v[2], v[3]);
+    ein__kforget(g, 0);
+    for (int k = 0; k < 2; k++) g->code[k].s[g->code[k].n = mark[k]] = 0;
+    g->nindex = nindex;
+    g->nvalue = nvalue;
+    g->scattered = scattered;
+    return ein__kvalue(g, ex, 0).s;
+}
+
 // One factor's part of the loop: loads into registers, stores into the tile.
 static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
-    ein__ex read = ein__ex_of(c, r->p.read[side]);
+    ein__ex read = r->factor[side];
+    bool computed = read.i != r->main[side].i;
     ein__kscan scan = ein__kscan_make(g);
     int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS];
     int64_t extent = r->p.extent[side], depth = r->p.depth;
@@ -28285,7 +28636,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     memcpy(g->slot, r->slot, sizeof r->slot);
     memcpy(line_slot, r->order[side], sizeof line_slot);
     memcpy(sum, r->sum, sizeof sum);
-    ein__kscan_row(g, &scan, read);
+    ein__kscan_row(g, &scan, r->main[side]);
+    if (computed) ein__kscan_expr(g, &scan, read);
     int nline = ein__kmerge(g, &scan, line_slot, r->n[side]);
     int nsum = ein__kmerge(g, &scan, sum, r->nsum);
     for (int i = 0; i < nline; i++) g->slot[line_slot[i]].level = 1;
@@ -28294,7 +28646,9 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
     if (lane >= 0 && (g->slot[lane].n % 4 || scan.near[0].k[lane] != 1)) lane = -1;
     bool vector;
-    ein__kaccess at = ein__kprod_access(g, read, lane, &vector);
+    ein__kaccess at = {0};
+    const char *value = computed ? ein__kprod_compute(g, read, lane, &vector) : NULL;
+    if (!computed) at = ein__kprod_access(g, read, lane, &vector);
     int width = vector ? 4 : 1, wide = along ? terms / width : tile / width;
     const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
                *slow = ein__namef(c, "e / %du", wide);
@@ -28304,17 +28658,16 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__buf body = {0}, guard = {0};
     const char *at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m"),
                *at_term = ein__kprod_flat(g, sum, nsum, "k");
-    ein__put(&body, g->code[1].s);
+    if (!computed) ein__put(&body, g->code[1].s);
     if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
     if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
     if (at.guard) ein__putf(&guard, "%s && ", at.guard);
-    const char *value = ein__kload(g, &at, 1).s, *zero = "0.f";
-    if (vector) {
-        value = ein__kload4(g, &at);
-        zero = "make_float4(0.f, 0.f, 0.f, 0.f)";
-    }
+    const char *zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
+    if (!computed) value = vector ? ein__kload4(g, &at) : ein__kload(g, &at, 1).s;
     if (guard.n) guard.s[guard.n -= 4] = 0;
-    if (guard.n) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
+    if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
+    if (computed) ein__put(&body, g->code[1].s);
+    if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     else ein__putf(&body, "return %s;\n", value);
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
                        ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
@@ -28439,7 +28792,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
                        {"store", r->store.s}};
     for (int k = 0; k < 2; k++) {
-        const ein__value *v = ein__val_get(c, (ein__val){r->p.read[k]->val});
+        ein__val read = {ein__ex_get(c, r->main[k])->val};
+        const ein__value *v = ein__val_get(c, read);
         l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
     }
     g->needs |= EIN__NEED_TILES;
@@ -28447,6 +28801,29 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
                  out, l);
+}
+
+// The factors as the step's loads compute them, and what they read most of.
+static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    ein_ctx *c = g->ctx;
+    for (int k = 0; k < 2; k++) {
+        ein__ex *reads = NULL;
+        int64_t most = -1;
+        r->factor[k] = ein__ex_of(c, r->p.read[k]);
+        for (int i = 0; i < 2; i++)
+            if (step->load[i].i && step->load[i].i == r->p.read[k]->val)
+                r->factor[k] = step->loaded[i];
+        r->main[k] = r->factor[k];
+        ein__ex_reads(c, r->factor[k], &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            ein__val v = {ein__ex_get(c, reads[i])->val};
+            int64_t n = ein__elements(&ein__val_get(c, v)->shape);
+            if (n <= most) continue;
+            most = n;
+            r->main[k] = reads[i];
+        }
+        arrfree(reads);
+    }
 }
 
 // One attempt; false: try again without vectors or with 64-bit indices.
@@ -28463,7 +28840,8 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     ein__kscan all = ein__kscan_make(g);
     g->inner[g->ninner++] = (ein__kinner){
         step->val[0], {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}, false};
-    for (int k = 0; k < 2; k++) ein__kscan_row(g, &all, ein__ex_of(g->ctx, r.p.read[k]));
+    ein__kprod_factors(g, step, &r);
+    for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
     if (step->nval > 1) ein__kscan_expr(g, &all, ein__kbody(g, step->out));
     ein__kscan_out(g, &all, step->out);
     ein__kprod_orders(g, s, &r, &all);
@@ -28961,7 +29339,7 @@ static bool ein__kattention_vector(ein__kgen *g, ein__ex read, const ein__kaxes 
     g->nindex = nindex;
     g->vec = 1;
     g->vec_slot = -1;
-    return at.vector && at.dtype == EIN__F32;
+    return at.vector;
 }
 
 // A load into shared memory, one element e a time or four: who takes which, and the statements.
@@ -29292,6 +29670,10 @@ EIN__FN void ein__emit_includes(ein__buf *out, unsigned needs) {
 // Device functions that they call; to stand before the first kernel.
 EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     ein__kgen g = {.ctx = ctx};
+    if (needs & EIN__NEED_AWAIT) {
+        ein__tmpl_put(out, ein__tmpl_await, NULL, 0);
+        ein__put(out, "\n");
+    }
     if (needs & EIN__NEED_TILES) {
         ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
         ein__put(out, "\n");
@@ -29400,7 +29782,7 @@ static bool ein__is_taken(const char *name) {
         " stdin stdout stderr abs exit abort malloc calloc free realloc printf puts remove rename "
         "time clock"
         " exp log sin cos tan sqrt pow floor ceil erf min max signal read write open close fail "
-        "steps"
+        "launch await_previous ORDERED EARLY steps"
         " upload record info cudaStream_t cudaError_t cudaGraph_t cudnnHandle_t cublasHandle_t "
         "linux unix"
         // what the emitted file itself declares beside it, or names inside create
@@ -29525,6 +29907,7 @@ typedef struct ein__emitter {
     int spatial;   // axes of convolution descriptors
     int calls_on;  // branch of the last library call put
     bool pins;     // a table of costs has chosen algorithms
+    bool early;    // some kernels may be launched before the one before is over
     bool zeros;    // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
 } ein__emitter;
@@ -29657,6 +30040,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
                 if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
+                for (int v = 0; v < 2 && !l.extra; v++)
+                    if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
                 for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 ein__put_n(&z->kernels, text.s, text.n);
@@ -29671,6 +30056,14 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
     }
 }
 
+// Whether step `i` of a run may be launched before step i - 1 is over: both are kernels of ours,
+// one behind the other on one stream whether branches have streams of their own or not.
+static bool ein__is_early(const ein__emitter *z, ptrdiff_t i) {
+    const ein__step *s = z->ctx->plan.step + i;
+    if (!i || ein__is_library(s) || ein__is_library(s - 1)) return false;
+    return s->branch == s[-1].branch && !s->nwait && z->run[i].needs & EIN__NEED_AWAIT;
+}
+
 static void ein__collect(ein__emitter *z) {
     ein_ctx *ctx = z->ctx;
     const char **seen = NULL;
@@ -29680,7 +30073,8 @@ static void ein__collect(ein__emitter *z) {
     ein__collect_kernels(z, ctx->plan.step, &z->run, &seen);
     arrfree(seen);
     z->spatial = 2;
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+    for (ptrdiff_t i = 0; !ctx->status && i < arrlen(ctx->plan.step); i++) {
+        z->early |= ein__is_early(z, i);
         const ein__step *s = &ctx->plan.step[i];
         if (ein__is_lt(s)) z->matmuls++;
         else if (s->kind == EIN__K_GEMM) z->gemms++;
@@ -30108,7 +30502,7 @@ static void ein__put_pointer(ein__emitter *z, ein__buf *out, ein__val v, int64_t
 static void ein__put_dims(ein__buf *out, const unsigned *d) {
     if (d[2] > 1) ein__putf(out, "dim3(%u, %u, %u)", d[0], d[1], d[2]);
     else if (d[1] > 1) ein__putf(out, "dim3(%u, %u)", d[0], d[1]);
-    else ein__putf(out, "dim3(%u)", d[0]);
+    else ein__putf(out, "%u", d[0]);
 }
 
 static void ein__put_gemm_call(ein__emitter *z, ein__buf *out, const ein__step *s,
@@ -30179,8 +30573,28 @@ static void ein__put_record(ein__buf *out, const ein__step *s) {
     if (s->event) ein__putf(out, "    CALL(record_event(m, %d, %d));\n", s->branch, s->event);
 }
 
-static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
-                          const ein__launch *l) {
+// A launch of our own, on one line.
+static void ein__put_launch(ein__emitter *z, ein__buf *out, const ein__step *s,
+                            const ein__launch *l, bool early) {
+    EIN_ASSERT(!l->smem);
+    ein__putf(out, "    CALL(launch(m, %s, %s, ", early ? "EARLY" : "ORDERED", l->name);
+    ein__put_string(out, s->name);
+    ein__put(out, ", ");
+    ein__put_dims(out, l->grid);
+    ein__put(out, ", ");
+    ein__put_dims(out, l->block);
+    if (s->branch) ein__putf(out, ", m->on[%d]", s->branch);
+    else ein__put(out, ", stream");
+    for (int i = 0; i < l->narg; i++) {
+        ein__put(out, ", ");
+        ein__put_pointer(z, out, l->arg[i], 0);
+    }
+    if (l->extra) ein__putf(out, ", %s", l->extra);
+    ein__put(out, "));\n");
+}
+
+static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, const ein__launch *l,
+                          bool early) {
     ein_ctx *ctx = z->ctx;
     const char *name = ein__call_name(ctx, s);
     if (ein__is_library(s) || l->extra)
@@ -30196,19 +30610,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s,
         ein__put_record(out, s);
         return;
     }
-    ein__putf(out, "    %s<<<", l->name);
-    ein__put_dims(out, l->grid);
-    ein__put(out, ", ");
-    ein__put_dims(out, l->block);
-    ein__putf(out, s->branch ? ", %d, m->on[%d]>>>(" : ", %d, stream>>>(", l->smem, s->branch);
-    for (int i = 0; i < l->narg; i++) {
-        if (i) ein__put(out, ", ");
-        ein__put_pointer(z, out, l->arg[i], 0);
-    }
-    if (l->extra) ein__putf(out, ", %s", l->extra);
-    ein__put(out, ");\n    LAUNCHED(m, ");
-    ein__put_string(out, s->name);
-    ein__put(out, ");\n");
+    ein__put_launch(z, out, s, l, early);
     ein__put_record(out, s);
 }
 
@@ -30234,7 +30636,8 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
         ein__put(out, init ? "    (void)stream;\n"
                            : "    (void)in;\n    (void)out;\n    (void)stream;\n");
         if (n == 0) ein__put(out, "    (void)m;\n");
-        for (ptrdiff_t i = from; i < to; i++) ein__put_step(z, out, &steps[i], &launches[i]);
+        for (ptrdiff_t i = from; i < to; i++)
+            ein__put_step(z, out, &steps[i], &launches[i], !init && ein__is_early(z, i));
         for (int b = 1; b < ctx->plan.branches && !init && p == parts - 1; b++)
             if (ctx->plan.join[b] >= 0)
                 ein__putf(out, "    CALL(await_event(m, 0, %d));  // branch %d\n",
@@ -30345,16 +30748,18 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
         {"kernel", z->first_kernel ? z->first_kernel : ""},
         {"branches", branches},
-        {"matmuls", matmuls}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 14);
+        {"matmuls", matmuls},
+        {"early", z->early ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_create, create, 15);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
                       {"nin", ein__number_text(ctx, nin)},
                       {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                       {"branches", branches},
-                      {"libraries", z->convs + z->gemms + z->matmuls ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_run, run, 5);
+                      {"libraries", z->convs + z->gemms + z->matmuls ? "1" : "0"},
+                      {"early", z->early ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_run, run, 6);
     ein__put_section(out, "destroy");
     ein__key destroy[] = {{"model", model}, {"conv", conv},         {"convs", convs},
                           {"gemm", gemm},   {"branches", branches}, {"matmuls", matmuls}};
@@ -30434,8 +30839,9 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"nin", ein__number_text(ctx, nin ? nin : 1)},
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                         {"branches", ein__branches_text(ctx)},
-                        {"events", ein__number_text(ctx, ctx->plan.events)}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 9);
+                        {"events", ein__number_text(ctx, ctx->plan.events)},
+                        {"early", z->early ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_state, state, 10);
     ein__put(out, "\n");
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
@@ -30470,6 +30876,10 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                          z->pins, true);
     }
     ein__put_branches(z, out);
+    if (!z->first_kernel) return;
+    ein__key launch[] = {{"model", model}, {"early", z->early ? "1" : ""}};
+    ein__put(out, "\n");
+    ein__tmpl_put(out, ein__tmpl_launch, launch, 2);
 }
 
 EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {

@@ -7,154 +7,106 @@
 // inputs    x: f32[1,128,768]
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
-// memory    arena 35 MB (workspace 32 MB of it), constants 324 MB, peak in create 414 MB
-// plan      144 steps, 820.5 us estimated; 840.0 us without derivation
-// libraries cuBLAS (596 MB) 60 steps, without it up to 97.2 us more
+// memory    arena 35 MB (workspace 32 MB of it), constants 324 MB, peak in create 441 MB
+// plan      96 steps, 678.4 us estimated; 698.8 us without derivation
+// libraries cuBLAS (596 MB) 48 steps, without it up to 167.3 us more
 // by        merging 12, online softmax 12
-//     5.4 us est. a.0.v.p.p        cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.0.v            k_map_2e005be8
-//     9.4 us est. a.0.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.0.q            k_map_7eab32f2
-//     1.3 us est. a.0.t            k_map_ab39e5a5
-//     3.6 us est. a.0.o            k_attention_30e37198
-//     5.4 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.0              k_row_b3f1e2ad
-//    16.7 us est. f.0.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.0              k_map_c0b745e3
-//    20.0 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.0              k_row_b3f1e2ad
-//     5.4 us est. a.1.v.p.p        cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.1.v            k_map_2e005be8
-//     9.4 us est. a.1.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.1.q            k_map_7eab32f2
-//     1.3 us est. a.1.t            k_map_ab39e5a5
-//     3.6 us est. a.1.o            k_attention_30e37198
-//     5.4 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.1              k_row_b3f1e2ad
-//    16.7 us est. f.1.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.1              k_map_c0b745e3
-//    20.0 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.1              k_row_b3f1e2ad
-//     5.4 us est. a.2.v.p.p        cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.2.v            k_map_2e005be8
-//     9.4 us est. a.2.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.2.q            k_map_7eab32f2
-//     1.3 us est. a.2.t            k_map_ab39e5a5
-//     3.6 us est. a.2.o            k_attention_30e37198
-//     5.4 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.2              k_row_b3f1e2ad
-//    16.7 us est. f.2.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.2              k_map_c0b745e3
-//    20.0 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.2              k_row_b3f1e2ad
-//     5.4 us est. a.3.v.p.p        cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.3.v            k_map_2e005be8
-//     9.4 us est. a.3.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.3.q            k_map_7eab32f2
-//     1.3 us est. a.3.t            k_map_ab39e5a5
-//     3.6 us est. a.3.o            k_attention_30e37198
-//     5.4 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.3              k_row_b3f1e2ad
-//    16.7 us est. f.3.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.3              k_map_c0b745e3
-//    20.0 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.3              k_row_b3f1e2ad
-//     5.4 us est. a.4.v.p.p        cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.4.v            k_map_2e005be8
-//     9.4 us est. a.4.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.4.q            k_map_7eab32f2
-//     1.3 us est. a.4.t            k_map_ab39e5a5
-//     3.6 us est. a.4.o            k_attention_30e37198
-//     5.4 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.4              k_row_b3f1e2ad
-//    16.7 us est. f.4.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.4              k_map_c0b745e3
-//    20.0 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.4              k_row_b3f1e2ad
-//     5.4 us est. a.5.v.p.p        cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.5.v            k_map_2e005be8
-//     9.4 us est. a.5.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.5.q            k_map_7eab32f2
-//     1.3 us est. a.5.t            k_map_ab39e5a5
-//     3.6 us est. a.5.o            k_attention_30e37198
-//     5.4 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.5              k_row_b3f1e2ad
-//    16.7 us est. f.5.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.5              k_map_c0b745e3
-//    20.0 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.5              k_row_b3f1e2ad
-//     5.4 us est. a.6.v.p.p        cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.6.v            k_map_2e005be8
-//     9.4 us est. a.6.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.6.q            k_map_7eab32f2
-//     1.3 us est. a.6.t            k_map_ab39e5a5
-//     3.6 us est. a.6.o            k_attention_30e37198
-//     5.4 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.6              k_row_b3f1e2ad
-//    16.7 us est. f.6.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.6              k_map_c0b745e3
-//    20.0 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.6              k_row_b3f1e2ad
-//     5.4 us est. a.7.v.p.p        cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.7.v            k_map_2e005be8
-//     9.4 us est. a.7.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.7.q            k_map_7eab32f2
-//     1.3 us est. a.7.t            k_map_ab39e5a5
-//     3.6 us est. a.7.o            k_attention_30e37198
-//     5.4 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.7              k_row_b3f1e2ad
-//    16.7 us est. f.7.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.7              k_map_c0b745e3
-//    20.0 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.7              k_row_b3f1e2ad
-//     5.4 us est. a.8.v.p.p        cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.8.v            k_map_2e005be8
-//     9.4 us est. a.8.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.8.q            k_map_7eab32f2
-//     1.3 us est. a.8.t            k_map_ab39e5a5
-//     3.6 us est. a.8.o            k_attention_30e37198
-//     5.4 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.8              k_row_b3f1e2ad
-//    16.7 us est. f.8.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.8              k_map_c0b745e3
-//    20.0 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.8              k_row_b3f1e2ad
-//     5.4 us est. a.9.v.p.p        cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.9.v            k_map_2e005be8
-//     9.4 us est. a.9.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.9.q            k_map_7eab32f2
-//     1.3 us est. a.9.t            k_map_ab39e5a5
-//     3.6 us est. a.9.o            k_attention_30e37198
-//     5.4 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.9              k_row_b3f1e2ad
-//    16.7 us est. f.9.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.9              k_map_c0b745e3
-//    20.0 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.9              k_row_b3f1e2ad
-//     5.4 us est. a.10.v.p.p       cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.10.v           k_map_2e005be8
-//     9.4 us est. a.10.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.10.q           k_map_7eab32f2
-//     1.3 us est. a.10.t           k_map_ab39e5a5
-//     3.6 us est. a.10.o           k_attention_30e37198
-//     5.4 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.10             k_row_b3f1e2ad
-//    16.7 us est. f.10.p           cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.10             k_map_c0b745e3
-//    20.0 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.10             k_row_b3f1e2ad
-//     5.4 us est. a.11.v.p.p       cuBLAS sgemm 128 x 768 x 768
-//     1.3 us est. a.11.v           k_map_2e005be8
-//     9.4 us est. a.11.q.p.p.merged cuBLAS sgemm 128 x 1536 x 768
-//     1.3 us est. a.11.q           k_map_7eab32f2
-//     1.3 us est. a.11.t           k_map_ab39e5a5
-//     3.6 us est. a.11.o           k_attention_30e37198
-//     5.4 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.11             k_row_b3f1e2ad
-//    16.7 us est. f.11.p           cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.11             k_map_c0b745e3
-//    20.0 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. y                k_row_b3f1e2ad
+//    12.3 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.0.o            k_attention_1d9d2bcb
+//     4.6 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.0              k_row_48efd158
+//    15.9 us est. f.0.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.0              k_map_a0f4d32d
+//    16.2 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.0              k_row_48efd158
+//    12.3 us est. a.1.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.1.o            k_attention_1d9d2bcb
+//     4.6 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.1              k_row_48efd158
+//    15.9 us est. f.1.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.1              k_map_a0f4d32d
+//    16.2 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.1              k_row_48efd158
+//    12.3 us est. a.2.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.2.o            k_attention_1d9d2bcb
+//     4.6 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.2              k_row_48efd158
+//    15.9 us est. f.2.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.2              k_map_a0f4d32d
+//    16.2 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.2              k_row_48efd158
+//    12.3 us est. a.3.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.3.o            k_attention_1d9d2bcb
+//     4.6 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.3              k_row_48efd158
+//    15.9 us est. f.3.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.3              k_map_a0f4d32d
+//    16.2 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.3              k_row_48efd158
+//    12.3 us est. a.4.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.4.o            k_attention_1d9d2bcb
+//     4.6 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.4              k_row_48efd158
+//    15.9 us est. f.4.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.4              k_map_a0f4d32d
+//    16.2 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.4              k_row_48efd158
+//    12.3 us est. a.5.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.5.o            k_attention_1d9d2bcb
+//     4.6 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.5              k_row_48efd158
+//    15.9 us est. f.5.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.5              k_map_a0f4d32d
+//    16.2 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.5              k_row_48efd158
+//    12.3 us est. a.6.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.6.o            k_attention_1d9d2bcb
+//     4.6 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.6              k_row_48efd158
+//    15.9 us est. f.6.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.6              k_map_a0f4d32d
+//    16.2 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.6              k_row_48efd158
+//    12.3 us est. a.7.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.7.o            k_attention_1d9d2bcb
+//     4.6 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.7              k_row_48efd158
+//    15.9 us est. f.7.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.7              k_map_a0f4d32d
+//    16.2 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.7              k_row_48efd158
+//    12.3 us est. a.8.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.8.o            k_attention_1d9d2bcb
+//     4.6 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.8              k_row_48efd158
+//    15.9 us est. f.8.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.8              k_map_a0f4d32d
+//    16.2 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.8              k_row_48efd158
+//    12.3 us est. a.9.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.9.o            k_attention_1d9d2bcb
+//     4.6 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.9              k_row_48efd158
+//    15.9 us est. f.9.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.9              k_map_a0f4d32d
+//    16.2 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.9              k_row_48efd158
+//    12.3 us est. a.10.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.10.o           k_attention_1d9d2bcb
+//     4.6 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.10             k_row_48efd158
+//    15.9 us est. f.10.p           cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.10             k_map_a0f4d32d
+//    16.2 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. h.10             k_row_48efd158
+//    12.3 us est. a.11.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     3.6 us est. a.11.o           k_attention_1d9d2bcb
+//     4.6 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
+//     1.3 us est. n.11             k_row_48efd158
+//    15.9 us est. f.11.p           cuBLAS sgemm 128 x 3072 x 768
+//     1.3 us est. g.11             k_map_a0f4d32d
+//    16.2 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     1.3 us est. y                k_row_48efd158
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -182,6 +134,9 @@ typedef struct bert_base_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } bert_base_options;
 
 typedef struct bert_base_tensor {
@@ -229,348 +184,312 @@ const bert_base_info *bert_base_describe(void);
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_a_0_q_p_w INIT(0)
-#define v_a_0_q_p_b CONST(0)
-#define v_a_0_k_p_w INIT(2359296)
-#define v_a_0_k_p_b CONST(3072)
-#define v_a_0_v_p_w CONST(6144)
-#define v_a_0_v_p_b CONST(2365440)
-#define v_a_0_w CONST(2368512)
-#define v_a_0_b CONST(4727808)
-#define v_n_0_scale CONST(4730880)
-#define v_n_0_bias CONST(4733952)
-#define v_f_0_w CONST(4737024)
-#define v_f_0_b CONST(14174208)
-#define v_b_0_w CONST(14186496)
-#define v_b_0_b CONST(23623680)
-#define v_h_0_scale CONST(23626752)
-#define v_h_0_bias CONST(23629824)
-#define v_a_1_q_p_w INIT(4718592)
-#define v_a_1_q_p_b CONST(23632896)
-#define v_a_1_k_p_w INIT(7077888)
-#define v_a_1_k_p_b CONST(23635968)
-#define v_a_1_v_p_w CONST(23639040)
-#define v_a_1_v_p_b CONST(25998336)
-#define v_a_1_w CONST(26001408)
-#define v_a_1_b CONST(28360704)
-#define v_n_1_scale CONST(28363776)
-#define v_n_1_bias CONST(28366848)
-#define v_f_1_w CONST(28369920)
-#define v_f_1_b CONST(37807104)
-#define v_b_1_w CONST(37819392)
-#define v_b_1_b CONST(47256576)
-#define v_h_1_scale CONST(47259648)
-#define v_h_1_bias CONST(47262720)
-#define v_a_2_q_p_w INIT(9437184)
-#define v_a_2_q_p_b CONST(47265792)
-#define v_a_2_k_p_w INIT(11796480)
-#define v_a_2_k_p_b CONST(47268864)
-#define v_a_2_v_p_w CONST(47271936)
-#define v_a_2_v_p_b CONST(49631232)
-#define v_a_2_w CONST(49634304)
-#define v_a_2_b CONST(51993600)
-#define v_n_2_scale CONST(51996672)
-#define v_n_2_bias CONST(51999744)
-#define v_f_2_w CONST(52002816)
-#define v_f_2_b CONST(61440000)
-#define v_b_2_w CONST(61452288)
-#define v_b_2_b CONST(70889472)
-#define v_h_2_scale CONST(70892544)
-#define v_h_2_bias CONST(70895616)
-#define v_a_3_q_p_w INIT(14155776)
-#define v_a_3_q_p_b CONST(70898688)
-#define v_a_3_k_p_w INIT(16515072)
-#define v_a_3_k_p_b CONST(70901760)
-#define v_a_3_v_p_w CONST(70904832)
-#define v_a_3_v_p_b CONST(73264128)
-#define v_a_3_w CONST(73267200)
-#define v_a_3_b CONST(75626496)
-#define v_n_3_scale CONST(75629568)
-#define v_n_3_bias CONST(75632640)
-#define v_f_3_w CONST(75635712)
-#define v_f_3_b CONST(85072896)
-#define v_b_3_w CONST(85085184)
-#define v_b_3_b CONST(94522368)
-#define v_h_3_scale CONST(94525440)
-#define v_h_3_bias CONST(94528512)
-#define v_a_4_q_p_w INIT(18874368)
-#define v_a_4_q_p_b CONST(94531584)
-#define v_a_4_k_p_w INIT(21233664)
-#define v_a_4_k_p_b CONST(94534656)
-#define v_a_4_v_p_w CONST(94537728)
-#define v_a_4_v_p_b CONST(96897024)
-#define v_a_4_w CONST(96900096)
-#define v_a_4_b CONST(99259392)
-#define v_n_4_scale CONST(99262464)
-#define v_n_4_bias CONST(99265536)
-#define v_f_4_w CONST(99268608)
-#define v_f_4_b CONST(108705792)
-#define v_b_4_w CONST(108718080)
-#define v_b_4_b CONST(118155264)
-#define v_h_4_scale CONST(118158336)
-#define v_h_4_bias CONST(118161408)
-#define v_a_5_q_p_w INIT(23592960)
-#define v_a_5_q_p_b CONST(118164480)
-#define v_a_5_k_p_w INIT(25952256)
-#define v_a_5_k_p_b CONST(118167552)
-#define v_a_5_v_p_w CONST(118170624)
-#define v_a_5_v_p_b CONST(120529920)
-#define v_a_5_w CONST(120532992)
-#define v_a_5_b CONST(122892288)
-#define v_n_5_scale CONST(122895360)
-#define v_n_5_bias CONST(122898432)
-#define v_f_5_w CONST(122901504)
-#define v_f_5_b CONST(132338688)
-#define v_b_5_w CONST(132350976)
-#define v_b_5_b CONST(141788160)
-#define v_h_5_scale CONST(141791232)
-#define v_h_5_bias CONST(141794304)
-#define v_a_6_q_p_w INIT(28311552)
-#define v_a_6_q_p_b CONST(141797376)
-#define v_a_6_k_p_w INIT(30670848)
-#define v_a_6_k_p_b CONST(141800448)
-#define v_a_6_v_p_w CONST(141803520)
-#define v_a_6_v_p_b CONST(144162816)
-#define v_a_6_w CONST(144165888)
-#define v_a_6_b CONST(146525184)
-#define v_n_6_scale CONST(146528256)
-#define v_n_6_bias CONST(146531328)
-#define v_f_6_w CONST(146534400)
-#define v_f_6_b CONST(155971584)
-#define v_b_6_w CONST(155983872)
-#define v_b_6_b CONST(165421056)
-#define v_h_6_scale CONST(165424128)
-#define v_h_6_bias CONST(165427200)
-#define v_a_7_q_p_w INIT(33030144)
-#define v_a_7_q_p_b CONST(165430272)
-#define v_a_7_k_p_w INIT(35389440)
-#define v_a_7_k_p_b CONST(165433344)
-#define v_a_7_v_p_w CONST(165436416)
-#define v_a_7_v_p_b CONST(167795712)
-#define v_a_7_w CONST(167798784)
-#define v_a_7_b CONST(170158080)
-#define v_n_7_scale CONST(170161152)
-#define v_n_7_bias CONST(170164224)
-#define v_f_7_w CONST(170167296)
-#define v_f_7_b CONST(179604480)
-#define v_b_7_w CONST(179616768)
-#define v_b_7_b CONST(189053952)
-#define v_h_7_scale CONST(189057024)
-#define v_h_7_bias CONST(189060096)
-#define v_a_8_q_p_w INIT(37748736)
-#define v_a_8_q_p_b CONST(189063168)
-#define v_a_8_k_p_w INIT(40108032)
-#define v_a_8_k_p_b CONST(189066240)
-#define v_a_8_v_p_w CONST(189069312)
-#define v_a_8_v_p_b CONST(191428608)
-#define v_a_8_w CONST(191431680)
-#define v_a_8_b CONST(193790976)
-#define v_n_8_scale CONST(193794048)
-#define v_n_8_bias CONST(193797120)
-#define v_f_8_w CONST(193800192)
-#define v_f_8_b CONST(203237376)
-#define v_b_8_w CONST(203249664)
-#define v_b_8_b CONST(212686848)
-#define v_h_8_scale CONST(212689920)
-#define v_h_8_bias CONST(212692992)
-#define v_a_9_q_p_w INIT(42467328)
-#define v_a_9_q_p_b CONST(212696064)
-#define v_a_9_k_p_w INIT(44826624)
-#define v_a_9_k_p_b CONST(212699136)
-#define v_a_9_v_p_w CONST(212702208)
-#define v_a_9_v_p_b CONST(215061504)
-#define v_a_9_w CONST(215064576)
-#define v_a_9_b CONST(217423872)
-#define v_n_9_scale CONST(217426944)
-#define v_n_9_bias CONST(217430016)
-#define v_f_9_w CONST(217433088)
-#define v_f_9_b CONST(226870272)
-#define v_b_9_w CONST(226882560)
-#define v_b_9_b CONST(236319744)
-#define v_h_9_scale CONST(236322816)
-#define v_h_9_bias CONST(236325888)
-#define v_a_10_q_p_w INIT(47185920)
-#define v_a_10_q_p_b CONST(236328960)
-#define v_a_10_k_p_w INIT(49545216)
-#define v_a_10_k_p_b CONST(236332032)
-#define v_a_10_v_p_w CONST(236335104)
-#define v_a_10_v_p_b CONST(238694400)
-#define v_a_10_w CONST(238697472)
-#define v_a_10_b CONST(241056768)
-#define v_n_10_scale CONST(241059840)
-#define v_n_10_bias CONST(241062912)
-#define v_f_10_w CONST(241065984)
-#define v_f_10_b CONST(250503168)
-#define v_b_10_w CONST(250515456)
-#define v_b_10_b CONST(259952640)
-#define v_h_10_scale CONST(259955712)
-#define v_h_10_bias CONST(259958784)
-#define v_a_11_q_p_w INIT(51904512)
-#define v_a_11_q_p_b CONST(259961856)
-#define v_a_11_k_p_w INIT(54263808)
-#define v_a_11_k_p_b CONST(259964928)
-#define v_a_11_v_p_w CONST(259968000)
-#define v_a_11_v_p_b CONST(262327296)
-#define v_a_11_w CONST(262330368)
-#define v_a_11_b CONST(264689664)
-#define v_n_11_scale CONST(264692736)
-#define v_n_11_bias CONST(264695808)
-#define v_f_11_w CONST(264698880)
-#define v_f_11_b CONST(274136064)
-#define v_b_11_w CONST(274148352)
-#define v_b_11_b CONST(283585536)
-#define v_h_11_scale CONST(283588608)
-#define v_h_11_bias CONST(283591680)
-#define v_a_11_c ARENA(0)
-#define v_a_10_c ARENA(0)
-#define v_a_9_c ARENA(0)
-#define v_a_8_c ARENA(0)
-#define v_a_7_c ARENA(0)
-#define v_a_6_c ARENA(0)
-#define v_a_5_c ARENA(0)
-#define v_a_4_c ARENA(0)
-#define v_a_3_c ARENA(0)
-#define v_a_2_c ARENA(0)
-#define v_a_1_c ARENA(0)
-#define v_a_0_c ARENA(0)
-#define v_a_0_v_p_p ARENA(0)
-#define v_a_0_v ARENA(786432)
-#define v_a_0_q_p_p_weights CONST(283594752)
-#define v_a_0_q_p_p_merged ARENA(0)
-#define v_a_0_q ARENA(1179648)
-#define v_a_0_t ARENA(1572864)
-#define v_r_0 ARENA(393216)
+#define v_a_0_q_p_b INIT(2359296)
+#define v_a_0_k_p_w INIT(2362368)
+#define v_a_0_k_p_b INIT(4721664)
+#define v_a_0_v_p_w INIT(4724736)
+#define v_a_0_v_p_b INIT(7084032)
+#define v_a_0_w CONST(0)
+#define v_a_0_b CONST(2359296)
+#define v_n_0_scale CONST(2362368)
+#define v_n_0_bias CONST(2365440)
+#define v_f_0_w CONST(2368512)
+#define v_f_0_b CONST(11805696)
+#define v_b_0_w CONST(11817984)
+#define v_b_0_b CONST(21255168)
+#define v_h_0_scale CONST(21258240)
+#define v_h_0_bias CONST(21261312)
+#define v_a_1_q_p_w INIT(7087104)
+#define v_a_1_q_p_b INIT(9446400)
+#define v_a_1_k_p_w INIT(9449472)
+#define v_a_1_k_p_b INIT(11808768)
+#define v_a_1_v_p_w INIT(11811840)
+#define v_a_1_v_p_b INIT(14171136)
+#define v_a_1_w CONST(21264384)
+#define v_a_1_b CONST(23623680)
+#define v_n_1_scale CONST(23626752)
+#define v_n_1_bias CONST(23629824)
+#define v_f_1_w CONST(23632896)
+#define v_f_1_b CONST(33070080)
+#define v_b_1_w CONST(33082368)
+#define v_b_1_b CONST(42519552)
+#define v_h_1_scale CONST(42522624)
+#define v_h_1_bias CONST(42525696)
+#define v_a_2_q_p_w INIT(14174208)
+#define v_a_2_q_p_b INIT(16533504)
+#define v_a_2_k_p_w INIT(16536576)
+#define v_a_2_k_p_b INIT(18895872)
+#define v_a_2_v_p_w INIT(18898944)
+#define v_a_2_v_p_b INIT(21258240)
+#define v_a_2_w CONST(42528768)
+#define v_a_2_b CONST(44888064)
+#define v_n_2_scale CONST(44891136)
+#define v_n_2_bias CONST(44894208)
+#define v_f_2_w CONST(44897280)
+#define v_f_2_b CONST(54334464)
+#define v_b_2_w CONST(54346752)
+#define v_b_2_b CONST(63783936)
+#define v_h_2_scale CONST(63787008)
+#define v_h_2_bias CONST(63790080)
+#define v_a_3_q_p_w INIT(21261312)
+#define v_a_3_q_p_b INIT(23620608)
+#define v_a_3_k_p_w INIT(23623680)
+#define v_a_3_k_p_b INIT(25982976)
+#define v_a_3_v_p_w INIT(25986048)
+#define v_a_3_v_p_b INIT(28345344)
+#define v_a_3_w CONST(63793152)
+#define v_a_3_b CONST(66152448)
+#define v_n_3_scale CONST(66155520)
+#define v_n_3_bias CONST(66158592)
+#define v_f_3_w CONST(66161664)
+#define v_f_3_b CONST(75598848)
+#define v_b_3_w CONST(75611136)
+#define v_b_3_b CONST(85048320)
+#define v_h_3_scale CONST(85051392)
+#define v_h_3_bias CONST(85054464)
+#define v_a_4_q_p_w INIT(28348416)
+#define v_a_4_q_p_b INIT(30707712)
+#define v_a_4_k_p_w INIT(30710784)
+#define v_a_4_k_p_b INIT(33070080)
+#define v_a_4_v_p_w INIT(33073152)
+#define v_a_4_v_p_b INIT(35432448)
+#define v_a_4_w CONST(85057536)
+#define v_a_4_b CONST(87416832)
+#define v_n_4_scale CONST(87419904)
+#define v_n_4_bias CONST(87422976)
+#define v_f_4_w CONST(87426048)
+#define v_f_4_b CONST(96863232)
+#define v_b_4_w CONST(96875520)
+#define v_b_4_b CONST(106312704)
+#define v_h_4_scale CONST(106315776)
+#define v_h_4_bias CONST(106318848)
+#define v_a_5_q_p_w INIT(35435520)
+#define v_a_5_q_p_b INIT(37794816)
+#define v_a_5_k_p_w INIT(37797888)
+#define v_a_5_k_p_b INIT(40157184)
+#define v_a_5_v_p_w INIT(40160256)
+#define v_a_5_v_p_b INIT(42519552)
+#define v_a_5_w CONST(106321920)
+#define v_a_5_b CONST(108681216)
+#define v_n_5_scale CONST(108684288)
+#define v_n_5_bias CONST(108687360)
+#define v_f_5_w CONST(108690432)
+#define v_f_5_b CONST(118127616)
+#define v_b_5_w CONST(118139904)
+#define v_b_5_b CONST(127577088)
+#define v_h_5_scale CONST(127580160)
+#define v_h_5_bias CONST(127583232)
+#define v_a_6_q_p_w INIT(42522624)
+#define v_a_6_q_p_b INIT(44881920)
+#define v_a_6_k_p_w INIT(44884992)
+#define v_a_6_k_p_b INIT(47244288)
+#define v_a_6_v_p_w INIT(47247360)
+#define v_a_6_v_p_b INIT(49606656)
+#define v_a_6_w CONST(127586304)
+#define v_a_6_b CONST(129945600)
+#define v_n_6_scale CONST(129948672)
+#define v_n_6_bias CONST(129951744)
+#define v_f_6_w CONST(129954816)
+#define v_f_6_b CONST(139392000)
+#define v_b_6_w CONST(139404288)
+#define v_b_6_b CONST(148841472)
+#define v_h_6_scale CONST(148844544)
+#define v_h_6_bias CONST(148847616)
+#define v_a_7_q_p_w INIT(49609728)
+#define v_a_7_q_p_b INIT(51969024)
+#define v_a_7_k_p_w INIT(51972096)
+#define v_a_7_k_p_b INIT(54331392)
+#define v_a_7_v_p_w INIT(54334464)
+#define v_a_7_v_p_b INIT(56693760)
+#define v_a_7_w CONST(148850688)
+#define v_a_7_b CONST(151209984)
+#define v_n_7_scale CONST(151213056)
+#define v_n_7_bias CONST(151216128)
+#define v_f_7_w CONST(151219200)
+#define v_f_7_b CONST(160656384)
+#define v_b_7_w CONST(160668672)
+#define v_b_7_b CONST(170105856)
+#define v_h_7_scale CONST(170108928)
+#define v_h_7_bias CONST(170112000)
+#define v_a_8_q_p_w INIT(56696832)
+#define v_a_8_q_p_b INIT(59056128)
+#define v_a_8_k_p_w INIT(59059200)
+#define v_a_8_k_p_b INIT(61418496)
+#define v_a_8_v_p_w INIT(61421568)
+#define v_a_8_v_p_b INIT(63780864)
+#define v_a_8_w CONST(170115072)
+#define v_a_8_b CONST(172474368)
+#define v_n_8_scale CONST(172477440)
+#define v_n_8_bias CONST(172480512)
+#define v_f_8_w CONST(172483584)
+#define v_f_8_b CONST(181920768)
+#define v_b_8_w CONST(181933056)
+#define v_b_8_b CONST(191370240)
+#define v_h_8_scale CONST(191373312)
+#define v_h_8_bias CONST(191376384)
+#define v_a_9_q_p_w INIT(63783936)
+#define v_a_9_q_p_b INIT(66143232)
+#define v_a_9_k_p_w INIT(66146304)
+#define v_a_9_k_p_b INIT(68505600)
+#define v_a_9_v_p_w INIT(68508672)
+#define v_a_9_v_p_b INIT(70867968)
+#define v_a_9_w CONST(191379456)
+#define v_a_9_b CONST(193738752)
+#define v_n_9_scale CONST(193741824)
+#define v_n_9_bias CONST(193744896)
+#define v_f_9_w CONST(193747968)
+#define v_f_9_b CONST(203185152)
+#define v_b_9_w CONST(203197440)
+#define v_b_9_b CONST(212634624)
+#define v_h_9_scale CONST(212637696)
+#define v_h_9_bias CONST(212640768)
+#define v_a_10_q_p_w INIT(70871040)
+#define v_a_10_q_p_b INIT(73230336)
+#define v_a_10_k_p_w INIT(73233408)
+#define v_a_10_k_p_b INIT(75592704)
+#define v_a_10_v_p_w INIT(75595776)
+#define v_a_10_v_p_b INIT(77955072)
+#define v_a_10_w CONST(212643840)
+#define v_a_10_b CONST(215003136)
+#define v_n_10_scale CONST(215006208)
+#define v_n_10_bias CONST(215009280)
+#define v_f_10_w CONST(215012352)
+#define v_f_10_b CONST(224449536)
+#define v_b_10_w CONST(224461824)
+#define v_b_10_b CONST(233899008)
+#define v_h_10_scale CONST(233902080)
+#define v_h_10_bias CONST(233905152)
+#define v_a_11_q_p_w INIT(77958144)
+#define v_a_11_q_p_b INIT(80317440)
+#define v_a_11_k_p_w INIT(80320512)
+#define v_a_11_k_p_b INIT(82679808)
+#define v_a_11_v_p_w INIT(82682880)
+#define v_a_11_v_p_b INIT(85042176)
+#define v_a_11_w CONST(233908224)
+#define v_a_11_b CONST(236267520)
+#define v_n_11_scale CONST(236270592)
+#define v_n_11_bias CONST(236273664)
+#define v_f_11_w CONST(236276736)
+#define v_f_11_b CONST(245713920)
+#define v_b_11_w CONST(245726208)
+#define v_b_11_b CONST(255163392)
+#define v_h_11_scale CONST(255166464)
+#define v_h_11_bias CONST(255169536)
+#define v_a_11_c ARENA(1179648)
+#define v_a_10_c ARENA(1179648)
+#define v_a_9_c ARENA(1179648)
+#define v_a_8_c ARENA(1179648)
+#define v_a_7_c ARENA(1179648)
+#define v_a_6_c ARENA(1179648)
+#define v_a_5_c ARENA(1179648)
+#define v_a_4_c ARENA(1179648)
+#define v_a_3_c ARENA(1179648)
+#define v_a_2_c ARENA(1179648)
+#define v_a_1_c ARENA(1179648)
+#define v_a_0_c ARENA(1179648)
+#define v_a_0_v_p_p_weights CONST(255172608)
+#define v_a_0_v_split_weights CONST(262250496)
+#define v_a_0_v_split_merged ARENA(0)
+#define v_r_0 ARENA(0)
 #define v_n_0 ARENA(3145728)
 #define v_f_0_p ARENA(0)
 #define v_g_0 ARENA(1572864)
 #define v_s_0 ARENA(0)
-#define v_h_0 ARENA(786432)
-#define v_a_1_v_p_p ARENA(0)
-#define v_a_1_v ARENA(1179648)
-#define v_a_1_q_p_p_weights CONST(288313344)
-#define v_a_1_q_p_p_merged ARENA(0)
-#define v_a_1_q ARENA(1572864)
-#define v_a_1_t ARENA(1966080)
-#define v_r_1 ARENA(393216)
+#define v_h_0 ARENA(1572864)
+#define v_a_1_v_p_p_weights CONST(262259712)
+#define v_a_1_v_split_weights CONST(269337600)
+#define v_a_1_v_split_merged ARENA(0)
+#define v_r_1 ARENA(0)
 #define v_n_1 ARENA(3145728)
 #define v_f_1_p ARENA(0)
 #define v_g_1 ARENA(1572864)
 #define v_s_1 ARENA(0)
-#define v_h_1 ARENA(786432)
-#define v_a_2_v_p_p ARENA(0)
-#define v_a_2_v ARENA(1179648)
-#define v_a_2_q_p_p_weights CONST(293031936)
-#define v_a_2_q_p_p_merged ARENA(0)
-#define v_a_2_q ARENA(1572864)
-#define v_a_2_t ARENA(1966080)
-#define v_r_2 ARENA(393216)
+#define v_h_1 ARENA(1572864)
+#define v_a_2_v_p_p_weights CONST(269346816)
+#define v_a_2_v_split_weights CONST(276424704)
+#define v_a_2_v_split_merged ARENA(0)
+#define v_r_2 ARENA(0)
 #define v_n_2 ARENA(3145728)
 #define v_f_2_p ARENA(0)
 #define v_g_2 ARENA(1572864)
 #define v_s_2 ARENA(0)
-#define v_h_2 ARENA(786432)
-#define v_a_3_v_p_p ARENA(0)
-#define v_a_3_v ARENA(1179648)
-#define v_a_3_q_p_p_weights CONST(297750528)
-#define v_a_3_q_p_p_merged ARENA(0)
-#define v_a_3_q ARENA(1572864)
-#define v_a_3_t ARENA(1966080)
-#define v_r_3 ARENA(393216)
+#define v_h_2 ARENA(1572864)
+#define v_a_3_v_p_p_weights CONST(276433920)
+#define v_a_3_v_split_weights CONST(283511808)
+#define v_a_3_v_split_merged ARENA(0)
+#define v_r_3 ARENA(0)
 #define v_n_3 ARENA(3145728)
 #define v_f_3_p ARENA(0)
 #define v_g_3 ARENA(1572864)
 #define v_s_3 ARENA(0)
-#define v_h_3 ARENA(786432)
-#define v_a_4_v_p_p ARENA(0)
-#define v_a_4_v ARENA(1179648)
-#define v_a_4_q_p_p_weights CONST(302469120)
-#define v_a_4_q_p_p_merged ARENA(0)
-#define v_a_4_q ARENA(1572864)
-#define v_a_4_t ARENA(1966080)
-#define v_r_4 ARENA(393216)
+#define v_h_3 ARENA(1572864)
+#define v_a_4_v_p_p_weights CONST(283521024)
+#define v_a_4_v_split_weights CONST(290598912)
+#define v_a_4_v_split_merged ARENA(0)
+#define v_r_4 ARENA(0)
 #define v_n_4 ARENA(3145728)
 #define v_f_4_p ARENA(0)
 #define v_g_4 ARENA(1572864)
 #define v_s_4 ARENA(0)
-#define v_h_4 ARENA(786432)
-#define v_a_5_v_p_p ARENA(0)
-#define v_a_5_v ARENA(1179648)
-#define v_a_5_q_p_p_weights CONST(307187712)
-#define v_a_5_q_p_p_merged ARENA(0)
-#define v_a_5_q ARENA(1572864)
-#define v_a_5_t ARENA(1966080)
-#define v_r_5 ARENA(393216)
+#define v_h_4 ARENA(1572864)
+#define v_a_5_v_p_p_weights CONST(290608128)
+#define v_a_5_v_split_weights CONST(297686016)
+#define v_a_5_v_split_merged ARENA(0)
+#define v_r_5 ARENA(0)
 #define v_n_5 ARENA(3145728)
 #define v_f_5_p ARENA(0)
 #define v_g_5 ARENA(1572864)
 #define v_s_5 ARENA(0)
-#define v_h_5 ARENA(786432)
-#define v_a_6_v_p_p ARENA(0)
-#define v_a_6_v ARENA(1179648)
-#define v_a_6_q_p_p_weights CONST(311906304)
-#define v_a_6_q_p_p_merged ARENA(0)
-#define v_a_6_q ARENA(1572864)
-#define v_a_6_t ARENA(1966080)
-#define v_r_6 ARENA(393216)
+#define v_h_5 ARENA(1572864)
+#define v_a_6_v_p_p_weights CONST(297695232)
+#define v_a_6_v_split_weights CONST(304773120)
+#define v_a_6_v_split_merged ARENA(0)
+#define v_r_6 ARENA(0)
 #define v_n_6 ARENA(3145728)
 #define v_f_6_p ARENA(0)
 #define v_g_6 ARENA(1572864)
 #define v_s_6 ARENA(0)
-#define v_h_6 ARENA(786432)
-#define v_a_7_v_p_p ARENA(0)
-#define v_a_7_v ARENA(1179648)
-#define v_a_7_q_p_p_weights CONST(316624896)
-#define v_a_7_q_p_p_merged ARENA(0)
-#define v_a_7_q ARENA(1572864)
-#define v_a_7_t ARENA(1966080)
-#define v_r_7 ARENA(393216)
+#define v_h_6 ARENA(1572864)
+#define v_a_7_v_p_p_weights CONST(304782336)
+#define v_a_7_v_split_weights CONST(311860224)
+#define v_a_7_v_split_merged ARENA(0)
+#define v_r_7 ARENA(0)
 #define v_n_7 ARENA(3145728)
 #define v_f_7_p ARENA(0)
 #define v_g_7 ARENA(1572864)
 #define v_s_7 ARENA(0)
-#define v_h_7 ARENA(786432)
-#define v_a_8_v_p_p ARENA(0)
-#define v_a_8_v ARENA(1179648)
-#define v_a_8_q_p_p_weights CONST(321343488)
-#define v_a_8_q_p_p_merged ARENA(0)
-#define v_a_8_q ARENA(1572864)
-#define v_a_8_t ARENA(1966080)
-#define v_r_8 ARENA(393216)
+#define v_h_7 ARENA(1572864)
+#define v_a_8_v_p_p_weights CONST(311869440)
+#define v_a_8_v_split_weights CONST(318947328)
+#define v_a_8_v_split_merged ARENA(0)
+#define v_r_8 ARENA(0)
 #define v_n_8 ARENA(3145728)
 #define v_f_8_p ARENA(0)
 #define v_g_8 ARENA(1572864)
 #define v_s_8 ARENA(0)
-#define v_h_8 ARENA(786432)
-#define v_a_9_v_p_p ARENA(0)
-#define v_a_9_v ARENA(1179648)
-#define v_a_9_q_p_p_weights CONST(326062080)
-#define v_a_9_q_p_p_merged ARENA(0)
-#define v_a_9_q ARENA(1572864)
-#define v_a_9_t ARENA(1966080)
-#define v_r_9 ARENA(393216)
+#define v_h_8 ARENA(1572864)
+#define v_a_9_v_p_p_weights CONST(318956544)
+#define v_a_9_v_split_weights CONST(326034432)
+#define v_a_9_v_split_merged ARENA(0)
+#define v_r_9 ARENA(0)
 #define v_n_9 ARENA(3145728)
 #define v_f_9_p ARENA(0)
 #define v_g_9 ARENA(1572864)
 #define v_s_9 ARENA(0)
-#define v_h_9 ARENA(786432)
-#define v_a_10_v_p_p ARENA(0)
-#define v_a_10_v ARENA(1179648)
-#define v_a_10_q_p_p_weights CONST(330780672)
-#define v_a_10_q_p_p_merged ARENA(0)
-#define v_a_10_q ARENA(1572864)
-#define v_a_10_t ARENA(1966080)
-#define v_r_10 ARENA(393216)
+#define v_h_9 ARENA(1572864)
+#define v_a_10_v_p_p_weights CONST(326043648)
+#define v_a_10_v_split_weights CONST(333121536)
+#define v_a_10_v_split_merged ARENA(0)
+#define v_r_10 ARENA(0)
 #define v_n_10 ARENA(3145728)
 #define v_f_10_p ARENA(0)
 #define v_g_10 ARENA(1572864)
 #define v_s_10 ARENA(0)
-#define v_h_10 ARENA(786432)
-#define v_a_11_v_p_p ARENA(0)
-#define v_a_11_v ARENA(1179648)
-#define v_a_11_q_p_p_weights CONST(335499264)
-#define v_a_11_q_p_p_merged ARENA(0)
-#define v_a_11_q ARENA(1572864)
-#define v_a_11_t ARENA(1966080)
-#define v_r_11 ARENA(393216)
+#define v_h_10 ARENA(1572864)
+#define v_a_11_v_p_p_weights CONST(333130752)
+#define v_a_11_v_split_weights CONST(340208640)
+#define v_a_11_v_split_merged ARENA(0)
+#define v_r_11 ARENA(0)
 #define v_n_11 ARENA(3145728)
 #define v_f_11_p ARENA(0)
 #define v_g_11 ARENA(1572864)
@@ -581,197 +500,197 @@ const bert_base_info *bert_base_describe(void);
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
     {256, 0, 2359296, 0},  // a.0.q.p.w
-    {2359552, 0, 3072, 1},  // a.0.q.p.b
-    {2362624, 2359296, 2359296, 0},  // a.0.k.p.w
-    {4721920, 3072, 3072, 1},  // a.0.k.p.b
-    {4724992, 6144, 2359296, 1},  // a.0.v.p.w
-    {7084288, 2365440, 3072, 1},  // a.0.v.p.b
-    {7087360, 2368512, 2359296, 1},  // a.0.w
-    {9446656, 4727808, 3072, 1},  // a.0.b
-    {9449728, 4730880, 3072, 1},  // n.0.scale
-    {9452800, 4733952, 3072, 1},  // n.0.bias
-    {9455872, 4737024, 9437184, 1},  // f.0.w
-    {18893056, 14174208, 12288, 1},  // f.0.b
-    {18905344, 14186496, 9437184, 1},  // b.0.w
-    {28342528, 23623680, 3072, 1},  // b.0.b
-    {28345600, 23626752, 3072, 1},  // h.0.scale
-    {28348672, 23629824, 3072, 1},  // h.0.bias
-    {28351744, 4718592, 2359296, 0},  // a.1.q.p.w
-    {30711040, 23632896, 3072, 1},  // a.1.q.p.b
-    {30714112, 7077888, 2359296, 0},  // a.1.k.p.w
-    {33073408, 23635968, 3072, 1},  // a.1.k.p.b
-    {33076480, 23639040, 2359296, 1},  // a.1.v.p.w
-    {35435776, 25998336, 3072, 1},  // a.1.v.p.b
-    {35438848, 26001408, 2359296, 1},  // a.1.w
-    {37798144, 28360704, 3072, 1},  // a.1.b
-    {37801216, 28363776, 3072, 1},  // n.1.scale
-    {37804288, 28366848, 3072, 1},  // n.1.bias
-    {37807360, 28369920, 9437184, 1},  // f.1.w
-    {47244544, 37807104, 12288, 1},  // f.1.b
-    {47256832, 37819392, 9437184, 1},  // b.1.w
-    {56694016, 47256576, 3072, 1},  // b.1.b
-    {56697088, 47259648, 3072, 1},  // h.1.scale
-    {56700160, 47262720, 3072, 1},  // h.1.bias
-    {56703232, 9437184, 2359296, 0},  // a.2.q.p.w
-    {59062528, 47265792, 3072, 1},  // a.2.q.p.b
-    {59065600, 11796480, 2359296, 0},  // a.2.k.p.w
-    {61424896, 47268864, 3072, 1},  // a.2.k.p.b
-    {61427968, 47271936, 2359296, 1},  // a.2.v.p.w
-    {63787264, 49631232, 3072, 1},  // a.2.v.p.b
-    {63790336, 49634304, 2359296, 1},  // a.2.w
-    {66149632, 51993600, 3072, 1},  // a.2.b
-    {66152704, 51996672, 3072, 1},  // n.2.scale
-    {66155776, 51999744, 3072, 1},  // n.2.bias
-    {66158848, 52002816, 9437184, 1},  // f.2.w
-    {75596032, 61440000, 12288, 1},  // f.2.b
-    {75608320, 61452288, 9437184, 1},  // b.2.w
-    {85045504, 70889472, 3072, 1},  // b.2.b
-    {85048576, 70892544, 3072, 1},  // h.2.scale
-    {85051648, 70895616, 3072, 1},  // h.2.bias
-    {85054720, 14155776, 2359296, 0},  // a.3.q.p.w
-    {87414016, 70898688, 3072, 1},  // a.3.q.p.b
-    {87417088, 16515072, 2359296, 0},  // a.3.k.p.w
-    {89776384, 70901760, 3072, 1},  // a.3.k.p.b
-    {89779456, 70904832, 2359296, 1},  // a.3.v.p.w
-    {92138752, 73264128, 3072, 1},  // a.3.v.p.b
-    {92141824, 73267200, 2359296, 1},  // a.3.w
-    {94501120, 75626496, 3072, 1},  // a.3.b
-    {94504192, 75629568, 3072, 1},  // n.3.scale
-    {94507264, 75632640, 3072, 1},  // n.3.bias
-    {94510336, 75635712, 9437184, 1},  // f.3.w
-    {103947520, 85072896, 12288, 1},  // f.3.b
-    {103959808, 85085184, 9437184, 1},  // b.3.w
-    {113396992, 94522368, 3072, 1},  // b.3.b
-    {113400064, 94525440, 3072, 1},  // h.3.scale
-    {113403136, 94528512, 3072, 1},  // h.3.bias
-    {113406208, 18874368, 2359296, 0},  // a.4.q.p.w
-    {115765504, 94531584, 3072, 1},  // a.4.q.p.b
-    {115768576, 21233664, 2359296, 0},  // a.4.k.p.w
-    {118127872, 94534656, 3072, 1},  // a.4.k.p.b
-    {118130944, 94537728, 2359296, 1},  // a.4.v.p.w
-    {120490240, 96897024, 3072, 1},  // a.4.v.p.b
-    {120493312, 96900096, 2359296, 1},  // a.4.w
-    {122852608, 99259392, 3072, 1},  // a.4.b
-    {122855680, 99262464, 3072, 1},  // n.4.scale
-    {122858752, 99265536, 3072, 1},  // n.4.bias
-    {122861824, 99268608, 9437184, 1},  // f.4.w
-    {132299008, 108705792, 12288, 1},  // f.4.b
-    {132311296, 108718080, 9437184, 1},  // b.4.w
-    {141748480, 118155264, 3072, 1},  // b.4.b
-    {141751552, 118158336, 3072, 1},  // h.4.scale
-    {141754624, 118161408, 3072, 1},  // h.4.bias
-    {141757696, 23592960, 2359296, 0},  // a.5.q.p.w
-    {144116992, 118164480, 3072, 1},  // a.5.q.p.b
-    {144120064, 25952256, 2359296, 0},  // a.5.k.p.w
-    {146479360, 118167552, 3072, 1},  // a.5.k.p.b
-    {146482432, 118170624, 2359296, 1},  // a.5.v.p.w
-    {148841728, 120529920, 3072, 1},  // a.5.v.p.b
-    {148844800, 120532992, 2359296, 1},  // a.5.w
-    {151204096, 122892288, 3072, 1},  // a.5.b
-    {151207168, 122895360, 3072, 1},  // n.5.scale
-    {151210240, 122898432, 3072, 1},  // n.5.bias
-    {151213312, 122901504, 9437184, 1},  // f.5.w
-    {160650496, 132338688, 12288, 1},  // f.5.b
-    {160662784, 132350976, 9437184, 1},  // b.5.w
-    {170099968, 141788160, 3072, 1},  // b.5.b
-    {170103040, 141791232, 3072, 1},  // h.5.scale
-    {170106112, 141794304, 3072, 1},  // h.5.bias
-    {170109184, 28311552, 2359296, 0},  // a.6.q.p.w
-    {172468480, 141797376, 3072, 1},  // a.6.q.p.b
-    {172471552, 30670848, 2359296, 0},  // a.6.k.p.w
-    {174830848, 141800448, 3072, 1},  // a.6.k.p.b
-    {174833920, 141803520, 2359296, 1},  // a.6.v.p.w
-    {177193216, 144162816, 3072, 1},  // a.6.v.p.b
-    {177196288, 144165888, 2359296, 1},  // a.6.w
-    {179555584, 146525184, 3072, 1},  // a.6.b
-    {179558656, 146528256, 3072, 1},  // n.6.scale
-    {179561728, 146531328, 3072, 1},  // n.6.bias
-    {179564800, 146534400, 9437184, 1},  // f.6.w
-    {189001984, 155971584, 12288, 1},  // f.6.b
-    {189014272, 155983872, 9437184, 1},  // b.6.w
-    {198451456, 165421056, 3072, 1},  // b.6.b
-    {198454528, 165424128, 3072, 1},  // h.6.scale
-    {198457600, 165427200, 3072, 1},  // h.6.bias
-    {198460672, 33030144, 2359296, 0},  // a.7.q.p.w
-    {200819968, 165430272, 3072, 1},  // a.7.q.p.b
-    {200823040, 35389440, 2359296, 0},  // a.7.k.p.w
-    {203182336, 165433344, 3072, 1},  // a.7.k.p.b
-    {203185408, 165436416, 2359296, 1},  // a.7.v.p.w
-    {205544704, 167795712, 3072, 1},  // a.7.v.p.b
-    {205547776, 167798784, 2359296, 1},  // a.7.w
-    {207907072, 170158080, 3072, 1},  // a.7.b
-    {207910144, 170161152, 3072, 1},  // n.7.scale
-    {207913216, 170164224, 3072, 1},  // n.7.bias
-    {207916288, 170167296, 9437184, 1},  // f.7.w
-    {217353472, 179604480, 12288, 1},  // f.7.b
-    {217365760, 179616768, 9437184, 1},  // b.7.w
-    {226802944, 189053952, 3072, 1},  // b.7.b
-    {226806016, 189057024, 3072, 1},  // h.7.scale
-    {226809088, 189060096, 3072, 1},  // h.7.bias
-    {226812160, 37748736, 2359296, 0},  // a.8.q.p.w
-    {229171456, 189063168, 3072, 1},  // a.8.q.p.b
-    {229174528, 40108032, 2359296, 0},  // a.8.k.p.w
-    {231533824, 189066240, 3072, 1},  // a.8.k.p.b
-    {231536896, 189069312, 2359296, 1},  // a.8.v.p.w
-    {233896192, 191428608, 3072, 1},  // a.8.v.p.b
-    {233899264, 191431680, 2359296, 1},  // a.8.w
-    {236258560, 193790976, 3072, 1},  // a.8.b
-    {236261632, 193794048, 3072, 1},  // n.8.scale
-    {236264704, 193797120, 3072, 1},  // n.8.bias
-    {236267776, 193800192, 9437184, 1},  // f.8.w
-    {245704960, 203237376, 12288, 1},  // f.8.b
-    {245717248, 203249664, 9437184, 1},  // b.8.w
-    {255154432, 212686848, 3072, 1},  // b.8.b
-    {255157504, 212689920, 3072, 1},  // h.8.scale
-    {255160576, 212692992, 3072, 1},  // h.8.bias
-    {255163648, 42467328, 2359296, 0},  // a.9.q.p.w
-    {257522944, 212696064, 3072, 1},  // a.9.q.p.b
-    {257526016, 44826624, 2359296, 0},  // a.9.k.p.w
-    {259885312, 212699136, 3072, 1},  // a.9.k.p.b
-    {259888384, 212702208, 2359296, 1},  // a.9.v.p.w
-    {262247680, 215061504, 3072, 1},  // a.9.v.p.b
-    {262250752, 215064576, 2359296, 1},  // a.9.w
-    {264610048, 217423872, 3072, 1},  // a.9.b
-    {264613120, 217426944, 3072, 1},  // n.9.scale
-    {264616192, 217430016, 3072, 1},  // n.9.bias
-    {264619264, 217433088, 9437184, 1},  // f.9.w
-    {274056448, 226870272, 12288, 1},  // f.9.b
-    {274068736, 226882560, 9437184, 1},  // b.9.w
-    {283505920, 236319744, 3072, 1},  // b.9.b
-    {283508992, 236322816, 3072, 1},  // h.9.scale
-    {283512064, 236325888, 3072, 1},  // h.9.bias
-    {283515136, 47185920, 2359296, 0},  // a.10.q.p.w
-    {285874432, 236328960, 3072, 1},  // a.10.q.p.b
-    {285877504, 49545216, 2359296, 0},  // a.10.k.p.w
-    {288236800, 236332032, 3072, 1},  // a.10.k.p.b
-    {288239872, 236335104, 2359296, 1},  // a.10.v.p.w
-    {290599168, 238694400, 3072, 1},  // a.10.v.p.b
-    {290602240, 238697472, 2359296, 1},  // a.10.w
-    {292961536, 241056768, 3072, 1},  // a.10.b
-    {292964608, 241059840, 3072, 1},  // n.10.scale
-    {292967680, 241062912, 3072, 1},  // n.10.bias
-    {292970752, 241065984, 9437184, 1},  // f.10.w
-    {302407936, 250503168, 12288, 1},  // f.10.b
-    {302420224, 250515456, 9437184, 1},  // b.10.w
-    {311857408, 259952640, 3072, 1},  // b.10.b
-    {311860480, 259955712, 3072, 1},  // h.10.scale
-    {311863552, 259958784, 3072, 1},  // h.10.bias
-    {311866624, 51904512, 2359296, 0},  // a.11.q.p.w
-    {314225920, 259961856, 3072, 1},  // a.11.q.p.b
-    {314228992, 54263808, 2359296, 0},  // a.11.k.p.w
-    {316588288, 259964928, 3072, 1},  // a.11.k.p.b
-    {316591360, 259968000, 2359296, 1},  // a.11.v.p.w
-    {318950656, 262327296, 3072, 1},  // a.11.v.p.b
-    {318953728, 262330368, 2359296, 1},  // a.11.w
-    {321313024, 264689664, 3072, 1},  // a.11.b
-    {321316096, 264692736, 3072, 1},  // n.11.scale
-    {321319168, 264695808, 3072, 1},  // n.11.bias
-    {321322240, 264698880, 9437184, 1},  // f.11.w
-    {330759424, 274136064, 12288, 1},  // f.11.b
-    {330771712, 274148352, 9437184, 1},  // b.11.w
-    {340208896, 283585536, 3072, 1},  // b.11.b
-    {340211968, 283588608, 3072, 1},  // h.11.scale
-    {340215040, 283591680, 3072, 1},  // h.11.bias
+    {2359552, 2359296, 3072, 0},  // a.0.q.p.b
+    {2362624, 2362368, 2359296, 0},  // a.0.k.p.w
+    {4721920, 4721664, 3072, 0},  // a.0.k.p.b
+    {4724992, 4724736, 2359296, 0},  // a.0.v.p.w
+    {7084288, 7084032, 3072, 0},  // a.0.v.p.b
+    {7087360, 0, 2359296, 1},  // a.0.w
+    {9446656, 2359296, 3072, 1},  // a.0.b
+    {9449728, 2362368, 3072, 1},  // n.0.scale
+    {9452800, 2365440, 3072, 1},  // n.0.bias
+    {9455872, 2368512, 9437184, 1},  // f.0.w
+    {18893056, 11805696, 12288, 1},  // f.0.b
+    {18905344, 11817984, 9437184, 1},  // b.0.w
+    {28342528, 21255168, 3072, 1},  // b.0.b
+    {28345600, 21258240, 3072, 1},  // h.0.scale
+    {28348672, 21261312, 3072, 1},  // h.0.bias
+    {28351744, 7087104, 2359296, 0},  // a.1.q.p.w
+    {30711040, 9446400, 3072, 0},  // a.1.q.p.b
+    {30714112, 9449472, 2359296, 0},  // a.1.k.p.w
+    {33073408, 11808768, 3072, 0},  // a.1.k.p.b
+    {33076480, 11811840, 2359296, 0},  // a.1.v.p.w
+    {35435776, 14171136, 3072, 0},  // a.1.v.p.b
+    {35438848, 21264384, 2359296, 1},  // a.1.w
+    {37798144, 23623680, 3072, 1},  // a.1.b
+    {37801216, 23626752, 3072, 1},  // n.1.scale
+    {37804288, 23629824, 3072, 1},  // n.1.bias
+    {37807360, 23632896, 9437184, 1},  // f.1.w
+    {47244544, 33070080, 12288, 1},  // f.1.b
+    {47256832, 33082368, 9437184, 1},  // b.1.w
+    {56694016, 42519552, 3072, 1},  // b.1.b
+    {56697088, 42522624, 3072, 1},  // h.1.scale
+    {56700160, 42525696, 3072, 1},  // h.1.bias
+    {56703232, 14174208, 2359296, 0},  // a.2.q.p.w
+    {59062528, 16533504, 3072, 0},  // a.2.q.p.b
+    {59065600, 16536576, 2359296, 0},  // a.2.k.p.w
+    {61424896, 18895872, 3072, 0},  // a.2.k.p.b
+    {61427968, 18898944, 2359296, 0},  // a.2.v.p.w
+    {63787264, 21258240, 3072, 0},  // a.2.v.p.b
+    {63790336, 42528768, 2359296, 1},  // a.2.w
+    {66149632, 44888064, 3072, 1},  // a.2.b
+    {66152704, 44891136, 3072, 1},  // n.2.scale
+    {66155776, 44894208, 3072, 1},  // n.2.bias
+    {66158848, 44897280, 9437184, 1},  // f.2.w
+    {75596032, 54334464, 12288, 1},  // f.2.b
+    {75608320, 54346752, 9437184, 1},  // b.2.w
+    {85045504, 63783936, 3072, 1},  // b.2.b
+    {85048576, 63787008, 3072, 1},  // h.2.scale
+    {85051648, 63790080, 3072, 1},  // h.2.bias
+    {85054720, 21261312, 2359296, 0},  // a.3.q.p.w
+    {87414016, 23620608, 3072, 0},  // a.3.q.p.b
+    {87417088, 23623680, 2359296, 0},  // a.3.k.p.w
+    {89776384, 25982976, 3072, 0},  // a.3.k.p.b
+    {89779456, 25986048, 2359296, 0},  // a.3.v.p.w
+    {92138752, 28345344, 3072, 0},  // a.3.v.p.b
+    {92141824, 63793152, 2359296, 1},  // a.3.w
+    {94501120, 66152448, 3072, 1},  // a.3.b
+    {94504192, 66155520, 3072, 1},  // n.3.scale
+    {94507264, 66158592, 3072, 1},  // n.3.bias
+    {94510336, 66161664, 9437184, 1},  // f.3.w
+    {103947520, 75598848, 12288, 1},  // f.3.b
+    {103959808, 75611136, 9437184, 1},  // b.3.w
+    {113396992, 85048320, 3072, 1},  // b.3.b
+    {113400064, 85051392, 3072, 1},  // h.3.scale
+    {113403136, 85054464, 3072, 1},  // h.3.bias
+    {113406208, 28348416, 2359296, 0},  // a.4.q.p.w
+    {115765504, 30707712, 3072, 0},  // a.4.q.p.b
+    {115768576, 30710784, 2359296, 0},  // a.4.k.p.w
+    {118127872, 33070080, 3072, 0},  // a.4.k.p.b
+    {118130944, 33073152, 2359296, 0},  // a.4.v.p.w
+    {120490240, 35432448, 3072, 0},  // a.4.v.p.b
+    {120493312, 85057536, 2359296, 1},  // a.4.w
+    {122852608, 87416832, 3072, 1},  // a.4.b
+    {122855680, 87419904, 3072, 1},  // n.4.scale
+    {122858752, 87422976, 3072, 1},  // n.4.bias
+    {122861824, 87426048, 9437184, 1},  // f.4.w
+    {132299008, 96863232, 12288, 1},  // f.4.b
+    {132311296, 96875520, 9437184, 1},  // b.4.w
+    {141748480, 106312704, 3072, 1},  // b.4.b
+    {141751552, 106315776, 3072, 1},  // h.4.scale
+    {141754624, 106318848, 3072, 1},  // h.4.bias
+    {141757696, 35435520, 2359296, 0},  // a.5.q.p.w
+    {144116992, 37794816, 3072, 0},  // a.5.q.p.b
+    {144120064, 37797888, 2359296, 0},  // a.5.k.p.w
+    {146479360, 40157184, 3072, 0},  // a.5.k.p.b
+    {146482432, 40160256, 2359296, 0},  // a.5.v.p.w
+    {148841728, 42519552, 3072, 0},  // a.5.v.p.b
+    {148844800, 106321920, 2359296, 1},  // a.5.w
+    {151204096, 108681216, 3072, 1},  // a.5.b
+    {151207168, 108684288, 3072, 1},  // n.5.scale
+    {151210240, 108687360, 3072, 1},  // n.5.bias
+    {151213312, 108690432, 9437184, 1},  // f.5.w
+    {160650496, 118127616, 12288, 1},  // f.5.b
+    {160662784, 118139904, 9437184, 1},  // b.5.w
+    {170099968, 127577088, 3072, 1},  // b.5.b
+    {170103040, 127580160, 3072, 1},  // h.5.scale
+    {170106112, 127583232, 3072, 1},  // h.5.bias
+    {170109184, 42522624, 2359296, 0},  // a.6.q.p.w
+    {172468480, 44881920, 3072, 0},  // a.6.q.p.b
+    {172471552, 44884992, 2359296, 0},  // a.6.k.p.w
+    {174830848, 47244288, 3072, 0},  // a.6.k.p.b
+    {174833920, 47247360, 2359296, 0},  // a.6.v.p.w
+    {177193216, 49606656, 3072, 0},  // a.6.v.p.b
+    {177196288, 127586304, 2359296, 1},  // a.6.w
+    {179555584, 129945600, 3072, 1},  // a.6.b
+    {179558656, 129948672, 3072, 1},  // n.6.scale
+    {179561728, 129951744, 3072, 1},  // n.6.bias
+    {179564800, 129954816, 9437184, 1},  // f.6.w
+    {189001984, 139392000, 12288, 1},  // f.6.b
+    {189014272, 139404288, 9437184, 1},  // b.6.w
+    {198451456, 148841472, 3072, 1},  // b.6.b
+    {198454528, 148844544, 3072, 1},  // h.6.scale
+    {198457600, 148847616, 3072, 1},  // h.6.bias
+    {198460672, 49609728, 2359296, 0},  // a.7.q.p.w
+    {200819968, 51969024, 3072, 0},  // a.7.q.p.b
+    {200823040, 51972096, 2359296, 0},  // a.7.k.p.w
+    {203182336, 54331392, 3072, 0},  // a.7.k.p.b
+    {203185408, 54334464, 2359296, 0},  // a.7.v.p.w
+    {205544704, 56693760, 3072, 0},  // a.7.v.p.b
+    {205547776, 148850688, 2359296, 1},  // a.7.w
+    {207907072, 151209984, 3072, 1},  // a.7.b
+    {207910144, 151213056, 3072, 1},  // n.7.scale
+    {207913216, 151216128, 3072, 1},  // n.7.bias
+    {207916288, 151219200, 9437184, 1},  // f.7.w
+    {217353472, 160656384, 12288, 1},  // f.7.b
+    {217365760, 160668672, 9437184, 1},  // b.7.w
+    {226802944, 170105856, 3072, 1},  // b.7.b
+    {226806016, 170108928, 3072, 1},  // h.7.scale
+    {226809088, 170112000, 3072, 1},  // h.7.bias
+    {226812160, 56696832, 2359296, 0},  // a.8.q.p.w
+    {229171456, 59056128, 3072, 0},  // a.8.q.p.b
+    {229174528, 59059200, 2359296, 0},  // a.8.k.p.w
+    {231533824, 61418496, 3072, 0},  // a.8.k.p.b
+    {231536896, 61421568, 2359296, 0},  // a.8.v.p.w
+    {233896192, 63780864, 3072, 0},  // a.8.v.p.b
+    {233899264, 170115072, 2359296, 1},  // a.8.w
+    {236258560, 172474368, 3072, 1},  // a.8.b
+    {236261632, 172477440, 3072, 1},  // n.8.scale
+    {236264704, 172480512, 3072, 1},  // n.8.bias
+    {236267776, 172483584, 9437184, 1},  // f.8.w
+    {245704960, 181920768, 12288, 1},  // f.8.b
+    {245717248, 181933056, 9437184, 1},  // b.8.w
+    {255154432, 191370240, 3072, 1},  // b.8.b
+    {255157504, 191373312, 3072, 1},  // h.8.scale
+    {255160576, 191376384, 3072, 1},  // h.8.bias
+    {255163648, 63783936, 2359296, 0},  // a.9.q.p.w
+    {257522944, 66143232, 3072, 0},  // a.9.q.p.b
+    {257526016, 66146304, 2359296, 0},  // a.9.k.p.w
+    {259885312, 68505600, 3072, 0},  // a.9.k.p.b
+    {259888384, 68508672, 2359296, 0},  // a.9.v.p.w
+    {262247680, 70867968, 3072, 0},  // a.9.v.p.b
+    {262250752, 191379456, 2359296, 1},  // a.9.w
+    {264610048, 193738752, 3072, 1},  // a.9.b
+    {264613120, 193741824, 3072, 1},  // n.9.scale
+    {264616192, 193744896, 3072, 1},  // n.9.bias
+    {264619264, 193747968, 9437184, 1},  // f.9.w
+    {274056448, 203185152, 12288, 1},  // f.9.b
+    {274068736, 203197440, 9437184, 1},  // b.9.w
+    {283505920, 212634624, 3072, 1},  // b.9.b
+    {283508992, 212637696, 3072, 1},  // h.9.scale
+    {283512064, 212640768, 3072, 1},  // h.9.bias
+    {283515136, 70871040, 2359296, 0},  // a.10.q.p.w
+    {285874432, 73230336, 3072, 0},  // a.10.q.p.b
+    {285877504, 73233408, 2359296, 0},  // a.10.k.p.w
+    {288236800, 75592704, 3072, 0},  // a.10.k.p.b
+    {288239872, 75595776, 2359296, 0},  // a.10.v.p.w
+    {290599168, 77955072, 3072, 0},  // a.10.v.p.b
+    {290602240, 212643840, 2359296, 1},  // a.10.w
+    {292961536, 215003136, 3072, 1},  // a.10.b
+    {292964608, 215006208, 3072, 1},  // n.10.scale
+    {292967680, 215009280, 3072, 1},  // n.10.bias
+    {292970752, 215012352, 9437184, 1},  // f.10.w
+    {302407936, 224449536, 12288, 1},  // f.10.b
+    {302420224, 224461824, 9437184, 1},  // b.10.w
+    {311857408, 233899008, 3072, 1},  // b.10.b
+    {311860480, 233902080, 3072, 1},  // h.10.scale
+    {311863552, 233905152, 3072, 1},  // h.10.bias
+    {311866624, 77958144, 2359296, 0},  // a.11.q.p.w
+    {314225920, 80317440, 3072, 0},  // a.11.q.p.b
+    {314228992, 80320512, 2359296, 0},  // a.11.k.p.w
+    {316588288, 82679808, 3072, 0},  // a.11.k.p.b
+    {316591360, 82682880, 2359296, 0},  // a.11.v.p.w
+    {318950656, 85042176, 3072, 0},  // a.11.v.p.b
+    {318953728, 233908224, 2359296, 1},  // a.11.w
+    {321313024, 236267520, 3072, 1},  // a.11.b
+    {321316096, 236270592, 3072, 1},  // n.11.scale
+    {321319168, 236273664, 3072, 1},  // n.11.bias
+    {321322240, 236276736, 9437184, 1},  // f.11.w
+    {330759424, 245713920, 12288, 1},  // f.11.b
+    {330771712, 245726208, 9437184, 1},  // b.11.w
+    {340208896, 255163392, 3072, 1},  // b.11.b
+    {340211968, 255166464, 3072, 1},  // h.11.scale
+    {340215040, 255169536, 3072, 1},  // h.11.bias
 };
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
@@ -799,83 +718,129 @@ typedef struct matmul_call {
 } matmul_call;
 
 static const matmul_size matmul_sizes[] = {
+    {"a.0.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.0", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.0", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.1.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.1", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.1", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.2.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.2", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.2", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.3.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.3", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.3", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.4.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.4", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.4", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.5.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.5", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.5", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.6.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.6", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.6", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.7.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.7", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.7", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.8.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.8", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.8", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.9.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.9", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.9", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.10.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.10", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.10", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.11.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.11", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.11", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
 };
 enum {
+    MATMUL_a_0_v_split_merged,
     MATMUL_r_0,
     MATMUL_s_0,
+    MATMUL_a_1_v_split_merged,
     MATMUL_r_1,
     MATMUL_s_1,
+    MATMUL_a_2_v_split_merged,
     MATMUL_r_2,
     MATMUL_s_2,
+    MATMUL_a_3_v_split_merged,
     MATMUL_r_3,
     MATMUL_s_3,
+    MATMUL_a_4_v_split_merged,
     MATMUL_r_4,
     MATMUL_s_4,
+    MATMUL_a_5_v_split_merged,
     MATMUL_r_5,
     MATMUL_s_5,
+    MATMUL_a_6_v_split_merged,
     MATMUL_r_6,
     MATMUL_s_6,
+    MATMUL_a_7_v_split_merged,
     MATMUL_r_7,
     MATMUL_s_7,
+    MATMUL_a_8_v_split_merged,
     MATMUL_r_8,
     MATMUL_s_8,
+    MATMUL_a_9_v_split_merged,
     MATMUL_r_9,
     MATMUL_s_9,
+    MATMUL_a_10_v_split_merged,
     MATMUL_r_10,
     MATMUL_s_10,
+    MATMUL_a_11_v_split_merged,
     MATMUL_r_11,
     MATMUL_s_11,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -886,69 +851,53 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 }
 
 // by merging: laid side by side
-// a.0.q.p.p.weights[i0,i1] = a.0.k.p.w[i1,i0-768] + a.0.q.p.w[i1,i0] where i0 in 0:1536, pad
-//     a.0.k.p.w 0, pad a.0.q.p.w 0
-static __global__ void __launch_bounds__(256) k_map_1f4d6122(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+// a.0.v.p.p.weights[i0,i1] = a.0.q.p.w[i1,i0-768] + a.0.v.p.w[i1,i0] + a.0.k.p.w[i1,i0-1536] where
+//     i0 in 0:2304, pad a.0.k.p.w 0, pad a.0.q.p.w 0, pad a.0.v.p.w 0
+static __global__ void __launch_bounds__(256) k_map_e465da38(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 1179648u) return;
+    await_previous();
+    if (id >= 1769472u) return;
     const int i1 = (int)(id % 768u);
     const int i0 = (int)(id / 768u);
-    const float v0 = (i0 < 768 ? p0[i1 * 768 + i0] : 0.f) + (i0 >= 768 ? p1[i1 * 768 + i0 - 768]
+    const int t0 = i0 - 768;
+    const float v0 = (i0 < 768 ? p1[i1 * 768 + i0] : 0.f) + ((unsigned)t0 < 768u ? p2[i1 * 768 + t0]
         : 0.f);
-    y[i0 * 768 + i1] = v0;
+    y[i0 * 768 + i1] = (i0 >= 1536 ? p0[i1 * 768 + i0 - 1536] : 0.f) + v0;
 }
 
-// a.0.v[0,i1,i2,i3] = a.0.v.p.p[0,i2,64*i1+i3] + a.0.v.p.b[64*i1+i3] where i1 in 0:12, i3 in 0:64
-static __global__ void __launch_bounds__(64) k_map_2e005be8(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+// by merging: laid side by side
+// a.0.v.split.weights[i0] = a.0.q.p.b[i0-768] + a.0.v.p.b[i0] + a.0.k.p.b[i0-1536] where i0 in
+//     0:2304, pad a.0.k.p.b 0, pad a.0.q.p.b 0, pad a.0.v.p.b 0
+static __global__ void __launch_bounds__(64) k_map_fc0dc90e(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 24576u) return;
-    const int i3 = (int)(id % 16u) * 4;
-    const int i2 = (int)(id / 16u % 128u);
-    const int i1 = (int)(id / 2048u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 768 + i1 * 64 + i3);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i1 * 64 + i3);
-    *reinterpret_cast<float4 *>(y + i1 * 8192 + i2 * 64 + i3) = make_float4(v0.x + v1.x,
-        v0.y + v1.y, v0.z + v1.z, v0.w + v1.w);
-}
-
-// a.0.q[0,i1,i2,i3] = a.0.q.p.p.merged[0,i2,64*i1+i3] + a.0.q.p.b[64*i1+i3] where i1 in 0:12, i3
-//     in 0:64
-static __global__ void __launch_bounds__(64) k_map_7eab32f2(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 24576u) return;
-    const int i3 = (int)(id % 16u) * 4;
-    const int i2 = (int)(id / 16u % 128u);
-    const int i1 = (int)(id / 2048u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 1536 + i1 * 64 + i3);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i1 * 64 + i3);
-    *reinterpret_cast<float4 *>(y + i1 * 8192 + i2 * 64 + i3) = make_float4(v0.x + v1.x,
-        v0.y + v1.y, v0.z + v1.z, v0.w + v1.w);
-}
-
-// a.0.t[0,i1,i2,i3] = a.0.q.p.p.merged[0,i3,64*i1+i2+768] + a.0.k.p.b[64*i1+i2] where i1 in 0:12,
-//     i2 in 0:64
-static __global__ void __launch_bounds__(256) k_map_ab39e5a5(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 98304u) return;
-    const int i3 = (int)(id % 128u);
-    const int i2 = (int)(id / 128u);
-    y[i2 * 128 + i3] = p0[i3 * 1536 + i2 + 768] + p1[i2];
+    await_previous();
+    if (id >= 576u) return;
+    const int i0 = (int)id * 4;
+    const int t0 = i0 - 768;
+    const float4 v0 = (unsigned)t0 < 768u ? *reinterpret_cast<const float4 *>(p0 + t0)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    const float4 v1 = i0 < 768 ? *reinterpret_cast<const float4 *>(p1 + i0) : make_float4(0.f, 0.f,
+        0.f, 0.f);
+    const float4 v2 = i0 >= 1536 ? *reinterpret_cast<const float4 *>(p2 + i0 - 1536)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x + v1.x + v2.x, v0.y + v1.y + v2.y,
+        v0.z + v1.z + v2.z, v0.w + v1.w + v2.w);
 }
 
 // by online softmax
-// a.0.s[0,i1,i2,i3] = sum(r0) a.0.q[0,i1,i2,r0] * a.0.t[0,i1,r0,i3]
+// a.0.s[0,i1,i2,i3] = sum(r0) a.0.v.split.merged[0,i2,64*i1+r0+768] *
+//     a.0.v.split.merged[0,i3,64*i1+r0+1536] where i1 in 0:12, r0 in 0:64
 // a.0.d[0,i1,i2,i3] = 0.125 * a.0.s[0,i1,i2,i3]
 // a.0.a.m[0,i1,i2] = max(r0) a.0.d[0,i1,i2,r0]
 // a.0.a.s[0,i1,i2] = sum(r0) exp(a.0.d[0,i1,i2,r0] - a.0.a.m[0,i1,i2])
 // a.0.a[0,i1,i2,i3] = exp(a.0.d[0,i1,i2,i3] - a.0.a.m[0,i1,i2]) / a.0.a.s[0,i1,i2]
-// a.0.o[0,i1,i2,i3] = sum(r0) a.0.a[0,i1,i2,r0] * a.0.v[0,i1,r0,i3]
+// a.0.o[0,i1,i2,i3] = sum(r0) a.0.v.split.merged[0,r0,64*i1+i3] * a.0.a[0,i1,i2,r0] where i3 in
+//     0:64
 // One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_30e37198(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128, 1) k_attention_1d9d2bcb(const float *p0,
+    float *__restrict__ y) {
     const int RM = 2, RN = 4, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
     // part: a part of the tile's keys, then of its values
     __shared__ __align__(16) float query[8 * RM][depth + 4];
@@ -956,13 +905,14 @@ static __global__ void __launch_bounds__(128, 1) k_attention_30e37198(const floa
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
     const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     const unsigned id = blockIdx.x;
+    await_previous();
     const int m0 = (int)(id % 8u) * 16;  // first row
     const int i1 = (int)(id / 8u % 12u);
     for (int e = (int)threadIdx.x; e < 256; e += 128) {
         const int row = e / 16, k = e % 16 * 4;
         const int i2 = m0 + row;
         const int r1 = k;
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 8192 + i2 * 64 + r1);
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 2304 + i1 * 64 + r1 + 768);
         *reinterpret_cast<float4 *>(&query[row][k]) = v0;
     }
     float top[RM], acc[RM][RC];
@@ -984,11 +934,13 @@ static __global__ void __launch_bounds__(128, 1) k_attention_30e37198(const floa
         for (int k0 = 0; k0 < depth; k0 += KC) {
             __syncthreads();
 #pragma unroll 4
-            for (int e = (int)threadIdx.x; e < 2048; e += 128) {
-                const int key = e % 64, k = e / 64;
+            for (int e = (int)threadIdx.x; e < 512; e += 128) {
+                const int key = e / 8, k = e % 8 * 4;
                 const int r0 = u0 + key;
                 const int r1 = k0 + k;
-                part[key * (KC + 4) + k] = p1[i1 * 8192 + r1 * 128 + r0];
+                const float4 v1 = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i1 * 64 + r1
+                    + 1536);
+                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = v1;
             }
             __syncthreads();
 #pragma unroll 2
@@ -1042,8 +994,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_30e37198(const floa
                 const int key = e / 16, col = e % 16 * 4;
                 const int r0 = u0 + k0 + key;
                 const int i3 = col;
-                const float4 v1 = *reinterpret_cast<const float4 *>(p2 + i1 * 8192 + r0 * 64 + i3);
-                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = v1;
+                const float4 v2 = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i1 * 64 + i3);
+                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = v2;
             }
             __syncthreads();
 #pragma unroll 2
@@ -1083,10 +1035,11 @@ static __global__ void __launch_bounds__(128, 1) k_attention_30e37198(const floa
 // n.0.sum2[0,i1] = sum(r0) square(r.0[0,i1,r0] - n.0.sum[0,i1] / 768)
 // n.0[0,i1,i2] = rsqrt(n.0.sum2[0,i1] / 768 + 1e-12) * (r.0[0,i1,i2] - n.0.sum[0,i1] / 768) *
 //     n.0.scale[i2] + n.0.bias[i2]
-static __global__ void __launch_bounds__(32) k_row_b3f1e2ad(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_row_48efd158(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 128u) return;
     const int i1 = (int)id;
     float c0[24];
@@ -1117,9 +1070,10 @@ static __global__ void __launch_bounds__(32) k_row_b3f1e2ad(const float *__restr
 
 // g.0[0,i1,i2] = 0.5 * (f.0.p[0,i1,i2] + f.0.b[i2]) * (erf(0.7071067811865476 * (f.0.p[0,i1,i2] +
 //     f.0.b[i2])) + 1)
-static __global__ void __launch_bounds__(256) k_map_c0b745e3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_a0f4d32d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 98304u) return;
     const int i2 = (int)(id % 768u) * 4;
     const int i1 = (int)(id / 768u);
@@ -1151,7 +1105,7 @@ struct bert_base {
     cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
     cublasLtHandle_t lt;
-    matmul_call matmul[24];
+    matmul_call matmul[36];
     cudaStream_t lt_stream;  // that its calls go to
 };
 
@@ -1177,12 +1131,6 @@ static int fail(bert_base *m, int code, const char *where, const char *why) {
 static void stepped(bert_base *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -1227,76 +1175,28 @@ static int gemm_run(bert_base *h, const gemm_size *g, const float *a, const floa
     stepped(h, g->name);
     return 0;
 }
-static const gemm_size gemm_a_0_v_p_p = {"a.0.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_0_q_p_p_merged = {"a.0.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_0_p = {"f.0.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_1_v_p_p = {"a.1.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_1_q_p_p_merged = {"a.1.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_1_p = {"f.1.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_2_v_p_p = {"a.2.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_2_q_p_p_merged = {"a.2.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_2_p = {"f.2.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_3_v_p_p = {"a.3.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_3_q_p_p_merged = {"a.3.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_3_p = {"f.3.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_4_v_p_p = {"a.4.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_4_q_p_p_merged = {"a.4.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_4_p = {"f.4.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_5_v_p_p = {"a.5.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_5_q_p_p_merged = {"a.5.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_5_p = {"f.5.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_6_v_p_p = {"a.6.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_6_q_p_p_merged = {"a.6.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_6_p = {"f.6.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_7_v_p_p = {"a.7.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_7_q_p_p_merged = {"a.7.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_7_p = {"f.7.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_8_v_p_p = {"a.8.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_8_q_p_p_merged = {"a.8.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_8_p = {"f.8.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_9_v_p_p = {"a.9.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_9_q_p_p_merged = {"a.9.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_9_p = {"f.9.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_10_v_p_p = {"a.10.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_10_q_p_p_merged = {"a.10.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_10_p = {"f.10.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_11_v_p_p = {"a.11.v.p.p", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_a_11_q_p_p_merged = {"a.11.q.p.p.merged", 0, 1, 1, 128, 1536, 768, 768,
-    768, 1536, 0, 0, 0, 1.f};
 static const gemm_size gemm_f_11_p = {"f.11.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
 
@@ -1425,33 +1325,45 @@ static int libraries_on(bert_base *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(bert_base *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(bert_base *m, cudaStream_t stream) {
     (void)stream;
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_0_q_p_w, v_a_0_k_p_w, v_a_0_q_p_p_weights);
-    LAUNCHED(m, "a.0.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_1_q_p_w, v_a_1_k_p_w, v_a_1_q_p_p_weights);
-    LAUNCHED(m, "a.1.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_2_q_p_w, v_a_2_k_p_w, v_a_2_q_p_p_weights);
-    LAUNCHED(m, "a.2.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_3_q_p_w, v_a_3_k_p_w, v_a_3_q_p_p_weights);
-    LAUNCHED(m, "a.3.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_4_q_p_w, v_a_4_k_p_w, v_a_4_q_p_p_weights);
-    LAUNCHED(m, "a.4.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_5_q_p_w, v_a_5_k_p_w, v_a_5_q_p_p_weights);
-    LAUNCHED(m, "a.5.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_6_q_p_w, v_a_6_k_p_w, v_a_6_q_p_p_weights);
-    LAUNCHED(m, "a.6.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_7_q_p_w, v_a_7_k_p_w, v_a_7_q_p_p_weights);
-    LAUNCHED(m, "a.7.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_8_q_p_w, v_a_8_k_p_w, v_a_8_q_p_p_weights);
-    LAUNCHED(m, "a.8.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_9_q_p_w, v_a_9_k_p_w, v_a_9_q_p_p_weights);
-    LAUNCHED(m, "a.9.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_10_q_p_w, v_a_10_k_p_w, v_a_10_q_p_p_weights);
-    LAUNCHED(m, "a.10.q.p.p.weights");
-    k_map_1f4d6122<<<dim3(4608), dim3(256), 0, stream>>>(v_a_11_q_p_w, v_a_11_k_p_w, v_a_11_q_p_p_weights);
-    LAUNCHED(m, "a.11.q.p.p.weights");
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.0.v.p.p.weights", 6912, 256, stream, v_a_0_k_p_w, v_a_0_v_p_w, v_a_0_q_p_w, v_a_0_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.0.v.split.weights", 9, 64, stream, v_a_0_q_p_b, v_a_0_v_p_b, v_a_0_k_p_b, v_a_0_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.1.v.p.p.weights", 6912, 256, stream, v_a_1_k_p_w, v_a_1_v_p_w, v_a_1_q_p_w, v_a_1_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.1.v.split.weights", 9, 64, stream, v_a_1_q_p_b, v_a_1_v_p_b, v_a_1_k_p_b, v_a_1_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.2.v.p.p.weights", 6912, 256, stream, v_a_2_k_p_w, v_a_2_v_p_w, v_a_2_q_p_w, v_a_2_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.2.v.split.weights", 9, 64, stream, v_a_2_q_p_b, v_a_2_v_p_b, v_a_2_k_p_b, v_a_2_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.3.v.p.p.weights", 6912, 256, stream, v_a_3_k_p_w, v_a_3_v_p_w, v_a_3_q_p_w, v_a_3_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.3.v.split.weights", 9, 64, stream, v_a_3_q_p_b, v_a_3_v_p_b, v_a_3_k_p_b, v_a_3_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.4.v.p.p.weights", 6912, 256, stream, v_a_4_k_p_w, v_a_4_v_p_w, v_a_4_q_p_w, v_a_4_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.4.v.split.weights", 9, 64, stream, v_a_4_q_p_b, v_a_4_v_p_b, v_a_4_k_p_b, v_a_4_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.5.v.p.p.weights", 6912, 256, stream, v_a_5_k_p_w, v_a_5_v_p_w, v_a_5_q_p_w, v_a_5_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.5.v.split.weights", 9, 64, stream, v_a_5_q_p_b, v_a_5_v_p_b, v_a_5_k_p_b, v_a_5_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.6.v.p.p.weights", 6912, 256, stream, v_a_6_k_p_w, v_a_6_v_p_w, v_a_6_q_p_w, v_a_6_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.6.v.split.weights", 9, 64, stream, v_a_6_q_p_b, v_a_6_v_p_b, v_a_6_k_p_b, v_a_6_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.7.v.p.p.weights", 6912, 256, stream, v_a_7_k_p_w, v_a_7_v_p_w, v_a_7_q_p_w, v_a_7_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.7.v.split.weights", 9, 64, stream, v_a_7_q_p_b, v_a_7_v_p_b, v_a_7_k_p_b, v_a_7_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.8.v.p.p.weights", 6912, 256, stream, v_a_8_k_p_w, v_a_8_v_p_w, v_a_8_q_p_w, v_a_8_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.8.v.split.weights", 9, 64, stream, v_a_8_q_p_b, v_a_8_v_p_b, v_a_8_k_p_b, v_a_8_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.9.v.p.p.weights", 6912, 256, stream, v_a_9_k_p_w, v_a_9_v_p_w, v_a_9_q_p_w, v_a_9_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.9.v.split.weights", 9, 64, stream, v_a_9_q_p_b, v_a_9_v_p_b, v_a_9_k_p_b, v_a_9_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.10.v.p.p.weights", 6912, 256, stream, v_a_10_k_p_w, v_a_10_v_p_w, v_a_10_q_p_w, v_a_10_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.10.v.split.weights", 9, 64, stream, v_a_10_q_p_b, v_a_10_v_p_b, v_a_10_k_p_b, v_a_10_v_split_weights));
+    CALL(launch(m, ORDERED, k_map_e465da38, "a.11.v.p.p.weights", 6912, 256, stream, v_a_11_k_p_w, v_a_11_v_p_w, v_a_11_q_p_w, v_a_11_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.11.v.split.weights", 9, 64, stream, v_a_11_q_p_b, v_a_11_v_p_b, v_a_11_k_p_b, v_a_11_v_split_weights));
     return 0;
 }
 
@@ -1478,7 +1390,7 @@ static int check_device(bert_base *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_1f4d6122);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_e465da38);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1489,7 +1401,7 @@ static int check_device(bert_base *m) {
 
 static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 340217856ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 56623104ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 85045248ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -1505,7 +1417,7 @@ static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) 
 static int open_libraries(bert_base *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 36; i++) {
         int r = matmul_open(m, &m->matmul[i], &matmul_sizes[i]);
         if (r) return r;
     }
@@ -1562,99 +1474,101 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // a.0.v.p.p[0,i1,i2] = sum(r0) x[0,i1,r0] * a.0.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_0_v_p_p, v_x, v_a_0_v_p_w, v_a_0_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_0_v_p_p, v_a_0_v_p_b, v_a_0_v);
-    LAUNCHED(m, "a.0.v");
     // by merging: shared input
-    // a.0.q.p.p.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * a.0.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_0_q_p_p_merged, v_x, v_a_0_q_p_p_weights, v_a_0_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_0_q_p_p_merged, v_a_0_q_p_b, v_a_0_q);
-    LAUNCHED(m, "a.0.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_0_q_p_p_merged, v_a_0_k_p_b, v_a_0_t);
-    LAUNCHED(m, "a.0.t");
+    // a.0.v.p.p.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * a.0.v.p.p.weights[i2,r0]
+    // by merging: shared input
+    // a.0.v.split.merged[0,i1,i2] = a.0.v.p.p.merged[0,i1,i2] + a.0.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_0_v_split_merged, v_x, v_a_0_v_p_p_weights, v_a_0_v_split_weights,
+        NULL, v_a_0_v_split_merged, v_workspace));
     // a.0.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_0_q, v_a_0_t, v_a_0_v, v_a_0_c);
-    LAUNCHED(m, "a.0.o");
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.0.o", 96, 128, stream, v_a_0_v_split_merged, v_a_0_c));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_x, v_r_0, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_0, v_n_0_scale, v_n_0_bias, v_n_0);
-    LAUNCHED(m, "n.0");
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.0", 128, 32, stream, v_r_0, v_n_0_scale, v_n_0_bias, v_n_0));
     // f.0.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * f.0.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_0_p, v_n_0, v_f_0_w, v_f_0_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_0_p, v_f_0_b, v_g_0);
-    LAUNCHED(m, "g.0");
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.0", 384, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
     // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
     // s.0[0,i1,i2] = n.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
     CALL(matmul_run(m, MATMUL_s_0, v_g_0, v_b_0_w, v_b_0_b, v_n_0, v_s_0, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_0, v_h_0_scale, v_h_0_bias, v_h_0);
-    LAUNCHED(m, "h.0");
-    // a.1.v.p.p[0,i1,i2] = sum(r0) h.0[0,i1,r0] * a.1.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_1_v_p_p, v_h_0, v_a_1_v_p_w, v_a_1_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_1_v_p_p, v_a_1_v_p_b, v_a_1_v);
-    LAUNCHED(m, "a.1.v");
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.0", 128, 32, stream, v_s_0, v_h_0_scale, v_h_0_bias, v_h_0));
     // by merging: shared input
-    // a.1.q.p.p.merged[0,i1,i2] = sum(r0) h.0[0,i1,r0] * a.1.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_1_q_p_p_merged, v_h_0, v_a_1_q_p_p_weights, v_a_1_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_1_q_p_p_merged, v_a_1_q_p_b, v_a_1_q);
-    LAUNCHED(m, "a.1.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_1_q_p_p_merged, v_a_1_k_p_b, v_a_1_t);
-    LAUNCHED(m, "a.1.t");
+    // a.1.v.p.p.merged[0,i1,i2] = sum(r0) h.0[0,i1,r0] * a.1.v.p.p.weights[i2,r0]
+    // by merging: shared input
+    // a.1.v.split.merged[0,i1,i2] = a.1.v.p.p.merged[0,i1,i2] + a.1.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_1_v_split_merged, v_h_0, v_a_1_v_p_p_weights, v_a_1_v_split_weights,
+        NULL, v_a_1_v_split_merged, v_workspace));
     // a.1.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_1_q, v_a_1_t, v_a_1_v, v_a_1_c);
-    LAUNCHED(m, "a.1.o");
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.1.o", 96, 128, stream, v_a_1_v_split_merged, v_a_1_c));
     // a.1.p[0,i1,i2] = sum(r0) a.1.c[0,i1,r0] * a.1.w[r0,i2]
     // r.1[0,i1,i2] = h.0[0,i1,i2] + a.1.p[0,i1,i2] + a.1.b[i2]
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_1, v_n_1_scale, v_n_1_bias, v_n_1);
-    LAUNCHED(m, "n.1");
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.1", 128, 32, stream, v_r_1, v_n_1_scale, v_n_1_bias, v_n_1));
     // f.1.p[0,i1,i2] = sum(r0) n.1[0,i1,r0] * f.1.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_1_p, v_n_1, v_f_1_w, v_f_1_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_1_p, v_f_1_b, v_g_1);
-    LAUNCHED(m, "g.1");
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.1", 384, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
     // b.1.p[0,i1,i2] = sum(r0) g.1[0,i1,r0] * b.1.w[r0,i2]
     // s.1[0,i1,i2] = n.1[0,i1,i2] + b.1.p[0,i1,i2] + b.1.b[i2]
     CALL(matmul_run(m, MATMUL_s_1, v_g_1, v_b_1_w, v_b_1_b, v_n_1, v_s_1, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_1, v_h_1_scale, v_h_1_bias, v_h_1);
-    LAUNCHED(m, "h.1");
-    // a.2.v.p.p[0,i1,i2] = sum(r0) h.1[0,i1,r0] * a.2.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_2_v_p_p, v_h_1, v_a_2_v_p_w, v_a_2_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_2_v_p_p, v_a_2_v_p_b, v_a_2_v);
-    LAUNCHED(m, "a.2.v");
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.1", 128, 32, stream, v_s_1, v_h_1_scale, v_h_1_bias, v_h_1));
     // by merging: shared input
-    // a.2.q.p.p.merged[0,i1,i2] = sum(r0) h.1[0,i1,r0] * a.2.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_2_q_p_p_merged, v_h_1, v_a_2_q_p_p_weights, v_a_2_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_2_q_p_p_merged, v_a_2_q_p_b, v_a_2_q);
-    LAUNCHED(m, "a.2.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_2_q_p_p_merged, v_a_2_k_p_b, v_a_2_t);
-    LAUNCHED(m, "a.2.t");
+    // a.2.v.p.p.merged[0,i1,i2] = sum(r0) h.1[0,i1,r0] * a.2.v.p.p.weights[i2,r0]
+    // by merging: shared input
+    // a.2.v.split.merged[0,i1,i2] = a.2.v.p.p.merged[0,i1,i2] + a.2.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_2_v_split_merged, v_h_1, v_a_2_v_p_p_weights, v_a_2_v_split_weights,
+        NULL, v_a_2_v_split_merged, v_workspace));
     // a.2.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_2_q, v_a_2_t, v_a_2_v, v_a_2_c);
-    LAUNCHED(m, "a.2.o");
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.2.o", 96, 128, stream, v_a_2_v_split_merged, v_a_2_c));
     // a.2.p[0,i1,i2] = sum(r0) a.2.c[0,i1,r0] * a.2.w[r0,i2]
     // r.2[0,i1,i2] = h.1[0,i1,i2] + a.2.p[0,i1,i2] + a.2.b[i2]
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_2, v_n_2_scale, v_n_2_bias, v_n_2);
-    LAUNCHED(m, "n.2");
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.2", 128, 32, stream, v_r_2, v_n_2_scale, v_n_2_bias, v_n_2));
     // f.2.p[0,i1,i2] = sum(r0) n.2[0,i1,r0] * f.2.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_2_p, v_n_2, v_f_2_w, v_f_2_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_2_p, v_f_2_b, v_g_2);
-    LAUNCHED(m, "g.2");
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.2", 384, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
     // b.2.p[0,i1,i2] = sum(r0) g.2[0,i1,r0] * b.2.w[r0,i2]
     // s.2[0,i1,i2] = n.2[0,i1,i2] + b.2.p[0,i1,i2] + b.2.b[i2]
     CALL(matmul_run(m, MATMUL_s_2, v_g_2, v_b_2_w, v_b_2_b, v_n_2, v_s_2, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_2, v_h_2_scale, v_h_2_bias, v_h_2);
-    LAUNCHED(m, "h.2");
-    // a.3.v.p.p[0,i1,i2] = sum(r0) h.2[0,i1,r0] * a.3.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_3_v_p_p, v_h_2, v_a_3_v_p_w, v_a_3_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_3_v_p_p, v_a_3_v_p_b, v_a_3_v);
-    LAUNCHED(m, "a.3.v");
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.2", 128, 32, stream, v_s_2, v_h_2_scale, v_h_2_bias, v_h_2));
     // by merging: shared input
-    // a.3.q.p.p.merged[0,i1,i2] = sum(r0) h.2[0,i1,r0] * a.3.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_3_q_p_p_merged, v_h_2, v_a_3_q_p_p_weights, v_a_3_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_3_q_p_p_merged, v_a_3_q_p_b, v_a_3_q);
-    LAUNCHED(m, "a.3.q");
+    // a.3.v.p.p.merged[0,i1,i2] = sum(r0) h.2[0,i1,r0] * a.3.v.p.p.weights[i2,r0]
+    // by merging: shared input
+    // a.3.v.split.merged[0,i1,i2] = a.3.v.p.p.merged[0,i1,i2] + a.3.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_3_v_split_merged, v_h_2, v_a_3_v_p_p_weights, v_a_3_v_split_weights,
+        NULL, v_a_3_v_split_merged, v_workspace));
+    // a.3.o stored as [i0,i2,i1,i3]
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.3.o", 96, 128, stream, v_a_3_v_split_merged, v_a_3_c));
+    // a.3.p[0,i1,i2] = sum(r0) a.3.c[0,i1,r0] * a.3.w[r0,i2]
+    // r.3[0,i1,i2] = h.2[0,i1,i2] + a.3.p[0,i1,i2] + a.3.b[i2]
+    CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.3", 128, 32, stream, v_r_3, v_n_3_scale, v_n_3_bias, v_n_3));
+    // f.3.p[0,i1,i2] = sum(r0) n.3[0,i1,r0] * f.3.w[r0,i2]
+    CALL(gemm_run(m, &gemm_f_3_p, v_n_3, v_f_3_w, v_f_3_p));
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.3", 384, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
+    // b.3.p[0,i1,i2] = sum(r0) g.3[0,i1,r0] * b.3.w[r0,i2]
+    // s.3[0,i1,i2] = n.3[0,i1,i2] + b.3.p[0,i1,i2] + b.3.b[i2]
+    CALL(matmul_run(m, MATMUL_s_3, v_g_3, v_b_3_w, v_b_3_b, v_n_3, v_s_3, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.3", 128, 32, stream, v_s_3, v_h_3_scale, v_h_3_bias, v_h_3));
+    // by merging: shared input
+    // a.4.v.p.p.merged[0,i1,i2] = sum(r0) h.3[0,i1,r0] * a.4.v.p.p.weights[i2,r0]
+    // by merging: shared input
+    // a.4.v.split.merged[0,i1,i2] = a.4.v.p.p.merged[0,i1,i2] + a.4.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_4_v_split_merged, v_h_3, v_a_4_v_p_p_weights, v_a_4_v_split_weights,
+        NULL, v_a_4_v_split_merged, v_workspace));
+    // a.4.o stored as [i0,i2,i1,i3]
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.4.o", 96, 128, stream, v_a_4_v_split_merged, v_a_4_c));
+    // a.4.p[0,i1,i2] = sum(r0) a.4.c[0,i1,r0] * a.4.w[r0,i2]
+    // r.4[0,i1,i2] = h.3[0,i1,i2] + a.4.p[0,i1,i2] + a.4.b[i2]
+    CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.4", 128, 32, stream, v_r_4, v_n_4_scale, v_n_4_bias, v_n_4));
+    // f.4.p[0,i1,i2] = sum(r0) n.4[0,i1,r0] * f.4.w[r0,i2]
+    CALL(gemm_run(m, &gemm_f_4_p, v_n_4, v_f_4_w, v_f_4_p));
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.4", 384, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
+    // b.4.p[0,i1,i2] = sum(r0) g.4[0,i1,r0] * b.4.w[r0,i2]
+    // s.4[0,i1,i2] = n.4[0,i1,i2] + b.4.p[0,i1,i2] + b.4.b[i2]
+    CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.4", 128, 32, stream, v_s_4, v_h_4_scale, v_h_4_bias, v_h_4));
     return 0;
 }
 
@@ -1663,100 +1577,101 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_3_q_p_p_merged, v_a_3_k_p_b, v_a_3_t);
-    LAUNCHED(m, "a.3.t");
-    // a.3.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_3_q, v_a_3_t, v_a_3_v, v_a_3_c);
-    LAUNCHED(m, "a.3.o");
-    // a.3.p[0,i1,i2] = sum(r0) a.3.c[0,i1,r0] * a.3.w[r0,i2]
-    // r.3[0,i1,i2] = h.2[0,i1,i2] + a.3.p[0,i1,i2] + a.3.b[i2]
-    CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_3, v_n_3_scale, v_n_3_bias, v_n_3);
-    LAUNCHED(m, "n.3");
-    // f.3.p[0,i1,i2] = sum(r0) n.3[0,i1,r0] * f.3.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_3_p, v_n_3, v_f_3_w, v_f_3_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_3_p, v_f_3_b, v_g_3);
-    LAUNCHED(m, "g.3");
-    // b.3.p[0,i1,i2] = sum(r0) g.3[0,i1,r0] * b.3.w[r0,i2]
-    // s.3[0,i1,i2] = n.3[0,i1,i2] + b.3.p[0,i1,i2] + b.3.b[i2]
-    CALL(matmul_run(m, MATMUL_s_3, v_g_3, v_b_3_w, v_b_3_b, v_n_3, v_s_3, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_3, v_h_3_scale, v_h_3_bias, v_h_3);
-    LAUNCHED(m, "h.3");
-    // a.4.v.p.p[0,i1,i2] = sum(r0) h.3[0,i1,r0] * a.4.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_4_v_p_p, v_h_3, v_a_4_v_p_w, v_a_4_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_4_v_p_p, v_a_4_v_p_b, v_a_4_v);
-    LAUNCHED(m, "a.4.v");
     // by merging: shared input
-    // a.4.q.p.p.merged[0,i1,i2] = sum(r0) h.3[0,i1,r0] * a.4.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_4_q_p_p_merged, v_h_3, v_a_4_q_p_p_weights, v_a_4_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_4_q_p_p_merged, v_a_4_q_p_b, v_a_4_q);
-    LAUNCHED(m, "a.4.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_4_q_p_p_merged, v_a_4_k_p_b, v_a_4_t);
-    LAUNCHED(m, "a.4.t");
-    // a.4.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_4_q, v_a_4_t, v_a_4_v, v_a_4_c);
-    LAUNCHED(m, "a.4.o");
-    // a.4.p[0,i1,i2] = sum(r0) a.4.c[0,i1,r0] * a.4.w[r0,i2]
-    // r.4[0,i1,i2] = h.3[0,i1,i2] + a.4.p[0,i1,i2] + a.4.b[i2]
-    CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_4, v_n_4_scale, v_n_4_bias, v_n_4);
-    LAUNCHED(m, "n.4");
-    // f.4.p[0,i1,i2] = sum(r0) n.4[0,i1,r0] * f.4.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_4_p, v_n_4, v_f_4_w, v_f_4_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_4_p, v_f_4_b, v_g_4);
-    LAUNCHED(m, "g.4");
-    // b.4.p[0,i1,i2] = sum(r0) g.4[0,i1,r0] * b.4.w[r0,i2]
-    // s.4[0,i1,i2] = n.4[0,i1,i2] + b.4.p[0,i1,i2] + b.4.b[i2]
-    CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_4, v_h_4_scale, v_h_4_bias, v_h_4);
-    LAUNCHED(m, "h.4");
-    // a.5.v.p.p[0,i1,i2] = sum(r0) h.4[0,i1,r0] * a.5.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_5_v_p_p, v_h_4, v_a_5_v_p_w, v_a_5_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_5_v_p_p, v_a_5_v_p_b, v_a_5_v);
-    LAUNCHED(m, "a.5.v");
+    // a.5.v.p.p.merged[0,i1,i2] = sum(r0) h.4[0,i1,r0] * a.5.v.p.p.weights[i2,r0]
     // by merging: shared input
-    // a.5.q.p.p.merged[0,i1,i2] = sum(r0) h.4[0,i1,r0] * a.5.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_5_q_p_p_merged, v_h_4, v_a_5_q_p_p_weights, v_a_5_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_5_q_p_p_merged, v_a_5_q_p_b, v_a_5_q);
-    LAUNCHED(m, "a.5.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_5_q_p_p_merged, v_a_5_k_p_b, v_a_5_t);
-    LAUNCHED(m, "a.5.t");
+    // a.5.v.split.merged[0,i1,i2] = a.5.v.p.p.merged[0,i1,i2] + a.5.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_5_v_split_merged, v_h_4, v_a_5_v_p_p_weights, v_a_5_v_split_weights,
+        NULL, v_a_5_v_split_merged, v_workspace));
     // a.5.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_5_q, v_a_5_t, v_a_5_v, v_a_5_c);
-    LAUNCHED(m, "a.5.o");
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.5.o", 96, 128, stream, v_a_5_v_split_merged, v_a_5_c));
     // a.5.p[0,i1,i2] = sum(r0) a.5.c[0,i1,r0] * a.5.w[r0,i2]
     // r.5[0,i1,i2] = h.4[0,i1,i2] + a.5.p[0,i1,i2] + a.5.b[i2]
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_5, v_n_5_scale, v_n_5_bias, v_n_5);
-    LAUNCHED(m, "n.5");
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.5", 128, 32, stream, v_r_5, v_n_5_scale, v_n_5_bias, v_n_5));
     // f.5.p[0,i1,i2] = sum(r0) n.5[0,i1,r0] * f.5.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_5_p, v_n_5, v_f_5_w, v_f_5_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_5_p, v_f_5_b, v_g_5);
-    LAUNCHED(m, "g.5");
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.5", 384, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
     // b.5.p[0,i1,i2] = sum(r0) g.5[0,i1,r0] * b.5.w[r0,i2]
     // s.5[0,i1,i2] = n.5[0,i1,i2] + b.5.p[0,i1,i2] + b.5.b[i2]
     CALL(matmul_run(m, MATMUL_s_5, v_g_5, v_b_5_w, v_b_5_b, v_n_5, v_s_5, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_5, v_h_5_scale, v_h_5_bias, v_h_5);
-    LAUNCHED(m, "h.5");
-    // a.6.v.p.p[0,i1,i2] = sum(r0) h.5[0,i1,r0] * a.6.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_6_v_p_p, v_h_5, v_a_6_v_p_w, v_a_6_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_6_v_p_p, v_a_6_v_p_b, v_a_6_v);
-    LAUNCHED(m, "a.6.v");
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.5", 128, 32, stream, v_s_5, v_h_5_scale, v_h_5_bias, v_h_5));
     // by merging: shared input
-    // a.6.q.p.p.merged[0,i1,i2] = sum(r0) h.5[0,i1,r0] * a.6.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_6_q_p_p_merged, v_h_5, v_a_6_q_p_p_weights, v_a_6_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_6_q_p_p_merged, v_a_6_q_p_b, v_a_6_q);
-    LAUNCHED(m, "a.6.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_6_q_p_p_merged, v_a_6_k_p_b, v_a_6_t);
-    LAUNCHED(m, "a.6.t");
+    // a.6.v.p.p.merged[0,i1,i2] = sum(r0) h.5[0,i1,r0] * a.6.v.p.p.weights[i2,r0]
+    // by merging: shared input
+    // a.6.v.split.merged[0,i1,i2] = a.6.v.p.p.merged[0,i1,i2] + a.6.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_6_v_split_merged, v_h_5, v_a_6_v_p_p_weights, v_a_6_v_split_weights,
+        NULL, v_a_6_v_split_merged, v_workspace));
     // a.6.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_6_q, v_a_6_t, v_a_6_v, v_a_6_c);
-    LAUNCHED(m, "a.6.o");
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.6.o", 96, 128, stream, v_a_6_v_split_merged, v_a_6_c));
     // a.6.p[0,i1,i2] = sum(r0) a.6.c[0,i1,r0] * a.6.w[r0,i2]
     // r.6[0,i1,i2] = h.5[0,i1,i2] + a.6.p[0,i1,i2] + a.6.b[i2]
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_6, v_n_6_scale, v_n_6_bias, v_n_6);
-    LAUNCHED(m, "n.6");
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.6", 128, 32, stream, v_r_6, v_n_6_scale, v_n_6_bias, v_n_6));
+    // f.6.p[0,i1,i2] = sum(r0) n.6[0,i1,r0] * f.6.w[r0,i2]
+    CALL(gemm_run(m, &gemm_f_6_p, v_n_6, v_f_6_w, v_f_6_p));
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.6", 384, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
+    // b.6.p[0,i1,i2] = sum(r0) g.6[0,i1,r0] * b.6.w[r0,i2]
+    // s.6[0,i1,i2] = n.6[0,i1,i2] + b.6.p[0,i1,i2] + b.6.b[i2]
+    CALL(matmul_run(m, MATMUL_s_6, v_g_6, v_b_6_w, v_b_6_b, v_n_6, v_s_6, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.6", 128, 32, stream, v_s_6, v_h_6_scale, v_h_6_bias, v_h_6));
+    // by merging: shared input
+    // a.7.v.p.p.merged[0,i1,i2] = sum(r0) h.6[0,i1,r0] * a.7.v.p.p.weights[i2,r0]
+    // by merging: shared input
+    // a.7.v.split.merged[0,i1,i2] = a.7.v.p.p.merged[0,i1,i2] + a.7.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_7_v_split_merged, v_h_6, v_a_7_v_p_p_weights, v_a_7_v_split_weights,
+        NULL, v_a_7_v_split_merged, v_workspace));
+    // a.7.o stored as [i0,i2,i1,i3]
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.7.o", 96, 128, stream, v_a_7_v_split_merged, v_a_7_c));
+    // a.7.p[0,i1,i2] = sum(r0) a.7.c[0,i1,r0] * a.7.w[r0,i2]
+    // r.7[0,i1,i2] = h.6[0,i1,i2] + a.7.p[0,i1,i2] + a.7.b[i2]
+    CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.7", 128, 32, stream, v_r_7, v_n_7_scale, v_n_7_bias, v_n_7));
+    // f.7.p[0,i1,i2] = sum(r0) n.7[0,i1,r0] * f.7.w[r0,i2]
+    CALL(gemm_run(m, &gemm_f_7_p, v_n_7, v_f_7_w, v_f_7_p));
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.7", 384, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
+    // b.7.p[0,i1,i2] = sum(r0) g.7[0,i1,r0] * b.7.w[r0,i2]
+    // s.7[0,i1,i2] = n.7[0,i1,i2] + b.7.p[0,i1,i2] + b.7.b[i2]
+    CALL(matmul_run(m, MATMUL_s_7, v_g_7, v_b_7_w, v_b_7_b, v_n_7, v_s_7, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.7", 128, 32, stream, v_s_7, v_h_7_scale, v_h_7_bias, v_h_7));
+    // by merging: shared input
+    // a.8.v.p.p.merged[0,i1,i2] = sum(r0) h.7[0,i1,r0] * a.8.v.p.p.weights[i2,r0]
+    // by merging: shared input
+    // a.8.v.split.merged[0,i1,i2] = a.8.v.p.p.merged[0,i1,i2] + a.8.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_8_v_split_merged, v_h_7, v_a_8_v_p_p_weights, v_a_8_v_split_weights,
+        NULL, v_a_8_v_split_merged, v_workspace));
+    // a.8.o stored as [i0,i2,i1,i3]
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.8.o", 96, 128, stream, v_a_8_v_split_merged, v_a_8_c));
+    // a.8.p[0,i1,i2] = sum(r0) a.8.c[0,i1,r0] * a.8.w[r0,i2]
+    // r.8[0,i1,i2] = h.7[0,i1,i2] + a.8.p[0,i1,i2] + a.8.b[i2]
+    CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.8", 128, 32, stream, v_r_8, v_n_8_scale, v_n_8_bias, v_n_8));
+    // f.8.p[0,i1,i2] = sum(r0) n.8[0,i1,r0] * f.8.w[r0,i2]
+    CALL(gemm_run(m, &gemm_f_8_p, v_n_8, v_f_8_w, v_f_8_p));
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.8", 384, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
+    // b.8.p[0,i1,i2] = sum(r0) g.8[0,i1,r0] * b.8.w[r0,i2]
+    // s.8[0,i1,i2] = n.8[0,i1,i2] + b.8.p[0,i1,i2] + b.8.b[i2]
+    CALL(matmul_run(m, MATMUL_s_8, v_g_8, v_b_8_w, v_b_8_b, v_n_8, v_s_8, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.8", 128, 32, stream, v_s_8, v_h_8_scale, v_h_8_bias, v_h_8));
+    // by merging: shared input
+    // a.9.v.p.p.merged[0,i1,i2] = sum(r0) h.8[0,i1,r0] * a.9.v.p.p.weights[i2,r0]
+    // by merging: shared input
+    // a.9.v.split.merged[0,i1,i2] = a.9.v.p.p.merged[0,i1,i2] + a.9.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_9_v_split_merged, v_h_8, v_a_9_v_p_p_weights, v_a_9_v_split_weights,
+        NULL, v_a_9_v_split_merged, v_workspace));
+    // a.9.o stored as [i0,i2,i1,i3]
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.9.o", 96, 128, stream, v_a_9_v_split_merged, v_a_9_c));
+    // a.9.p[0,i1,i2] = sum(r0) a.9.c[0,i1,r0] * a.9.w[r0,i2]
+    // r.9[0,i1,i2] = h.8[0,i1,i2] + a.9.p[0,i1,i2] + a.9.b[i2]
+    CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.9", 128, 32, stream, v_r_9, v_n_9_scale, v_n_9_bias, v_n_9));
+    // f.9.p[0,i1,i2] = sum(r0) n.9[0,i1,r0] * f.9.w[r0,i2]
+    CALL(gemm_run(m, &gemm_f_9_p, v_n_9, v_f_9_w, v_f_9_p));
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.9", 384, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
+    // b.9.p[0,i1,i2] = sum(r0) g.9[0,i1,r0] * b.9.w[r0,i2]
+    // s.9[0,i1,i2] = n.9[0,i1,i2] + b.9.p[0,i1,i2] + b.9.b[i2]
+    CALL(matmul_run(m, MATMUL_s_9, v_g_9, v_b_9_w, v_b_9_b, v_n_9, v_s_9, v_workspace));
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.9", 128, 32, stream, v_s_9, v_h_9_scale, v_h_9_bias, v_h_9));
     return 0;
 }
 
@@ -1765,163 +1680,44 @@ static int steps_3(bert_base *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // f.6.p[0,i1,i2] = sum(r0) n.6[0,i1,r0] * f.6.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_6_p, v_n_6, v_f_6_w, v_f_6_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_6_p, v_f_6_b, v_g_6);
-    LAUNCHED(m, "g.6");
-    // b.6.p[0,i1,i2] = sum(r0) g.6[0,i1,r0] * b.6.w[r0,i2]
-    // s.6[0,i1,i2] = n.6[0,i1,i2] + b.6.p[0,i1,i2] + b.6.b[i2]
-    CALL(matmul_run(m, MATMUL_s_6, v_g_6, v_b_6_w, v_b_6_b, v_n_6, v_s_6, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_6, v_h_6_scale, v_h_6_bias, v_h_6);
-    LAUNCHED(m, "h.6");
-    // a.7.v.p.p[0,i1,i2] = sum(r0) h.6[0,i1,r0] * a.7.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_7_v_p_p, v_h_6, v_a_7_v_p_w, v_a_7_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_7_v_p_p, v_a_7_v_p_b, v_a_7_v);
-    LAUNCHED(m, "a.7.v");
     // by merging: shared input
-    // a.7.q.p.p.merged[0,i1,i2] = sum(r0) h.6[0,i1,r0] * a.7.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_7_q_p_p_merged, v_h_6, v_a_7_q_p_p_weights, v_a_7_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_7_q_p_p_merged, v_a_7_q_p_b, v_a_7_q);
-    LAUNCHED(m, "a.7.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_7_q_p_p_merged, v_a_7_k_p_b, v_a_7_t);
-    LAUNCHED(m, "a.7.t");
-    // a.7.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_7_q, v_a_7_t, v_a_7_v, v_a_7_c);
-    LAUNCHED(m, "a.7.o");
-    // a.7.p[0,i1,i2] = sum(r0) a.7.c[0,i1,r0] * a.7.w[r0,i2]
-    // r.7[0,i1,i2] = h.6[0,i1,i2] + a.7.p[0,i1,i2] + a.7.b[i2]
-    CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_7, v_n_7_scale, v_n_7_bias, v_n_7);
-    LAUNCHED(m, "n.7");
-    // f.7.p[0,i1,i2] = sum(r0) n.7[0,i1,r0] * f.7.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_7_p, v_n_7, v_f_7_w, v_f_7_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_7_p, v_f_7_b, v_g_7);
-    LAUNCHED(m, "g.7");
-    // b.7.p[0,i1,i2] = sum(r0) g.7[0,i1,r0] * b.7.w[r0,i2]
-    // s.7[0,i1,i2] = n.7[0,i1,i2] + b.7.p[0,i1,i2] + b.7.b[i2]
-    CALL(matmul_run(m, MATMUL_s_7, v_g_7, v_b_7_w, v_b_7_b, v_n_7, v_s_7, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_7, v_h_7_scale, v_h_7_bias, v_h_7);
-    LAUNCHED(m, "h.7");
-    // a.8.v.p.p[0,i1,i2] = sum(r0) h.7[0,i1,r0] * a.8.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_8_v_p_p, v_h_7, v_a_8_v_p_w, v_a_8_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_8_v_p_p, v_a_8_v_p_b, v_a_8_v);
-    LAUNCHED(m, "a.8.v");
+    // a.10.v.p.p.merged[0,i1,i2] = sum(r0) h.9[0,i1,r0] * a.10.v.p.p.weights[i2,r0]
     // by merging: shared input
-    // a.8.q.p.p.merged[0,i1,i2] = sum(r0) h.7[0,i1,r0] * a.8.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_8_q_p_p_merged, v_h_7, v_a_8_q_p_p_weights, v_a_8_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_8_q_p_p_merged, v_a_8_q_p_b, v_a_8_q);
-    LAUNCHED(m, "a.8.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_8_q_p_p_merged, v_a_8_k_p_b, v_a_8_t);
-    LAUNCHED(m, "a.8.t");
-    // a.8.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_8_q, v_a_8_t, v_a_8_v, v_a_8_c);
-    LAUNCHED(m, "a.8.o");
-    // a.8.p[0,i1,i2] = sum(r0) a.8.c[0,i1,r0] * a.8.w[r0,i2]
-    // r.8[0,i1,i2] = h.7[0,i1,i2] + a.8.p[0,i1,i2] + a.8.b[i2]
-    CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_8, v_n_8_scale, v_n_8_bias, v_n_8);
-    LAUNCHED(m, "n.8");
-    // f.8.p[0,i1,i2] = sum(r0) n.8[0,i1,r0] * f.8.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_8_p, v_n_8, v_f_8_w, v_f_8_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_8_p, v_f_8_b, v_g_8);
-    LAUNCHED(m, "g.8");
-    // b.8.p[0,i1,i2] = sum(r0) g.8[0,i1,r0] * b.8.w[r0,i2]
-    // s.8[0,i1,i2] = n.8[0,i1,i2] + b.8.p[0,i1,i2] + b.8.b[i2]
-    CALL(matmul_run(m, MATMUL_s_8, v_g_8, v_b_8_w, v_b_8_b, v_n_8, v_s_8, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_8, v_h_8_scale, v_h_8_bias, v_h_8);
-    LAUNCHED(m, "h.8");
-    // a.9.v.p.p[0,i1,i2] = sum(r0) h.8[0,i1,r0] * a.9.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_9_v_p_p, v_h_8, v_a_9_v_p_w, v_a_9_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_9_v_p_p, v_a_9_v_p_b, v_a_9_v);
-    LAUNCHED(m, "a.9.v");
-    // by merging: shared input
-    // a.9.q.p.p.merged[0,i1,i2] = sum(r0) h.8[0,i1,r0] * a.9.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_9_q_p_p_merged, v_h_8, v_a_9_q_p_p_weights, v_a_9_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_9_q_p_p_merged, v_a_9_q_p_b, v_a_9_q);
-    LAUNCHED(m, "a.9.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_9_q_p_p_merged, v_a_9_k_p_b, v_a_9_t);
-    LAUNCHED(m, "a.9.t");
-    // a.9.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_9_q, v_a_9_t, v_a_9_v, v_a_9_c);
-    LAUNCHED(m, "a.9.o");
-    // a.9.p[0,i1,i2] = sum(r0) a.9.c[0,i1,r0] * a.9.w[r0,i2]
-    // r.9[0,i1,i2] = h.8[0,i1,i2] + a.9.p[0,i1,i2] + a.9.b[i2]
-    CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_9, v_n_9_scale, v_n_9_bias, v_n_9);
-    LAUNCHED(m, "n.9");
-    // f.9.p[0,i1,i2] = sum(r0) n.9[0,i1,r0] * f.9.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_9_p, v_n_9, v_f_9_w, v_f_9_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_9_p, v_f_9_b, v_g_9);
-    LAUNCHED(m, "g.9");
-    // b.9.p[0,i1,i2] = sum(r0) g.9[0,i1,r0] * b.9.w[r0,i2]
-    // s.9[0,i1,i2] = n.9[0,i1,i2] + b.9.p[0,i1,i2] + b.9.b[i2]
-    CALL(matmul_run(m, MATMUL_s_9, v_g_9, v_b_9_w, v_b_9_b, v_n_9, v_s_9, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_9, v_h_9_scale, v_h_9_bias, v_h_9);
-    LAUNCHED(m, "h.9");
-    return 0;
-}
-
-static int steps_4(bert_base *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    // a.10.v.p.p[0,i1,i2] = sum(r0) h.9[0,i1,r0] * a.10.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_10_v_p_p, v_h_9, v_a_10_v_p_w, v_a_10_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_10_v_p_p, v_a_10_v_p_b, v_a_10_v);
-    LAUNCHED(m, "a.10.v");
-    // by merging: shared input
-    // a.10.q.p.p.merged[0,i1,i2] = sum(r0) h.9[0,i1,r0] * a.10.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_10_q_p_p_merged, v_h_9, v_a_10_q_p_p_weights, v_a_10_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_10_q_p_p_merged, v_a_10_q_p_b, v_a_10_q);
-    LAUNCHED(m, "a.10.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_10_q_p_p_merged, v_a_10_k_p_b, v_a_10_t);
-    LAUNCHED(m, "a.10.t");
+    // a.10.v.split.merged[0,i1,i2] = a.10.v.p.p.merged[0,i1,i2] + a.10.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_10_v_split_merged, v_h_9, v_a_10_v_p_p_weights,
+        v_a_10_v_split_weights, NULL, v_a_10_v_split_merged, v_workspace));
     // a.10.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_10_q, v_a_10_t, v_a_10_v, v_a_10_c);
-    LAUNCHED(m, "a.10.o");
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.10.o", 96, 128, stream, v_a_10_v_split_merged, v_a_10_c));
     // a.10.p[0,i1,i2] = sum(r0) a.10.c[0,i1,r0] * a.10.w[r0,i2]
     // r.10[0,i1,i2] = h.9[0,i1,i2] + a.10.p[0,i1,i2] + a.10.b[i2]
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_10, v_n_10_scale, v_n_10_bias, v_n_10);
-    LAUNCHED(m, "n.10");
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.10", 128, 32, stream, v_r_10, v_n_10_scale, v_n_10_bias, v_n_10));
     // f.10.p[0,i1,i2] = sum(r0) n.10[0,i1,r0] * f.10.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_10_p, v_n_10, v_f_10_w, v_f_10_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_10_p, v_f_10_b, v_g_10);
-    LAUNCHED(m, "g.10");
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.10", 384, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
     // b.10.p[0,i1,i2] = sum(r0) g.10[0,i1,r0] * b.10.w[r0,i2]
     // s.10[0,i1,i2] = n.10[0,i1,i2] + b.10.p[0,i1,i2] + b.10.b[i2]
     CALL(matmul_run(m, MATMUL_s_10, v_g_10, v_b_10_w, v_b_10_b, v_n_10, v_s_10, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_10, v_h_10_scale, v_h_10_bias, v_h_10);
-    LAUNCHED(m, "h.10");
-    // a.11.v.p.p[0,i1,i2] = sum(r0) h.10[0,i1,r0] * a.11.v.p.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_11_v_p_p, v_h_10, v_a_11_v_p_w, v_a_11_v_p_p));
-    k_map_2e005be8<<<dim3(384), dim3(64), 0, stream>>>(v_a_11_v_p_p, v_a_11_v_p_b, v_a_11_v);
-    LAUNCHED(m, "a.11.v");
+    CALL(launch(m, ORDERED, k_row_48efd158, "h.10", 128, 32, stream, v_s_10, v_h_10_scale, v_h_10_bias, v_h_10));
     // by merging: shared input
-    // a.11.q.p.p.merged[0,i1,i2] = sum(r0) h.10[0,i1,r0] * a.11.q.p.p.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_a_11_q_p_p_merged, v_h_10, v_a_11_q_p_p_weights, v_a_11_q_p_p_merged));
-    k_map_7eab32f2<<<dim3(384), dim3(64), 0, stream>>>(v_a_11_q_p_p_merged, v_a_11_q_p_b, v_a_11_q);
-    LAUNCHED(m, "a.11.q");
-    k_map_ab39e5a5<<<dim3(384), dim3(256), 0, stream>>>(v_a_11_q_p_p_merged, v_a_11_k_p_b, v_a_11_t);
-    LAUNCHED(m, "a.11.t");
+    // a.11.v.p.p.merged[0,i1,i2] = sum(r0) h.10[0,i1,r0] * a.11.v.p.p.weights[i2,r0]
+    // by merging: shared input
+    // a.11.v.split.merged[0,i1,i2] = a.11.v.p.p.merged[0,i1,i2] + a.11.v.split.weights[i2]
+    CALL(matmul_run(m, MATMUL_a_11_v_split_merged, v_h_10, v_a_11_v_p_p_weights,
+        v_a_11_v_split_weights, NULL, v_a_11_v_split_merged, v_workspace));
     // a.11.o stored as [i0,i2,i1,i3]
-    k_attention_30e37198<<<dim3(96), dim3(128), 0, stream>>>(v_a_11_q, v_a_11_t, v_a_11_v, v_a_11_c);
-    LAUNCHED(m, "a.11.o");
+    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.11.o", 96, 128, stream, v_a_11_v_split_merged, v_a_11_c));
     // a.11.p[0,i1,i2] = sum(r0) a.11.c[0,i1,r0] * a.11.w[r0,i2]
     // r.11[0,i1,i2] = h.10[0,i1,i2] + a.11.p[0,i1,i2] + a.11.b[i2]
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_r_11, v_n_11_scale, v_n_11_bias, v_n_11);
-    LAUNCHED(m, "n.11");
+    CALL(launch(m, ORDERED, k_row_48efd158, "n.11", 128, 32, stream, v_r_11, v_n_11_scale, v_n_11_bias, v_n_11));
     // f.11.p[0,i1,i2] = sum(r0) n.11[0,i1,r0] * f.11.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_11_p, v_n_11, v_f_11_w, v_f_11_p));
-    k_map_c0b745e3<<<dim3(384), dim3(256), 0, stream>>>(v_f_11_p, v_f_11_b, v_g_11);
-    LAUNCHED(m, "g.11");
+    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.11", 384, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
     // b.11.p[0,i1,i2] = sum(r0) g.11[0,i1,r0] * b.11.w[r0,i2]
     // s.11[0,i1,i2] = n.11[0,i1,i2] + b.11.p[0,i1,i2] + b.11.b[i2]
     CALL(matmul_run(m, MATMUL_s_11, v_g_11, v_b_11_w, v_b_11_b, v_n_11, v_s_11, v_workspace));
-    k_row_b3f1e2ad<<<dim3(128), dim3(32), 0, stream>>>(v_s_11, v_h_11_scale, v_h_11_bias, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_row_48efd158, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias, v_y));
     return 0;
 }
 
@@ -1930,7 +1726,6 @@ static int steps(bert_base *m, const void *const *in, void *const *out,
     int r = steps_1(m, in, out, stream);
     if (!r) r = steps_2(m, in, out, stream);
     if (!r) r = steps_3(m, in, out, stream);
-    if (!r) r = steps_4(m, in, out, stream);
     return r;
 }
 
@@ -2026,7 +1821,7 @@ void bert_base_destroy(bert_base *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
     if (m->cublas) cublasDestroy(m->cublas);
-    for (int i = 0; i < 24; i++) matmul_close(&m->matmul[i]);
+    for (int i = 0; i < 36; i++) matmul_close(&m->matmul[i]);
     if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
@@ -2242,6 +2037,6 @@ static const bert_base_tensor info_weights[] = {
 static const bert_base_info info = {
     "bert_base", 1, 1, 192, info_inputs, info_outputs, info_weights,
     BERT_BASE_ARENA_BYTES, BERT_BASE_WEIGHT_BYTES,
-    340217856ull, 433934336ull, 0xf49bb016df0d0331ull};
+    340217856ull, 462356480ull, 0xf49bb016df0d0331ull};
 
 const bert_base_info *bert_base_describe(void) { return &info; }

@@ -8,63 +8,62 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 87 MB (workspace 32 MB of it), constants 247 MB, peak in create 396 MB
-// plan      54 steps, 470.0 us estimated; 1335.2 us without derivation
+// plan      53 steps, 466.6 us estimated; 1335.2 us without derivation
 // libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
-//           cuBLAS (596 MB) 15 steps, without it up to 58.4 us more
-// by        basis change 42, digit re-layout 5, summation splitting 2
-//     5.8 us est. v1.a             k_product_f91d03ee
-//    10.2 us est. v1.b.c.sum.data  k_basis_ba38fd24
+//           cuBLAS (596 MB) 15 steps, without it up to 60.5 us more
+// by        basis change 42, digit re-layout 4, summation splitting 2
+//     5.8 us est. v1.a             k_product_1ccf4136
+//    10.2 us est. v1.b.c.sum.data  k_basis_9b896829
 //    24.3 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. v1.b             k_basis_7f29febf
-//     2.9 us est. p1               k_reduce_4a5bc00c
-//     2.2 us est. v2.a.c.sum.data  k_basis_c91131d1
+//    10.6 us est. v1.b             k_basis_1cbea8c8
+//     2.9 us est. p1               k_reduce_bccc3340
+//     2.2 us est. v2.a.c.sum.data  k_basis_85af818e
 //    11.8 us est. v2.a.c.sum.product cuBLAS sgemm 128 x 784 x 64, batch 36
-//     3.8 us est. v2.a             k_basis_2ef10157
-//     4.3 us est. v2.b.c.sum.data  k_basis_c2f1147a
+//     3.8 us est. v2.a             k_basis_278b3f9f
+//     4.3 us est. v2.b.c.sum.data  k_basis_d7af3d13
 //    23.6 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. v2.b             k_basis_2ef10157
-//     1.5 us est. p2               k_reduce_23c580fe
-//     1.3 us est. v3.a.c.sum.data  k_basis_a9bfc821
+//     3.8 us est. v2.b             k_basis_278b3f9f
+//     1.5 us est. p2               k_reduce_84abe07e
+//     1.3 us est. v3.a.c.sum.data  k_basis_f05366da
 //    17.4 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
-//     1.9 us est. v3.a             k_basis_a8fd17a5
-//     2.2 us est. v3.b.c.sum.data  k_basis_a18e3326
+//     1.9 us est. v3.a             k_basis_ea574b6e
+//     2.2 us est. v3.b.c.sum.data  k_basis_d4b1ab00
 //    34.7 us est. v3.b.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     1.9 us est. v3.b             k_basis_a8fd17a5
-//     2.2 us est. v3.c.c.sum.data  k_basis_a18e3326
+//     1.9 us est. v3.b             k_basis_ea574b6e
+//     2.2 us est. v3.c.c.sum.data  k_basis_d4b1ab00
 //    34.7 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     1.9 us est. v3.c             k_basis_a8fd17a5
-//     1.3 us est. p3               k_reduce_808ed45f
-//     1.3 us est. v4.a.c.sum.data  k_basis_88e3177f
+//     1.9 us est. v3.c             k_basis_ea574b6e
+//     1.3 us est. p3               k_reduce_bd2100b7
+//     1.3 us est. v4.a.c.sum.data  k_basis_8a5ef0ea
 //    19.8 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
-//     1.3 us est. v4.a             k_basis_657033bc
-//     1.3 us est. v4.b.c.sum.data  k_basis_98317fd5
+//     1.3 us est. v4.a             k_basis_bc8676af
+//     1.3 us est. v4.b.c.sum.data  k_basis_b2fabb08
 //    36.1 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     1.3 us est. v4.b             k_basis_657033bc
-//     1.3 us est. v4.c.c.sum.data  k_basis_98317fd5
+//     1.3 us est. v4.b             k_basis_bc8676af
+//     1.3 us est. v4.c.c.sum.data  k_basis_b2fabb08
 //    36.1 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     1.3 us est. v4.c.c.sum       k_basis_9e4e605e
-//     1.3 us est. d1.c.sum.digits  k_map_6cb49389
-//     1.4 us est. d1.c.sum.data    k_basis_f6d043b4
-//    37.6 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d1.c.sum.phases  k_basis_2ad88cf0
-//     1.3 us est. d2.c.sum.digits  k_map_d9e7e04a
-//     1.4 us est. d2.c.sum.data    k_basis_f6d043b4
-//    37.6 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d2.c.sum.phases  k_basis_2ad88cf0
-//     1.3 us est. d3.c.sum.digits  k_map_d9e7e04a
-//     1.4 us est. d3.c.sum.data    k_basis_f6d043b4
-//    37.6 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d3.c.sum.phases  k_basis_2ad88cf0
-//     1.3 us est. d4.c.sum.digits  k_map_d9e7e04a
-//     1.4 us est. d4.c.sum.data    k_basis_f6d043b4
+//     1.3 us est. d1.c.sum.digits.split k_basis_bc8676af
+//     1.4 us est. d1.c.sum.data    k_basis_1e79a85e
+//    37.3 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//     1.3 us est. d1.c.sum.phases  k_basis_e9f1a85c
+//     1.3 us est. d2.c.sum.digits  k_map_85b2848d
+//     1.4 us est. d2.c.sum.data    k_basis_ff8123a2
+//    37.3 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//     1.3 us est. d2.c.sum.phases  k_basis_e9f1a85c
+//     1.3 us est. d3.c.sum.digits  k_map_85b2848d
+//     1.4 us est. d3.c.sum.data    k_basis_ff8123a2
+//    37.3 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//     1.3 us est. d3.c.sum.phases  k_basis_e9f1a85c
+//     1.3 us est. d4.c.sum.digits  k_map_85b2848d
+//     1.4 us est. d4.c.sum.data    k_basis_ff8123a2
 //    20.6 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
-//     1.3 us est. d4.c.sum.phases  k_basis_1207fe62
-//     1.3 us est. d5.c.sum.digits  k_map_812964e5
-//     1.3 us est. d5.c.sum.data    k_basis_f0eed4a8
-//     6.8 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
-//     1.3 us est. d5.split         k_basis_9fcd68c1
+//     1.3 us est. d4.c.sum.phases  k_basis_134f0924
+//     1.3 us est. d5.c.sum.digits  k_map_3788aba9
+//     1.3 us est. d5.c.sum.data    k_basis_01024980
+//     5.9 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
+//     1.3 us est. d5.split         k_basis_412137df
 //     3.2 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
-//     1.3 us est. d6               k_reduce_b420ff76
+//     1.3 us est. d6               k_reduce_f3eef0cf
 //     1.3 us est. y                cuDNN conv 1x1, 64 to 1 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -93,6 +92,9 @@ typedef struct csrnet_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } csrnet_options;
 
 typedef struct csrnet_tensor {
@@ -218,8 +220,7 @@ const csrnet_info *csrnet_describe(void);
 #define v_v4_b ARENA(7225344)
 #define v_v4_c_c_sum_data ARENA(0)
 #define v_v4_c_c_sum_product ARENA(3612672)
-#define v_v4_c_c_sum ARENA(0)
-#define v_d1_c_sum_digits ARENA(4718592)
+#define v_d1_c_sum_digits_split ARENA(7225344)
 #define v_d1_c_sum_data ARENA(0)
 #define v_d1_c_sum_product ARENA(4718592)
 #define v_d1_c_sum_phases ARENA(0)
@@ -308,6 +309,16 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -412,9 +423,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // d5.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d5.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_cf0bba7a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_350e1612(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -446,9 +458,10 @@ static __global__ void __launch_bounds__(64) k_basis_cf0bba7a(const float *__res
 // by basis change F(4x4,3x3)
 // d4.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d4.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_58e39c9a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_24e8e5d9(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 131072u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -480,9 +493,10 @@ static __global__ void __launch_bounds__(256) k_basis_58e39c9a(const float *__re
 // by basis change F(4x4,3x3)
 // d3.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d3.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_54cc181a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_a3144c45(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 262144u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -514,9 +528,10 @@ static __global__ void __launch_bounds__(256) k_basis_54cc181a(const float *__re
 // by basis change F(4x4,3x3)
 // v4.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v4.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_38263b6f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_d123ce37(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 131072u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -548,9 +563,10 @@ static __global__ void __launch_bounds__(256) k_basis_38263b6f(const float *__re
 // by basis change F(4x4,3x3)
 // v3.c.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.c.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_6a1fada4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_14756834(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -582,9 +598,10 @@ static __global__ void __launch_bounds__(128) k_basis_6a1fada4(const float *__re
 // by basis change F(4x4,3x3)
 // v3.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_9c648c24(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_16327153(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -616,9 +633,10 @@ static __global__ void __launch_bounds__(64) k_basis_9c648c24(const float *__res
 // by basis change F(4x4,3x3)
 // v2.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.b.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_30aa58fb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -650,9 +668,10 @@ static __global__ void __launch_bounds__(64) k_basis_30aa58fb(const float *__res
 // by basis change F(4x4,3x3)
 // v2.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_c6215ced(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_01758107(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8192u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -684,9 +703,10 @@ static __global__ void __launch_bounds__(64) k_basis_c6215ced(const float *__res
 // by basis change F(4x4,3x3)
 // v1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v1.b.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -736,10 +756,11 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,i2+r1-1,i3+r2-1] * v1.a.k[i1,r0,r1,r2] where i2 in
 //     0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
-static __global__ void __launch_bounds__(256) k_product_f91d03ee(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_1ccf4136(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 392u * 128u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
@@ -796,9 +817,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // v1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:56, i4 in 0:56, pad v1.a 0
-static __global__ void __launch_bounds__(256) k_basis_ba38fd24(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_9b896829(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 200704u) return;
     const int i4 = (int)(id % 56u);
     const int i3 = (int)(id / 56u % 56u);
@@ -851,9 +873,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // v1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // v1.b[0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1])
-static __global__ void __launch_bounds__(256) k_basis_7f29febf(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_1cbea8c8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u);
     const int i2 = (int)(id / 56u % 56u);
@@ -886,9 +909,10 @@ static __global__ void __launch_bounds__(256) k_basis_7f29febf(const float *__re
 
 // p1[0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:112, i3 in 0:112, r0 in
 //     0:2, r1 in 0:2
-static __global__ void __launch_bounds__(256) k_reduce_4a5bc00c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_bccc3340(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 200704u) return;
     const int i3 = (int)(id % 28u) * 4;
     const int i2 = (int)(id / 28u);
@@ -910,9 +934,10 @@ static __global__ void __launch_bounds__(256) k_reduce_4a5bc00c(const float *__r
 // by basis change F(4x4,3x3)
 // v2.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p1[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:28, i4 in 0:28, pad p1 0
-static __global__ void __launch_bounds__(128) k_basis_c91131d1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_85af818e(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i4 = (int)(id % 28u);
     const int i3 = (int)(id / 28u % 28u);
@@ -950,9 +975,10 @@ static __global__ void __launch_bounds__(128) k_basis_c91131d1(const float *__re
 // v2.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v2.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:112, i3 in 0:112
 // v2.a[0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1])
-static __global__ void __launch_bounds__(256) k_basis_2ef10157(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_278b3f9f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -986,9 +1012,10 @@ static __global__ void __launch_bounds__(256) k_basis_2ef10157(const float *__re
 // by basis change F(4x4,3x3)
 // v2.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v2.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:28, i4 in 0:28, pad v2.a 0
-static __global__ void __launch_bounds__(256) k_basis_c2f1147a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_d7af3d13(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i4 = (int)(id % 28u);
     const int i3 = (int)(id / 28u % 28u);
@@ -1024,9 +1051,10 @@ static __global__ void __launch_bounds__(256) k_basis_c2f1147a(const float *__re
 
 // p2[0,i1,i2,i3] = max(r0,r1) v2.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:56, i3 in 0:56, r0 in 0:2,
 //     r1 in 0:2
-static __global__ void __launch_bounds__(256) k_reduce_23c580fe(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_84abe07e(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u);
@@ -1048,9 +1076,10 @@ static __global__ void __launch_bounds__(256) k_reduce_23c580fe(const float *__r
 // by basis change F(4x4,3x3)
 // v3.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p2[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad p2 0
-static __global__ void __launch_bounds__(64) k_basis_a9bfc821(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_f05366da(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1088,9 +1117,10 @@ static __global__ void __launch_bounds__(64) k_basis_a9bfc821(const float *__res
 // v3.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v3.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // v3.a[0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1])
-static __global__ void __launch_bounds__(128) k_basis_a8fd17a5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_ea574b6e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1124,9 +1154,10 @@ static __global__ void __launch_bounds__(128) k_basis_a8fd17a5(const float *__re
 // by basis change F(4x4,3x3)
 // v3.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v3.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad v3.a 0
-static __global__ void __launch_bounds__(128) k_basis_a18e3326(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_d4b1ab00(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1162,9 +1193,10 @@ static __global__ void __launch_bounds__(128) k_basis_a18e3326(const float *__re
 
 // p3[0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:28, i3 in 0:28, r0 in 0:2,
 //     r1 in 0:2
-static __global__ void __launch_bounds__(128) k_reduce_808ed45f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_bd2100b7(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u);
@@ -1186,9 +1218,10 @@ static __global__ void __launch_bounds__(128) k_reduce_808ed45f(const float *__r
 // by basis change F(4x4,3x3)
 // v4.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p3[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad p3 0
-static __global__ void __launch_bounds__(64) k_basis_88e3177f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_8a5ef0ea(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -1226,9 +1259,10 @@ static __global__ void __launch_bounds__(64) k_basis_88e3177f(const float *__res
 // v4.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // v4.a[0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_657033bc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_bc8676af(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1262,9 +1296,10 @@ static __global__ void __launch_bounds__(64) k_basis_657033bc(const float *__res
 // by basis change F(4x4,3x3)
 // v4.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v4.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad v4.a 0
-static __global__ void __launch_bounds__(64) k_basis_98317fd5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_b2fabb08(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -1298,64 +1333,14 @@ static __global__ void __launch_bounds__(64) k_basis_98317fd5(const float *__res
     }
 }
 
-// by basis change F(4x4,3x3)
-// v4.c.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.c.c.sum.product[r0,r1,i1,i2/4,i3/4] *
-//     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(64) k_basis_9e4e605e(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 150528 + r1 * 25088 + i1 * 49 + i2 * 7 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[i1 * 784 + i2 * 112 + o0 * 28 + i3 * 4 + o1] = d[o0][o1];
-        }
-    }
-}
-
-// by digit re-layout
-// d1.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(v4.c.c.sum[0,i3,i1+2*i4,i2+2*i5] + v4.c.b[i3]) where i1
-//     in 0:2, i2 in 0:2, i4 in 0:14, i5 in 0:14
-static __global__ void __launch_bounds__(256) k_map_6cb49389(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 401408u) return;
-    const int i5 = (int)(id % 14u);
-    const int i4 = (int)(id / 14u % 14u);
-    const int i3 = (int)(id / 196u % 512u);
-    const int i2 = (int)(id / 100352u % 2u);
-    const int i1 = (int)(id / 200704u);
-    const float v0 = p0[i3 * 784 + i4 * 56 + i1 * 28 + i5 * 2 + i2] + p1[i3];
-    y[i1 * 200704 + i2 * 100352 + i3 * 196 + i4 * 14 + i5] = v0 < 0.f ? 0.f : v0;
-}
-
 // by digit re-layout; basis change F(4x4,3x3)
 // d1.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d1.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
 //     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
 //     d1.c.sum.digits 0
-static __global__ void __launch_bounds__(64) k_basis_f6d043b4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_1e79a85e(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -1369,8 +1354,8 @@ static __global__ void __launch_bounds__(64) k_basis_f6d043b4(const float *__res
 #pragma unroll
         for (int r1 = 0; r1 < 6; r1++) {
             const int t1 = i6 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i3 * 200704 + i4 * 100352
-                + i2 * 196 + t0 * 14 + t1] : 0.f;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i2 * 784 + t0 * 56
+                + i3 * 28 + t1 * 2 + i4] : 0.f;
             d[r0][r1] = v0;
         }
     }
@@ -1394,9 +1379,10 @@ static __global__ void __launch_bounds__(64) k_basis_f6d043b4(const float *__res
 // by digit re-layout; basis change F(4x4,3x3)
 // d1.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_2ad88cf0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_e9f1a85c(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -1435,9 +1421,10 @@ static __global__ void __launch_bounds__(64) k_basis_2ad88cf0(const float *__res
 
 // by digit re-layout
 // d2.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(d1.c.sum.phases[i1,i2,0,i3,i4,i5] + d1.b[i3])
-static __global__ void __launch_bounds__(256) k_map_d9e7e04a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_85b2848d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i5 = (int)(id % 49u) * 4;
     const int i3 = (int)(id / 49u % 512u);
@@ -1453,11 +1440,55 @@ static __global__ void __launch_bounds__(256) k_map_d9e7e04a(const float *__rest
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
-// d4.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
-//     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_1207fe62(const float *__restrict__ p0,
+// d2.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d2.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
+//     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
+//     d2.c.sum.digits 0
+static __global__ void __launch_bounds__(64) k_basis_ff8123a2(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 32768u) return;
+    const int i6 = (int)(id % 4u);
+    const int i5 = (int)(id / 4u % 4u);
+    const int i4 = (int)(id / 16u % 2u);
+    const int i3 = (int)(id / 32u % 2u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i5 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i6 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i3 * 200704 + i4 * 100352
+                + i2 * 196 + t0 * 14 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 196608 + o1 * 32768 + i2 * 64 + i3 * 32 + i4 * 16 + i5 * 4 + i6] = d[o0][o1];
+        }
+    }
+}
+
+// by digit re-layout; basis change F(4x4,3x3)
+// d4.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
+//     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
+static __global__ void __launch_bounds__(64) k_basis_134f0924(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -1496,9 +1527,10 @@ static __global__ void __launch_bounds__(64) k_basis_1207fe62(const float *__res
 
 // by digit re-layout
 // d5.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(d4.c.sum.phases[i1,i2,0,i3,i4,i5] + d4.b[i3])
-static __global__ void __launch_bounds__(128) k_map_812964e5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_3788aba9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i5 = (int)(id % 49u) * 4;
     const int i3 = (int)(id / 49u % 256u);
@@ -1517,9 +1549,10 @@ static __global__ void __launch_bounds__(128) k_map_812964e5(const float *__rest
 // d5.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d5.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
 //     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
 //     d5.c.sum.digits 0
-static __global__ void __launch_bounds__(64) k_basis_f0eed4a8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_01024980(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -1559,9 +1592,10 @@ static __global__ void __launch_bounds__(64) k_basis_f0eed4a8(const float *__res
 // d5.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d5.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
 // d5.split[i0,i1,0,i3,i4,i5] = relu(d5.c.sum.phases[i0,i1,0,i3,i4,i5] + d5.b[i3])
-static __global__ void __launch_bounds__(64) k_basis_9fcd68c1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_412137df(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8192u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -1602,9 +1636,10 @@ static __global__ void __launch_bounds__(64) k_basis_9fcd68c1(const float *__res
 // d6.c.sum[0,i1,i2,i3] = sum(r0,r1) d6.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:28,
 //     i3 in 0:28, pad d6.c.sum.part 0
 // d6[0,i1,i2,i3] = relu(d6.c.sum[0,i1,i2,i3] + d6.b[i1])
-static __global__ void __launch_bounds__(128) k_reduce_b420ff76(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_f3eef0cf(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -1640,6 +1675,8 @@ struct csrnet {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
     conv_call conv[1];
     cublasHandle_t cublas;
@@ -1667,12 +1704,6 @@ static int fail(csrnet *m, int code, const char *where, const char *why) {
 static void stepped(csrnet *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -1884,40 +1915,50 @@ static int libraries_on(csrnet *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(csrnet *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_cf0bba7a<<<dim3(512), dim3(64), 0, stream>>>(v_d5_k, v_d5_c_sum_filter);
-    LAUNCHED(m, "d5.c.sum.filter");
-    k_basis_58e39c9a<<<dim3(512), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_sum_filter);
-    LAUNCHED(m, "d4.c.sum.filter");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_sum_filter);
-    LAUNCHED(m, "d3.c.sum.filter");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_sum_filter);
-    LAUNCHED(m, "d2.c.sum.filter");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_sum_filter);
-    LAUNCHED(m, "d1.c.sum.filter");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_v4_c_k, v_v4_c_c_sum_filter);
-    LAUNCHED(m, "v4.c.c.sum.filter");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_v4_b_k, v_v4_b_c_sum_filter);
-    LAUNCHED(m, "v4.b.c.sum.filter");
-    k_basis_38263b6f<<<dim3(512), dim3(256), 0, stream>>>(v_v4_a_k, v_v4_a_c_sum_filter);
-    LAUNCHED(m, "v4.a.c.sum.filter");
-    k_basis_6a1fada4<<<dim3(512), dim3(128), 0, stream>>>(v_v3_c_k, v_v3_c_c_sum_filter);
-    LAUNCHED(m, "v3.c.c.sum.filter");
-    k_basis_6a1fada4<<<dim3(512), dim3(128), 0, stream>>>(v_v3_b_k, v_v3_b_c_sum_filter);
-    LAUNCHED(m, "v3.b.c.sum.filter");
-    k_basis_9c648c24<<<dim3(512), dim3(64), 0, stream>>>(v_v3_a_k, v_v3_a_c_sum_filter);
-    LAUNCHED(m, "v3.a.c.sum.filter");
-    k_basis_30aa58fb<<<dim3(256), dim3(64), 0, stream>>>(v_v2_b_k, v_v2_b_c_sum_filter);
-    LAUNCHED(m, "v2.b.c.sum.filter");
-    k_basis_c6215ced<<<dim3(128), dim3(64), 0, stream>>>(v_v2_a_k, v_v2_a_c_sum_filter);
-    LAUNCHED(m, "v2.a.c.sum.filter");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_v1_b_k, v_v1_b_c_sum_filter);
-    LAUNCHED(m, "v1.b.c.sum.filter");
+    CALL(launch(m, ORDERED, k_basis_350e1612, "d5.c.sum.filter", 512, 64, stream, v_d5_k, v_d5_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_24e8e5d9, "d4.c.sum.filter", 512, 256, stream, v_d4_k, v_d4_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "d3.c.sum.filter", 1024, 256, stream, v_d3_k, v_d3_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "d2.c.sum.filter", 1024, 256, stream, v_d2_k, v_d2_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "d1.c.sum.filter", 1024, 256, stream, v_d1_k, v_d1_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "v4.c.c.sum.filter", 1024, 256, stream, v_v4_c_k, v_v4_c_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "v4.b.c.sum.filter", 1024, 256, stream, v_v4_b_k, v_v4_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_d123ce37, "v4.a.c.sum.filter", 512, 256, stream, v_v4_a_k, v_v4_a_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_14756834, "v3.c.c.sum.filter", 512, 128, stream, v_v3_c_k, v_v3_c_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_14756834, "v3.b.c.sum.filter", 512, 128, stream, v_v3_b_k, v_v3_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_16327153, "v3.a.c.sum.filter", 512, 64, stream, v_v3_a_k, v_v3_a_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "v2.b.c.sum.filter", 256, 64, stream, v_v2_b_k, v_v2_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_01758107, "v2.a.c.sum.filter", 128, 64, stream, v_v2_a_k, v_v2_a_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k, v_v1_b_c_sum_filter));
     // d6.c.sum.part.filter[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(288), dim3(256), 0, stream>>>(v_d6_k, v_d6_c_sum_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
-    LAUNCHED(m, "d6.c.sum.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "d6.c.sum.part.filter", 288, 256, stream, v_d6_k, v_d6_c_sum_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}));
     return 0;
 }
 
@@ -1944,12 +1985,20 @@ static int check_device(csrnet *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_cf0bba7a);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_350e1612);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
     if (major != CUDNN_MAJOR)
         return fail(m, BAD_DEVICE, "cuDNN",
@@ -2022,6 +2071,8 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -2031,119 +2082,90 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_product_f91d03ee<<<dim3(392), dim3(256), 0, stream>>>(v_v1_a_k, v_x, v_v1_a_b, v_v1_a);
-    LAUNCHED(m, "v1.a");
-    k_basis_ba38fd24<<<dim3(784), dim3(256), 0, stream>>>(v_v1_a, v_v1_b_c_sum_data);
-    LAUNCHED(m, "v1.b.c.sum.data");
+    CALL(launch(m, ORDERED, k_product_1ccf4136, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b, v_v1_a));
+    CALL(launch(m, EARLY, k_basis_9b896829, "v1.b.c.sum.data", 784, 256, stream, v_v1_a, v_v1_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v1_b_c_sum_product, v_v1_b_c_sum_filter, v_v1_b_c_sum_data,
         v_v1_b_c_sum_product));
-    k_basis_7f29febf<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b_c_sum_product, v_v1_b_b, v_v1_b);
-    LAUNCHED(m, "v1.b");
-    k_reduce_4a5bc00c<<<dim3(784), dim3(256), 0, stream>>>(v_v1_b, v_p1);
-    LAUNCHED(m, "p1");
-    k_basis_c91131d1<<<dim3(392), dim3(128), 0, stream>>>(v_p1, v_v2_a_c_sum_data);
-    LAUNCHED(m, "v2.a.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_1cbea8c8, "v1.b", 784, 256, stream, v_v1_b_c_sum_product, v_v1_b_b, v_v1_b));
+    CALL(launch(m, EARLY, k_reduce_bccc3340, "p1", 784, 256, stream, v_v1_b, v_p1));
+    CALL(launch(m, EARLY, k_basis_85af818e, "v2.a.c.sum.data", 392, 128, stream, v_p1, v_v2_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // v2.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v2.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v2_a_c_sum_product, v_v2_a_c_sum_filter, v_v2_a_c_sum_data,
         v_v2_a_c_sum_product));
-    k_basis_2ef10157<<<dim3(392), dim3(256), 0, stream>>>(v_v2_a_c_sum_product, v_v2_a_b, v_v2_a);
-    LAUNCHED(m, "v2.a");
-    k_basis_c2f1147a<<<dim3(392), dim3(256), 0, stream>>>(v_v2_a, v_v2_b_c_sum_data);
-    LAUNCHED(m, "v2.b.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_278b3f9f, "v2.a", 392, 256, stream, v_v2_a_c_sum_product, v_v2_a_b, v_v2_a));
+    CALL(launch(m, EARLY, k_basis_d7af3d13, "v2.b.c.sum.data", 392, 256, stream, v_v2_a, v_v2_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v2.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v2_b_c_sum_product, v_v2_b_c_sum_filter, v_v2_b_c_sum_data,
         v_v2_b_c_sum_product));
-    k_basis_2ef10157<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b_c_sum_product, v_v2_b_b, v_v2_b);
-    LAUNCHED(m, "v2.b");
-    k_reduce_23c580fe<<<dim3(392), dim3(256), 0, stream>>>(v_v2_b, v_p2);
-    LAUNCHED(m, "p2");
-    k_basis_a9bfc821<<<dim3(392), dim3(64), 0, stream>>>(v_p2, v_v3_a_c_sum_data);
-    LAUNCHED(m, "v3.a.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_278b3f9f, "v2.b", 392, 256, stream, v_v2_b_c_sum_product, v_v2_b_b, v_v2_b));
+    CALL(launch(m, EARLY, k_reduce_84abe07e, "p2", 392, 256, stream, v_v2_b, v_p2));
+    CALL(launch(m, EARLY, k_basis_f05366da, "v3.a.c.sum.data", 392, 64, stream, v_p2, v_v3_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // v3.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_a_c_sum_product, v_v3_a_c_sum_filter, v_v3_a_c_sum_data,
         v_v3_a_c_sum_product));
-    k_basis_a8fd17a5<<<dim3(392), dim3(128), 0, stream>>>(v_v3_a_c_sum_product, v_v3_a_b, v_v3_a);
-    LAUNCHED(m, "v3.a");
-    k_basis_a18e3326<<<dim3(392), dim3(128), 0, stream>>>(v_v3_a, v_v3_b_c_sum_data);
-    LAUNCHED(m, "v3.b.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_ea574b6e, "v3.a", 392, 128, stream, v_v3_a_c_sum_product, v_v3_a_b, v_v3_a));
+    CALL(launch(m, EARLY, k_basis_d4b1ab00, "v3.b.c.sum.data", 392, 128, stream, v_v3_a, v_v3_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
         v_v3_b_c_sum_product));
-    k_basis_a8fd17a5<<<dim3(392), dim3(128), 0, stream>>>(v_v3_b_c_sum_product, v_v3_b_b, v_v3_b);
-    LAUNCHED(m, "v3.b");
-    k_basis_a18e3326<<<dim3(392), dim3(128), 0, stream>>>(v_v3_b, v_v3_c_c_sum_data);
-    LAUNCHED(m, "v3.c.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_ea574b6e, "v3.b", 392, 128, stream, v_v3_b_c_sum_product, v_v3_b_b, v_v3_b));
+    CALL(launch(m, EARLY, k_basis_d4b1ab00, "v3.c.c.sum.data", 392, 128, stream, v_v3_b, v_v3_c_c_sum_data));
     // by basis change F(4x4,3x3)
     // v3.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.c.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.c.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
         v_v3_c_c_sum_product));
-    k_basis_a8fd17a5<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c_c_sum_product, v_v3_c_b, v_v3_c);
-    LAUNCHED(m, "v3.c");
-    k_reduce_808ed45f<<<dim3(392), dim3(128), 0, stream>>>(v_v3_c, v_p3);
-    LAUNCHED(m, "p3");
-    k_basis_88e3177f<<<dim3(196), dim3(64), 0, stream>>>(v_p3, v_v4_a_c_sum_data);
-    LAUNCHED(m, "v4.a.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_ea574b6e, "v3.c", 392, 128, stream, v_v3_c_c_sum_product, v_v3_c_b, v_v3_c));
+    CALL(launch(m, EARLY, k_reduce_bd2100b7, "p3", 392, 128, stream, v_v3_c, v_p3));
+    CALL(launch(m, EARLY, k_basis_8a5ef0ea, "v4.a.c.sum.data", 196, 64, stream, v_p3, v_v4_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
         v_v4_a_c_sum_product));
-    k_basis_657033bc<<<dim3(392), dim3(64), 0, stream>>>(v_v4_a_c_sum_product, v_v4_a_b, v_v4_a);
-    LAUNCHED(m, "v4.a");
-    k_basis_98317fd5<<<dim3(392), dim3(64), 0, stream>>>(v_v4_a, v_v4_b_c_sum_data);
-    LAUNCHED(m, "v4.b.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_bc8676af, "v4.a", 392, 64, stream, v_v4_a_c_sum_product, v_v4_a_b, v_v4_a));
+    CALL(launch(m, EARLY, k_basis_b2fabb08, "v4.b.c.sum.data", 392, 64, stream, v_v4_a, v_v4_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
         v_v4_b_c_sum_product));
-    k_basis_657033bc<<<dim3(392), dim3(64), 0, stream>>>(v_v4_b_c_sum_product, v_v4_b_b, v_v4_b);
-    LAUNCHED(m, "v4.b");
-    k_basis_98317fd5<<<dim3(392), dim3(64), 0, stream>>>(v_v4_b, v_v4_c_c_sum_data);
-    LAUNCHED(m, "v4.c.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_bc8676af, "v4.b", 392, 64, stream, v_v4_b_c_sum_product, v_v4_b_b, v_v4_b));
+    CALL(launch(m, EARLY, k_basis_b2fabb08, "v4.c.c.sum.data", 392, 64, stream, v_v4_b, v_v4_c_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.c.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.c.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
         v_v4_c_c_sum_product));
-    k_basis_9e4e605e<<<dim3(392), dim3(64), 0, stream>>>(v_v4_c_c_sum_product, v_v4_c_c_sum);
-    LAUNCHED(m, "v4.c.c.sum");
-    k_map_6cb49389<<<dim3(1568), dim3(256), 0, stream>>>(v_v4_c_c_sum, v_v4_c_b, v_d1_c_sum_digits);
-    LAUNCHED(m, "d1.c.sum.digits");
-    k_basis_f6d043b4<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_sum_digits, v_d1_c_sum_data);
-    LAUNCHED(m, "d1.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_bc8676af, "d1.c.sum.digits.split", 392, 64, stream, v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
+    CALL(launch(m, EARLY, k_basis_1e79a85e, "d1.c.sum.data", 512, 64, stream, v_d1_c_sum_digits_split, v_d1_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
         v_d1_c_sum_product));
-    k_basis_2ad88cf0<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_sum_product, v_d1_c_sum_phases);
-    LAUNCHED(m, "d1.c.sum.phases");
-    k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d1_c_sum_phases, v_d1_b, v_d2_c_sum_digits);
-    LAUNCHED(m, "d2.c.sum.digits");
-    k_basis_f6d043b4<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_sum_digits, v_d2_c_sum_data);
-    LAUNCHED(m, "d2.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_e9f1a85c, "d1.c.sum.phases", 512, 64, stream, v_d1_c_sum_product, v_d1_c_sum_phases));
+    CALL(launch(m, EARLY, k_map_85b2848d, "d2.c.sum.digits", 392, 256, stream, v_d1_c_sum_phases, v_d1_b, v_d2_c_sum_digits));
+    CALL(launch(m, EARLY, k_basis_ff8123a2, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits, v_d2_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d2.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d2.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d2.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
-    k_basis_2ad88cf0<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_sum_product, v_d2_c_sum_phases);
-    LAUNCHED(m, "d2.c.sum.phases");
-    k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d2_c_sum_phases, v_d2_b, v_d3_c_sum_digits);
-    LAUNCHED(m, "d3.c.sum.digits");
+    CALL(launch(m, ORDERED, k_basis_e9f1a85c, "d2.c.sum.phases", 512, 64, stream, v_d2_c_sum_product, v_d2_c_sum_phases));
+    CALL(launch(m, EARLY, k_map_85b2848d, "d3.c.sum.digits", 392, 256, stream, v_d2_c_sum_phases, v_d2_b, v_d3_c_sum_digits));
+    CALL(launch(m, EARLY, k_basis_ff8123a2, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits, v_d3_c_sum_data));
     return 0;
 }
 
@@ -2152,43 +2174,33 @@ static int steps_2(csrnet *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_f6d043b4<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_sum_digits, v_d3_c_sum_data);
-    LAUNCHED(m, "d3.c.sum.data");
     // by digit re-layout; basis change F(4x4,3x3)
     // d3.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d3.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
         v_d3_c_sum_product));
-    k_basis_2ad88cf0<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_sum_product, v_d3_c_sum_phases);
-    LAUNCHED(m, "d3.c.sum.phases");
-    k_map_d9e7e04a<<<dim3(392), dim3(256), 0, stream>>>(v_d3_c_sum_phases, v_d3_b, v_d4_c_sum_digits);
-    LAUNCHED(m, "d4.c.sum.digits");
-    k_basis_f6d043b4<<<dim3(512), dim3(64), 0, stream>>>(v_d4_c_sum_digits, v_d4_c_sum_data);
-    LAUNCHED(m, "d4.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_e9f1a85c, "d3.c.sum.phases", 512, 64, stream, v_d3_c_sum_product, v_d3_c_sum_phases));
+    CALL(launch(m, EARLY, k_map_85b2848d, "d4.c.sum.digits", 392, 256, stream, v_d3_c_sum_phases, v_d3_b, v_d4_c_sum_digits));
+    CALL(launch(m, EARLY, k_basis_ff8123a2, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits, v_d4_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d4.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
         v_d4_c_sum_product));
-    k_basis_1207fe62<<<dim3(256), dim3(64), 0, stream>>>(v_d4_c_sum_product, v_d4_c_sum_phases);
-    LAUNCHED(m, "d4.c.sum.phases");
-    k_map_812964e5<<<dim3(392), dim3(128), 0, stream>>>(v_d4_c_sum_phases, v_d4_b, v_d5_c_sum_digits);
-    LAUNCHED(m, "d5.c.sum.digits");
-    k_basis_f0eed4a8<<<dim3(256), dim3(64), 0, stream>>>(v_d5_c_sum_digits, v_d5_c_sum_data);
-    LAUNCHED(m, "d5.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_134f0924, "d4.c.sum.phases", 256, 64, stream, v_d4_c_sum_product, v_d4_c_sum_phases));
+    CALL(launch(m, EARLY, k_map_3788aba9, "d5.c.sum.digits", 392, 128, stream, v_d4_c_sum_phases, v_d4_b, v_d5_c_sum_digits));
+    CALL(launch(m, EARLY, k_basis_01024980, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits, v_d5_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d5.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d5.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d5.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d5_c_sum_product, v_d5_c_sum_filter, v_d5_c_sum_data,
         v_d5_c_sum_product));
     // d5.split stored as [i3,i4,i2,i0,i5,i1]
-    k_basis_9fcd68c1<<<dim3(128), dim3(64), 0, stream>>>(v_d5_c_sum_product, v_d5_b, v_d5);
-    LAUNCHED(m, "d5.split");
+    CALL(launch(m, ORDERED, k_basis_412137df, "d5.split", 128, 64, stream, v_d5_c_sum_product, v_d5_b, v_d5));
     // by summation splitting (r0 inside), variable substitution
     // d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d6_c_sum_part, v_d6_c_sum_part_filter, v_d5, v_d6_c_sum_part));
-    k_reduce_b420ff76<<<dim3(392), dim3(128), 0, stream>>>(v_d6_c_sum_part, v_d6_b, v_d6);
-    LAUNCHED(m, "d6");
+    CALL(launch(m, ORDERED, k_reduce_f3eef0cf, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b, v_d6));
     // y.sum[0,0,i2,i3] = sum(r0) d6[0,r0,i2,i3] * k[0,r0,0,0]
     // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b[0]
     CALL(conv_run(m, CONV_y, v_d6, v_k, v_b, NULL, v_y, v_workspace));
@@ -2220,6 +2232,9 @@ static int check_run(csrnet *m, const void *const *in, void *const *out) {
 
 static int run_on(csrnet *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

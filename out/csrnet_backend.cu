@@ -11,25 +11,25 @@
 // plan      19 steps, 72.1 us estimated; 128.6 us without derivation
 // libraries cuBLAS (596 MB) 6 steps, without it up to 12.7 us more
 // by        basis change 12, digit re-layout 3, summation splitting 4
-//     1.3 us est. d1.c.data        k_basis_63f435e5
+//     1.3 us est. d1.c.data        k_basis_db639b79
 //    13.9 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.3 us est. d1.c.phases      k_basis_883fa580
-//     1.3 us est. d2.c.digits      k_map_78366ebb
-//     1.3 us est. d2.c.data        k_basis_f212beba
+//     1.3 us est. d1.c.phases      k_basis_a4bf3515
+//     1.3 us est. d2.c.digits      k_map_344f4ca1
+//     1.3 us est. d2.c.data        k_basis_14d645fe
 //    13.9 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.3 us est. d2.c.phases      k_basis_883fa580
-//     1.3 us est. d3.c.digits      k_map_78366ebb
-//     1.3 us est. d3.c.data        k_basis_f212beba
+//     1.3 us est. d2.c.phases      k_basis_a4bf3515
+//     1.3 us est. d3.c.digits      k_map_344f4ca1
+//     1.3 us est. d3.c.data        k_basis_14d645fe
 //    13.9 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.3 us est. d3.c.phases      k_basis_883fa580
-//     1.3 us est. d4.c.digits      k_map_78366ebb
-//     1.3 us est. d4.c.data        k_basis_f212beba
+//     1.3 us est. d3.c.phases      k_basis_a4bf3515
+//     1.3 us est. d4.c.digits      k_map_344f4ca1
+//     1.3 us est. d4.c.data        k_basis_14d645fe
 //     7.7 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
-//     1.3 us est. d4.split         k_basis_1d2cfe7e
+//     1.3 us est. d4.split         k_basis_efad7d68
 //     4.6 us est. d5.c.part        cuBLAS sgemm 1152 x 196 x 256
-//     1.3 us est. d5               k_reduce_98bfd05e
+//     1.3 us est. d5               k_reduce_2a9a07ef
 //     1.3 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
-//     1.3 us est. y                k_reduce_93be0754
+//     1.3 us est. y                k_reduce_2ab39fc2
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -56,6 +56,9 @@ typedef struct csrnet_backend_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } csrnet_backend_options;
 
 typedef struct csrnet_backend_tensor {
@@ -147,6 +150,16 @@ static const upload_size uploads[] = {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // d1.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
 static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
     const float s0 = d[0];
@@ -160,9 +173,10 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 
 // by basis change F(2x2,3x3)
 // d4.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d4.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_28e98293(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_1597e5f4(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 131072u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -193,9 +207,10 @@ static __global__ void __launch_bounds__(256) k_basis_28e98293(const float *__re
 
 // by basis change F(2x2,3x3)
 // d3.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d3.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_a63c7128(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_0b0cc09f(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 262144u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -257,9 +272,10 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // d1.c.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d1.c.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] *
 //     d1.c.bt[i0,r0] * d1.c.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad d1.c.digits 0
-static __global__ void __launch_bounds__(64) k_basis_63f435e5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_db639b79(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -308,9 +324,10 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // d1.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
 //     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_883fa580(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_a4bf3515(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -348,9 +365,10 @@ static __global__ void __launch_bounds__(64) k_basis_883fa580(const float *__res
 
 // by digit re-layout
 // d2.c.digits[0,i1,i2,i3,i4,i5] = relu(d1.c.phases[i1,i2,0,i3,i4,i5])
-static __global__ void __launch_bounds__(64) k_map_78366ebb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_344f4ca1(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i5 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i5);
@@ -361,9 +379,10 @@ static __global__ void __launch_bounds__(64) k_map_78366ebb(const float *__restr
 // by digit re-layout; basis change F(2x2,3x3)
 // d2.c.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d2.c.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] *
 //     d1.c.bt[i0,r0] * d1.c.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad d2.c.digits 0
-static __global__ void __launch_bounds__(64) k_basis_f212beba(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_14d645fe(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -403,9 +422,10 @@ static __global__ void __launch_bounds__(64) k_basis_f212beba(const float *__res
 // d4.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
 //     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
 // d4.split[i0,i1,0,i3,i4,i5] = relu(d4.c.phases[i0,i1,0,i3,i4,i5])
-static __global__ void __launch_bounds__(64) k_basis_1d2cfe7e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_efad7d68(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -446,9 +466,10 @@ static __global__ void __launch_bounds__(64) k_basis_1d2cfe7e(const float *__res
 // d5.c[0,i1,i2,i3] = sum(r0,r1) d5.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
 //     0:14, pad d5.c.part 0
 // d5[0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_98bfd05e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_2a9a07ef(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -472,9 +493,10 @@ static __global__ void __launch_bounds__(64) k_reduce_98bfd05e(const float *__re
 // y.c[0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
 //     0:14, pad y.c.part 0
 // y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_93be0754(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_2ab39fc2(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -509,6 +531,8 @@ struct csrnet_backend {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cublasHandle_t cublas;
 };
 
@@ -534,12 +558,6 @@ static int fail(csrnet_backend *m, int code, const char *where, const char *why)
 static void stepped(csrnet_backend *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -609,23 +627,42 @@ static int libraries_on(csrnet_backend *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(csrnet_backend *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_28e98293<<<dim3(512), dim3(256), 0, stream>>>(v_d4_k, v_d4_c_filter);
-    LAUNCHED(m, "d4.c.filter");
-    k_basis_a63c7128<<<dim3(1024), dim3(256), 0, stream>>>(v_d3_k, v_d3_c_filter);
-    LAUNCHED(m, "d3.c.filter");
-    k_basis_a63c7128<<<dim3(1024), dim3(256), 0, stream>>>(v_d2_k, v_d2_c_filter);
-    LAUNCHED(m, "d2.c.filter");
-    k_basis_a63c7128<<<dim3(1024), dim3(256), 0, stream>>>(v_d1_k, v_d1_c_filter);
-    LAUNCHED(m, "d1.c.filter");
+    CALL(launch(m, ORDERED, k_basis_1597e5f4, "d4.c.filter", 512, 256, stream, v_d4_k, v_d4_c_filter));
+    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d3.c.filter", 1024, 256, stream, v_d3_k, v_d3_c_filter));
+    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d2.c.filter", 1024, 256, stream, v_d2_k, v_d2_c_filter));
+    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d1.c.filter", 1024, 256, stream, v_d1_k, v_d1_c_filter));
     // d5.c.part.filter[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(1152), dim3(256), 0, stream>>>(v_d5_k, v_d5_c_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}});
-    LAUNCHED(m, "d5.c.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "d5.c.part.filter", 1152, 256, stream, v_d5_k, v_d5_c_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}}));
     // y.c.part.filter[i0,i1,i2,i3] = y.k[i0,i3,i1,i2]
-    k_relay_09f53f99<<<dim3(288), dim3(256), 0, stream>>>(v_y_k, v_y_c_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}});
-    LAUNCHED(m, "y.c.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.c.part.filter", 288, 256, stream, v_y_k, v_y_c_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}));
     return 0;
 }
 
@@ -652,12 +689,20 @@ static int check_device(csrnet_backend *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_28e98293);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_1597e5f4);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
@@ -722,6 +767,8 @@ int csrnet_backend_create(csrnet_backend **out, const void *weights, size_t byte
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -731,55 +778,42 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_63f435e5<<<dim3(512), dim3(64), 0, stream>>>(v_x, v_d1_c_data);
-    LAUNCHED(m, "d1.c.data");
+    CALL(launch(m, ORDERED, k_basis_db639b79, "d1.c.data", 512, 64, stream, v_x, v_d1_c_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_product, v_d1_c_filter, v_d1_c_data, v_d1_c_product));
-    k_basis_883fa580<<<dim3(512), dim3(64), 0, stream>>>(v_d1_c_product, v_d1_c_phases);
-    LAUNCHED(m, "d1.c.phases");
-    k_map_78366ebb<<<dim3(392), dim3(64), 0, stream>>>(v_d1_c_phases, v_d2_c_digits);
-    LAUNCHED(m, "d2.c.digits");
-    k_basis_f212beba<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_digits, v_d2_c_data);
-    LAUNCHED(m, "d2.c.data");
+    CALL(launch(m, ORDERED, k_basis_a4bf3515, "d1.c.phases", 512, 64, stream, v_d1_c_product, v_d1_c_phases));
+    CALL(launch(m, EARLY, k_map_344f4ca1, "d2.c.digits", 392, 64, stream, v_d1_c_phases, v_d2_c_digits));
+    CALL(launch(m, EARLY, k_basis_14d645fe, "d2.c.data", 512, 64, stream, v_d2_c_digits, v_d2_c_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // d2.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d2.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d2.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d2_c_product, v_d2_c_filter, v_d2_c_data, v_d2_c_product));
-    k_basis_883fa580<<<dim3(512), dim3(64), 0, stream>>>(v_d2_c_product, v_d2_c_phases);
-    LAUNCHED(m, "d2.c.phases");
-    k_map_78366ebb<<<dim3(392), dim3(64), 0, stream>>>(v_d2_c_phases, v_d3_c_digits);
-    LAUNCHED(m, "d3.c.digits");
-    k_basis_f212beba<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_digits, v_d3_c_data);
-    LAUNCHED(m, "d3.c.data");
+    CALL(launch(m, ORDERED, k_basis_a4bf3515, "d2.c.phases", 512, 64, stream, v_d2_c_product, v_d2_c_phases));
+    CALL(launch(m, EARLY, k_map_344f4ca1, "d3.c.digits", 392, 64, stream, v_d2_c_phases, v_d3_c_digits));
+    CALL(launch(m, EARLY, k_basis_14d645fe, "d3.c.data", 512, 64, stream, v_d3_c_digits, v_d3_c_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // d3.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d3.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d3_c_product, v_d3_c_filter, v_d3_c_data, v_d3_c_product));
-    k_basis_883fa580<<<dim3(512), dim3(64), 0, stream>>>(v_d3_c_product, v_d3_c_phases);
-    LAUNCHED(m, "d3.c.phases");
-    k_map_78366ebb<<<dim3(392), dim3(64), 0, stream>>>(v_d3_c_phases, v_d4_c_digits);
-    LAUNCHED(m, "d4.c.digits");
-    k_basis_f212beba<<<dim3(512), dim3(64), 0, stream>>>(v_d4_c_digits, v_d4_c_data);
-    LAUNCHED(m, "d4.c.data");
+    CALL(launch(m, ORDERED, k_basis_a4bf3515, "d3.c.phases", 512, 64, stream, v_d3_c_product, v_d3_c_phases));
+    CALL(launch(m, EARLY, k_map_344f4ca1, "d4.c.digits", 392, 64, stream, v_d3_c_phases, v_d4_c_digits));
+    CALL(launch(m, EARLY, k_basis_14d645fe, "d4.c.data", 512, 64, stream, v_d4_c_digits, v_d4_c_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d4.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d4_c_product, v_d4_c_filter, v_d4_c_data, v_d4_c_product));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
-    k_basis_1d2cfe7e<<<dim3(256), dim3(64), 0, stream>>>(v_d4_c_product, v_d4);
-    LAUNCHED(m, "d4.split");
+    CALL(launch(m, ORDERED, k_basis_efad7d68, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
     // by summation splitting (r0 inside), variable substitution
     // d5.c.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d5_c_part, v_d5_c_part_filter, v_d4, v_d5_c_part));
-    k_reduce_98bfd05e<<<dim3(392), dim3(64), 0, stream>>>(v_d5_c_part, v_d5);
-    LAUNCHED(m, "d5");
+    CALL(launch(m, ORDERED, k_reduce_2a9a07ef, "d5", 392, 64, stream, v_d5_c_part, v_d5));
     // by summation splitting (r0 inside), variable substitution
     // y.c.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * y.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_c_part, v_y_c_part_filter, v_d5, v_y_c_part));
-    k_reduce_93be0754<<<dim3(196), dim3(64), 0, stream>>>(v_y_c_part, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_reduce_2ab39fc2, "y", 196, 64, stream, v_y_c_part, v_y));
     return 0;
 }
 
@@ -801,6 +835,9 @@ static int check_run(csrnet_backend *m, const void *const *in, void *const *out)
 
 static int run_on(csrnet_backend *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

@@ -12,15 +12,15 @@
 // libraries cuBLAS (596 MB) 5 steps, without it up to 2.4 us more
 // by        summation splitting 10
 //     1.3 us est. c1.part          cuBLAS sgemm 1 x 8192 x 100
-//     1.3 us est. r1               k_reduce_b4989dae
+//     1.3 us est. r1               k_reduce_acec43f8
 //     4.6 us est. c2.part          cuBLAS sgemm 4096 x 16 x 512
-//     1.3 us est. r2               k_reduce_359c3443
+//     1.3 us est. r2               k_reduce_ca74f535
 //     2.3 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
-//     1.3 us est. r3               k_reduce_afdc48e8
+//     1.3 us est. r3               k_reduce_0ee4edef
 //     2.3 us est. c4.part          cuBLAS sgemm 1024 x 256 x 128
-//     1.3 us est. r4               k_reduce_16ea813d
+//     1.3 us est. r4               k_reduce_c78769e6
 //     1.3 us est. c5.part          cuBLAS sgemm 48 x 1024 x 64
-//     1.3 us est. y                k_reduce_18c3d07b
+//     1.3 us est. y                k_reduce_7156f996
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -47,6 +47,9 @@ typedef struct dcgan_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } dcgan_options;
 
 typedef struct dcgan_tensor {
@@ -124,6 +127,16 @@ static const upload_size uploads[] = {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
 // to sum to[k] * ik.
 struct relay {
@@ -146,9 +159,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // c1[0,i1,i2,i3] = sum(r0,r1) c1.part[i1,r0,r1,i2-r0,i3-r1] where i2 in 0:4, i3 in 0:4, pad
 //     c1.part 0
 // r1[0,i1,i2,i3] = relu(c1[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_b4989dae(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_acec43f8(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8192u) return;
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -172,9 +186,10 @@ static __global__ void __launch_bounds__(64) k_reduce_b4989dae(const float *__re
 // c2[0,i1,i2,i3] = sum(r0,r1) c2.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:8, i3 in 0:8, pad c2.part 0
 // r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_359c3443(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_ca74f535(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 8u);
     const int i2 = (int)(id / 8u % 8u);
@@ -198,9 +213,10 @@ static __global__ void __launch_bounds__(64) k_reduce_359c3443(const float *__re
 // c3[0,i1,i2,i3] = sum(r0,r1) c3.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:16, i3 in 0:16, pad c3.part 0
 // r3[0,i1,i2,i3] = relu(c3[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_afdc48e8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_0ee4edef(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 16u);
     const int i2 = (int)(id / 16u % 16u);
@@ -224,9 +240,10 @@ static __global__ void __launch_bounds__(64) k_reduce_afdc48e8(const float *__re
 // c4[0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad c4.part 0
 // r4[0,i1,i2,i3] = relu(c4[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_16ea813d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_c78769e6(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 8u) * 4;
     const int i2 = (int)(id / 8u % 32u);
@@ -263,9 +280,10 @@ static __global__ void __launch_bounds__(64) k_reduce_16ea813d(const float *__re
 // c5[0,i1,i2,i3] = sum(r0,r1) c5.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:64, i3 in 0:64, pad c5.part 0
 // y[0,i1,i2,i3] = tanh(c5[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_18c3d07b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_7156f996(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12288u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u % 64u);
@@ -325,12 +343,6 @@ static int fail(dcgan *m, int code, const char *where, const char *why) {
 static void stepped(dcgan *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -397,24 +409,31 @@ static int libraries_on(dcgan *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
     (void)stream;
     // c1.part.filter[i0,i1,i2,i3] = k1[i3,i0,i1,i2]
-    k_relay_09f53f99<<<dim3(3200), dim3(256), 0, stream>>>(v_k1, v_c1_part_filter, relay{2, 0, {100, 8192}, {8192, 1}, {1, 100}});
-    LAUNCHED(m, "c1.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c1.part.filter", 3200, 256, stream, v_k1, v_c1_part_filter, relay{2, 0, {100, 8192}, {8192, 1}, {1, 100}}));
     // c2.part.filter[i0,i1,i2,i3] = k2[i3,i0,i1,i2]
-    k_relay_09f53f99<<<dim3(8192), dim3(256), 0, stream>>>(v_k2, v_c2_part_filter, relay{2, 0, {512, 4096}, {4096, 1}, {1, 512}});
-    LAUNCHED(m, "c2.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.part.filter", 8192, 256, stream, v_k2, v_c2_part_filter, relay{2, 0, {512, 4096}, {4096, 1}, {1, 512}}));
     // c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2]
-    k_relay_09f53f99<<<dim3(2048), dim3(256), 0, stream>>>(v_k3, v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}});
-    LAUNCHED(m, "c3.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.part.filter", 2048, 256, stream, v_k3, v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}}));
     // c4.part.filter[i0,i1,i2,i3] = k4[i3,i0,i1,i2]
-    k_relay_09f53f99<<<dim3(512), dim3(256), 0, stream>>>(v_k4, v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}});
-    LAUNCHED(m, "c4.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.part.filter", 512, 256, stream, v_k4, v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}}));
     // c5.part.filter[i0,i1,i2,i3] = k5[i3,i0,i1,i2]
-    k_relay_09f53f99<<<dim3(12), dim3(256), 0, stream>>>(v_k5, v_c5_part_filter, relay{2, 0, {64, 48}, {48, 1}, {1, 64}});
-    LAUNCHED(m, "c5.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.part.filter", 12, 256, stream, v_k5, v_c5_part_filter, relay{2, 0, {64, 48}, {48, 1}, {1, 64}}));
     return 0;
 }
 
@@ -522,28 +541,23 @@ static int steps(dcgan *m, const void *const *in, void *const *out,
     // by summation splitting (r0 inside), variable substitution
     // c1.part[i0,i1,i2,0,0] = sum(r0) z[0,r0,0,0] * c1.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c1_part, v_z, v_c1_part_filter, v_c1_part));
-    k_reduce_b4989dae<<<dim3(128), dim3(64), 0, stream>>>(v_c1_part, v_r1);
-    LAUNCHED(m, "r1");
+    CALL(launch(m, ORDERED, k_reduce_acec43f8, "r1", 128, 64, stream, v_c1_part, v_r1));
     // by summation splitting (r0 inside), variable substitution
     // c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * c2.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c2_part, v_c2_part_filter, v_r1, v_c2_part));
-    k_reduce_359c3443<<<dim3(256), dim3(64), 0, stream>>>(v_c2_part, v_r2);
-    LAUNCHED(m, "r2");
+    CALL(launch(m, ORDERED, k_reduce_ca74f535, "r2", 256, 64, stream, v_c2_part, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c3_part, v_c3_part_filter, v_r2, v_c3_part));
-    k_reduce_afdc48e8<<<dim3(512), dim3(64), 0, stream>>>(v_c3_part, v_r3);
-    LAUNCHED(m, "r3");
+    CALL(launch(m, ORDERED, k_reduce_0ee4edef, "r3", 512, 64, stream, v_c3_part, v_r3));
     // by summation splitting (r0 inside), variable substitution
     // c4.part[i0,i1,i2,i3,i4] = sum(r0) r3[0,r0,i3,i4] * c4.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c4_part, v_c4_part_filter, v_r3, v_c4_part));
-    k_reduce_16ea813d<<<dim3(256), dim3(64), 0, stream>>>(v_c4_part, v_r4);
-    LAUNCHED(m, "r4");
+    CALL(launch(m, ORDERED, k_reduce_c78769e6, "r4", 256, 64, stream, v_c4_part, v_r4));
     // by summation splitting (r0 inside), variable substitution
     // c5.part[i0,i1,i2,i3,i4] = sum(r0) r4[0,r0,i3,i4] * c5.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c5_part, v_c5_part_filter, v_r4, v_c5_part));
-    k_reduce_18c3d07b<<<dim3(192), dim3(64), 0, stream>>>(v_c5_part, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_reduce_7156f996, "y", 192, 64, stream, v_c5_part, v_y));
     return 0;
 }
 

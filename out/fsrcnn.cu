@@ -12,15 +12,15 @@
 // libraries cuDNN (415 MB) 3 steps, without it up to 0.0 us more
 //           cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        summation splitting 2
-//     1.3 us est. r1               k_reduce_d4363be9
-//     1.3 us est. m                k_reduce_a19825cc
+//     1.3 us est. r1               k_reduce_d742128a
+//     1.3 us est. m                k_reduce_16b7a061
 //     1.3 us est. m.0              cuDNN conv 3x3, 12 to 12 + bias
 //     1.3 us est. m.1              cuDNN conv 3x3, 12 to 12 + bias
 //     1.3 us est. m.2              cuDNN conv 3x3, 12 to 12 + bias
-//     1.3 us est. r3               k_reduce_fec7012c
-//     1.3 us est. r4               k_reduce_eae62189
+//     1.3 us est. r3               k_reduce_deeb9b0d
+//     1.3 us est. r4               k_reduce_b7884abd
 //     1.3 us est. y.sum.part       cuBLAS sgemm 81 x 1024 x 56
-//     1.3 us est. y                k_reduce_ee2ffa96
+//     1.3 us est. y                k_reduce_30a7c7a9
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -48,6 +48,9 @@ typedef struct fsrcnn_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } fsrcnn_options;
 
 typedef struct fsrcnn_tensor {
@@ -180,6 +183,16 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -211,10 +224,11 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:32, pad x 0
 // r1[0,i1,i2,i3] = select(c1.sum[0,i1,i2,i3] + b1[i1] < 0, (c1.sum[0,i1,i2,i3] + b1[i1]) * a1[0],
 //     c1.sum[0,i1,i2,i3] + b1[i1])
-static __global__ void __launch_bounds__(128) k_reduce_d4363be9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_d742128a(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 57344u) return;
     const int i3 = (int)(id % 32u);
     const int i2 = (int)(id / 32u % 32u);
@@ -237,12 +251,13 @@ static __global__ void __launch_bounds__(128) k_reduce_d4363be9(const float *__r
 // c2.sum[0,i1,i2,i3] = sum(r0) r1[0,r0,i2,i3] * k2[i1,r0,0,0]
 // m[0,i1,i2,i3] = select(c2.sum[0,i1,i2,i3] + b2[i1] < 0, (c2.sum[0,i1,i2,i3] + b2[i1]) * a2[0],
 //     c2.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(256) k_reduce_a19825cc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_16b7a061(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
+    await_previous();
     const int i3 = (int)(id % 1024u);
     const int i1 = (int)(id / 1024u);
     float acc = 0.f;
@@ -267,12 +282,13 @@ static __global__ void __launch_bounds__(256) k_reduce_a19825cc(const float *__r
 //     0:32, i3 in 0:32, pad m.2 0
 // r3[0,i1,i2,i3] = select(m.3.sum[0,i1,i2,i3] + b3.3[i1] < 0, (m.3.sum[0,i1,i2,i3] + b3.3[i1]) *
 //     a3[0], m.3.sum[0,i1,i2,i3] + b3.3[i1])
-static __global__ void __launch_bounds__(256) k_reduce_fec7012c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_deeb9b0d(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
+    await_previous();
     const int i3 = (int)(id % 32u);
     const int i2 = (int)(id / 32u % 32u);
     const int i1 = (int)(id / 1024u);
@@ -303,10 +319,11 @@ static __global__ void __launch_bounds__(256) k_reduce_fec7012c(const float *__r
 // c4.sum[0,i1,i2,i3] = sum(r0) r3[0,r0,i2,i3] * k4[i1,r0,0,0]
 // r4[0,i1,i2,i3] = select(c4.sum[0,i1,i2,i3] + b4[i1] < 0, (c4.sum[0,i1,i2,i3] + b4[i1]) * a4[0],
 //     c4.sum[0,i1,i2,i3] + b4[i1])
-static __global__ void __launch_bounds__(128) k_reduce_eae62189(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_b7884abd(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 57344u) return;
     const int i3 = (int)(id % 1024u);
     const int i1 = (int)(id / 1024u);
@@ -323,10 +340,11 @@ static __global__ void __launch_bounds__(128) k_reduce_eae62189(const float *__r
 // y.sum[0,0,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,(i2-r0+3)/4,(i3-r1+3)/4] * [(i2-r0+3)%4 == 0] *
 //     [(i3-r1+3)%4 == 0] where i2 in 0:128, i3 in 0:128, pad y.sum.part 0
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b5[0]
-static __global__ void __launch_bounds__(128) k_reduce_ee2ffa96(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_30a7c7a9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -362,6 +380,8 @@ struct fsrcnn {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
     conv_call conv[3];
     cublasHandle_t cublas;
@@ -389,12 +409,6 @@ static int fail(fsrcnn *m, int code, const char *where, const char *why) {
 static void stepped(fsrcnn *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -578,12 +592,36 @@ static int libraries_on(fsrcnn *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(fsrcnn *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(fsrcnn *m, cudaStream_t stream) {
     (void)stream;
     // y.sum.part.filter[i0,i1,i2] = k5[i2,0,i0,i1]
-    k_relay_09f53f99<<<dim3(18), dim3(256), 0, stream>>>(v_k5, v_y_sum_part_filter, relay{2, 0, {56, 81}, {81, 1}, {1, 56}});
-    LAUNCHED(m, "y.sum.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.sum.part.filter", 18, 256, stream, v_k5, v_y_sum_part_filter, relay{2, 0, {56, 81}, {81, 1}, {1, 56}}));
     return 0;
 }
 
@@ -616,6 +654,14 @@ static int check_device(fsrcnn *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
     if (major != CUDNN_MAJOR)
         return fail(m, BAD_DEVICE, "cuDNN",
@@ -688,6 +734,8 @@ int fsrcnn_create(fsrcnn **out, const void *weights, size_t bytes, const fsrcnn_
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -697,10 +745,8 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_d4363be9<<<dim3(448), dim3(128), 0, stream>>>(v_x, v_k1, v_b1, v_a1, v_r1);
-    LAUNCHED(m, "r1");
-    k_reduce_a19825cc<<<dim3(384), dim3(32, 8), 0, stream>>>(v_r1, v_k2, v_b2, v_a2, v_m);
-    LAUNCHED(m, "m");
+    CALL(launch(m, ORDERED, k_reduce_d742128a, "r1", 448, 128, stream, v_x, v_k1, v_b1, v_a1, v_r1));
+    CALL(launch(m, EARLY, k_reduce_16b7a061, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2, v_m));
     // m.0.sum[0,i1,i2,i3] = sum(r0,r1,r2) m[0,r0,i2+r1-1,i3+r2-1] * k3.0[i1,r0,r1,r2] where i2 in
     //     0:32, i3 in 0:32, pad m 0
     // m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
@@ -713,15 +759,12 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out,
     //     in 0:32, i3 in 0:32, pad m.1 0
     // m.2[0,i1,i2,i3] = m.2.sum[0,i1,i2,i3] + b3.2[i1]
     CALL(conv_run(m, CONV_m_2, v_m_1, v_k3_2, v_b3_2, NULL, v_m_2, v_workspace));
-    k_reduce_fec7012c<<<dim3(384), dim3(32, 8), 0, stream>>>(v_m_2, v_k3_3, v_b3_3, v_a3, v_r3);
-    LAUNCHED(m, "r3");
-    k_reduce_eae62189<<<dim3(448), dim3(128), 0, stream>>>(v_r3, v_k4, v_b4, v_a4, v_r4);
-    LAUNCHED(m, "r4");
+    CALL(launch(m, ORDERED, k_reduce_deeb9b0d, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3, v_a3, v_r3));
+    CALL(launch(m, EARLY, k_reduce_b7884abd, "r4", 448, 128, stream, v_r3, v_k4, v_b4, v_a4, v_r4));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r4[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
     CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r4, v_y_sum_part));
-    k_reduce_ee2ffa96<<<dim3(4096), dim3(128), 0, stream>>>(v_y_sum_part, v_b5, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_reduce_30a7c7a9, "y", 4096, 128, stream, v_y_sum_part, v_b5, v_y));
     return 0;
 }
 
@@ -743,6 +786,9 @@ static int check_run(fsrcnn *m, const void *const *in, void *const *out) {
 
 static int run_on(fsrcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

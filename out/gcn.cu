@@ -8,177 +8,174 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 58 MB (workspace 32 MB of it), constants 56 MB, peak in create 152 MB
-// plan      168 steps, 529.9 us estimated; 723.6 us without derivation
-// libraries cuDNN (415 MB) 36 steps, without it up to 21.7 us more
-//           cuBLAS (596 MB) 35 steps, without it up to 77.8 us more
-// by        basis change 24, merging 71, summation splitting 5, operand re-laid 5
-//     9.2 us est. stem             k_product_42c57453
-//     1.3 us est. p                k_reduce_e60bcf28
+// plan      165 steps, 523.5 us estimated; 721.3 us without derivation
+// libraries cuDNN (415 MB) 35 steps, without it up to 22.7 us more
+//           cuBLAS (596 MB) 34 steps, without it up to 82.8 us more
+// by        basis change 24, merging 70, summation splitting 5, operand re-laid 5
+//     9.2 us est. stem             k_product_89711744
+//     1.3 us est. p                k_reduce_04be9db5
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
-//     1.3 us est. l1.b.c.sum.data  k_basis_f688c1c3
+//     1.3 us est. l1.b.c.sum.data  k_basis_9a213487
 //     2.5 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b             k_basis_04910779
+//     1.3 us est. l1.b             k_basis_19e7c974
 //     3.2 us est. l1.c.sum         cuDNN conv 1x1, 64 to 256
 //     3.2 us est. l1               cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     3.8 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.3 us est. l1.0.b.c.sum.data k_basis_f688c1c3
+//     1.3 us est. l1.0.b.c.sum.data k_basis_9a213487
 //     2.5 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.0.b           k_basis_04910779
+//     1.3 us est. l1.0.b           k_basis_19e7c974
 //     3.2 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     3.8 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.3 us est. l1.1.b.c.sum.data k_basis_f688c1c3
+//     1.3 us est. l1.1.b.c.sum.data k_basis_9a213487
 //     2.5 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.1.b           k_basis_04910779
+//     1.3 us est. l1.1.b           k_basis_19e7c974
 //     3.2 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //    22.0 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     1.3 us est. g1.l1            k_reduce_a6011b2c
-//     1.3 us est. g1.r1            k_reduce_dc840271
+//     1.3 us est. g1.l1            k_reduce_bc6d5c68
+//     1.3 us est. g1.r1            k_reduce_bcaa7580
 //     1.7 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
-//     1.3 us est. g1.r2.sum        k_reduce_08874f75
-//     1.3 us est. g1.s             k_reduce_b887c7cc
+//     1.3 us est. g1.r2.sum        k_reduce_5a048376
+//     1.3 us est. g1.s             k_reduce_9012601e
 //     1.8 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. l2.a             k_map_47133bb4
-//     7.8 us est. l2.b.c.sum.part  k_product_3cc9685a
-//     1.3 us est. l2.b             k_reduce_db3d30f3
+//     8.0 us est. l2.b.c.sum.part  k_product_e1a0bdfb
+//     1.3 us est. l2.b             k_reduce_3d1da471
 //     3.2 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     6.9 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     3.8 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.0.b.c.sum.data k_basis_3db6ed9f
+//     3.3 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.3 us est. l2.0.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.0.b           k_basis_d65054c3
+//     1.3 us est. l2.0.b           k_basis_a18d610a
 //     3.2 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     3.8 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.1.b.c.sum.data k_basis_3db6ed9f
+//     3.3 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.3 us est. l2.1.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.1.b           k_basis_d65054c3
+//     1.3 us est. l2.1.b           k_basis_a18d610a
 //     3.2 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     3.8 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.2.b.c.sum.data k_basis_3db6ed9f
+//     3.3 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.3 us est. l2.2.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.2.b           k_basis_d65054c3
+//     1.3 us est. l2.2.b           k_basis_a18d610a
 //     3.2 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//    34.8 us est. g2.l1.sum.merged cuBLAS sgemm 1312 x 784 x 512
-//     1.3 us est. g2.l1            k_reduce_7559c915
-//     1.3 us est. g2.r1            k_reduce_71ecf26f
+//    33.6 us est. g2.l1.sum.merged cuBLAS sgemm 1312 x 784 x 512
+//     1.3 us est. g2.l1            k_reduce_c55a2f03
+//     1.3 us est. g2.r1            k_reduce_ff7219f2
 //     1.3 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
-//     1.3 us est. g2.r2.sum        k_reduce_3ce2f10a
-//     1.3 us est. g2.s             k_reduce_9571e9e7
+//     1.3 us est. g2.r2.sum        k_reduce_c7b01721
+//     1.3 us est. g2.s             k_reduce_6473a4f5
 //     1.8 us est. g2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. l3.l1            k_reduce_6b77c114
+//     1.3 us est. l3.l1            k_reduce_83e0ce12
 //     2.2 us est. l3.l2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.3 us est. l3.r1            k_reduce_e20a5345
+//     1.3 us est. l3.r1            k_reduce_334b05ac
 //     2.2 us est. l3.r2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.3 us est. l3.r2.c.sum      k_reduce_33a30ba4
-//     1.3 us est. l3.m             k_reduce_8d5f4a6e
-//     1.3 us est. l3.d.sum.columns k_map_c6a5e18b
+//     1.3 us est. l3.r2.c.sum      k_reduce_bcc15197
+//     1.3 us est. l3.m             k_reduce_f01bee11
+//     1.3 us est. l3.d.sum.columns k_map_57792e0b
 //     7.0 us est. l3.d.sum         cuBLAS sgemm 1024 x 196 x 512
 //     1.6 us est. l3.d.0           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    12.8 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.0          k_reduce_f8610d5d
-//     1.3 us est. l3.t3.0          k_reduce_abaea0a0
+//     1.3 us est. l3.t1.0          k_reduce_b35d9ba0
+//     1.3 us est. l3.t3.0          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.3 us est. l3.c4.0.sum      k_reduce_d45e78ad
-//     1.3 us est. l3.u.0           k_reduce_1326730d
+//     1.3 us est. l3.c4.0.sum      k_reduce_aa03c1ff
+//     1.3 us est. l3.u.0           k_reduce_5940863a
 //     1.5 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    12.8 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.1          k_reduce_f8610d5d
-//     1.3 us est. l3.t3.1          k_reduce_abaea0a0
+//     1.3 us est. l3.t1.1          k_reduce_b35d9ba0
+//     1.3 us est. l3.t3.1          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.3 us est. l3.c4.1.sum      k_reduce_d45e78ad
-//     1.3 us est. l3.u.1           k_reduce_1326730d
+//     1.3 us est. l3.c4.1.sum      k_reduce_aa03c1ff
+//     1.3 us est. l3.u.1           k_reduce_5940863a
 //     1.5 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    12.8 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.2          k_reduce_f8610d5d
-//     1.3 us est. l3.t3.2          k_reduce_abaea0a0
+//     1.3 us est. l3.t1.2          k_reduce_b35d9ba0
+//     1.3 us est. l3.t3.2          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.3 us est. l3.c4.2.sum      k_reduce_d45e78ad
-//     1.3 us est. l3.u.2           k_reduce_1326730d
+//     1.3 us est. l3.c4.2.sum      k_reduce_aa03c1ff
+//     1.3 us est. l3.u.2           k_reduce_5940863a
 //     1.5 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    12.8 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.3          k_reduce_f8610d5d
-//     1.3 us est. l3.t3.3          k_reduce_abaea0a0
+//     1.3 us est. l3.t1.3          k_reduce_b35d9ba0
+//     1.3 us est. l3.t3.3          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.3 us est. l3.c4.3.sum      k_reduce_d45e78ad
-//     1.3 us est. l3.u.3           k_reduce_1326730d
+//     1.3 us est. l3.c4.3.sum      k_reduce_aa03c1ff
+//     1.3 us est. l3.u.3           k_reduce_5940863a
 //     1.5 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    12.8 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.4          k_reduce_f8610d5d
-//     1.3 us est. l3.t3.4          k_reduce_abaea0a0
+//     1.3 us est. l3.t1.4          k_reduce_b35d9ba0
+//     1.3 us est. l3.t3.4          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.3 us est. l3.c4.4.sum      k_reduce_d45e78ad
-//     1.3 us est. l3.u.4           k_reduce_1326730d
+//     1.3 us est. l3.c4.4.sum      k_reduce_aa03c1ff
+//     1.3 us est. l3.u.4           k_reduce_5940863a
 //     1.5 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
-//     7.0 us est. g3.l1.sum.merged cuBLAS sgemm 462 x 196 x 1024
-//     1.3 us est. g3.l1            k_reduce_7840c512
-//     1.3 us est. g3.r1            k_reduce_766ef22e
-//     1.3 us est. g3.r2.sum        k_reduce_14f74583
-//     1.3 us est. g3.s             k_reduce_bbf1bf57
-//     1.3 us est. g3.a             k_reduce_7b177cc8
-//    23.9 us est. l4.l1.c.sum.merged cuBLAS sgemm 1792 x 196 x 1024
-//     1.3 us est. l4.l1            k_reduce_c61d4abe
-//     1.3 us est. l4.r1            k_reduce_91addcc5
+//    29.5 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
+//     1.3 us est. g3.l1            k_reduce_d8c10a94
+//     1.3 us est. g3.r1            k_reduce_9f0f4a1b
+//     1.3 us est. g3.r2.sum        k_reduce_df0f063e
+//     1.3 us est. g3.s             k_reduce_b8350cd5
+//     1.3 us est. g3.a             k_reduce_5d95546c
+//     1.3 us est. l4.l1            k_reduce_e95ff192
+//     1.3 us est. l4.r1            k_reduce_f2f26264
 //     3.5 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
-//     1.3 us est. l4.r2.c.sum      k_reduce_38815aa7
-//     1.3 us est. l4.m             k_reduce_581578e1
-//     1.3 us est. l4.d.sum.columns k_map_f3693714
+//     1.3 us est. l4.r2.c.sum      k_reduce_a1c2bdaa
+//     1.3 us est. l4.m             k_reduce_c5a91e68
+//     1.3 us est. l4.d.sum.columns k_map_40cd2fa4
 //     7.0 us est. l4.d.sum         cuBLAS sgemm 2048 x 49 x 1024
 //     1.3 us est. l4.d.0           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    13.4 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.0          k_reduce_7d240fe6
-//     1.3 us est. l4.t3.0          k_reduce_29e28095
-//     1.9 us est. l4.c4.0.sum      k_reduce_65abac18
-//     1.9 us est. l4.u.0           k_reduce_b9f64069
+//     1.3 us est. l4.t1.0          k_reduce_e91e3759
+//     1.3 us est. l4.t3.0          k_reduce_62a143fa
+//     1.9 us est. l4.c4.0.sum      k_reduce_106aed7b
+//     1.9 us est. l4.u.0           k_reduce_a2c29f73
 //     1.3 us est. l4.d.1           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    13.4 us est. l4.c1.1.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.1          k_reduce_7d240fe6
-//     1.3 us est. l4.t3.1          k_reduce_29e28095
-//     1.9 us est. l4.c4.1.sum      k_reduce_65abac18
-//     1.9 us est. l4.u.1           k_reduce_b9f64069
+//     1.3 us est. l4.t1.1          k_reduce_e91e3759
+//     1.3 us est. l4.t3.1          k_reduce_62a143fa
+//     1.9 us est. l4.c4.1.sum      k_reduce_106aed7b
+//     1.9 us est. l4.u.1           k_reduce_a2c29f73
 //     1.3 us est. l4.d.2           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    13.4 us est. l4.c1.2.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.2          k_reduce_7d240fe6
-//     1.3 us est. l4.t3.2          k_reduce_29e28095
-//     1.9 us est. l4.c4.2.sum      k_reduce_65abac18
-//     1.9 us est. l4.u.2           k_reduce_b9f64069
+//     1.3 us est. l4.t1.2          k_reduce_e91e3759
+//     1.3 us est. l4.t3.2          k_reduce_62a143fa
+//     1.9 us est. l4.c4.2.sum      k_reduce_106aed7b
+//     1.9 us est. l4.u.2           k_reduce_a2c29f73
 //     1.3 us est. l4.d.3           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    13.4 us est. l4.c1.3.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.3          k_reduce_7d240fe6
-//     1.3 us est. l4.t3.3          k_reduce_29e28095
-//     1.9 us est. l4.c4.3.sum      k_reduce_65abac18
-//     1.9 us est. l4.u.3           k_reduce_b9f64069
+//     1.3 us est. l4.t1.3          k_reduce_e91e3759
+//     1.3 us est. l4.t3.3          k_reduce_62a143fa
+//     1.9 us est. l4.c4.3.sum      k_reduce_106aed7b
+//     1.9 us est. l4.u.3           k_reduce_a2c29f73
 //     1.3 us est. l4.d.4           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    13.4 us est. l4.c1.4.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.4          k_reduce_7d240fe6
-//     1.3 us est. l4.t3.4          k_reduce_29e28095
-//     1.9 us est. l4.c4.4.sum      k_reduce_65abac18
-//     1.9 us est. l4.u.4           k_reduce_b9f64069
+//     1.3 us est. l4.t1.4          k_reduce_e91e3759
+//     1.3 us est. l4.t3.4          k_reduce_62a143fa
+//     1.9 us est. l4.c4.4.sum      k_reduce_106aed7b
+//     1.9 us est. l4.u.4           k_reduce_a2c29f73
 //     1.3 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     4.7 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
-//     1.3 us est. g4.l1            k_reduce_753e5faf
-//     1.3 us est. g4.r1            k_reduce_c4be4d11
-//     1.3 us est. g4.r2.sum        k_reduce_e2f6d663
-//     1.3 us est. g4.s             k_reduce_17712fe1
-//     1.3 us est. g4.a             k_reduce_e79137f4
-//     1.3 us est. g4               k_reduce_646eb2d4
-//     1.3 us est. s3               k_reduce_287043b6
-//     1.3 us est. f3.a             k_reduce_7b177cc8
-//     1.3 us est. f3               k_reduce_26a1b37a
-//     1.9 us est. s2               k_reduce_86b6ab27
+//     1.3 us est. g4.l1            k_reduce_7664437c
+//     1.3 us est. g4.r1            k_reduce_bfbc2969
+//     1.3 us est. g4.r2.sum        k_reduce_a182c895
+//     1.3 us est. g4.s             k_reduce_ab2b695b
+//     1.3 us est. g4.a             k_reduce_7fdafa5d
+//     1.3 us est. g4               k_reduce_ff8f9a88
+//     1.3 us est. s3               k_reduce_72236092
+//     1.3 us est. f3.a             k_reduce_5d95546c
+//     1.3 us est. f3               k_reduce_631cc942
+//     1.9 us est. s2               k_reduce_c367de43
 //     1.8 us est. f2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f2               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     2.5 us est. s1               k_product_5b1a523c
+//     2.5 us est. s1               k_product_16bf01d1
 //     1.8 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     1.3 us est. f1               k_map_40bd48c8
-//     1.8 us est. f0.a             cuDNN conv 3x3, 21 to 21 + bias + relu
+//     2.3 us est. f0.a             k_product_2ba98528
 //     1.8 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
-//     4.7 us est. u0               k_map_a966681a
-//     2.8 us est. e0.a.c.sum.data  k_basis_62a5cff8
+//     4.7 us est. u0               k_map_0ef2ab3b
+//     2.8 us est. e0.a.c.sum.data  k_basis_87cf2bbc
 //     5.4 us est. e0.a.c.sum.product cuBLAS sgemm 21 x 3136 x 21, batch 36
-//     2.5 us est. e0.a             k_basis_10c3e00e
-//     2.8 us est. e0.b.sum.data    k_basis_62a5cff8
+//     2.5 us est. e0.a             k_basis_b66364b4
+//     2.8 us est. e0.b.sum.data    k_basis_87cf2bbc
 //     5.4 us est. e0.b.sum.product cuBLAS sgemm 21 x 3136 x 21, batch 36
-//     3.2 us est. e0               k_basis_27892c5a
+//     3.2 us est. e0               k_basis_ef948b93
 //     2.3 us est. y                cuDNN conv 1x1, 21 to 21 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -207,6 +204,9 @@ typedef struct gcn_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } gcn_options;
 
 typedef struct gcn_tensor {
@@ -415,7 +415,7 @@ const gcn_info *gcn_describe(void);
 #define v_e0_b_b CONST(17380096)
 #define v_y_k CONST(17380352)
 #define v_y_b CONST(17382144)
-#define v_l4_l1_joined ARENA(1404928)
+#define v_l4_l1_joined ARENA(2569984)
 #define v_l3_t1_4_joined ARENA(666624)
 #define v_l3_t1_3_joined ARENA(1469440)
 #define v_l3_t1_2_joined ARENA(666624)
@@ -452,11 +452,10 @@ const gcn_info *gcn_describe(void);
 #define v_g1_r2_sum ARENA(16407552)
 #define v_g1_s_const CONST(19795968)
 #define v_g1_s ARENA(16670976)
-#define v_g1_a ARENA(9006592)
-#define v_l2_a ARENA(7400960)
+#define v_g1_a ARENA(11013632)
 #define v_l2_b_c_sum_part_lines CONST(19796224)
-#define v_l2_b_c_sum_part ARENA(0)
-#define v_l2_b ARENA(3612672)
+#define v_l2_b_c_sum_part ARENA(7400960)
+#define v_l2_b ARENA(1605632)
 #define v_l2_c_sum ARENA(0)
 #define v_l2_const CONST(20386048)
 #define v_l2 ARENA(1605632)
@@ -523,17 +522,15 @@ const gcn_info *gcn_describe(void);
 #define v_l3_c2_4_sum_merged ARENA(0)
 #define v_l3_c4_4_sum ARENA(666624)
 #define v_l3_u_4 ARENA(733440)
-#define v_l3 ARENA(1605632)
+#define v_l3 ARENA(1767168)
 #define v_g3_l1_sum_weights CONST(30323968)
 #define v_g3_l1_sum_merged ARENA(0)
-#define v_g3_l1 ARENA(362240)
-#define v_g3_r1 ARENA(378880)
-#define v_g3_r2_sum ARENA(0)
-#define v_g3_s_const CONST(32216320)
-#define v_g3_s ARENA(2408448)
-#define v_g3_a ARENA(2425088)
-#define v_l4_l1_c_sum_weights CONST(32216576)
-#define v_l4_l1_c_sum_merged ARENA(0)
+#define v_g3_l1 ARENA(2569984)
+#define v_g3_r1 ARENA(2586624)
+#define v_g3_r2_sum ARENA(2603264)
+#define v_g3_s_const CONST(39556352)
+#define v_g3_s ARENA(2770688)
+#define v_g3_a ARENA(2787328)
 #define v_l4_l2_c_sum_weights CONST(39556608)
 #define v_l4_l2_c_sum_merged ARENA(0)
 #define v_l4_r2_c_sum ARENA(1404928)
@@ -591,9 +588,8 @@ const gcn_info *gcn_describe(void);
 #define v_s1 ARENA(0)
 #define v_f1_a ARENA(263424)
 #define v_f1_b_sum ARENA(526848)
-#define v_f1 ARENA(263424)
-#define v_f0_a ARENA(790272)
-#define v_f0_b_sum ARENA(263424)
+#define v_f0_a ARENA(263424)
+#define v_f0_b_sum ARENA(790272)
 #define v_u0_const CONST(58947328)
 #define v_u0 ARENA(18966528)
 #define v_e0_b_sum_filter CONST(58947584)
@@ -826,7 +822,6 @@ static const conv_size conv_sizes[] = {
     {"f2", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
     {"f1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f1.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
-    {"f0.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f0.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
     {"y", 0, 1, 21, 21, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
 };
@@ -864,12 +859,21 @@ enum {
     CONV_f2,
     CONV_f1_a,
     CONV_f1_b_sum,
-    CONV_f0_a,
     CONV_f0_b_sum,
     CONV_y,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -983,9 +987,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.g[i0,r0] * l1.b.c.k[i2,i3,r0,r1] *
 //     l1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -1015,9 +1020,10 @@ static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__res
 }
 
 // l1.const[i0] = l1.c.b[i0] + l1.d.b[i0]
-static __global__ void __launch_bounds__(64) k_map_054029e8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_5e707bd3(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1030,9 +1036,10 @@ static __global__ void __launch_bounds__(64) k_map_054029e8(const float *__restr
 // l2.a.c.sum.weights[i0,i1] = l2.a.c.k[i0,i1,0,0] + g1.l1.k[(i0+4)/11-12,i1,(i0+4)%11,0] * [i0 <=
 //     358] * [i0 >= 128] + g1.r1.k[(i0+4)/11-33,i1,0,(i0+4)%11] * [i0 >= 359] where i0 in 0:590,
 //     pad g1.l1.k 0, pad g1.r1.k 0, pad l2.a.c.k 0
-static __global__ void __launch_bounds__(256) k_map_a03a4aa8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_d9de71e0(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 151040u) return;
     const int i1 = (int)(id % 256u);
     const int i0 = (int)(id / 256u);
@@ -1049,9 +1056,10 @@ static __global__ void __launch_bounds__(256) k_map_a03a4aa8(const float *__rest
 // by merging: laid side by side
 // g1.l2.sum.weights[i0,i1,i2,i3] = g1.l2.k[i1,i3,0,i2] * [i0 == 0] + g1.r2.k[i1,i3,i2,0] * [i0 ==
 //     1] where i0 in 0:2
-static __global__ void __launch_bounds__(64) k_map_b7c65f71(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_1edbbc3f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 9702u) return;
     const int i3 = (int)(id % 21u);
     const int i2 = (int)(id / 21u % 11u);
@@ -1063,9 +1071,10 @@ static __global__ void __launch_bounds__(64) k_map_b7c65f71(const float *__restr
 }
 
 // g1.s.const[i0] = g1.l2.b[i0] + g1.r2.b[i0]
-static __global__ void __launch_bounds__(64) k_map_44230c15(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_34203f63(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 21u) return;
     const int i0 = (int)id;
     y[i0] = p0[i0] + p1[i0];
@@ -1090,9 +1099,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 }
 
 // l2.const[i0] = l2.c.b[i0] + l2.d.b[i0]
-static __global__ void __launch_bounds__(64) k_map_b3322e92(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_dedbcc01(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1115,9 +1125,10 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l2.0.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.g[i0,r0] * l2.0.b.c.k[i2,i3,r0,r1] *
 //     l2.0.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_ebe753d1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_dc750460(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -1151,10 +1162,11 @@ static __global__ void __launch_bounds__(64) k_basis_ebe753d1(const float *__res
 //     g2.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l3.l1.c.k[(i0+3)/5-93,i1,(i0+3)%5,0] * [i0 <= 886]
 //     * [i0 >= 462] + l3.r1.c.k[(i0+3)/5-178,i1,0,(i0+3)%5] * [i0 >= 887] where i0 in 0:1312, pad
 //     g2.l1.k 0, pad g2.r1.k 0, pad l3.l1.c.k 0, pad l3.r1.c.k 0
-static __global__ void __launch_bounds__(256) k_map_a2685540(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_c65bf24f(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 671744u) return;
     const int i1 = (int)(id % 512u);
     const int i0 = (int)(id / 512u);
@@ -1176,9 +1188,10 @@ static __global__ void __launch_bounds__(256) k_map_a2685540(const float *__rest
 }
 
 // l3.d.0.const[i0] = l3.f.b[i0] + l3.d.b[i0]
-static __global__ void __launch_bounds__(64) k_map_3f197c5b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_88ebbbb5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1190,9 +1203,10 @@ static __global__ void __launch_bounds__(64) k_map_3f197c5b(const float *__restr
 // by merging: laid side by side
 // l3.c1.0.sum.weights[i0,i1] = l3.k3[i0/5-85,i1,0,i0%5] * [i0 >= 425] + l3.k1[i0/5,i1,i0%5,0] *
 //     [i0 <= 424] where i0 in 0:850, pad l3.k1 0, pad l3.k3 0
-static __global__ void __launch_bounds__(256) k_map_fb9c2cd6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_9e62ea16(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 870400u) return;
     const int i1 = (int)(id % 1024u);
     const int i0 = (int)(id / 1024u);
@@ -1206,9 +1220,10 @@ static __global__ void __launch_bounds__(256) k_map_fb9c2cd6(const float *__rest
 // by merging: laid side by side
 // l3.c2.0.sum.weights[i0,i1,i2,i3] = l3.k2[i1,i3,0,i2] * [i0 == 0] + l3.k4[i1,i3,i2,0] * [i0 == 1]
 //     where i0 in 0:2
-static __global__ void __launch_bounds__(256) k_map_30000c0f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_720f4996(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 72250u) return;
     const int i3 = (int)(id % 85u);
     const int i2 = (int)(id / 85u % 5u);
@@ -1220,43 +1235,42 @@ static __global__ void __launch_bounds__(256) k_map_30000c0f(const float *__rest
 }
 
 // by merging: laid side by side
-// g3.l1.sum.weights[i0,i1,i2,i3] = g3.r1.k[i1,i3,0,i2] * [i0 == 1] + g3.l1.k[i1,i3,i2,0] * [i0 ==
-//     0] where i0 in 0:2
-static __global__ void __launch_bounds__(256) k_map_ab9cb58c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+// g3.l1.sum.weights[i0,i1] = g3.r1.k[i0/11-21,i1,0,i0%11] * [i0 <= 461] * [i0 >= 231] +
+//     g3.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l4.l1.c.k[i0/7-66,i1,i0%7,0] * [i0 <= 1357] * [i0
+//     >= 462] + l4.r1.c.k[i0/7-194,i1,0,i0%7] * [i0 >= 1358] where i0 in 0:2254, pad g3.l1.k 0,
+//     pad g3.r1.k 0, pad l4.l1.c.k 0, pad l4.r1.c.k 0
+static __global__ void __launch_bounds__(256) k_map_3ee4fa14(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 473088u) return;
-    const int i3 = (int)(id % 1024u);
-    const int i2 = (int)(id / 1024u % 11u);
-    const int i1 = (int)(id / 11264u % 21u);
-    const int i0 = (int)(id / 236544u);
-    const float v0 = (i0 < 1 ? p0[i1 * 11264 + i3 * 11 + i2] : 0.f) + (i0 >= 1 ? p1[i1 * 11264
-        + i3 * 11 + i2] : 0.f);
-    y[i0 * 236544 + i1 * 11264 + i2 * 1024 + i3] = v0;
-}
-
-// by merging: laid side by side
-// l4.l1.c.sum.weights[i0,i1,i2,i3] = l4.r1.c.k[i1,i3,0,i2] * [i0 == 1] + l4.l1.c.k[i1,i3,i2,0] *
-//     [i0 == 0] where i0 in 0:2
-static __global__ void __launch_bounds__(256) k_map_e4ca26d4(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 1835008u) return;
-    const int i3 = (int)(id % 1024u);
-    const int i2 = (int)(id / 1024u % 7u);
-    const int i1 = (int)(id / 7168u % 128u);
-    const int i0 = (int)(id / 917504u);
-    const float v0 = (i0 >= 1 ? p0[i1 * 7168 + i3 * 7 + i2] : 0.f) + (i0 < 1 ? p1[i1 * 7168 + i3 * 7
-        + i2] : 0.f);
-    y[i0 * 917504 + i1 * 7168 + i2 * 1024 + i3] = v0;
+    await_previous();
+    if (id >= 2308096u) return;
+    const int i1 = (int)(id % 1024u);
+    const int i0 = (int)(id / 1024u);
+    const int t0 = i0 - 462;
+    const int t1 = i0 / 7;
+    const int t2 = t1 - 66;
+    const int t3 = i0 % 7;
+    const float v0 = (unsigned)t0 < 896u ? ((unsigned)t2 < 128u ? p0[t2 * 7168 + i1 * 7 + t3] : 0.f)
+        : 0.f;
+    const int t4 = i0 / 11;
+    const int t5 = i0 % 11;
+    const float v1 = i0 < 231 ? (t4 < 21 ? p1[t4 * 11264 + i1 * 11 + t5] : 0.f) : 0.f;
+    const int t6 = i0 - 231;
+    const int t7 = t4 - 21;
+    const float v2 = (unsigned)t6 < 231u ? ((unsigned)t7 < 21u ? p2[t7 * 11264 + i1 * 11 + t5]
+        : 0.f) : 0.f;
+    const float v3 = i0 >= 1358 ? (t1 >= 194 ? p3[t1 * 7168 + i1 * 7 + t3 - 1390592] : 0.f) : 0.f;
+    y[i0 * 1024 + i1] = v0 + (v1 + v2) + v3;
 }
 
 // by merging: laid side by side
 // l4.l2.c.sum.weights[i0,i1,i2,i3] = l4.l2.c.k[i1,i3,0,i2] * [i0 == 0] + l4.r2.c.k[i1,i3,i2,0] *
 //     [i0 == 1] where i0 in 0:2
-static __global__ void __launch_bounds__(256) k_map_d1e9dbe1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_cf2dd815(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 229376u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u % 7u);
@@ -1268,9 +1282,10 @@ static __global__ void __launch_bounds__(256) k_map_d1e9dbe1(const float *__rest
 }
 
 // l4.d.0.const[i0] = l4.f.b[i0] + l4.d.b[i0]
-static __global__ void __launch_bounds__(64) k_map_42fa7b90(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_5e800f1a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1282,9 +1297,10 @@ static __global__ void __launch_bounds__(64) k_map_42fa7b90(const float *__restr
 // by merging: laid side by side
 // l4.c1.0.sum.weights[i0,i1] = l4.k3[i0/7-128,i1,0,i0%7] * [i0 >= 896] + l4.k1[i0/7,i1,i0%7,0] *
 //     [i0 <= 895] where i0 in 0:1792, pad l4.k1 0, pad l4.k3 0
-static __global__ void __launch_bounds__(256) k_map_76ec302d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_9905157c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 3670016u) return;
     const int i1 = (int)(id % 2048u);
     const int i0 = (int)(id / 2048u);
@@ -1298,9 +1314,10 @@ static __global__ void __launch_bounds__(256) k_map_76ec302d(const float *__rest
 // by merging: laid side by side
 // g4.l1.sum.weights[i0,i1] = g4.r1.k[i0/11-21,i1,0,i0%11] * [i0 >= 231] +
 //     g4.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] where i0 in 0:462, pad g4.l1.k 0, pad g4.r1.k 0
-static __global__ void __launch_bounds__(256) k_map_0b17ef1b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_6a431ce5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 946176u) return;
     const int i1 = (int)(id % 2048u);
     const int i0 = (int)(id / 2048u);
@@ -1314,9 +1331,10 @@ static __global__ void __launch_bounds__(256) k_map_0b17ef1b(const float *__rest
 // by basis change F(4x4,3x3)
 // e0.b.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.g[i0,r0] * e0.b.k[i2,i3,r0,r1] *
 //     l1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_35c78cc9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_8350c178(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 441u) return;
     const int i3 = (int)(id % 21u);
     const int i2 = (int)(id / 21u);
@@ -1348,10 +1366,11 @@ static __global__ void __launch_bounds__(64) k_basis_35c78cc9(const float *__res
 // stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
-static __global__ void __launch_bounds__(256) k_product_42c57453(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_89711744(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -1390,9 +1409,10 @@ static __global__ void __launch_bounds__(256) k_product_42c57453(const float *__
 
 // p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
 //     0:3, r1 in 0:3, pad stem -inf
-static __global__ void __launch_bounds__(128) k_reduce_e60bcf28(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_04be9db5(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1436,9 +1456,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.a 0
-static __global__ void __launch_bounds__(64) k_basis_f688c1c3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1491,9 +1512,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_04910779(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1528,9 +1550,10 @@ static __global__ void __launch_bounds__(64) k_basis_04910779(const float *__res
 // g1.l1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+128,i2+r0-5,i3] where i1 in 0:21, i2
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
 // g1.l1[0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_a6011b2c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_bc6d5c68(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1555,9 +1578,10 @@ static __global__ void __launch_bounds__(64) k_reduce_a6011b2c(const float *__re
 // g1.r1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+359,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
 // g1.r1[0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_dc840271(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_bcaa7580(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1580,9 +1604,10 @@ static __global__ void __launch_bounds__(64) k_reduce_dc840271(const float *__re
 // by merging: batched
 // g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
 //     g1.l2.sum.merged 0
-static __global__ void __launch_bounds__(64) k_reduce_08874f75(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_5a048376(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1605,9 +1630,10 @@ static __global__ void __launch_bounds__(64) k_reduce_08874f75(const float *__re
 // g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
 //     g1.l2.sum.merged 0
 // g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
-static __global__ void __launch_bounds__(64) k_reduce_b887c7cc(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_9012601e(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1629,29 +1655,14 @@ static __global__ void __launch_bounds__(64) k_reduce_b887c7cc(const float *__re
 }
 
 // l2.a[0,i1,i2,i3] = relu(l2.a.c.sum.merged[i1,i2,i3] + l2.a.c.b[i1]) where i1 in 0:128
-static __global__ void __launch_bounds__(256) k_map_47133bb4(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 100352u) return;
-    const int i3 = (int)(id % 784u) * 4;
-    const int i1 = (int)(id / 784u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + i3);
-    const float v1 = p1[i1];
-    const float v2 = v0.x + v1;
-    const float v3 = v0.y + v1;
-    const float v4 = v0.z + v1;
-    const float v5 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
-}
-
 // by summation splitting (r0 inside), variable substitution
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
-static __global__ void __launch_bounds__(256) k_product_3cc9685a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_e1a0bdfb(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
     const int i1 = (int)(id / 14u % 3u);
     const int i0 = (int)(id / 42u % 3u);
@@ -1665,8 +1676,12 @@ static __global__ void __launch_bounds__(256) k_product_3cc9685a(const float *__
         const int i4 = (int)(n % 28u);
         const int i3 = (int)(n / 28u);
         const int r0 = (int)(k0 + e / 128u);
-        return n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p1[r0 * 3136 + i3 * 112 + i0 * 56
+        if (!(n < 784u)) return 0.f;
+        const float v0 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p1[r0 * 3136 + i3 * 112 + i0 * 56
             + i4 * 2 + i1 - 57] : 0.f;
+        const float v1 = v0 + p2[r0];
+        const float v2 = i4 * 2 + i1 >= 1 ? (i3 * 2 + i0 >= 1 ? (v1 < 0.f ? 0.f : v1) : 0.f) : 0.f;
+        return v2;
     };
     float acc[4][8] = {};
     tile.multiply<true, false>(128u, a, b, acc);
@@ -1685,9 +1700,10 @@ static __global__ void __launch_bounds__(256) k_product_3cc9685a(const float *__
 // by summation splitting
 // l2.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3]
 // l2.b[0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_db3d30f3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_3d1da471(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
@@ -1724,9 +1740,10 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l2.0.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.0.a[0,i2,2*i3+r0-1,2*i4+r1-1] *
 //     l2.0.b.c.sum.bt[i0,r0] * l2.0.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.0.a 0
-static __global__ void __launch_bounds__(64) k_basis_3db6ed9f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1774,9 +1791,10 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // l2.0.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.0.b.c.sum.at[i2%2,r0] * l2.0.b.c.sum.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2.0.b[0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_d65054c3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_a18d610a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1811,9 +1829,10 @@ static __global__ void __launch_bounds__(64) k_basis_d65054c3(const float *__res
 // g2.l1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:28, r0 in 0:11, pad g2.l1.sum.merged 0
 // g2.l1[0,i1,i2,i3] = g2.l1.sum[0,i1,i2,i3] + g2.l1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_7559c915(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_c55a2f03(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -1832,9 +1851,10 @@ static __global__ void __launch_bounds__(64) k_reduce_7559c915(const float *__re
 // g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:28, r0 in 0:11, pad g2.l1.sum.merged 0
 // g2.r1[0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_71ecf26f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_ff7219f2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -1853,9 +1873,10 @@ static __global__ void __launch_bounds__(64) k_reduce_71ecf26f(const float *__re
 // by merging: batched
 // g2.r2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:28, pad
 //     g2.l2.sum.merged 0
-static __global__ void __launch_bounds__(64) k_reduce_3ce2f10a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_c7b01721(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -1875,9 +1896,10 @@ static __global__ void __launch_bounds__(64) k_reduce_3ce2f10a(const float *__re
 // g2.l2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
 //     g2.l2.sum.merged 0
 // g2.s[0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1]
-static __global__ void __launch_bounds__(64) k_reduce_9571e9e7(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_6473a4f5(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -1896,9 +1918,10 @@ static __global__ void __launch_bounds__(64) k_reduce_9571e9e7(const float *__re
 // l3.l1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2+r0-2,i3] where i1 in 0:85, i2
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_6b77c114(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_83e0ce12(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -1927,9 +1950,10 @@ static __global__ void __launch_bounds__(64) k_reduce_6b77c114(const float *__re
 // l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+887,i2,i3+r0-2] where i1 in 0:85, i3
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_e20a5345(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_334b05ac(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16660u) return;
     const int i2 = (int)(id % 7u) * 4;
     const int i3 = (int)(id / 7u % 28u);
@@ -1956,9 +1980,10 @@ static __global__ void __launch_bounds__(64) k_reduce_e20a5345(const float *__re
 // by summation splitting
 // l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.r2.c.sum.part[i1,r0,i3,i2+r0-2] where i2 in 0:28, pad
 //     l3.r2.c.sum.part 0
-static __global__ void __launch_bounds__(64) k_reduce_33a30ba4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_bcc15197(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -1981,10 +2006,10 @@ static __global__ void __launch_bounds__(64) k_reduce_33a30ba4(const float *__re
 //     l3.l2.c.sum.part 0
 // l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
 //     + l3.r2.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_8d5f4a6e(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_f01bee11(const float *p0, const float *p1,
+    const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -2018,9 +2043,10 @@ static __global__ void __launch_bounds__(64) k_reduce_8d5f4a6e(const float *__re
 
 // by operand re-laid
 // l3.d.sum.columns[i0,i1,i2] = l2.2[0,i2,2*i0,2*i1] where i0 in 0:14, i1 in 0:14
-static __global__ void __launch_bounds__(256) k_map_c6a5e18b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_57792e0b(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i2 = (int)(id % 512u);
     const int i1 = (int)(id / 512u % 14u);
@@ -2032,9 +2058,10 @@ static __global__ void __launch_bounds__(256) k_map_c6a5e18b(const float *__rest
 // l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
 //     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
-static __global__ void __launch_bounds__(64) k_reduce_f8610d5d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_b35d9ba0(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2054,9 +2081,10 @@ static __global__ void __launch_bounds__(64) k_reduce_f8610d5d(const float *__re
 // l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
 //     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t3.0[0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1])
-static __global__ void __launch_bounds__(64) k_reduce_abaea0a0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_937a8cc1(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2075,9 +2103,10 @@ static __global__ void __launch_bounds__(64) k_reduce_abaea0a0(const float *__re
 // by merging: batched
 // l3.c4.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
 //     l3.c2.0.sum.merged 0
-static __global__ void __launch_bounds__(64) k_reduce_d45e78ad(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_aa03c1ff(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2097,10 +2126,10 @@ static __global__ void __launch_bounds__(64) k_reduce_d45e78ad(const float *__re
 //     l3.c2.0.sum.merged 0
 // l3.u.0[0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
 //     l3.b4[i1])
-static __global__ void __launch_bounds__(64) k_reduce_1326730d(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_5940863a(const float *p0, const float *p1,
+    const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2117,13 +2146,14 @@ static __global__ void __launch_bounds__(64) k_reduce_1326730d(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
 }
 
-// by merging: batched
-// g3.l1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[0,i1,r0,i2+r0-5,i3] where i2 in 0:14, pad
-//     g3.l1.sum.merged 0
+// by merging: shared input
+// g3.l1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
+//     0:14, r0 in 0:11, pad g3.l1.sum.merged 0
 // g3.l1[0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_7840c512(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_d8c10a94(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4116u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2138,13 +2168,14 @@ static __global__ void __launch_bounds__(64) k_reduce_7840c512(const float *__re
     y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
 }
 
-// by merging: batched
-// g3.r1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[1,i1,r0,i2,i3+r0-5] where i3 in 0:14, pad
-//     g3.l1.sum.merged 0
+// by merging: shared input
+// g3.r1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
+//     in 0:14, r0 in 0:11, pad g3.l1.sum.merged 0
 // g3.r1[0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_766ef22e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_9f0f4a1b(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4116u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2161,11 +2192,12 @@ static __global__ void __launch_bounds__(64) k_reduce_766ef22e(const float *__re
 
 // g3.r2.sum[0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where i2 in
 //     0:14, pad g3.r1 0
-static __global__ void __launch_bounds__(256) k_reduce_14f74583(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_df0f063e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    await_previous();
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2193,12 +2225,13 @@ static __global__ void __launch_bounds__(256) k_reduce_14f74583(const float *__r
 // g3.l2.sum[0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where i3 in
 //     0:14, pad g3.l1 0
 // g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
-static __global__ void __launch_bounds__(256) k_reduce_bbf1bf57(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+static __global__ void __launch_bounds__(256) k_reduce_b8350cd5(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    await_previous();
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2226,11 +2259,12 @@ static __global__ void __launch_bounds__(256) k_reduce_bbf1bf57(const float *__r
 // g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
 //     i2 in 0:14, i3 in 0:14, pad g3.s 0
 // g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
-static __global__ void __launch_bounds__(256) k_reduce_7b177cc8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_5d95546c(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    await_previous();
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2258,13 +2292,14 @@ static __global__ void __launch_bounds__(256) k_reduce_7b177cc8(const float *__r
     }
 }
 
-// by merging: batched
-// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) l4.l1.c.sum.merged[0,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
-//     l4.l1.c.sum.merged 0
+// by merging: shared input
+// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2+r0-3,i3] where i1 in 0:128, i2
+//     in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_c61d4abe(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_e95ff192(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2273,20 +2308,21 @@ static __global__ void __launch_bounds__(64) k_reduce_c61d4abe(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3] : 0.f;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 90552] : 0.f;
         acc += v0;
     }
     const float v1 = acc + p1[i1];
     y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
-// by merging: batched
-// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) l4.l1.c.sum.merged[1,i1,r0,i2,i3+r0-3] where i3 in 0:14, pad
-//     l4.l1.c.sum.merged 0
+// by merging: shared input
+// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1358,i2,i3+r0-3] where i1 in 0:128,
+//     i3 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_91addcc5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_f2f26264(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2295,7 +2331,7 @@ static __global__ void __launch_bounds__(64) k_reduce_91addcc5(const float *__re
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 175616]
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 266168]
             : 0.f;
         acc += v0;
     }
@@ -2306,9 +2342,10 @@ static __global__ void __launch_bounds__(64) k_reduce_91addcc5(const float *__re
 // by merging: batched
 // l4.r2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
 //     l4.l2.c.sum.merged 0
-static __global__ void __launch_bounds__(64) k_reduce_38815aa7(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_a1c2bdaa(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2329,10 +2366,11 @@ static __global__ void __launch_bounds__(64) k_reduce_38815aa7(const float *__re
 //     l4.l2.c.sum.merged 0
 // l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
 //     + l4.r2.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_581578e1(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+static __global__ void __launch_bounds__(64) k_reduce_c5a91e68(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2351,9 +2389,10 @@ static __global__ void __launch_bounds__(64) k_reduce_581578e1(const float *__re
 
 // by operand re-laid
 // l4.d.sum.columns[i0,i1,i2] = l3[0,i2,2*i0,2*i1] where i0 in 0:7, i1 in 0:7
-static __global__ void __launch_bounds__(128) k_map_f3693714(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_40cd2fa4(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i2 = (int)(id % 1024u);
     const int i1 = (int)(id / 1024u % 7u);
@@ -2365,9 +2404,10 @@ static __global__ void __launch_bounds__(128) k_map_f3693714(const float *__rest
 // l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
 //     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
-static __global__ void __launch_bounds__(64) k_reduce_7d240fe6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_e91e3759(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2387,9 +2427,10 @@ static __global__ void __launch_bounds__(64) k_reduce_7d240fe6(const float *__re
 // l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
-static __global__ void __launch_bounds__(64) k_reduce_29e28095(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_62a143fa(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2407,10 +2448,11 @@ static __global__ void __launch_bounds__(64) k_reduce_29e28095(const float *__re
 
 // l4.c4.0.sum[0,i1,i2,i3] = sum(r0,r1) l4.t3.0[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i2 in
 //     0:7, pad l4.t3.0 0
-static __global__ void __launch_bounds__(128) k_reduce_65abac18(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_106aed7b(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2435,11 +2477,12 @@ static __global__ void __launch_bounds__(128) k_reduce_65abac18(const float *__r
 //     0:7, pad l4.t1.0 0
 // l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
 //     l4.b4[i1])
-static __global__ void __launch_bounds__(128) k_reduce_b9f64069(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+static __global__ void __launch_bounds__(128) k_reduce_a2c29f73(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
     const float *__restrict__ p4, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2466,9 +2509,10 @@ static __global__ void __launch_bounds__(128) k_reduce_b9f64069(const float *__r
 // g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:7, r0 in 0:11, pad g4.l1.sum.merged 0
 // g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_753e5faf(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_7664437c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2487,9 +2531,10 @@ static __global__ void __launch_bounds__(64) k_reduce_753e5faf(const float *__re
 // g4.r1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:7, r0 in 0:11, pad g4.l1.sum.merged 0
 // g4.r1[0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_c4be4d11(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_bfbc2969(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2506,10 +2551,11 @@ static __global__ void __launch_bounds__(64) k_reduce_c4be4d11(const float *__re
 
 // g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
 //     pad g4.r1 0
-static __global__ void __launch_bounds__(32) k_reduce_e2f6d663(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_reduce_a182c895(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2533,11 +2579,12 @@ static __global__ void __launch_bounds__(32) k_reduce_e2f6d663(const float *__re
 // g4.l2.sum[0,i1,i2,i3] = sum(r0,r1) g4.l1[0,r0,i2,i3+r1-5] * g4.l2.k[i1,r0,0,r1] where i3 in 0:7,
 //     pad g4.l1 0
 // g4.s[0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1]
-static __global__ void __launch_bounds__(32) k_reduce_17712fe1(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+static __global__ void __launch_bounds__(32) k_reduce_ab2b695b(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2561,10 +2608,11 @@ static __global__ void __launch_bounds__(32) k_reduce_17712fe1(const float *__re
 // g4.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.s[0,r0,i2+r1-1,i3+r2-1] * g4.a.c.k[i1,r0,r1,r2] where
 //     i2 in 0:7, i3 in 0:7, pad g4.s 0
 // g4.a[0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1])
-static __global__ void __launch_bounds__(32) k_reduce_e79137f4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_reduce_7fdafa5d(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2590,11 +2638,12 @@ static __global__ void __launch_bounds__(32) k_reduce_e79137f4(const float *__re
 // g4.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.a[0,r0,i2+r1-1,i3+r2-1] * g4.b.k[i1,r0,r1,r2] where i2
 //     in 0:7, i3 in 0:7, pad g4.a 0
 // g4[0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1]
-static __global__ void __launch_bounds__(32) k_reduce_646eb2d4(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+static __global__ void __launch_bounds__(32) k_reduce_ff8f9a88(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2624,12 +2673,13 @@ static __global__ void __launch_bounds__(32) k_reduce_646eb2d4(const float *__re
 //     (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) *
 //     g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1] / 13) / 13) + g3.b.b[i1] where
 //     pad g4 0
-static __global__ void __launch_bounds__(256) k_reduce_287043b6(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_72236092(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *p3, const float *__restrict__ p4,
+    float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    await_previous();
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2675,12 +2725,13 @@ static __global__ void __launch_bounds__(256) k_reduce_287043b6(const float *__r
 // f3.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f3.a[0,r0,i2+r1-1,i3+r2-1] * f3.b.k[i1,r0,r1,r2] where i2
 //     in 0:14, i3 in 0:14, pad f3.a 0
 // f3[0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1]
-static __global__ void __launch_bounds__(256) k_reduce_26a1b37a(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+static __global__ void __launch_bounds__(256) k_reduce_631cc942(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    await_previous();
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2715,10 +2766,11 @@ static __global__ void __launch_bounds__(256) k_reduce_26a1b37a(const float *__r
 //     (f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27] * (1 - idx((13*i3)%27) / 27) +
 //     idx((13*i3)%27) * f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27-(13*i3+27)/378+1] / 27) /
 //     27) + g2.b.b[i1] where pad f3 0
-static __global__ void __launch_bounds__(64) k_reduce_86b6ab27(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_c367de43(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *p3, const float *__restrict__ p4,
+    float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -2764,11 +2816,12 @@ static __global__ void __launch_bounds__(64) k_reduce_86b6ab27(const float *__re
 //     (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 - idx((27*i3)%55) / 55) +
 //     idx((27*i3)%55) * f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1] / 55) /
 //     55) + g1.b.b[i1] where pad f2 0
-static __global__ void __launch_bounds__(256) k_product_5b1a523c(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_16bf01d1(const float *__restrict__ p0,
+    const float *p1, const float *p2, const float *p3, const float *__restrict__ p4,
+    float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -2820,17 +2873,56 @@ static __global__ void __launch_bounds__(256) k_product_5b1a523c(const float *__
 }
 
 // f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
-static __global__ void __launch_bounds__(64) k_map_40bd48c8(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 784u) * 4;
-    const int i1 = (int)(id / 784u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + i3);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i3);
-    const float v2 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(v0.x + v1.x + v2,
-        v0.y + v1.y + v2, v0.z + v1.z + v2, v0.w + v1.w + v2);
+// f0.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2] where i2
+//     in 0:56, i3 in 0:56, pad f1 0
+// f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
+static __global__ void __launch_bounds__(256) k_product_2ba98528(const float *__restrict__ p0,
+    const float *p1, const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
+    float *__restrict__ y) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return i1 < 21 && r2 < 189 ? p0[i1 * 189 + r2] : 0.f;
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 32u;
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        const unsigned k = k0 + e / 32u;
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        if (!(k < 189u)) return 0.f;
+        const int t0 = i3 + r2 - 1;
+        const int t1 = i2 + r1 - 1;
+        const float v0 = (unsigned)t1 < 56u && (unsigned)t0 < 56u ? p1[r0 * 3136 + t1 * 56 + t0]
+            : 0.f;
+        const float v1 = (unsigned)t1 < 56u && (unsigned)t0 < 56u ? p2[r0 * 3136 + t1 * 56 + t0]
+            : 0.f;
+        const float v2 = (unsigned)t0 < 56u ? ((unsigned)t1 < 56u ? v0 + v1 + p3[r0] : 0.f) : 0.f;
+        return v2;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(189u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 21) {
+            const float v3 = p4[i1];
+            const float v4 = acc[i][j] + v3;
+            const float v5 = acc[i][j + 1] + v3;
+            const float v6 = acc[i][j + 2] + v3;
+            const float v7 = acc[i][j + 3] + v3;
+            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(v4 < 0.f ? 0.f : v4,
+                v5 < 0.f ? 0.f : v5, v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7);
+        }
+    }
 }
 
 // u0[0,i1,i2,i3] = ((s1[0,i1,(55*i2)/223,(55*i3)/223] + f1.b.sum[0,i1,(55*i2)/223,(55*i3)/223] +
@@ -2851,10 +2943,11 @@ static __global__ void __launch_bounds__(64) k_map_40bd48c8(const float *__restr
 //     * [(55*i2+223)/12488+54 >= (55*i2)/223] * [(55*i3+223)/12488+54 >= (55*i3)/223] +
 //     f0.b.b[i1]) / 223 * [(55*i2+223)/12488+54 >= (55*i2)/223] * [(55*i3+223)/12488+54 >=
 //     (55*i3)/223]) / 223 where i2 in 0:224, i3 in 0:224, pad f0.b.sum 0, pad f1.b.sum 0, pad s1 0
-static __global__ void __launch_bounds__(256) k_map_a966681a(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_0ef2ab3b(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
+    const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 1053696u) return;
     const int i3 = (int)(id % 224u);
     const int i2 = (int)(id / 224u % 224u);
@@ -2895,9 +2988,10 @@ static __global__ void __launch_bounds__(256) k_map_a966681a(const float *__rest
 // by basis change F(4x4,3x3)
 // e0.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) u0[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.b.c.sum.bt[i0,r0]
 //     * l1.b.c.sum.bt[i1,r1] where i3 in 0:56, i4 in 0:56, pad u0 0
-static __global__ void __launch_bounds__(128) k_basis_62a5cff8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_87cf2bbc(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65856u) return;
     const int i4 = (int)(id % 56u);
     const int i3 = (int)(id / 56u % 56u);
@@ -2935,9 +3029,10 @@ static __global__ void __launch_bounds__(128) k_basis_62a5cff8(const float *__re
 // e0.a.c.sum[0,i1,i2,i3] = sum(r0,r1) e0.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // e0.a[0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1])
-static __global__ void __launch_bounds__(128) k_basis_10c3e00e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_b66364b4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65856u) return;
     const int i3 = (int)(id % 56u);
     const int i2 = (int)(id / 56u % 56u);
@@ -2972,9 +3067,10 @@ static __global__ void __launch_bounds__(128) k_basis_10c3e00e(const float *__re
 // e0.b.sum[0,i1,i2,i3] = sum(r0,r1) e0.b.sum.product[r0,r1,i1,i2/4,i3/4] * l1.b.c.sum.at[i2%4,r0]
 //     * l1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // e0[0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1]
-static __global__ void __launch_bounds__(128) k_basis_27892c5a(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_basis_ef948b93(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65856u) return;
     const int i3 = (int)(id % 56u);
     const int i2 = (int)(id / 56u % 56u);
@@ -3020,8 +3116,10 @@ struct gcn {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[36];
+    conv_call conv[35];
     cublasHandle_t cublas;
 };
 
@@ -3047,12 +3145,6 @@ static int fail(gcn *m, int code, const char *where, const char *why) {
 static void stepped(gcn *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -3267,10 +3359,8 @@ static const gemm_size gemm_l3_c1_4_sum_merged = {"l3.c1.4.sum.merged", 0, 0, 1,
     1024, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c2_4_sum_merged = {"l3.c2.4.sum.merged", 0, 0, 2, 425, 196, 85, 85,
     196, 196, 36125, 16660, 83300, 1.f};
-static const gemm_size gemm_g3_l1_sum_merged = {"g3.l1.sum.merged", 0, 0, 1, 462, 196, 1024, 1024,
+static const gemm_size gemm_g3_l1_sum_merged = {"g3.l1.sum.merged", 0, 0, 1, 2254, 196, 1024, 1024,
     196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_l1_c_sum_merged = {"l4.l1.c.sum.merged", 0, 0, 1, 1792, 196, 1024,
-    1024, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_l2_c_sum_merged = {"l4.l2.c.sum.merged", 0, 0, 2, 896, 196, 128, 128,
     196, 196, 114688, 25088, 175616, 1.f};
 static const gemm_size gemm_l4_d_sum = {"l4.d.sum", 0, 1, 1, 2048, 49, 1024, 1024, 1024, 49, 0, 0,
@@ -3304,75 +3394,68 @@ static int libraries_on(gcn *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(gcn *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(gcn *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_c_k, v_l1_b_c_sum_filter);
-    LAUNCHED(m, "l1.b.c.sum.filter");
-    k_map_054029e8<<<dim3(1), dim3(64), 0, stream>>>(v_l1_c_b, v_l1_d_b, v_l1_const);
-    LAUNCHED(m, "l1.const");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_0_b_c_k, v_l1_0_b_c_sum_filter);
-    LAUNCHED(m, "l1.0.b.c.sum.filter");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_1_b_c_k, v_l1_1_b_c_sum_filter);
-    LAUNCHED(m, "l1.1.b.c.sum.filter");
-    k_map_a03a4aa8<<<dim3(590), dim3(256), 0, stream>>>(v_l2_a_c_k, v_g1_l1_k, v_g1_r1_k, v_l2_a_c_sum_weights);
-    LAUNCHED(m, "l2.a.c.sum.weights");
-    k_map_b7c65f71<<<dim3(152), dim3(64), 0, stream>>>(v_g1_l2_k, v_g1_r2_k, v_g1_l2_sum_weights);
-    LAUNCHED(m, "g1.l2.sum.weights");
-    k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g1_l2_b, v_g1_r2_b, v_g1_s_const);
-    LAUNCHED(m, "g1.s.const");
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k, v_l1_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_map_5e707bd3, "l1.const", 1, 64, stream, v_l1_c_b, v_l1_d_b, v_l1_const));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.0.b.c.sum.filter", 64, 64, stream, v_l1_0_b_c_k, v_l1_0_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.1.b.c.sum.filter", 64, 64, stream, v_l1_1_b_c_k, v_l1_1_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_map_d9de71e0, "l2.a.c.sum.weights", 590, 256, stream, v_l2_a_c_k, v_g1_l1_k, v_g1_r1_k, v_l2_a_c_sum_weights));
+    CALL(launch(m, ORDERED, k_map_1edbbc3f, "g1.l2.sum.weights", 152, 64, stream, v_g1_l2_k, v_g1_r2_k, v_g1_l2_sum_weights));
+    CALL(launch(m, ORDERED, k_map_34203f63, "g1.s.const", 1, 64, stream, v_g1_l2_b, v_g1_r2_b, v_g1_s_const));
     // l2.b.c.sum.part.lines[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
-    k_relay_09f53f99<<<dim3(576), dim3(256), 0, stream>>>(v_l2_b_c_k, v_l2_b_c_sum_part_lines, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}});
-    LAUNCHED(m, "l2.b.c.sum.part.lines");
-    k_map_b3322e92<<<dim3(2), dim3(64), 0, stream>>>(v_l2_c_b, v_l2_d_b, v_l2_const);
-    LAUNCHED(m, "l2.const");
-    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_0_b_c_k, v_l2_0_b_c_sum_filter);
-    LAUNCHED(m, "l2.0.b.c.sum.filter");
-    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_1_b_c_k, v_l2_1_b_c_sum_filter);
-    LAUNCHED(m, "l2.1.b.c.sum.filter");
-    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_2_b_c_k, v_l2_2_b_c_sum_filter);
-    LAUNCHED(m, "l2.2.b.c.sum.filter");
-    k_map_a2685540<<<dim3(2624), dim3(256), 0, stream>>>(v_l3_l1_c_k, v_g2_r1_k, v_g2_l1_k, v_l3_r1_c_k, v_g2_l1_sum_weights);
-    LAUNCHED(m, "g2.l1.sum.weights");
-    k_map_b7c65f71<<<dim3(152), dim3(64), 0, stream>>>(v_g2_l2_k, v_g2_r2_k, v_g2_l2_sum_weights);
-    LAUNCHED(m, "g2.l2.sum.weights");
-    k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g2_l2_b, v_g2_r2_b, v_g2_s_const);
-    LAUNCHED(m, "g2.s.const");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l2.b.c.sum.part.lines", 576, 256, stream, v_l2_b_c_k, v_l2_b_c_sum_part_lines, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}}));
+    CALL(launch(m, ORDERED, k_map_dedbcc01, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b, v_l2_const));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k, v_l2_0_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.1.b.c.sum.filter", 256, 64, stream, v_l2_1_b_c_k, v_l2_1_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.2.b.c.sum.filter", 256, 64, stream, v_l2_2_b_c_k, v_l2_2_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_map_c65bf24f, "g2.l1.sum.weights", 2624, 256, stream, v_l3_l1_c_k, v_g2_r1_k, v_g2_l1_k, v_l3_r1_c_k, v_g2_l1_sum_weights));
+    CALL(launch(m, ORDERED, k_map_1edbbc3f, "g2.l2.sum.weights", 152, 64, stream, v_g2_l2_k, v_g2_r2_k, v_g2_l2_sum_weights));
+    CALL(launch(m, ORDERED, k_map_34203f63, "g2.s.const", 1, 64, stream, v_g2_l2_b, v_g2_r2_b, v_g2_s_const));
     // l3.l2.c.sum.part.filter[i0,i1,i2] = l3.l2.c.k[i0,i2,0,i1]
-    k_relay_09f53f99<<<dim3(142), dim3(256), 0, stream>>>(v_l3_l2_c_k, v_l3_l2_c_sum_part_filter, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}});
-    LAUNCHED(m, "l3.l2.c.sum.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.l2.c.sum.part.filter", 142, 256, stream, v_l3_l2_c_k, v_l3_l2_c_sum_part_filter, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}}));
     // by operand re-laid
     // l3.r2.c.sum.relaid[i0,i1,i2] = l3.r2.c.k[i0,i2,i1,0]
-    k_relay_09f53f99<<<dim3(142), dim3(256), 0, stream>>>(v_l3_r2_c_k, v_l3_r2_c_sum_relaid, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}});
-    LAUNCHED(m, "l3.r2.c.sum.relaid");
-    k_map_3f197c5b<<<dim3(4), dim3(64), 0, stream>>>(v_l3_f_b, v_l3_d_b, v_l3_d_0_const);
-    LAUNCHED(m, "l3.d.0.const");
-    k_map_fb9c2cd6<<<dim3(3400), dim3(256), 0, stream>>>(v_l3_k3, v_l3_k1, v_l3_c1_0_sum_weights);
-    LAUNCHED(m, "l3.c1.0.sum.weights");
-    k_map_30000c0f<<<dim3(283), dim3(256), 0, stream>>>(v_l3_k4, v_l3_k2, v_l3_c2_0_sum_weights);
-    LAUNCHED(m, "l3.c2.0.sum.weights");
-    k_map_ab9cb58c<<<dim3(1848), dim3(256), 0, stream>>>(v_g3_l1_k, v_g3_r1_k, v_g3_l1_sum_weights);
-    LAUNCHED(m, "g3.l1.sum.weights");
-    k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g3_l2_b, v_g3_r2_b, v_g3_s_const);
-    LAUNCHED(m, "g3.s.const");
-    k_map_e4ca26d4<<<dim3(7168), dim3(256), 0, stream>>>(v_l4_r1_c_k, v_l4_l1_c_k, v_l4_l1_c_sum_weights);
-    LAUNCHED(m, "l4.l1.c.sum.weights");
-    k_map_d1e9dbe1<<<dim3(896), dim3(256), 0, stream>>>(v_l4_r2_c_k, v_l4_l2_c_k, v_l4_l2_c_sum_weights);
-    LAUNCHED(m, "l4.l2.c.sum.weights");
-    k_map_42fa7b90<<<dim3(8), dim3(64), 0, stream>>>(v_l4_f_b, v_l4_d_b, v_l4_d_0_const);
-    LAUNCHED(m, "l4.d.0.const");
-    k_map_76ec302d<<<dim3(14336), dim3(256), 0, stream>>>(v_l4_k1, v_l4_k3, v_l4_c1_0_sum_weights);
-    LAUNCHED(m, "l4.c1.0.sum.weights");
-    k_map_0b17ef1b<<<dim3(3696), dim3(256), 0, stream>>>(v_g4_l1_k, v_g4_r1_k, v_g4_l1_sum_weights);
-    LAUNCHED(m, "g4.l1.sum.weights");
-    k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_g4_l2_b, v_g4_r2_b, v_g4_s_const);
-    LAUNCHED(m, "g4.s.const");
-    k_map_44230c15<<<dim3(1), dim3(64), 0, stream>>>(v_f0_b_b, v_f1_b_b, v_u0_const);
-    LAUNCHED(m, "u0.const");
-    k_basis_35c78cc9<<<dim3(7), dim3(64), 0, stream>>>(v_e0_b_k, v_e0_b_sum_filter);
-    LAUNCHED(m, "e0.b.sum.filter");
-    k_basis_35c78cc9<<<dim3(7), dim3(64), 0, stream>>>(v_e0_a_c_k, v_e0_a_c_sum_filter);
-    LAUNCHED(m, "e0.a.c.sum.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.r2.c.sum.relaid", 142, 256, stream, v_l3_r2_c_k, v_l3_r2_c_sum_relaid, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}}));
+    CALL(launch(m, ORDERED, k_map_88ebbbb5, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b, v_l3_d_0_const));
+    CALL(launch(m, ORDERED, k_map_9e62ea16, "l3.c1.0.sum.weights", 3400, 256, stream, v_l3_k3, v_l3_k1, v_l3_c1_0_sum_weights));
+    CALL(launch(m, ORDERED, k_map_720f4996, "l3.c2.0.sum.weights", 283, 256, stream, v_l3_k4, v_l3_k2, v_l3_c2_0_sum_weights));
+    CALL(launch(m, ORDERED, k_map_3ee4fa14, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k, v_g3_l1_k, v_g3_r1_k, v_l4_r1_c_k, v_g3_l1_sum_weights));
+    CALL(launch(m, ORDERED, k_map_34203f63, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b, v_g3_s_const));
+    CALL(launch(m, ORDERED, k_map_cf2dd815, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k, v_l4_l2_c_k, v_l4_l2_c_sum_weights));
+    CALL(launch(m, ORDERED, k_map_5e800f1a, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b, v_l4_d_0_const));
+    CALL(launch(m, ORDERED, k_map_9905157c, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1, v_l4_k3, v_l4_c1_0_sum_weights));
+    CALL(launch(m, ORDERED, k_map_6a431ce5, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k, v_g4_r1_k, v_g4_l1_sum_weights));
+    CALL(launch(m, ORDERED, k_map_34203f63, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b, v_g4_s_const));
+    CALL(launch(m, ORDERED, k_map_34203f63, "u0.const", 1, 64, stream, v_f0_b_b, v_f1_b_b, v_u0_const));
+    CALL(launch(m, ORDERED, k_basis_8350c178, "e0.b.sum.filter", 7, 64, stream, v_e0_b_k, v_e0_b_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_8350c178, "e0.a.c.sum.filter", 7, 64, stream, v_e0_a_c_k, v_e0_a_c_sum_filter));
     return 0;
 }
 
@@ -3399,12 +3482,20 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_0a9c4206);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_57c03bd1);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
     if (major != CUDNN_MAJOR)
         return fail(m, BAD_DEVICE, "cuDNN",
@@ -3429,7 +3520,7 @@ static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 36; i++) {
+    for (int i = 0; i < 35; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -3477,6 +3568,8 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -3486,22 +3579,18 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_product_42c57453<<<dim3(392), dim3(256), 0, stream>>>(v_stem_c_k, v_x, v_stem_c_b, v_stem);
-    LAUNCHED(m, "stem");
-    k_reduce_e60bcf28<<<dim3(392), dim3(128), 0, stream>>>(v_stem, v_p);
-    LAUNCHED(m, "p");
+    CALL(launch(m, ORDERED, k_product_89711744, "stem", 392, 256, stream, v_stem_c_k, v_x, v_stem_c_b, v_stem));
+    CALL(launch(m, EARLY, k_reduce_04be9db5, "p", 392, 128, stream, v_stem, v_p));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
     // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_a, v_p, v_l1_a_c_k, v_l1_a_c_b, NULL, v_l1_a, v_workspace));
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a, v_l1_b_c_sum_data);
-    LAUNCHED(m, "l1.b.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.b.c.sum.data", 196, 64, stream, v_l1_a, v_l1_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // l1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_c_sum_product, v_l1_b_c_sum_filter, v_l1_b_c_sum_data,
         v_l1_b_c_sum_product));
-    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_c_sum_product, v_l1_b_c_b, v_l1_b);
-    LAUNCHED(m, "l1.b");
+    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.b", 196, 64, stream, v_l1_b_c_sum_product, v_l1_b_c_b, v_l1_b));
     // l1.c.sum[0,i1,i2,i3] = sum(r0) l1.b[0,r0,i2,i3] * l1.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l1_c_sum, v_l1_b, v_l1_c_k, NULL, NULL, v_l1_c_sum, v_workspace));
     // l1.d.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.d.k[i1,r0,0,0]
@@ -3510,59 +3599,47 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     // l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
     // l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_0_a, v_l1, v_l1_0_a_c_k, v_l1_0_a_c_b, NULL, v_l1_0_a, v_workspace));
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_0_a, v_l1_0_b_c_sum_data);
-    LAUNCHED(m, "l1.0.b.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a, v_l1_0_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // l1.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.0.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l1.0.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_0_b_c_sum_product, v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data,
         v_l1_0_b_c_sum_product));
-    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_l1_0_b_c_sum_product, v_l1_0_b_c_b, v_l1_0_b);
-    LAUNCHED(m, "l1.0.b");
+    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product, v_l1_0_b_c_b, v_l1_0_b));
     // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
     // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
     CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
     // l1.1.a.c.sum[0,i1,i2,i3] = sum(r0) l1.0[0,r0,i2,i3] * l1.1.a.c.k[i1,r0,0,0]
     // l1.1.a[0,i1,i2,i3] = relu(l1.1.a.c.sum[0,i1,i2,i3] + l1.1.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_1_a, v_l1_0, v_l1_1_a_c_k, v_l1_1_a_c_b, NULL, v_l1_1_a, v_workspace));
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_1_a, v_l1_1_b_c_sum_data);
-    LAUNCHED(m, "l1.1.b.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a, v_l1_1_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // l1.1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l1.1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_1_b_c_sum_product, v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data,
         v_l1_1_b_c_sum_product));
-    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_l1_1_b_c_sum_product, v_l1_1_b_c_b, v_l1_1_b);
-    LAUNCHED(m, "l1.1.b");
+    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product, v_l1_1_b_c_b, v_l1_1_b));
     // l1.1.c.sum[0,i1,i2,i3] = sum(r0) l1.1.b[0,r0,i2,i3] * l1.1.c.k[i1,r0,0,0]
     // l1.1[0,i1,i2,i3] = relu(l1.0[0,i1,i2,i3] + l1.1.c.sum[0,i1,i2,i3] + l1.1.c.b[i1])
     CALL(conv_run(m, CONV_l1_1, v_l1_1_b, v_l1_1_c_k, v_l1_1_c_b, v_l1_0, v_l1_1, v_workspace));
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    k_reduce_a6011b2c<<<dim3(258), dim3(64), 0, stream>>>(v_l2_a_c_sum_merged, v_g1_l1_b, v_g1_l1_joined);
-    LAUNCHED(m, "g1.l1");
-    k_reduce_dc840271<<<dim3(258), dim3(64), 0, stream>>>(v_l2_a_c_sum_merged, v_g1_r1_b, v_g1_l1_joined + 65856);
-    LAUNCHED(m, "g1.r1");
+    CALL(launch(m, ORDERED, k_reduce_bc6d5c68, "g1.l1", 258, 64, stream, v_l2_a_c_sum_merged, v_g1_l1_b, v_g1_l1_joined));
+    CALL(launch(m, EARLY, k_reduce_bcaa7580, "g1.r1", 258, 64, stream, v_l2_a_c_sum_merged, v_g1_r1_b, v_g1_l1_joined + 65856));
     // by merging: batched
     // g1.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g1.l1.joined[i0,r0,i3,i4] *
     //     g1.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
         v_g1_l2_sum_merged));
-    k_reduce_08874f75<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l2_sum_merged, v_g1_r2_sum);
-    LAUNCHED(m, "g1.r2.sum");
-    k_reduce_b887c7cc<<<dim3(258), dim3(64), 0, stream>>>(v_g1_l2_sum_merged, v_g1_r2_sum, v_g1_s_const, v_g1_s);
-    LAUNCHED(m, "g1.s");
+    CALL(launch(m, ORDERED, k_reduce_5a048376, "g1.r2.sum", 258, 64, stream, v_g1_l2_sum_merged, v_g1_r2_sum));
+    CALL(launch(m, EARLY, k_reduce_9012601e, "g1.s", 258, 64, stream, v_g1_l2_sum_merged, v_g1_r2_sum, v_g1_s_const, v_g1_s));
     // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
-    k_map_47133bb4<<<dim3(392), dim3(256), 0, stream>>>(v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_a);
-    LAUNCHED(m, "l2.a");
-    k_product_3cc9685a<<<dim3(126), dim3(256), 0, stream>>>(v_l2_b_c_sum_part_lines, v_l2_a, v_l2_b_c_sum_part);
-    LAUNCHED(m, "l2.b.c.sum.part");
-    k_reduce_db3d30f3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_sum_part, v_l2_b_c_b, v_l2_b);
-    LAUNCHED(m, "l2.b");
+    CALL(launch(m, ORDERED, k_product_e1a0bdfb, "l2.b.c.sum.part", 126, 256, stream, v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
+    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b, v_l2_b));
     // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
     // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3
@@ -3572,33 +3649,32 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     // l2.0.a.c.sum[0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0]
     // l2.0.a[0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1])
     CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_0_a, v_l2_0_b_c_sum_data);
-    LAUNCHED(m, "l2.0.b.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.0.b.c.sum.data", 392, 64, stream, v_l2_0_a, v_l2_0_b_c_sum_data));
     // by basis change F(2x2,3x3)
     // l2.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.0.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l2.0.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
         v_l2_0_b_c_sum_product));
-    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_0_b_c_sum_product, v_l2_0_b_c_b, v_l2_0_b);
-    LAUNCHED(m, "l2.0.b");
+    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.0.b", 392, 64, stream, v_l2_0_b_c_sum_product, v_l2_0_b_c_b, v_l2_0_b));
     // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
     // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
     CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
     // l2.1.a.c.sum[0,i1,i2,i3] = sum(r0) l2.0[0,r0,i2,i3] * l2.1.a.c.k[i1,r0,0,0]
     // l2.1.a[0,i1,i2,i3] = relu(l2.1.a.c.sum[0,i1,i2,i3] + l2.1.a.c.b[i1])
     CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_1_a, v_l2_1_b_c_sum_data);
-    LAUNCHED(m, "l2.1.b.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.1.b.c.sum.data", 392, 64, stream, v_l2_1_a, v_l2_1_b_c_sum_data));
     // by basis change F(2x2,3x3)
     // l2.1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l2.1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
         v_l2_1_b_c_sum_product));
-    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_1_b_c_sum_product, v_l2_1_b_c_b, v_l2_1_b);
-    LAUNCHED(m, "l2.1.b");
+    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.1.b", 392, 64, stream, v_l2_1_b_c_sum_product, v_l2_1_b_c_b, v_l2_1_b));
     // l2.1.c.sum[0,i1,i2,i3] = sum(r0) l2.1.b[0,r0,i2,i3] * l2.1.c.k[i1,r0,0,0]
     // l2.1[0,i1,i2,i3] = relu(l2.0[0,i1,i2,i3] + l2.1.c.sum[0,i1,i2,i3] + l2.1.c.b[i1])
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
+    // l2.2.a.c.sum[0,i1,i2,i3] = sum(r0) l2.1[0,r0,i2,i3] * l2.2.a.c.k[i1,r0,0,0]
+    // l2.2.a[0,i1,i2,i3] = relu(l2.2.a.c.sum[0,i1,i2,i3] + l2.2.a.c.b[i1])
+    CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
     return 0;
 }
 
@@ -3607,60 +3683,46 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // l2.2.a.c.sum[0,i1,i2,i3] = sum(r0) l2.1[0,r0,i2,i3] * l2.2.a.c.k[i1,r0,0,0]
-    // l2.2.a[0,i1,i2,i3] = relu(l2.2.a.c.sum[0,i1,i2,i3] + l2.2.a.c.b[i1])
-    CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_2_a, v_l2_2_b_c_sum_data);
-    LAUNCHED(m, "l2.2.b.c.sum.data");
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.2.b.c.sum.data", 392, 64, stream, v_l2_2_a, v_l2_2_b_c_sum_data));
     // by basis change F(2x2,3x3)
     // l2.2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.2.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l2.2.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
         v_l2_2_b_c_sum_product));
-    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_2_b_c_sum_product, v_l2_2_b_c_b, v_l2_2_b);
-    LAUNCHED(m, "l2.2.b");
+    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.2.b", 392, 64, stream, v_l2_2_b_c_sum_product, v_l2_2_b_c_b, v_l2_2_b));
     // l2.2.c.sum[0,i1,i2,i3] = sum(r0) l2.2.b[0,r0,i2,i3] * l2.2.c.k[i1,r0,0,0]
     // l2.2[0,i1,i2,i3] = relu(l2.1[0,i1,i2,i3] + l2.2.c.sum[0,i1,i2,i3] + l2.2.c.b[i1])
     CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l2_2, v_workspace));
     // by merging: shared input
     // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_g2_l1_sum_merged, v_g2_l1_sum_weights, v_l2_2, v_g2_l1_sum_merged));
-    k_reduce_7559c915<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_g2_l1_b, v_g2_l1_joined);
-    LAUNCHED(m, "g2.l1");
-    k_reduce_71ecf26f<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_g2_r1_b, v_g2_l1_joined + 16464);
-    LAUNCHED(m, "g2.r1");
+    CALL(launch(m, ORDERED, k_reduce_c55a2f03, "g2.l1", 258, 64, stream, v_g2_l1_sum_merged, v_g2_l1_b, v_g2_l1_joined));
+    CALL(launch(m, EARLY, k_reduce_ff7219f2, "g2.r1", 258, 64, stream, v_g2_l1_sum_merged, v_g2_r1_b, v_g2_l1_joined + 16464));
     // by merging: batched
     // g2.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g2.l1.joined[i0,r0,i3,i4] *
     //     g2.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
-    k_reduce_3ce2f10a<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l2_sum_merged, v_g2_r2_sum);
-    LAUNCHED(m, "g2.r2.sum");
-    k_reduce_9571e9e7<<<dim3(258), dim3(64), 0, stream>>>(v_g2_l2_sum_merged, v_g2_r2_sum, v_g2_s_const, v_g2_s);
-    LAUNCHED(m, "g2.s");
+    CALL(launch(m, ORDERED, k_reduce_c7b01721, "g2.r2.sum", 258, 64, stream, v_g2_l2_sum_merged, v_g2_r2_sum));
+    CALL(launch(m, EARLY, k_reduce_6473a4f5, "g2.s", 258, 64, stream, v_g2_l2_sum_merged, v_g2_r2_sum, v_g2_s_const, v_g2_s));
     // g2.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g2.s[0,r0,i2+r1-1,i3+r2-1] * g2.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:28, i3 in 0:28, pad g2.s 0
     // g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
     CALL(conv_run(m, CONV_g2_a, v_g2_s, v_g2_a_c_k, v_g2_a_c_b, NULL, v_g2_a, v_workspace));
-    k_reduce_6b77c114<<<dim3(261), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_l3_l1_c_b, v_l3_l1);
-    LAUNCHED(m, "l3.l1");
+    CALL(launch(m, ORDERED, k_reduce_83e0ce12, "l3.l1", 261, 64, stream, v_g2_l1_sum_merged, v_l3_l1_c_b, v_l3_l1));
     // by summation splitting (r0 inside), variable substitution
     // l3.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.l1[0,r0,i2,i3] *
     //     l3.l2.c.sum.part.filter[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_l2_c_sum_part, v_l3_l2_c_sum_part_filter, v_l3_l1,
         v_l3_l2_c_sum_part));
     // l3.r1 stored as [i0,i1,i3,i2]
-    k_reduce_e20a5345<<<dim3(261), dim3(64), 0, stream>>>(v_g2_l1_sum_merged, v_l3_r1_c_b, v_l3_r1);
-    LAUNCHED(m, "l3.r1");
+    CALL(launch(m, ORDERED, k_reduce_334b05ac, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged, v_l3_r1_c_b, v_l3_r1));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.r1[0,r0,i3,i2] * l3.r2.c.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_r2_c_sum_part, v_l3_r2_c_sum_relaid, v_l3_r1, v_l3_r2_c_sum_part));
-    k_reduce_33a30ba4<<<dim3(261), dim3(64), 0, stream>>>(v_l3_r2_c_sum_part, v_l3_r2_c_sum);
-    LAUNCHED(m, "l3.r2.c.sum");
-    k_reduce_8d5f4a6e<<<dim3(261), dim3(64), 0, stream>>>(v_l3_l2_c_sum_part, v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m);
-    LAUNCHED(m, "l3.m");
-    k_map_c6a5e18b<<<dim3(392), dim3(256), 0, stream>>>(v_l2_2, v_l3_d_sum_columns);
-    LAUNCHED(m, "l3.d.sum.columns");
+    CALL(launch(m, ORDERED, k_reduce_bcc15197, "l3.r2.c.sum", 261, 64, stream, v_l3_r2_c_sum_part, v_l3_r2_c_sum));
+    CALL(launch(m, EARLY, k_reduce_f01bee11, "l3.m", 261, 64, stream, v_l3_l2_c_sum_part, v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m));
+    CALL(launch(m, EARLY, k_map_57792e0b, "l3.d.sum.columns", 392, 256, stream, v_l2_2, v_l3_d_sum_columns));
     // by operand re-laid
     // l3.d.sum[0,i1,i2,i3] = sum(r0) l3.d.sum.columns[i2,i3,r0] * l3.d.k[i1,r0,0,0]
     CALL(gemm_run(m, &gemm_l3_d_sum, v_l3_d_k, v_l3_d_sum_columns, v_l3_d_sum));
@@ -3673,19 +3735,15 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c1.0.sum.merged[i0,i1,i2] = sum(r0) l3.d.0[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
-    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_0_sum_merged, v_l3_b1, v_l3_t1_0_joined);
-    LAUNCHED(m, "l3.t1.0");
-    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_0_sum_merged, v_l3_b3, v_l3_t1_0_joined + 16660);
-    LAUNCHED(m, "l3.t3.0");
+    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.0", 261, 64, stream, v_l3_c1_0_sum_merged, v_l3_b1, v_l3_t1_0_joined));
+    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.0", 261, 64, stream, v_l3_c1_0_sum_merged, v_l3_b3, v_l3_t1_0_joined + 16660));
     // by merging: batched
     // l3.c2.0.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.0.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
-    k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_0_sum_merged, v_l3_c4_0_sum);
-    LAUNCHED(m, "l3.c4.0.sum");
-    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_0_sum_merged, v_l3_c4_0_sum, v_l3_b4, v_l3_b2, v_l3_u_0);
-    LAUNCHED(m, "l3.u.0");
+    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.0.sum", 261, 64, stream, v_l3_c2_0_sum_merged, v_l3_c4_0_sum));
+    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.0", 261, 64, stream, v_l3_c2_0_sum_merged, v_l3_c4_0_sum, v_l3_b4, v_l3_b2, v_l3_u_0));
     // l3.f.0.sum[0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.1[0,i1,i2,i3] = l3.d.0[0,i1,i2,i3] + l3.f.0.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_1, v_l3_u_0, v_l3_k5, v_l3_b5, v_l3_d_0, v_l3_d_1, v_workspace));
@@ -3693,19 +3751,15 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c1.1.sum.merged[i0,i1,i2] = sum(r0) l3.d.1[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_1,
         v_l3_c1_1_sum_merged));
-    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_1_sum_merged, v_l3_b1, v_l3_t1_1_joined);
-    LAUNCHED(m, "l3.t1.1");
-    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_1_sum_merged, v_l3_b3, v_l3_t1_1_joined + 16660);
-    LAUNCHED(m, "l3.t3.1");
+    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.1", 261, 64, stream, v_l3_c1_1_sum_merged, v_l3_b1, v_l3_t1_1_joined));
+    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.1", 261, 64, stream, v_l3_c1_1_sum_merged, v_l3_b3, v_l3_t1_1_joined + 16660));
     // by merging: batched
     // l3.c2.1.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.1.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
-    k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_1_sum_merged, v_l3_c4_1_sum);
-    LAUNCHED(m, "l3.c4.1.sum");
-    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_1_sum_merged, v_l3_c4_1_sum, v_l3_b4, v_l3_b2, v_l3_u_1);
-    LAUNCHED(m, "l3.u.1");
+    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.1.sum", 261, 64, stream, v_l3_c2_1_sum_merged, v_l3_c4_1_sum));
+    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.1", 261, 64, stream, v_l3_c2_1_sum_merged, v_l3_c4_1_sum, v_l3_b4, v_l3_b2, v_l3_u_1));
     // l3.f.1.sum[0,i1,i2,i3] = sum(r0) l3.u.1[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.2[0,i1,i2,i3] = l3.d.1[0,i1,i2,i3] + l3.f.1.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
@@ -3713,17 +3767,15 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c1.2.sum.merged[i0,i1,i2] = sum(r0) l3.d.2[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_2,
         v_l3_c1_2_sum_merged));
-    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_2_sum_merged, v_l3_b1, v_l3_t1_2_joined);
-    LAUNCHED(m, "l3.t1.2");
-    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_2_sum_merged, v_l3_b3, v_l3_t1_2_joined + 16660);
-    LAUNCHED(m, "l3.t3.2");
+    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.2", 261, 64, stream, v_l3_c1_2_sum_merged, v_l3_b1, v_l3_t1_2_joined));
+    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.2", 261, 64, stream, v_l3_c1_2_sum_merged, v_l3_b3, v_l3_t1_2_joined + 16660));
     // by merging: batched
     // l3.c2.2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.2.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
-    k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_2_sum_merged, v_l3_c4_2_sum);
-    LAUNCHED(m, "l3.c4.2.sum");
+    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.2.sum", 261, 64, stream, v_l3_c2_2_sum_merged, v_l3_c4_2_sum));
+    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged, v_l3_c4_2_sum, v_l3_b4, v_l3_b2, v_l3_u_2));
     return 0;
 }
 
@@ -3732,8 +3784,6 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_2_sum_merged, v_l3_c4_2_sum, v_l3_b4, v_l3_b2, v_l3_u_2);
-    LAUNCHED(m, "l3.u.2");
     // l3.f.2.sum[0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.3[0,i1,i2,i3] = l3.d.2[0,i1,i2,i3] + l3.f.2.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
@@ -3741,19 +3791,15 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l3.c1.3.sum.merged[i0,i1,i2] = sum(r0) l3.d.3[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_3,
         v_l3_c1_3_sum_merged));
-    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_3_sum_merged, v_l3_b1, v_l3_t1_3_joined);
-    LAUNCHED(m, "l3.t1.3");
-    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_3_sum_merged, v_l3_b3, v_l3_t1_3_joined + 16660);
-    LAUNCHED(m, "l3.t3.3");
+    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.3", 261, 64, stream, v_l3_c1_3_sum_merged, v_l3_b1, v_l3_t1_3_joined));
+    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.3", 261, 64, stream, v_l3_c1_3_sum_merged, v_l3_b3, v_l3_t1_3_joined + 16660));
     // by merging: batched
     // l3.c2.3.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.3.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
-    k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_3_sum_merged, v_l3_c4_3_sum);
-    LAUNCHED(m, "l3.c4.3.sum");
-    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_3_sum_merged, v_l3_c4_3_sum, v_l3_b4, v_l3_b2, v_l3_u_3);
-    LAUNCHED(m, "l3.u.3");
+    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.3.sum", 261, 64, stream, v_l3_c2_3_sum_merged, v_l3_c4_3_sum));
+    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.3", 261, 64, stream, v_l3_c2_3_sum_merged, v_l3_c4_3_sum, v_l3_b4, v_l3_b2, v_l3_u_3));
     // l3.f.3.sum[0,i1,i2,i3] = sum(r0) l3.u.3[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.4[0,i1,i2,i3] = l3.d.3[0,i1,i2,i3] + l3.f.3.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
@@ -3761,54 +3807,36 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l3.c1.4.sum.merged[i0,i1,i2] = sum(r0) l3.d.4[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_4_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_4,
         v_l3_c1_4_sum_merged));
-    k_reduce_f8610d5d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_4_sum_merged, v_l3_b1, v_l3_t1_4_joined);
-    LAUNCHED(m, "l3.t1.4");
-    k_reduce_abaea0a0<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c1_4_sum_merged, v_l3_b3, v_l3_t1_4_joined + 16660);
-    LAUNCHED(m, "l3.t3.4");
+    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.4", 261, 64, stream, v_l3_c1_4_sum_merged, v_l3_b1, v_l3_t1_4_joined));
+    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.4", 261, 64, stream, v_l3_c1_4_sum_merged, v_l3_b3, v_l3_t1_4_joined + 16660));
     // by merging: batched
     // l3.c2.4.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.4.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
-    k_reduce_d45e78ad<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_4_sum_merged, v_l3_c4_4_sum);
-    LAUNCHED(m, "l3.c4.4.sum");
-    k_reduce_1326730d<<<dim3(261), dim3(64), 0, stream>>>(v_l3_c2_4_sum_merged, v_l3_c4_4_sum, v_l3_b4, v_l3_b2, v_l3_u_4);
-    LAUNCHED(m, "l3.u.4");
+    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.4.sum", 261, 64, stream, v_l3_c2_4_sum_merged, v_l3_c4_4_sum));
+    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.4", 261, 64, stream, v_l3_c2_4_sum_merged, v_l3_c4_4_sum, v_l3_b4, v_l3_b2, v_l3_u_4));
     // l3.f.4.sum[0,i1,i2,i3] = sum(r0) l3.u.4[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3[0,i1,i2,i3] = l3.d.4[0,i1,i2,i3] + l3.f.4.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l3, v_workspace));
-    // by merging: batched
-    // g3.l1.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3[0,r0,i3,i4] * g3.l1.sum.weights[i0,i1,i2,r0]
+    // by merging: shared input
+    // g3.l1.sum.merged[i0,i1,i2] = sum(r0) l3[0,r0,i1,i2] * g3.l1.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l3, v_g3_l1_sum_merged));
-    k_reduce_7840c512<<<dim3(65), dim3(64), 0, stream>>>(v_g3_l1_sum_merged, v_g3_l1_b, v_g3_l1);
-    LAUNCHED(m, "g3.l1");
-    k_reduce_766ef22e<<<dim3(65), dim3(64), 0, stream>>>(v_g3_l1_sum_merged, v_g3_r1_b, v_g3_r1);
-    LAUNCHED(m, "g3.r1");
-    k_reduce_14f74583<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_r1, v_g3_r2_k, v_g3_r2_sum);
-    LAUNCHED(m, "g3.r2.sum");
-    k_reduce_bbf1bf57<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_l1, v_g3_l2_k, v_g3_r2_sum, v_g3_s_const, v_g3_s);
-    LAUNCHED(m, "g3.s");
-    k_reduce_7b177cc8<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_s, v_g3_a_c_k, v_g3_a_c_b, v_g3_a);
-    LAUNCHED(m, "g3.a");
-    // by merging: batched
-    // l4.l1.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3[0,r0,i3,i4] *
-    //     l4.l1.c.sum.weights[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_l1_c_sum_merged, v_l4_l1_c_sum_weights, v_l3, v_l4_l1_c_sum_merged));
-    k_reduce_c61d4abe<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l1_c_sum_merged, v_l4_l1_c_b, v_l4_l1_joined);
-    LAUNCHED(m, "l4.l1");
-    k_reduce_91addcc5<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l1_c_sum_merged, v_l4_r1_c_b, v_l4_l1_joined + 25088);
-    LAUNCHED(m, "l4.r1");
+    CALL(launch(m, ORDERED, k_reduce_d8c10a94, "g3.l1", 65, 64, stream, v_g3_l1_sum_merged, v_g3_l1_b, v_g3_l1));
+    CALL(launch(m, EARLY, k_reduce_9f0f4a1b, "g3.r1", 65, 64, stream, v_g3_l1_sum_merged, v_g3_r1_b, v_g3_r1));
+    CALL(launch(m, EARLY, k_reduce_df0f063e, "g3.r2.sum", 129, dim3(32, 8), stream, v_g3_r1, v_g3_r2_k, v_g3_r2_sum));
+    CALL(launch(m, EARLY, k_reduce_b8350cd5, "g3.s", 129, dim3(32, 8), stream, v_g3_l1, v_g3_l2_k, v_g3_r2_sum, v_g3_s_const, v_g3_s));
+    CALL(launch(m, EARLY, k_reduce_5d95546c, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k, v_g3_a_c_b, v_g3_a));
+    CALL(launch(m, EARLY, k_reduce_e95ff192, "l4.l1", 392, 64, stream, v_g3_l1_sum_merged, v_l4_l1_c_b, v_l4_l1_joined));
+    CALL(launch(m, EARLY, k_reduce_f2f26264, "l4.r1", 392, 64, stream, v_g3_l1_sum_merged, v_l4_r1_c_b, v_l4_l1_joined + 25088));
     // by merging: batched
     // l4.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l4.l1.joined[i0,r0,i3,i4] *
     //     l4.l2.c.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
-    k_reduce_38815aa7<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l2_c_sum_merged, v_l4_r2_c_sum);
-    LAUNCHED(m, "l4.r2.c.sum");
-    k_reduce_581578e1<<<dim3(392), dim3(64), 0, stream>>>(v_l4_l2_c_sum_merged, v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m);
-    LAUNCHED(m, "l4.m");
-    k_map_f3693714<<<dim3(392), dim3(128), 0, stream>>>(v_l3, v_l4_d_sum_columns);
-    LAUNCHED(m, "l4.d.sum.columns");
+    CALL(launch(m, ORDERED, k_reduce_a1c2bdaa, "l4.r2.c.sum", 392, 64, stream, v_l4_l2_c_sum_merged, v_l4_r2_c_sum));
+    CALL(launch(m, EARLY, k_reduce_c5a91e68, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged, v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m));
+    CALL(launch(m, EARLY, k_map_40cd2fa4, "l4.d.sum.columns", 392, 128, stream, v_l3, v_l4_d_sum_columns));
     // by operand re-laid
     // l4.d.sum[0,i1,i2,i3] = sum(r0) l4.d.sum.columns[i2,i3,r0] * l4.d.k[i1,r0,0,0]
     CALL(gemm_run(m, &gemm_l4_d_sum, v_l4_d_k, v_l4_d_sum_columns, v_l4_d_sum));
@@ -3821,14 +3849,10 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l4.c1.0.sum.merged[i0,i1,i2] = sum(r0) l4.d.0[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
-    k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_0_sum_merged, v_l4_b1, v_l4_t1_0);
-    LAUNCHED(m, "l4.t1.0");
-    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_0_sum_merged, v_l4_b3, v_l4_t3_0);
-    LAUNCHED(m, "l4.t3.0");
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_0, v_l4_k4, v_l4_c4_0_sum);
-    LAUNCHED(m, "l4.c4.0.sum");
-    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_0, v_l4_k2, v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0);
-    LAUNCHED(m, "l4.u.0");
+    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.0", 98, 64, stream, v_l4_c1_0_sum_merged, v_l4_b1, v_l4_t1_0));
+    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.0", 98, 64, stream, v_l4_c1_0_sum_merged, v_l4_b3, v_l4_t3_0));
+    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.0.sum", 1568, 128, stream, v_l4_t3_0, v_l4_k4, v_l4_c4_0_sum));
+    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.0", 1568, 128, stream, v_l4_t1_0, v_l4_k2, v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0));
     // l4.f.0.sum[0,i1,i2,i3] = sum(r0) l4.u.0[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4.d.1[0,i1,i2,i3] = l4.d.0[0,i1,i2,i3] + l4.f.0.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_1, v_l4_u_0, v_l4_k5, v_l4_b5, v_l4_d_0, v_l4_d_1, v_workspace));
@@ -3836,10 +3860,10 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l4.c1.1.sum.merged[i0,i1,i2] = sum(r0) l4.d.1[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_1,
         v_l4_c1_1_sum_merged));
-    k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_1_sum_merged, v_l4_b1, v_l4_t1_1);
-    LAUNCHED(m, "l4.t1.1");
-    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_1_sum_merged, v_l4_b3, v_l4_t3_1);
-    LAUNCHED(m, "l4.t3.1");
+    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.1", 98, 64, stream, v_l4_c1_1_sum_merged, v_l4_b1, v_l4_t1_1));
+    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.1", 98, 64, stream, v_l4_c1_1_sum_merged, v_l4_b3, v_l4_t3_1));
+    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.1.sum", 1568, 128, stream, v_l4_t3_1, v_l4_k4, v_l4_c4_1_sum));
+    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.1", 1568, 128, stream, v_l4_t1_1, v_l4_k2, v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1));
     return 0;
 }
 
@@ -3848,10 +3872,6 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_1, v_l4_k4, v_l4_c4_1_sum);
-    LAUNCHED(m, "l4.c4.1.sum");
-    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_1, v_l4_k2, v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1);
-    LAUNCHED(m, "l4.u.1");
     // l4.f.1.sum[0,i1,i2,i3] = sum(r0) l4.u.1[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4.d.2[0,i1,i2,i3] = l4.d.1[0,i1,i2,i3] + l4.f.1.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_2, v_l4_u_1, v_l4_k5, v_l4_b5, v_l4_d_1, v_l4_d_2, v_workspace));
@@ -3859,14 +3879,10 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c1.2.sum.merged[i0,i1,i2] = sum(r0) l4.d.2[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
         v_l4_c1_2_sum_merged));
-    k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_2_sum_merged, v_l4_b1, v_l4_t1_2);
-    LAUNCHED(m, "l4.t1.2");
-    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_2_sum_merged, v_l4_b3, v_l4_t3_2);
-    LAUNCHED(m, "l4.t3.2");
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_2, v_l4_k4, v_l4_c4_2_sum);
-    LAUNCHED(m, "l4.c4.2.sum");
-    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_2, v_l4_k2, v_l4_b2, v_l4_c4_2_sum, v_l4_b4, v_l4_u_2);
-    LAUNCHED(m, "l4.u.2");
+    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged, v_l4_b1, v_l4_t1_2));
+    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged, v_l4_b3, v_l4_t3_2));
+    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.2.sum", 1568, 128, stream, v_l4_t3_2, v_l4_k4, v_l4_c4_2_sum));
+    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.2", 1568, 128, stream, v_l4_t1_2, v_l4_k2, v_l4_b2, v_l4_c4_2_sum, v_l4_b4, v_l4_u_2));
     // l4.f.2.sum[0,i1,i2,i3] = sum(r0) l4.u.2[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4.d.3[0,i1,i2,i3] = l4.d.2[0,i1,i2,i3] + l4.f.2.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_3, v_l4_u_2, v_l4_k5, v_l4_b5, v_l4_d_2, v_l4_d_3, v_workspace));
@@ -3874,14 +3890,10 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c1.3.sum.merged[i0,i1,i2] = sum(r0) l4.d.3[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_3,
         v_l4_c1_3_sum_merged));
-    k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_3_sum_merged, v_l4_b1, v_l4_t1_3);
-    LAUNCHED(m, "l4.t1.3");
-    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_3_sum_merged, v_l4_b3, v_l4_t3_3);
-    LAUNCHED(m, "l4.t3.3");
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_3, v_l4_k4, v_l4_c4_3_sum);
-    LAUNCHED(m, "l4.c4.3.sum");
-    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_3, v_l4_k2, v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3);
-    LAUNCHED(m, "l4.u.3");
+    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.3", 98, 64, stream, v_l4_c1_3_sum_merged, v_l4_b1, v_l4_t1_3));
+    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.3", 98, 64, stream, v_l4_c1_3_sum_merged, v_l4_b3, v_l4_t3_3));
+    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.3.sum", 1568, 128, stream, v_l4_t3_3, v_l4_k4, v_l4_c4_3_sum));
+    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.3", 1568, 128, stream, v_l4_t1_3, v_l4_k2, v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3));
     // l4.f.3.sum[0,i1,i2,i3] = sum(r0) l4.u.3[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4.d.4[0,i1,i2,i3] = l4.d.3[0,i1,i2,i3] + l4.f.3.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
@@ -3889,40 +3901,26 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c1.4.sum.merged[i0,i1,i2] = sum(r0) l4.d.4[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_4_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_4,
         v_l4_c1_4_sum_merged));
-    k_reduce_7d240fe6<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_merged, v_l4_b1, v_l4_t1_4);
-    LAUNCHED(m, "l4.t1.4");
-    k_reduce_29e28095<<<dim3(98), dim3(64), 0, stream>>>(v_l4_c1_4_sum_merged, v_l4_b3, v_l4_t3_4);
-    LAUNCHED(m, "l4.t3.4");
-    k_reduce_65abac18<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t3_4, v_l4_k4, v_l4_c4_4_sum);
-    LAUNCHED(m, "l4.c4.4.sum");
-    k_reduce_b9f64069<<<dim3(1568), dim3(128), 0, stream>>>(v_l4_t1_4, v_l4_k2, v_l4_b2, v_l4_c4_4_sum, v_l4_b4, v_l4_u_4);
-    LAUNCHED(m, "l4.u.4");
+    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.4", 98, 64, stream, v_l4_c1_4_sum_merged, v_l4_b1, v_l4_t1_4));
+    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.4", 98, 64, stream, v_l4_c1_4_sum_merged, v_l4_b3, v_l4_t3_4));
+    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.4.sum", 1568, 128, stream, v_l4_t3_4, v_l4_k4, v_l4_c4_4_sum));
+    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.4", 1568, 128, stream, v_l4_t1_4, v_l4_k2, v_l4_b2, v_l4_c4_4_sum, v_l4_b4, v_l4_u_4));
     // l4.f.4.sum[0,i1,i2,i3] = sum(r0) l4.u.4[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4[0,i1,i2,i3] = l4.d.4[0,i1,i2,i3] + l4.f.4.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
     // by merging: shared input
     // g4.l1.sum.merged[i0,i1,i2] = sum(r0) l4[0,r0,i1,i2] * g4.l1.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
-    k_reduce_753e5faf<<<dim3(17), dim3(64), 0, stream>>>(v_g4_l1_sum_merged, v_g4_l1_b, v_g4_l1);
-    LAUNCHED(m, "g4.l1");
-    k_reduce_c4be4d11<<<dim3(17), dim3(64), 0, stream>>>(v_g4_l1_sum_merged, v_g4_r1_b, v_g4_r1);
-    LAUNCHED(m, "g4.r1");
-    k_reduce_e2f6d663<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_r1, v_g4_r2_k, v_g4_r2_sum);
-    LAUNCHED(m, "g4.r2.sum");
-    k_reduce_17712fe1<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_l1, v_g4_l2_k, v_g4_r2_sum, v_g4_s_const, v_g4_s);
-    LAUNCHED(m, "g4.s");
-    k_reduce_e79137f4<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_s, v_g4_a_c_k, v_g4_a_c_b, v_g4_a);
-    LAUNCHED(m, "g4.a");
-    k_reduce_646eb2d4<<<dim3(1029), dim3(32), 0, stream>>>(v_g4_a, v_g4_b_k, v_g4_s, v_g4_b_b, v_g4);
-    LAUNCHED(m, "g4");
-    k_reduce_287043b6<<<dim3(129), dim3(32, 8), 0, stream>>>(v_g3_a, v_g3_b_k, v_g3_s, v_g4, v_g3_b_b, v_s3);
-    LAUNCHED(m, "s3");
-    k_reduce_7b177cc8<<<dim3(129), dim3(32, 8), 0, stream>>>(v_s3, v_f3_a_c_k, v_f3_a_c_b, v_f3_a);
-    LAUNCHED(m, "f3.a");
-    k_reduce_26a1b37a<<<dim3(129), dim3(32, 8), 0, stream>>>(v_f3_a, v_f3_b_k, v_s3, v_f3_b_b, v_f3);
-    LAUNCHED(m, "f3");
-    k_reduce_86b6ab27<<<dim3(258), dim3(64), 0, stream>>>(v_g2_a, v_g2_b_k, v_g2_s, v_f3, v_g2_b_b, v_s2);
-    LAUNCHED(m, "s2");
+    CALL(launch(m, ORDERED, k_reduce_7664437c, "g4.l1", 17, 64, stream, v_g4_l1_sum_merged, v_g4_l1_b, v_g4_l1));
+    CALL(launch(m, EARLY, k_reduce_bfbc2969, "g4.r1", 17, 64, stream, v_g4_l1_sum_merged, v_g4_r1_b, v_g4_r1));
+    CALL(launch(m, EARLY, k_reduce_a182c895, "g4.r2.sum", 1029, 32, stream, v_g4_r1, v_g4_r2_k, v_g4_r2_sum));
+    CALL(launch(m, EARLY, k_reduce_ab2b695b, "g4.s", 1029, 32, stream, v_g4_l1, v_g4_l2_k, v_g4_r2_sum, v_g4_s_const, v_g4_s));
+    CALL(launch(m, EARLY, k_reduce_7fdafa5d, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k, v_g4_a_c_b, v_g4_a));
+    CALL(launch(m, EARLY, k_reduce_ff8f9a88, "g4", 1029, 32, stream, v_g4_a, v_g4_b_k, v_g4_s, v_g4_b_b, v_g4));
+    CALL(launch(m, EARLY, k_reduce_72236092, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k, v_g3_s, v_g4, v_g3_b_b, v_s3));
+    CALL(launch(m, EARLY, k_reduce_5d95546c, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k, v_f3_a_c_b, v_f3_a));
+    CALL(launch(m, EARLY, k_reduce_631cc942, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3, v_f3_b_b, v_f3));
+    CALL(launch(m, EARLY, k_reduce_c367de43, "s2", 258, 64, stream, v_g2_a, v_g2_b_k, v_g2_s, v_f3, v_g2_b_b, v_s2));
     // f2.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) s2[0,r0,i2+r1-1,i3+r2-1] * f2.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:28, i3 in 0:28, pad s2 0
     // f2.a[0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1])
@@ -3931,8 +3929,7 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     //     i2 in 0:28, i3 in 0:28, pad f2.a 0
     // f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
     CALL(conv_run(m, CONV_f2, v_f2_a, v_f2_b_k, v_f2_b_b, v_s2, v_f2, v_workspace));
-    k_product_5b1a523c<<<dim3(98), dim3(256), 0, stream>>>(v_g1_b_k, v_g1_a, v_g1_s, v_f2, v_g1_b_b, v_s1);
-    LAUNCHED(m, "s1");
+    CALL(launch(m, ORDERED, k_product_16bf01d1, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s, v_f2, v_g1_b_b, v_s1));
     // f1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) s1[0,r0,i2+r1-1,i3+r2-1] * f1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad s1 0
     // f1.a[0,i1,i2,i3] = relu(f1.a.c.sum[0,i1,i2,i3] + f1.a.c.b[i1])
@@ -3940,15 +3937,17 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    k_map_40bd48c8<<<dim3(258), dim3(64), 0, stream>>>(v_s1, v_f1_b_sum, v_f1_b_b, v_f1);
-    LAUNCHED(m, "f1");
-    // f0.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2]
-    //     where i2 in 0:56, i3 in 0:56, pad f1 0
-    // f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
-    CALL(conv_run(m, CONV_f0_a, v_f1, v_f0_a_c_k, v_f0_a_c_b, NULL, v_f0_a, v_workspace));
+    CALL(launch(m, ORDERED, k_product_2ba98528, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1, v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
     // f0.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f0.a[0,r0,i2+r1-1,i3+r2-1] * f0.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f0.a 0
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
+    CALL(launch(m, ORDERED, k_map_0ef2ab3b, "u0", 4116, 256, stream, v_f0_b_sum, v_s1, v_f1_b_sum, v_f1_b_b, v_f0_b_b, v_u0_const, v_u0));
+    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.a.c.sum.data", 515, 128, stream, v_u0, v_e0_a_c_sum_data));
+    // by basis change F(4x4,3x3)
+    // e0.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.a.c.sum.data[i0,i1,r0,i3,i4] *
+    //     e0.a.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_e0_a_c_sum_product, v_e0_a_c_sum_filter, v_e0_a_c_sum_data,
+        v_e0_a_c_sum_product));
     return 0;
 }
 
@@ -3957,26 +3956,14 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_a966681a<<<dim3(4116), dim3(256), 0, stream>>>(v_f0_b_sum, v_s1, v_f1_b_sum, v_f1_b_b, v_f0_b_b, v_u0_const, v_u0);
-    LAUNCHED(m, "u0");
-    k_basis_62a5cff8<<<dim3(515), dim3(128), 0, stream>>>(v_u0, v_e0_a_c_sum_data);
-    LAUNCHED(m, "e0.a.c.sum.data");
-    // by basis change F(4x4,3x3)
-    // e0.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.a.c.sum.data[i0,i1,r0,i3,i4] *
-    //     e0.a.c.sum.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_e0_a_c_sum_product, v_e0_a_c_sum_filter, v_e0_a_c_sum_data,
-        v_e0_a_c_sum_product));
-    k_basis_10c3e00e<<<dim3(515), dim3(128), 0, stream>>>(v_e0_a_c_sum_product, v_e0_a_c_b, v_e0_a);
-    LAUNCHED(m, "e0.a");
-    k_basis_62a5cff8<<<dim3(515), dim3(128), 0, stream>>>(v_e0_a, v_e0_b_sum_data);
-    LAUNCHED(m, "e0.b.sum.data");
+    CALL(launch(m, ORDERED, k_basis_b66364b4, "e0.a", 515, 128, stream, v_e0_a_c_sum_product, v_e0_a_c_b, v_e0_a));
+    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a, v_e0_b_sum_data));
     // by basis change F(4x4,3x3)
     // e0.b.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.b.sum.data[i0,i1,r0,i3,i4] *
     //     e0.b.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_e0_b_sum_product, v_e0_b_sum_filter, v_e0_b_sum_data,
         v_e0_b_sum_product));
-    k_basis_27892c5a<<<dim3(515), dim3(128), 0, stream>>>(v_e0_b_sum_product, v_u0, v_e0_b_b, v_e0);
-    LAUNCHED(m, "e0");
+    CALL(launch(m, ORDERED, k_basis_ef948b93, "e0", 515, 128, stream, v_e0_b_sum_product, v_u0, v_e0_b_b, v_e0));
     // y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
     // y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
     CALL(conv_run(m, CONV_y, v_e0, v_y_k, v_y_b, NULL, v_y, v_workspace));
@@ -4011,6 +3998,9 @@ static int check_run(gcn *m, const void *const *in, void *const *out) {
 
 static int run_on(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
@@ -4084,7 +4074,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 36; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 35; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);

@@ -11,14 +11,14 @@
 // plan      8 steps, 10.8 us estimated; 10.9 us without derivation
 // libraries cuBLAS (596 MB) 3 steps, without it up to 2.4 us more
 // by        summation splitting 6
-//     1.3 us est. r1               k_reduce_5eb66d35
+//     1.3 us est. r1               k_reduce_0e621ab0
 //     1.7 us est. c2.part          cuBLAS sgemm 4096 x 4 x 448
-//     1.3 us est. r2               k_reduce_a581bf8e
+//     1.3 us est. r2               k_reduce_bfb7bbca
 //     1.3 us est. c3.part          cuBLAS sgemm 2048 x 16 x 256
-//     1.3 us est. r3               k_reduce_26e64d08
+//     1.3 us est. r3               k_reduce_68444786
 //     1.3 us est. c4.part          cuBLAS sgemm 1024 x 64 x 128
-//     1.3 us est. r4               k_reduce_7ef6e2f5
-//     1.3 us est. y                k_reduce_c1f0edca
+//     1.3 us est. r4               k_reduce_77e9031c
+//     1.3 us est. y                k_reduce_5419323d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -45,6 +45,9 @@ typedef struct infogan_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } infogan_options;
 
 typedef struct infogan_tensor {
@@ -118,6 +121,16 @@ static const upload_size uploads[] = {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -148,10 +161,11 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // c1[0,i1,i2,i3] = sum(r0,r1,r2) z[0,r0,i2-r1,i3-r2] * k1[r0,i1,r1,r2] where i2 in 0:2, i3 in 0:2,
 //     pad z 0
 // r1[0,i1,i2,i3] = relu(c1[0,i1,i2,i3])
-static __global__ void __launch_bounds__(32) k_reduce_5eb66d35(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_reduce_0e621ab0(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 1792u) return;
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
@@ -177,9 +191,10 @@ static __global__ void __launch_bounds__(32) k_reduce_5eb66d35(const float *__re
 // c2[0,i1,i2,i3] = sum(r0,r1) c2.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:4, i3 in 0:4, pad c2.part 0
 // r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_a581bf8e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_bfb7bbca(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -203,9 +218,10 @@ static __global__ void __launch_bounds__(64) k_reduce_a581bf8e(const float *__re
 // c3[0,i1,i2,i3] = sum(r0,r1) c3.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:8, i3 in 0:8, pad c3.part 0
 // r3[0,i1,i2,i3] = relu(c3[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_26e64d08(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_68444786(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8192u) return;
     const int i3 = (int)(id % 8u);
     const int i2 = (int)(id / 8u % 8u);
@@ -229,9 +245,10 @@ static __global__ void __launch_bounds__(64) k_reduce_26e64d08(const float *__re
 // c4[0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:16, i3 in 0:16, pad c4.part 0
 // r4[0,i1,i2,i3] = relu(c4[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_7ef6e2f5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_77e9031c(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 16u);
     const int i2 = (int)(id / 16u % 16u);
@@ -254,10 +271,11 @@ static __global__ void __launch_bounds__(64) k_reduce_7ef6e2f5(const float *__re
 // c5[0,i1,i2,i3] = sum(r0,r1,r2) r4[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k5[r0,i1,r1,r2] * [(i2-r1+1)%2
 //     == 0] * [(i3-r2+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad r4 0
 // y[0,i1,i2,i3] = tanh(c5[0,i1,i2,i3])
-static __global__ void __launch_bounds__(32) k_reduce_c1f0edca(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_reduce_5419323d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 3072u) return;
     const int i3 = (int)(id % 32u);
     const int i2 = (int)(id / 32u % 32u);
@@ -295,6 +313,8 @@ struct infogan {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cublasHandle_t cublas;
 };
 
@@ -320,12 +340,6 @@ static int fail(infogan *m, int code, const char *where, const char *why) {
 static void stepped(infogan *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -387,18 +401,40 @@ static int libraries_on(infogan *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(infogan *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(infogan *m, cudaStream_t stream) {
     (void)stream;
     // c2.part.filter[i0,i1,i2,i3] = k2[i3,i0,i1,i2]
-    k_relay_09f53f99<<<dim3(7168), dim3(256), 0, stream>>>(v_k2, v_c2_part_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}});
-    LAUNCHED(m, "c2.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.part.filter", 7168, 256, stream, v_k2, v_c2_part_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}}));
     // c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2]
-    k_relay_09f53f99<<<dim3(2048), dim3(256), 0, stream>>>(v_k3, v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}});
-    LAUNCHED(m, "c3.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.part.filter", 2048, 256, stream, v_k3, v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}}));
     // c4.part.filter[i0,i1,i2,i3] = k4[i3,i0,i1,i2]
-    k_relay_09f53f99<<<dim3(512), dim3(256), 0, stream>>>(v_k4, v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}});
-    LAUNCHED(m, "c4.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.part.filter", 512, 256, stream, v_k4, v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}}));
     return 0;
 }
 
@@ -431,6 +467,14 @@ static int check_device(infogan *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
@@ -494,6 +538,8 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -503,25 +549,20 @@ static int steps(infogan *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_5eb66d35<<<dim3(1792), dim3(32), 0, stream>>>(v_z, v_k1, v_r1);
-    LAUNCHED(m, "r1");
+    CALL(launch(m, ORDERED, k_reduce_0e621ab0, "r1", 1792, 32, stream, v_z, v_k1, v_r1));
     // by summation splitting (r0 inside), variable substitution
     // c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * c2.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c2_part, v_c2_part_filter, v_r1, v_c2_part));
-    k_reduce_a581bf8e<<<dim3(64), dim3(64), 0, stream>>>(v_c2_part, v_r2);
-    LAUNCHED(m, "r2");
+    CALL(launch(m, ORDERED, k_reduce_bfb7bbca, "r2", 64, 64, stream, v_c2_part, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c3_part, v_c3_part_filter, v_r2, v_c3_part));
-    k_reduce_26e64d08<<<dim3(128), dim3(64), 0, stream>>>(v_c3_part, v_r3);
-    LAUNCHED(m, "r3");
+    CALL(launch(m, ORDERED, k_reduce_68444786, "r3", 128, 64, stream, v_c3_part, v_r3));
     // by summation splitting (r0 inside), variable substitution
     // c4.part[i0,i1,i2,i3,i4] = sum(r0) r3[0,r0,i3,i4] * c4.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c4_part, v_c4_part_filter, v_r3, v_c4_part));
-    k_reduce_7ef6e2f5<<<dim3(256), dim3(64), 0, stream>>>(v_c4_part, v_r4);
-    LAUNCHED(m, "r4");
-    k_reduce_c1f0edca<<<dim3(3072), dim3(32), 0, stream>>>(v_r4, v_k5, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_reduce_77e9031c, "r4", 256, 64, stream, v_c4_part, v_r4));
+    CALL(launch(m, EARLY, k_reduce_5419323d, "y", 3072, 32, stream, v_r4, v_k5, v_y));
     return 0;
 }
 
@@ -543,6 +584,9 @@ static int check_run(infogan *m, const void *const *in, void *const *out) {
 
 static int run_on(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

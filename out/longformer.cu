@@ -12,10 +12,10 @@
 // libraries cuBLAS (596 MB) 3 steps, without it up to 163.1 us more
 // by        merging 1, online softmax 1
 //   352.6 us est. v.merged         cuBLAS sgemm 10000 x 1536 x 512
-//  1417.6 us est. o                k_attention_e301c13c
+//  1417.6 us est. o                k_attention_3e82a537
 //   124.0 us est. f                cublasLt matmul 10000 x 512 x 512 + bias + relu
 //   124.0 us est. g.sum            cuBLAS sgemm 10000 x 512 x 512
-//    14.5 us est. y                k_map_f7c740c8
+//    14.5 us est. y                k_map_6a861502
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -43,6 +43,9 @@ typedef struct longformer_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } longformer_options;
 
 typedef struct longformer_tensor {
@@ -149,12 +152,23 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // by merging: laid side by side
 // v.weights[i0,i1] = wq[i0-512,i1] + wv[i0,i1] + wk[i0-1024,i1] where i0 in 0:1536, pad wk 0, pad
 //     wq 0, pad wv 0
-static __global__ void __launch_bounds__(256) k_map_2089f286(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_513287c8(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 196608u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
@@ -179,7 +193,7 @@ static __global__ void __launch_bounds__(256) k_map_2089f286(const float *__rest
 // o[0,i1,i2,i3] = sum(r0) v.merged[0,i2+4*r0-4000,64*i1+i3] * a[0,i1,i2,r0] where i3 in 0:64, pad
 //     v.merged 0
 // One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_e301c13c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_3e82a537(const float *p0,
     float *__restrict__ y) {
     const int RM = 7, RN = 4, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
     // part: a part of the tile's keys, then of its values
@@ -188,6 +202,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e301c13c(const floa
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
     const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     const unsigned id = blockIdx.x;
+    await_previous();
     const int m0 = (int)(id % 45u) * 56;  // first row, in its residue
     const int base = 4 * m0 + (int)(id / 45u % 4u);
     const int i1 = (int)(id / 180u % 8u);
@@ -336,9 +351,10 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e301c13c(const floa
 }
 
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
-static __global__ void __launch_bounds__(256) k_map_f7c740c8(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_6a861502(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 1280000u) return;
     const int i2 = (int)(id % 128u) * 4;
     const int i1 = (int)(id / 128u);
@@ -396,12 +412,6 @@ static int fail(longformer *m, int code, const char *where, const char *why) {
 static void stepped(longformer *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -576,11 +586,22 @@ static int libraries_on(longformer *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(longformer *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer *m, cudaStream_t stream) {
     (void)stream;
-    k_map_2089f286<<<dim3(768), dim3(256), 0, stream>>>(v_wv, v_wq, v_wk, v_v_weights);
-    LAUNCHED(m, "v.weights");
+    CALL(launch(m, ORDERED, k_map_513287c8, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk, v_v_weights));
     return 0;
 }
 
@@ -607,7 +628,7 @@ static int check_device(longformer *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_2089f286);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_513287c8);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -695,15 +716,13 @@ static int steps(longformer *m, const void *const *in, void *const *out,
     // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
     CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    k_attention_e301c13c<<<dim3(1440), dim3(128), 0, stream>>>(v_v_merged, v_t);
-    LAUNCHED(m, "o");
+    CALL(launch(m, ORDERED, k_attention_3e82a537, "o", 1440, 128, stream, v_v_merged, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
     // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
     CALL(gemm_run(m, &gemm_g_sum, v_f, v_w2, v_g_sum));
-    k_map_f7c740c8<<<dim3(5000), dim3(256), 0, stream>>>(v_g_sum, v_b2, v_x, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_map_6a861502, "y", 5000, 256, stream, v_g_sum, v_b2, v_x, v_y));
     return 0;
 }
 

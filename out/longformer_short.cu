@@ -13,10 +13,10 @@
 // by        merging 1, online softmax 1
 //    13.0 us est. v                cuBLAS sgemm 1024 x 512 x 512
 //    24.9 us est. q.merged         cuBLAS sgemm 1024 x 1024 x 512
-//    13.1 us est. o                k_attention_4f5b6ae9
+//    13.1 us est. o                k_attention_dbb95fec
 //    13.0 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
 //    13.0 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
-//     1.3 us est. y                k_map_da472e8e
+//     1.3 us est. y                k_map_a4e400c8
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -44,6 +44,9 @@ typedef struct longformer_short_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } longformer_short_options;
 
 typedef struct longformer_short_tensor {
@@ -152,11 +155,22 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // by merging: laid side by side
 // q.weights[i0,i1] = wk[i0-512,i1] + wq[i0,i1] where i0 in 0:1024, pad wk 0, pad wq 0
-static __global__ void __launch_bounds__(256) k_map_2e31811d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_ef6fcc5d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 131072u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
@@ -177,8 +191,8 @@ static __global__ void __launch_bounds__(256) k_map_2e31811d(const float *__rest
 // a[0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2]
 // o[0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-256,i3] where pad v 0
 // One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_4f5b6ae9(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128, 1) k_attention_dbb95fec(const float *p0,
+    const float *p1, float *__restrict__ y) {
     const int RM = 8, RN = 4, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
     // part: a part of the tile's keys, then of its values
     __shared__ __align__(16) float query[8 * RM][depth + 4];
@@ -186,6 +200,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_4f5b6ae9(const floa
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
     const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     const unsigned id = blockIdx.x;
+    await_previous();
     const int m0 = (int)(id % 4u) * 64;  // first row, in its residue
     const int base = 4 * m0 + (int)(id / 4u % 4u);
     const int i1 = (int)(id / 16u % 8u);
@@ -325,9 +340,10 @@ static __global__ void __launch_bounds__(128, 1) k_attention_4f5b6ae9(const floa
 }
 
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
-static __global__ void __launch_bounds__(256) k_map_da472e8e(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_a4e400c8(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 131072u) return;
     const int i2 = (int)(id % 128u) * 4;
     const int i1 = (int)(id / 128u);
@@ -385,12 +401,6 @@ static int fail(longformer_short *m, int code, const char *where, const char *wh
 static void stepped(longformer_short *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -566,11 +576,22 @@ static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(longformer_short *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer_short *m, cudaStream_t stream) {
     (void)stream;
-    k_map_2e31811d<<<dim3(512), dim3(256), 0, stream>>>(v_wk, v_wq, v_q_weights);
-    LAUNCHED(m, "q.weights");
+    CALL(launch(m, ORDERED, k_map_ef6fcc5d, "q.weights", 512, 256, stream, v_wk, v_wq, v_q_weights));
     return 0;
 }
 
@@ -597,7 +618,7 @@ static int check_device(longformer_short *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_2e31811d);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_ef6fcc5d);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -688,15 +709,13 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     // q.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * q.weights[i2,r0]
     CALL(gemm_run(m, &gemm_q_merged, v_x, v_q_weights, v_q_merged));
     // o stored as [i0,i2,i1,i3]
-    k_attention_4f5b6ae9<<<dim3(128), dim3(128), 0, stream>>>(v_q_merged, v_v, v_t);
-    LAUNCHED(m, "o");
+    CALL(launch(m, ORDERED, k_attention_dbb95fec, "o", 128, 128, stream, v_q_merged, v_v, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
     // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
     CALL(gemm_run(m, &gemm_g_sum, v_f, v_w2, v_g_sum));
-    k_map_da472e8e<<<dim3(512), dim3(256), 0, stream>>>(v_g_sum, v_b2, v_x, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_map_a4e400c8, "y", 512, 256, stream, v_g_sum, v_b2, v_x, v_y));
     return 0;
 }
 

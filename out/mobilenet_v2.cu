@@ -8,64 +8,64 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 38 MB (workspace 32 MB of it), constants 13 MB, peak in create 60 MB
-// plan      55 steps, 76.1 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 17 steps, without it up to 10.2 us more
-//           cuBLAS (596 MB) 1 step, without it up to 1.0 us more
-//     1.3 us est. stem             k_product_b60125d9
-//     1.4 us est. b1.d             k_reduce_c9de47ee
+// plan      55 steps, 75.0 us estimated; nothing derived is cheaper
+// libraries cuDNN (415 MB) 17 steps, without it up to 11.0 us more
+//           cuBLAS (596 MB) 1 step, without it up to 1.4 us more
+//     1.3 us est. stem             k_product_1e27c0a5
+//     1.4 us est. b1.d             k_reduce_3902d19c
 //     1.3 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     1.6 us est. b2.h.e           k_product_0c66273e
-//     1.3 us est. b2.h.d           k_reduce_9d2f84ef
+//     1.6 us est. b2.h.e           k_product_6040a342
+//     1.3 us est. b2.h.d           k_reduce_330a33f6
 //     1.3 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     1.3 us est. b2.b.0.e         k_product_cab4eaf8
-//     1.6 us est. b2.b.0.d         k_reduce_baa09c0f
+//     1.3 us est. b2.b.0.e         k_product_1a6cac61
+//     1.6 us est. b2.b.0.d         k_reduce_2b7c8af2
 //     1.3 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     1.3 us est. b3.h.e           k_product_cab4eaf8
-//     1.3 us est. b3.h.d           k_reduce_a59ac7ed
+//     1.3 us est. b3.h.e           k_product_1a6cac61
+//     1.3 us est. b3.h.d           k_reduce_bcde40c8
 //     1.3 us est. b3.h             cuDNN conv 1x1, 144 to 32 + bias
-//     1.3 us est. b3.b.0.e         k_product_9e24cc86
-//     1.3 us est. b3.b.0.d         k_reduce_7c3f6cfe
+//     1.3 us est. b3.b.0.e         k_product_7b9a5283
+//     1.3 us est. b3.b.0.d         k_reduce_3d7597a4
 //     1.3 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.3 us est. b3.b.1.e         k_product_9e24cc86
-//     1.3 us est. b3.b.1.d         k_reduce_7c3f6cfe
+//     1.3 us est. b3.b.1.e         k_product_7b9a5283
+//     1.3 us est. b3.b.1.d         k_reduce_3d7597a4
 //     1.3 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.3 us est. b4.h.e           k_product_9e24cc86
-//     1.3 us est. b4.h.d           k_reduce_d044f5fd
+//     1.3 us est. b4.h.e           k_product_7b9a5283
+//     1.3 us est. b4.h.d           k_reduce_10cb3c8b
 //     1.3 us est. b4.h             cuDNN conv 1x1, 192 to 64 + bias
-//     1.3 us est. b4.b.0.e         k_product_8a7a7c41
-//     1.3 us est. b4.b.0.d         k_reduce_b7f7928f
+//     1.3 us est. b4.b.0.e         k_product_48bb5d4a
+//     1.3 us est. b4.b.0.d         k_reduce_ffa64a5d
 //     1.3 us est. b4.h.0           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     1.3 us est. b4.b.1.e         k_product_8a7a7c41
-//     1.3 us est. b4.b.1.d         k_reduce_b7f7928f
+//     1.3 us est. b4.b.1.e         k_product_48bb5d4a
+//     1.3 us est. b4.b.1.d         k_reduce_ffa64a5d
 //     1.3 us est. b4.h.1           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     1.3 us est. b4.b.2.e         k_product_8a7a7c41
-//     1.3 us est. b4.b.2.d         k_reduce_b7f7928f
+//     1.3 us est. b4.b.2.e         k_product_48bb5d4a
+//     1.3 us est. b4.b.2.d         k_reduce_ffa64a5d
 //     1.3 us est. b4.h.2           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     1.3 us est. b5.h.e           k_product_8a7a7c41
-//     1.3 us est. b5.h.d           k_reduce_b7f7928f
+//     1.3 us est. b5.h.e           k_product_48bb5d4a
+//     1.3 us est. b5.h.d           k_reduce_ffa64a5d
 //     1.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
-//     1.3 us est. b5.b.0.e         k_product_3444e6ec
-//     1.3 us est. b5.b.0.d         k_reduce_43bcce13
-//     1.4 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     1.3 us est. b5.b.1.e         k_product_3444e6ec
-//     1.3 us est. b5.b.1.d         k_reduce_43bcce13
-//     1.4 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     1.3 us est. b6.h.e           k_product_3444e6ec
-//     1.3 us est. b6.h.d           k_reduce_fcee2dac
+//     1.3 us est. b5.b.0.e         k_product_5faa3b03
+//     1.3 us est. b5.b.0.d         k_reduce_d4175f4d
+//     1.3 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
+//     1.3 us est. b5.b.1.e         k_product_5faa3b03
+//     1.3 us est. b5.b.1.d         k_reduce_d4175f4d
+//     1.3 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
+//     1.3 us est. b6.h.e           k_product_5faa3b03
+//     1.3 us est. b6.h.d           k_reduce_08724233
 //     1.3 us est. b6.h             cuDNN conv 1x1, 576 to 160 + bias
-//     1.9 us est. b6.b.0.e         k_product_2bb915a2
-//     1.3 us est. b6.b.0.d         k_reduce_5cedf136
+//     1.9 us est. b6.b.0.e         k_product_c282ab1d
+//     1.3 us est. b6.b.0.d         k_reduce_016af1fa
 //     1.3 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     1.9 us est. b6.b.1.e         k_product_2bb915a2
-//     1.3 us est. b6.b.1.d         k_reduce_5cedf136
+//     1.9 us est. b6.b.1.e         k_product_c282ab1d
+//     1.3 us est. b6.b.1.d         k_reduce_016af1fa
 //     1.3 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     1.9 us est. b7.e             k_product_2bb915a2
-//     1.3 us est. b7.d             k_reduce_5cedf136
-//     2.2 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
-//     2.4 us est. head.n.c         cuBLAS sgemm 1280 x 49 x 320
-//     1.3 us est. head             k_map_beb26809
-//     1.3 us est. f                k_reduce_a360f91f
-//     1.3 us est. y                k_reduce_61b8a866
+//     1.9 us est. b7.e             k_product_c282ab1d
+//     1.3 us est. b7.d             k_reduce_016af1fa
+//     1.6 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
+//     2.0 us est. head.n.c         cuBLAS sgemm 1280 x 49 x 320
+//     1.3 us est. head             k_map_79441bb9
+//     1.3 us est. f                k_reduce_59cf178c
+//     1.3 us est. y                k_reduce_113b8c5d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -93,6 +93,9 @@ typedef struct mobilenet_v2_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } mobilenet_v2_options;
 
 typedef struct mobilenet_v2_tensor {
@@ -939,6 +942,16 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -1036,9 +1049,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 }
 
 // stem.n.s[i0] = stem.n.scale[i0] * rsqrt(stem.n.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_5a2e51b4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_eb71dbd0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1049,9 +1063,10 @@ static __global__ void __launch_bounds__(64) k_map_5a2e51b4(const float *__restr
 }
 
 // stem.n.c.scaled[i0,i1,i2,i3] = stem.n.s[i0] * stem.n.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_b095039c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_58e64328(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 864u) return;
     const int i3 = (int)(id % 27u);
     const int i0 = (int)(id / 27u);
@@ -1059,9 +1074,10 @@ static __global__ void __launch_bounds__(64) k_map_b095039c(const float *__restr
 }
 
 // stem.const[i0] = stem.n.bias[i0] - stem.n.mean[i0] * stem.n.s[i0] + 0 * stem.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_fc3cbba5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_92e77144(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1073,9 +1089,10 @@ static __global__ void __launch_bounds__(64) k_map_fc3cbba5(const float *__restr
 }
 
 // b1.d.n.c.scaled[i0,i1,i2] = b1.d.n.s[i0] * b1.d.n.k[i0,0,i1,i2]
-static __global__ void __launch_bounds__(64) k_map_67bcf566(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_482b90c6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 288u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1083,9 +1100,10 @@ static __global__ void __launch_bounds__(64) k_map_67bcf566(const float *__restr
 }
 
 // b1.s[i0] = b1.scale[i0] * rsqrt(b1.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_acc8a570(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_208a1330(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1096,9 +1114,10 @@ static __global__ void __launch_bounds__(64) k_map_acc8a570(const float *__restr
 }
 
 // b1.c.scaled[i0,i1] = b1.s[i0] * b1.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_ca17d1c4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_dddc40c3(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i1 = (int)(id % 8u) * 4;
     const int i0 = (int)(id / 8u);
@@ -1109,9 +1128,10 @@ static __global__ void __launch_bounds__(64) k_map_ca17d1c4(const float *__restr
 }
 
 // b1.const[i0] = b1.bias[i0] - b1.mean[i0] * b1.s[i0] + 0 * b1.s[i0]
-static __global__ void __launch_bounds__(64) k_map_7e746d8f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_95f46529(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1123,9 +1143,10 @@ static __global__ void __launch_bounds__(64) k_map_7e746d8f(const float *__restr
 }
 
 // b2.h.e.n.s[i0] = b2.h.e.n.scale[i0] * rsqrt(b2.h.e.n.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_72fe7c38(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_8eab5ea1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 24u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1136,9 +1157,10 @@ static __global__ void __launch_bounds__(64) k_map_72fe7c38(const float *__restr
 }
 
 // b2.h.e.n.c.scaled[i0,i1] = b2.h.e.n.s[i0] * b2.h.e.n.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_2f4e8fb5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_58edfcb2(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 384u) return;
     const int i1 = (int)(id % 4u) * 4;
     const int i0 = (int)(id / 4u);
@@ -1149,9 +1171,10 @@ static __global__ void __launch_bounds__(64) k_map_2f4e8fb5(const float *__restr
 }
 
 // b2.h.e.const[i0] = b2.h.e.n.bias[i0] - b2.h.e.n.mean[i0] * b2.h.e.n.s[i0] + 0 * b2.h.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_a8ce0460(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_db8dab6b(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 24u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1163,9 +1186,10 @@ static __global__ void __launch_bounds__(64) k_map_a8ce0460(const float *__restr
 }
 
 // b2.h.d.n.c.scaled[i0,i1,i2] = b2.h.d.n.s[i0] * b2.h.d.n.k[i0,0,i1,i2]
-static __global__ void __launch_bounds__(64) k_map_adc94947(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_bcc3773f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 864u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1173,9 +1197,10 @@ static __global__ void __launch_bounds__(64) k_map_adc94947(const float *__restr
 }
 
 // b2.h.s[i0] = b2.h.scale[i0] * rsqrt(b2.h.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_c7ad320d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_320cfc75(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 6u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1186,9 +1211,10 @@ static __global__ void __launch_bounds__(64) k_map_c7ad320d(const float *__restr
 }
 
 // b2.h.c.scaled[i0,i1] = b2.h.s[i0] * b2.h.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_bab5c326(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_d5b8e6e8(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 576u) return;
     const int i1 = (int)(id % 24u) * 4;
     const int i0 = (int)(id / 24u);
@@ -1199,9 +1225,10 @@ static __global__ void __launch_bounds__(64) k_map_bab5c326(const float *__restr
 }
 
 // b2.h.const[i0] = b2.h.bias[i0] - b2.h.mean[i0] * b2.h.s[i0] + 0 * b2.h.s[i0]
-static __global__ void __launch_bounds__(64) k_map_a960f32e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_0ecf60d2(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 6u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1213,9 +1240,10 @@ static __global__ void __launch_bounds__(64) k_map_a960f32e(const float *__restr
 }
 
 // b2.b.0.e.n.s[i0] = b2.b.0.e.n.scale[i0] * rsqrt(b2.b.0.e.n.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_4aec3110(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_504aae7e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 36u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1226,9 +1254,10 @@ static __global__ void __launch_bounds__(64) k_map_4aec3110(const float *__restr
 }
 
 // b2.b.0.e.n.c.scaled[i0,i1] = b2.b.0.e.n.s[i0] * b2.b.0.e.n.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_1d8960b4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_aee4fafa(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 864u) return;
     const int i1 = (int)(id % 6u) * 4;
     const int i0 = (int)(id / 6u);
@@ -1240,9 +1269,10 @@ static __global__ void __launch_bounds__(64) k_map_1d8960b4(const float *__restr
 
 // b2.b.0.e.const[i0] = b2.b.0.e.n.bias[i0] - b2.b.0.e.n.mean[i0] * b2.b.0.e.n.s[i0] + 0 *
 //     b2.b.0.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_381a4aae(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4bfb1823(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 36u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1254,9 +1284,10 @@ static __global__ void __launch_bounds__(64) k_map_381a4aae(const float *__restr
 }
 
 // b2.b.0.d.n.c.scaled[i0,i1,i2] = b2.b.0.d.n.s[i0] * b2.b.0.d.n.k[i0,0,i1,i2]
-static __global__ void __launch_bounds__(64) k_map_324b45d9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_b7d92157(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 1296u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1264,9 +1295,10 @@ static __global__ void __launch_bounds__(64) k_map_324b45d9(const float *__restr
 }
 
 // b2.b.0.c.scaled[i0,i1] = b2.b.0.s[i0] * b2.b.0.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_985b3f56(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_f184fb1b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 864u) return;
     const int i1 = (int)(id % 36u) * 4;
     const int i0 = (int)(id / 36u);
@@ -1277,9 +1309,10 @@ static __global__ void __launch_bounds__(64) k_map_985b3f56(const float *__restr
 }
 
 // b3.h.c.scaled[i0,i1] = b3.h.s[i0] * b3.h.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_f1b16b20(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_43622f97(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 1152u) return;
     const int i1 = (int)(id % 36u) * 4;
     const int i0 = (int)(id / 36u);
@@ -1290,9 +1323,10 @@ static __global__ void __launch_bounds__(64) k_map_f1b16b20(const float *__restr
 }
 
 // b3.b.0.e.n.s[i0] = b3.b.0.e.n.scale[i0] * rsqrt(b3.b.0.e.n.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_8d63b396(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c72b783b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 48u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1303,9 +1337,10 @@ static __global__ void __launch_bounds__(64) k_map_8d63b396(const float *__restr
 }
 
 // b3.b.0.e.n.c.scaled[i0,i1] = b3.b.0.e.n.s[i0] * b3.b.0.e.n.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_7feac221(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9bd88cd7(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 1536u) return;
     const int i1 = (int)(id % 8u) * 4;
     const int i0 = (int)(id / 8u);
@@ -1317,9 +1352,10 @@ static __global__ void __launch_bounds__(64) k_map_7feac221(const float *__restr
 
 // b3.b.0.e.const[i0] = b3.b.0.e.n.bias[i0] - b3.b.0.e.n.mean[i0] * b3.b.0.e.n.s[i0] + 0 *
 //     b3.b.0.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_1aedcd10(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_08a67009(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 48u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1331,9 +1367,10 @@ static __global__ void __launch_bounds__(64) k_map_1aedcd10(const float *__restr
 }
 
 // b3.b.0.d.n.c.scaled[i0,i1,i2] = b3.b.0.d.n.s[i0] * b3.b.0.d.n.k[i0,0,i1,i2]
-static __global__ void __launch_bounds__(64) k_map_0bc5b70c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_261d0c99(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 1728u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1341,9 +1378,10 @@ static __global__ void __launch_bounds__(64) k_map_0bc5b70c(const float *__restr
 }
 
 // b3.b.0.c.scaled[i0,i1] = b3.b.0.s[i0] * b3.b.0.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_4f270e35(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_6dbe850f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 1536u) return;
     const int i1 = (int)(id % 48u) * 4;
     const int i0 = (int)(id / 48u);
@@ -1354,9 +1392,10 @@ static __global__ void __launch_bounds__(64) k_map_4f270e35(const float *__restr
 }
 
 // b4.h.s[i0] = b4.h.scale[i0] * rsqrt(b4.h.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_68165397(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c9eb84ba(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1367,9 +1406,10 @@ static __global__ void __launch_bounds__(64) k_map_68165397(const float *__restr
 }
 
 // b4.h.c.scaled[i0,i1] = b4.h.s[i0] * b4.h.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_e6f67ccc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_a4a779e9(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 3072u) return;
     const int i1 = (int)(id % 48u) * 4;
     const int i0 = (int)(id / 48u);
@@ -1380,9 +1420,10 @@ static __global__ void __launch_bounds__(64) k_map_e6f67ccc(const float *__restr
 }
 
 // b4.h.const[i0] = b4.h.bias[i0] - b4.h.mean[i0] * b4.h.s[i0] + 0 * b4.h.s[i0]
-static __global__ void __launch_bounds__(64) k_map_d9e244e2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1394,9 +1435,10 @@ static __global__ void __launch_bounds__(64) k_map_d9e244e2(const float *__restr
 }
 
 // b4.b.0.e.n.s[i0] = b4.b.0.e.n.scale[i0] * rsqrt(b4.b.0.e.n.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_30698406(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_5971a794(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 96u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1407,9 +1449,10 @@ static __global__ void __launch_bounds__(64) k_map_30698406(const float *__restr
 }
 
 // b4.b.0.e.n.c.scaled[i0,i1] = b4.b.0.e.n.s[i0] * b4.b.0.e.n.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_f71b6543(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_6d69ca0d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 6144u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
@@ -1421,9 +1464,10 @@ static __global__ void __launch_bounds__(64) k_map_f71b6543(const float *__restr
 
 // b4.b.0.e.const[i0] = b4.b.0.e.n.bias[i0] - b4.b.0.e.n.mean[i0] * b4.b.0.e.n.s[i0] + 0 *
 //     b4.b.0.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_743251fb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e464d4ca(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 96u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1435,9 +1479,10 @@ static __global__ void __launch_bounds__(64) k_map_743251fb(const float *__restr
 }
 
 // b4.b.0.d.n.c.scaled[i0,i1,i2] = b4.b.0.d.n.s[i0] * b4.b.0.d.n.k[i0,0,i1,i2]
-static __global__ void __launch_bounds__(64) k_map_96c7e6c7(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_81aa1578(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 3456u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1445,9 +1490,10 @@ static __global__ void __launch_bounds__(64) k_map_96c7e6c7(const float *__restr
 }
 
 // b4.b.0.c.scaled[i0,i1] = b4.b.0.s[i0] * b4.b.0.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_8067e90a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_3c9158e0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 6144u) return;
     const int i1 = (int)(id % 96u) * 4;
     const int i0 = (int)(id / 96u);
@@ -1458,9 +1504,10 @@ static __global__ void __launch_bounds__(64) k_map_8067e90a(const float *__restr
 }
 
 // b5.h.c.scaled[i0,i1] = b5.h.s[i0] * b5.h.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_0867e87c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c04774f9(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 9216u) return;
     const int i1 = (int)(id % 96u) * 4;
     const int i0 = (int)(id / 96u);
@@ -1471,9 +1518,10 @@ static __global__ void __launch_bounds__(64) k_map_0867e87c(const float *__restr
 }
 
 // b5.b.0.e.n.s[i0] = b5.b.0.e.n.scale[i0] * rsqrt(b5.b.0.e.n.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_8e3d7ace(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_b0f63616(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 144u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1484,9 +1532,10 @@ static __global__ void __launch_bounds__(64) k_map_8e3d7ace(const float *__restr
 }
 
 // b5.b.0.e.n.c.scaled[i0,i1] = b5.b.0.e.n.s[i0] * b5.b.0.e.n.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_20b3e415(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_fb33e939(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 13824u) return;
     const int i1 = (int)(id % 24u) * 4;
     const int i0 = (int)(id / 24u);
@@ -1498,9 +1547,10 @@ static __global__ void __launch_bounds__(64) k_map_20b3e415(const float *__restr
 
 // b5.b.0.e.const[i0] = b5.b.0.e.n.bias[i0] - b5.b.0.e.n.mean[i0] * b5.b.0.e.n.s[i0] + 0 *
 //     b5.b.0.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_3b6c5d14(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_6f7b34f0(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 144u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1512,9 +1562,10 @@ static __global__ void __launch_bounds__(64) k_map_3b6c5d14(const float *__restr
 }
 
 // b5.b.0.d.n.c.scaled[i0,i1,i2] = b5.b.0.d.n.s[i0] * b5.b.0.d.n.k[i0,0,i1,i2]
-static __global__ void __launch_bounds__(64) k_map_fbe3ae25(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_b3a7686a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 5184u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1522,9 +1573,10 @@ static __global__ void __launch_bounds__(64) k_map_fbe3ae25(const float *__restr
 }
 
 // b5.b.0.c.scaled[i0,i1] = b5.b.0.s[i0] * b5.b.0.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_081082e0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_cdb21b70(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 13824u) return;
     const int i1 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -1535,9 +1587,10 @@ static __global__ void __launch_bounds__(64) k_map_081082e0(const float *__restr
 }
 
 // b6.h.s[i0] = b6.h.scale[i0] * rsqrt(b6.h.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_085ea18e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_70d2b956(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 40u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1548,9 +1601,10 @@ static __global__ void __launch_bounds__(64) k_map_085ea18e(const float *__restr
 }
 
 // b6.h.c.scaled[i0,i1] = b6.h.s[i0] * b6.h.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_f102cfe3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_d49ae2ff(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 23040u) return;
     const int i1 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -1561,9 +1615,10 @@ static __global__ void __launch_bounds__(64) k_map_f102cfe3(const float *__restr
 }
 
 // b6.h.const[i0] = b6.h.bias[i0] - b6.h.mean[i0] * b6.h.s[i0] + 0 * b6.h.s[i0]
-static __global__ void __launch_bounds__(64) k_map_1ad12658(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9e8393b9(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 40u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1575,9 +1630,10 @@ static __global__ void __launch_bounds__(64) k_map_1ad12658(const float *__restr
 }
 
 // b6.b.0.e.n.s[i0] = b6.b.0.e.n.scale[i0] * rsqrt(b6.b.0.e.n.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_1691facb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e0e28a73(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 240u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1588,9 +1644,10 @@ static __global__ void __launch_bounds__(64) k_map_1691facb(const float *__restr
 }
 
 // b6.b.0.e.n.c.scaled[i0,i1] = b6.b.0.e.n.s[i0] * b6.b.0.e.n.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(128) k_map_4ae366bc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_8bd205b3(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 38400u) return;
     const int i1 = (int)(id % 40u) * 4;
     const int i0 = (int)(id / 40u);
@@ -1602,9 +1659,10 @@ static __global__ void __launch_bounds__(128) k_map_4ae366bc(const float *__rest
 
 // b6.b.0.e.const[i0] = b6.b.0.e.n.bias[i0] - b6.b.0.e.n.mean[i0] * b6.b.0.e.n.s[i0] + 0 *
 //     b6.b.0.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_92b4dfa6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_24f1dc1d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 240u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1616,9 +1674,10 @@ static __global__ void __launch_bounds__(64) k_map_92b4dfa6(const float *__restr
 }
 
 // b6.b.0.d.n.c.scaled[i0,i1,i2] = b6.b.0.d.n.s[i0] * b6.b.0.d.n.k[i0,0,i1,i2]
-static __global__ void __launch_bounds__(64) k_map_f9d0f673(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_379fde7b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8640u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1626,9 +1685,10 @@ static __global__ void __launch_bounds__(64) k_map_f9d0f673(const float *__restr
 }
 
 // b6.b.0.c.scaled[i0,i1] = b6.b.0.s[i0] * b6.b.0.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(128) k_map_345d1f44(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_38334159(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 38400u) return;
     const int i1 = (int)(id % 240u) * 4;
     const int i0 = (int)(id / 240u);
@@ -1639,9 +1699,10 @@ static __global__ void __launch_bounds__(128) k_map_345d1f44(const float *__rest
 }
 
 // b7.s[i0] = b7.scale[i0] * rsqrt(b7.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_53c73b45(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_cdc2b094(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 80u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1652,9 +1713,10 @@ static __global__ void __launch_bounds__(64) k_map_53c73b45(const float *__restr
 }
 
 // b7.c.scaled[i0,i1] = b7.s[i0] * b7.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_62779665(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_8337326d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 76800u) return;
     const int i1 = (int)(id % 240u) * 4;
     const int i0 = (int)(id / 240u);
@@ -1665,9 +1727,10 @@ static __global__ void __launch_bounds__(256) k_map_62779665(const float *__rest
 }
 
 // b7.const[i0] = b7.bias[i0] - b7.mean[i0] * b7.s[i0] + 0 * b7.s[i0]
-static __global__ void __launch_bounds__(64) k_map_e0493805(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_f32c4898(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 80u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1679,9 +1742,10 @@ static __global__ void __launch_bounds__(64) k_map_e0493805(const float *__restr
 }
 
 // head.n.s[i0] = head.n.scale[i0] * rsqrt(head.n.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_14e8be0c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_da3916ac(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 320u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1692,9 +1756,10 @@ static __global__ void __launch_bounds__(64) k_map_14e8be0c(const float *__restr
 }
 
 // head.n.c.scaled[i0,i1] = head.n.s[i0] * head.n.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_14500f10(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_49a51f56(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 102400u) return;
     const int i1 = (int)(id % 80u) * 4;
     const int i0 = (int)(id / 80u);
@@ -1705,9 +1770,10 @@ static __global__ void __launch_bounds__(256) k_map_14500f10(const float *__rest
 }
 
 // head.const[i0] = head.n.bias[i0] - head.n.mean[i0] * head.n.s[i0] + 0 * head.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_e353b2f1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_cbe66113(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 320u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1721,10 +1787,11 @@ static __global__ void __launch_bounds__(64) k_map_e353b2f1(const float *__restr
 // stem.n.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-1,2*i3+r2-1] * stem.n.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_b60125d9(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_1e27c0a5(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 392u * 32u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -1759,9 +1826,10 @@ static __global__ void __launch_bounds__(256) k_product_b60125d9(const float *__
 // b1.d.n.c[0,i1,i2,i3] = sum(r0,r1) stem[0,i1,i2+r0-1,i3+r1-1] * b1.d.n.c.scaled[i1,r0,r1] where
 //     i2 in 0:112, i3 in 0:112, pad stem 0
 // b1.d[0,i1,i2,i3] = min(max(b1.d.n.c[0,i1,i2,i3] + b1.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_reduce_c9de47ee(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_3902d19c(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u) * 4;
     const int i2 = (int)(id / 28u % 112u);
@@ -1793,10 +1861,11 @@ static __global__ void __launch_bounds__(256) k_reduce_c9de47ee(const float *__r
 
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_0c66273e(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_6040a342(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 64u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 4u);
@@ -1829,9 +1898,10 @@ static __global__ void __launch_bounds__(256) k_product_0c66273e(const float *__
 // b2.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b2.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b2.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:56, i3 in 0:56, pad b2.h.e 0
 // b2.h.d[0,i1,i2,i3] = min(max(b2.h.d.n.c[0,i1,i2,i3] + b2.h.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_reduce_9d2f84ef(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_330a33f6(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 75264u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1861,10 +1931,11 @@ static __global__ void __launch_bounds__(256) k_reduce_9d2f84ef(const float *__r
 
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
 // b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_cab4eaf8(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_1a6cac61(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 5u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
@@ -1898,9 +1969,10 @@ static __global__ void __launch_bounds__(256) k_product_cab4eaf8(const float *__
 // b2.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b2.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b2.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:56, i3 in 0:56, pad b2.b.0.e 0
 // b2.b.0.d[0,i1,i2,i3] = min(max(b2.b.0.d.n.c[0,i1,i2,i3] + b2.b.0.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_reduce_baa09c0f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_2b7c8af2(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 112896u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1933,9 +2005,10 @@ static __global__ void __launch_bounds__(256) k_reduce_baa09c0f(const float *__r
 // b3.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b3.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b3.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.h.e 0
 // b3.h.d[0,i1,i2,i3] = min(max(b3.h.d.n.c[0,i1,i2,i3] + b3.h.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(64) k_reduce_a59ac7ed(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_bcde40c8(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 28224u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -1965,10 +2038,11 @@ static __global__ void __launch_bounds__(64) k_reduce_a59ac7ed(const float *__re
 
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_9e24cc86(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_7b9a5283(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 6u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
@@ -2001,9 +2075,10 @@ static __global__ void __launch_bounds__(256) k_product_9e24cc86(const float *__
 // b3.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b3.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b3.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.b.0.e 0
 // b3.b.0.d[0,i1,i2,i3] = min(max(b3.b.0.d.n.c[0,i1,i2,i3] + b3.b.0.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(128) k_reduce_7c3f6cfe(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_3d7597a4(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 37632u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -2036,9 +2111,10 @@ static __global__ void __launch_bounds__(128) k_reduce_7c3f6cfe(const float *__r
 // b4.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b4.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b4.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b4.h.e 0
 // b4.h.d[0,i1,i2,i3] = min(max(b4.h.d.n.c[0,i1,i2,i3] + b4.h.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(128) k_reduce_d044f5fd(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_10cb3c8b(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 37632u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2058,10 +2134,11 @@ static __global__ void __launch_bounds__(128) k_reduce_d044f5fd(const float *__r
 
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_8a7a7c41(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_48bb5d4a(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 24u * 16u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
@@ -2094,9 +2171,10 @@ static __global__ void __launch_bounds__(256) k_product_8a7a7c41(const float *__
 // b4.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b4.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b4.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b4.b.0.e 0
 // b4.b.0.d[0,i1,i2,i3] = min(max(b4.b.0.d.n.c[0,i1,i2,i3] + b4.b.0.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_reduce_b7f7928f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_ffa64a5d(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 75264u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2118,10 +2196,11 @@ static __global__ void __launch_bounds__(256) k_reduce_b7f7928f(const float *__r
 
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_3444e6ec(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_5faa3b03(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 18u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
@@ -2154,9 +2233,10 @@ static __global__ void __launch_bounds__(256) k_product_3444e6ec(const float *__
 // b5.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b5.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b5.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b5.b.0.e 0
 // b5.b.0.d[0,i1,i2,i3] = min(max(b5.b.0.d.n.c[0,i1,i2,i3] + b5.b.0.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_reduce_43bcce13(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_d4175f4d(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 112896u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2179,9 +2259,10 @@ static __global__ void __launch_bounds__(256) k_reduce_43bcce13(const float *__r
 // b6.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b6.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b6.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:7, i3 in 0:7, pad b6.h.e 0
 // b6.h.d[0,i1,i2,i3] = min(max(b6.h.d.n.c[0,i1,i2,i3] + b6.h.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(64) k_reduce_fcee2dac(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_08724233(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 28224u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2201,10 +2282,11 @@ static __global__ void __launch_bounds__(64) k_reduce_fcee2dac(const float *__re
 
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_2bb915a2(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_c282ab1d(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 30u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
@@ -2232,9 +2314,10 @@ static __global__ void __launch_bounds__(256) k_product_2bb915a2(const float *__
 // b6.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b6.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b6.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:7, i3 in 0:7, pad b6.b.0.e 0
 // b6.b.0.d[0,i1,i2,i3] = min(max(b6.b.0.d.n.c[0,i1,i2,i3] + b6.b.0.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(128) k_reduce_5cedf136(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_016af1fa(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 47040u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2255,9 +2338,10 @@ static __global__ void __launch_bounds__(128) k_reduce_5cedf136(const float *__r
 }
 
 // head[0,i1,i2,i3] = min(max(head.n.c[0,i1,i2,i3] + head.const[i1], 0), 6)
-static __global__ void __launch_bounds__(128) k_map_beb26809(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_79441bb9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 62720u) return;
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
@@ -2266,10 +2350,11 @@ static __global__ void __launch_bounds__(128) k_map_beb26809(const float *__rest
 
 // f.sum[0,i1] = sum(r0,r1) head[0,i1,r0,r1]
 // f[0,i1] = f.sum[0,i1] / 49
-static __global__ void __launch_bounds__(32) k_reduce_a360f91f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_reduce_59cf178c(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 1280u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -2286,10 +2371,11 @@ static __global__ void __launch_bounds__(32) k_reduce_a360f91f(const float *__re
 
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 // y[0,i1] = y.sum[0,i1] + bias[i1]
-static __global__ void __launch_bounds__(32) k_reduce_61b8a866(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(32) k_reduce_113b8c5d(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 1000u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -2319,6 +2405,8 @@ struct mobilenet_v2 {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
     conv_call conv[17];
     cublasHandle_t cublas;
@@ -2346,12 +2434,6 @@ static int fail(mobilenet_v2 *m, int code, const char *where, const char *why) {
 static void stepped(mobilenet_v2 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -2535,336 +2617,205 @@ static int libraries_on(mobilenet_v2 *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(mobilenet_v2 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(mobilenet_v2 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_5a2e51b4<<<dim3(1), dim3(64), 0, stream>>>(v_stem_n_var, v_stem_n_scale, v_stem_n_s);
-    LAUNCHED(m, "stem.n.s");
-    k_map_b095039c<<<dim3(14), dim3(64), 0, stream>>>(v_stem_n_k, v_stem_n_s, v_stem_n_c_scaled);
-    LAUNCHED(m, "stem.n.c.scaled");
-    k_map_fc3cbba5<<<dim3(1), dim3(64), 0, stream>>>(v_stem_n_s, v_stem_n_bias, v_stem_n_mean, v_stem_const);
-    LAUNCHED(m, "stem.const");
-    k_map_5a2e51b4<<<dim3(1), dim3(64), 0, stream>>>(v_b1_d_n_var, v_b1_d_n_scale, v_b1_d_n_s);
-    LAUNCHED(m, "b1.d.n.s");
-    k_map_67bcf566<<<dim3(5), dim3(64), 0, stream>>>(v_b1_d_n_k, v_b1_d_n_s, v_b1_d_n_c_scaled);
-    LAUNCHED(m, "b1.d.n.c.scaled");
-    k_map_fc3cbba5<<<dim3(1), dim3(64), 0, stream>>>(v_b1_d_n_s, v_b1_d_n_bias, v_b1_d_n_mean, v_b1_d_const);
-    LAUNCHED(m, "b1.d.const");
-    k_map_acc8a570<<<dim3(1), dim3(64), 0, stream>>>(v_b1_scale, v_b1_var, v_b1_s);
-    LAUNCHED(m, "b1.s");
-    k_map_ca17d1c4<<<dim3(2), dim3(64), 0, stream>>>(v_b1_k, v_b1_s, v_b1_c_scaled);
-    LAUNCHED(m, "b1.c.scaled");
-    k_map_7e746d8f<<<dim3(1), dim3(64), 0, stream>>>(v_b1_bias, v_b1_mean, v_b1_s, v_b1_const);
-    LAUNCHED(m, "b1.const");
-    k_map_72fe7c38<<<dim3(1), dim3(64), 0, stream>>>(v_b2_h_e_n_var, v_b2_h_e_n_scale, v_b2_h_e_n_s);
-    LAUNCHED(m, "b2.h.e.n.s");
-    k_map_2f4e8fb5<<<dim3(6), dim3(64), 0, stream>>>(v_b2_h_e_n_k, v_b2_h_e_n_s, v_b2_h_e_n_c_scaled);
-    LAUNCHED(m, "b2.h.e.n.c.scaled");
-    k_map_a8ce0460<<<dim3(1), dim3(64), 0, stream>>>(v_b2_h_e_n_bias, v_b2_h_e_n_mean, v_b2_h_e_n_s, v_b2_h_e_const);
-    LAUNCHED(m, "b2.h.e.const");
-    k_map_72fe7c38<<<dim3(1), dim3(64), 0, stream>>>(v_b2_h_d_n_var, v_b2_h_d_n_scale, v_b2_h_d_n_s);
-    LAUNCHED(m, "b2.h.d.n.s");
-    k_map_adc94947<<<dim3(14), dim3(64), 0, stream>>>(v_b2_h_d_n_k, v_b2_h_d_n_s, v_b2_h_d_n_c_scaled);
-    LAUNCHED(m, "b2.h.d.n.c.scaled");
-    k_map_a8ce0460<<<dim3(1), dim3(64), 0, stream>>>(v_b2_h_d_n_bias, v_b2_h_d_n_mean, v_b2_h_d_n_s, v_b2_h_d_const);
-    LAUNCHED(m, "b2.h.d.const");
-    k_map_c7ad320d<<<dim3(1), dim3(64), 0, stream>>>(v_b2_h_scale, v_b2_h_var, v_b2_h_s);
-    LAUNCHED(m, "b2.h.s");
-    k_map_bab5c326<<<dim3(9), dim3(64), 0, stream>>>(v_b2_h_k, v_b2_h_s, v_b2_h_c_scaled);
-    LAUNCHED(m, "b2.h.c.scaled");
-    k_map_a960f32e<<<dim3(1), dim3(64), 0, stream>>>(v_b2_h_s, v_b2_h_bias, v_b2_h_mean, v_b2_h_const);
-    LAUNCHED(m, "b2.h.const");
-    k_map_4aec3110<<<dim3(1), dim3(64), 0, stream>>>(v_b2_b_0_e_n_var, v_b2_b_0_e_n_scale, v_b2_b_0_e_n_s);
-    LAUNCHED(m, "b2.b.0.e.n.s");
-    k_map_1d8960b4<<<dim3(14), dim3(64), 0, stream>>>(v_b2_b_0_e_n_k, v_b2_b_0_e_n_s, v_b2_b_0_e_n_c_scaled);
-    LAUNCHED(m, "b2.b.0.e.n.c.scaled");
-    k_map_381a4aae<<<dim3(1), dim3(64), 0, stream>>>(v_b2_b_0_e_n_s, v_b2_b_0_e_n_bias, v_b2_b_0_e_n_mean, v_b2_b_0_e_const);
-    LAUNCHED(m, "b2.b.0.e.const");
-    k_map_4aec3110<<<dim3(1), dim3(64), 0, stream>>>(v_b2_b_0_d_n_var, v_b2_b_0_d_n_scale, v_b2_b_0_d_n_s);
-    LAUNCHED(m, "b2.b.0.d.n.s");
-    k_map_324b45d9<<<dim3(21), dim3(64), 0, stream>>>(v_b2_b_0_d_n_k, v_b2_b_0_d_n_s, v_b2_b_0_d_n_c_scaled);
-    LAUNCHED(m, "b2.b.0.d.n.c.scaled");
-    k_map_381a4aae<<<dim3(1), dim3(64), 0, stream>>>(v_b2_b_0_d_n_s, v_b2_b_0_d_n_bias, v_b2_b_0_d_n_mean, v_b2_b_0_d_const);
-    LAUNCHED(m, "b2.b.0.d.const");
-    k_map_c7ad320d<<<dim3(1), dim3(64), 0, stream>>>(v_b2_b_0_scale, v_b2_b_0_var, v_b2_b_0_s);
-    LAUNCHED(m, "b2.b.0.s");
-    k_map_985b3f56<<<dim3(14), dim3(64), 0, stream>>>(v_b2_b_0_k, v_b2_b_0_s, v_b2_b_0_c_scaled);
-    LAUNCHED(m, "b2.b.0.c.scaled");
-    k_map_a960f32e<<<dim3(1), dim3(64), 0, stream>>>(v_b2_b_0_s, v_b2_b_0_bias, v_b2_b_0_mean, v_b2_h_0_const);
-    LAUNCHED(m, "b2.h.0.const");
-    k_map_4aec3110<<<dim3(1), dim3(64), 0, stream>>>(v_b3_h_e_n_var, v_b3_h_e_n_scale, v_b3_h_e_n_s);
-    LAUNCHED(m, "b3.h.e.n.s");
-    k_map_1d8960b4<<<dim3(14), dim3(64), 0, stream>>>(v_b3_h_e_n_k, v_b3_h_e_n_s, v_b3_h_e_n_c_scaled);
-    LAUNCHED(m, "b3.h.e.n.c.scaled");
-    k_map_381a4aae<<<dim3(1), dim3(64), 0, stream>>>(v_b3_h_e_n_s, v_b3_h_e_n_bias, v_b3_h_e_n_mean, v_b3_h_e_const);
-    LAUNCHED(m, "b3.h.e.const");
-    k_map_4aec3110<<<dim3(1), dim3(64), 0, stream>>>(v_b3_h_d_n_var, v_b3_h_d_n_scale, v_b3_h_d_n_s);
-    LAUNCHED(m, "b3.h.d.n.s");
-    k_map_324b45d9<<<dim3(21), dim3(64), 0, stream>>>(v_b3_h_d_n_k, v_b3_h_d_n_s, v_b3_h_d_n_c_scaled);
-    LAUNCHED(m, "b3.h.d.n.c.scaled");
-    k_map_381a4aae<<<dim3(1), dim3(64), 0, stream>>>(v_b3_h_d_n_s, v_b3_h_d_n_bias, v_b3_h_d_n_mean, v_b3_h_d_const);
-    LAUNCHED(m, "b3.h.d.const");
-    k_map_5a2e51b4<<<dim3(1), dim3(64), 0, stream>>>(v_b3_h_var, v_b3_h_scale, v_b3_h_s);
-    LAUNCHED(m, "b3.h.s");
-    k_map_f1b16b20<<<dim3(18), dim3(64), 0, stream>>>(v_b3_h_k, v_b3_h_s, v_b3_h_c_scaled);
-    LAUNCHED(m, "b3.h.c.scaled");
-    k_map_fc3cbba5<<<dim3(1), dim3(64), 0, stream>>>(v_b3_h_s, v_b3_h_bias, v_b3_h_mean, v_b3_h_const);
-    LAUNCHED(m, "b3.h.const");
-    k_map_8d63b396<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_0_e_n_scale, v_b3_b_0_e_n_var, v_b3_b_0_e_n_s);
-    LAUNCHED(m, "b3.b.0.e.n.s");
-    k_map_7feac221<<<dim3(24), dim3(64), 0, stream>>>(v_b3_b_0_e_n_k, v_b3_b_0_e_n_s, v_b3_b_0_e_n_c_scaled);
-    LAUNCHED(m, "b3.b.0.e.n.c.scaled");
-    k_map_1aedcd10<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_0_e_n_bias, v_b3_b_0_e_n_mean, v_b3_b_0_e_n_s, v_b3_b_0_e_const);
-    LAUNCHED(m, "b3.b.0.e.const");
-    k_map_8d63b396<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_0_d_n_scale, v_b3_b_0_d_n_var, v_b3_b_0_d_n_s);
-    LAUNCHED(m, "b3.b.0.d.n.s");
+    CALL(launch(m, ORDERED, k_map_eb71dbd0, "stem.n.s", 1, 64, stream, v_stem_n_var, v_stem_n_scale, v_stem_n_s));
+    CALL(launch(m, ORDERED, k_map_58e64328, "stem.n.c.scaled", 14, 64, stream, v_stem_n_k, v_stem_n_s, v_stem_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_92e77144, "stem.const", 1, 64, stream, v_stem_n_s, v_stem_n_bias, v_stem_n_mean, v_stem_const));
+    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b1.d.n.s", 1, 64, stream, v_b1_d_n_var, v_b1_d_n_scale, v_b1_d_n_s));
+    CALL(launch(m, ORDERED, k_map_482b90c6, "b1.d.n.c.scaled", 5, 64, stream, v_b1_d_n_k, v_b1_d_n_s, v_b1_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_92e77144, "b1.d.const", 1, 64, stream, v_b1_d_n_s, v_b1_d_n_bias, v_b1_d_n_mean, v_b1_d_const));
+    CALL(launch(m, ORDERED, k_map_208a1330, "b1.s", 1, 64, stream, v_b1_scale, v_b1_var, v_b1_s));
+    CALL(launch(m, ORDERED, k_map_dddc40c3, "b1.c.scaled", 2, 64, stream, v_b1_k, v_b1_s, v_b1_c_scaled));
+    CALL(launch(m, ORDERED, k_map_95f46529, "b1.const", 1, 64, stream, v_b1_bias, v_b1_mean, v_b1_s, v_b1_const));
+    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b2.h.e.n.s", 1, 64, stream, v_b2_h_e_n_var, v_b2_h_e_n_scale, v_b2_h_e_n_s));
+    CALL(launch(m, ORDERED, k_map_58edfcb2, "b2.h.e.n.c.scaled", 6, 64, stream, v_b2_h_e_n_k, v_b2_h_e_n_s, v_b2_h_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_db8dab6b, "b2.h.e.const", 1, 64, stream, v_b2_h_e_n_bias, v_b2_h_e_n_mean, v_b2_h_e_n_s, v_b2_h_e_const));
+    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b2.h.d.n.s", 1, 64, stream, v_b2_h_d_n_var, v_b2_h_d_n_scale, v_b2_h_d_n_s));
+    CALL(launch(m, ORDERED, k_map_bcc3773f, "b2.h.d.n.c.scaled", 14, 64, stream, v_b2_h_d_n_k, v_b2_h_d_n_s, v_b2_h_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_db8dab6b, "b2.h.d.const", 1, 64, stream, v_b2_h_d_n_bias, v_b2_h_d_n_mean, v_b2_h_d_n_s, v_b2_h_d_const));
+    CALL(launch(m, ORDERED, k_map_320cfc75, "b2.h.s", 1, 64, stream, v_b2_h_scale, v_b2_h_var, v_b2_h_s));
+    CALL(launch(m, ORDERED, k_map_d5b8e6e8, "b2.h.c.scaled", 9, 64, stream, v_b2_h_k, v_b2_h_s, v_b2_h_c_scaled));
+    CALL(launch(m, ORDERED, k_map_0ecf60d2, "b2.h.const", 1, 64, stream, v_b2_h_s, v_b2_h_bias, v_b2_h_mean, v_b2_h_const));
+    CALL(launch(m, ORDERED, k_map_504aae7e, "b2.b.0.e.n.s", 1, 64, stream, v_b2_b_0_e_n_var, v_b2_b_0_e_n_scale, v_b2_b_0_e_n_s));
+    CALL(launch(m, ORDERED, k_map_aee4fafa, "b2.b.0.e.n.c.scaled", 14, 64, stream, v_b2_b_0_e_n_k, v_b2_b_0_e_n_s, v_b2_b_0_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_4bfb1823, "b2.b.0.e.const", 1, 64, stream, v_b2_b_0_e_n_s, v_b2_b_0_e_n_bias, v_b2_b_0_e_n_mean, v_b2_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_504aae7e, "b2.b.0.d.n.s", 1, 64, stream, v_b2_b_0_d_n_var, v_b2_b_0_d_n_scale, v_b2_b_0_d_n_s));
+    CALL(launch(m, ORDERED, k_map_b7d92157, "b2.b.0.d.n.c.scaled", 21, 64, stream, v_b2_b_0_d_n_k, v_b2_b_0_d_n_s, v_b2_b_0_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_4bfb1823, "b2.b.0.d.const", 1, 64, stream, v_b2_b_0_d_n_s, v_b2_b_0_d_n_bias, v_b2_b_0_d_n_mean, v_b2_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_320cfc75, "b2.b.0.s", 1, 64, stream, v_b2_b_0_scale, v_b2_b_0_var, v_b2_b_0_s));
+    CALL(launch(m, ORDERED, k_map_f184fb1b, "b2.b.0.c.scaled", 14, 64, stream, v_b2_b_0_k, v_b2_b_0_s, v_b2_b_0_c_scaled));
+    CALL(launch(m, ORDERED, k_map_0ecf60d2, "b2.h.0.const", 1, 64, stream, v_b2_b_0_s, v_b2_b_0_bias, v_b2_b_0_mean, v_b2_h_0_const));
+    CALL(launch(m, ORDERED, k_map_504aae7e, "b3.h.e.n.s", 1, 64, stream, v_b3_h_e_n_var, v_b3_h_e_n_scale, v_b3_h_e_n_s));
+    CALL(launch(m, ORDERED, k_map_aee4fafa, "b3.h.e.n.c.scaled", 14, 64, stream, v_b3_h_e_n_k, v_b3_h_e_n_s, v_b3_h_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_4bfb1823, "b3.h.e.const", 1, 64, stream, v_b3_h_e_n_s, v_b3_h_e_n_bias, v_b3_h_e_n_mean, v_b3_h_e_const));
+    CALL(launch(m, ORDERED, k_map_504aae7e, "b3.h.d.n.s", 1, 64, stream, v_b3_h_d_n_var, v_b3_h_d_n_scale, v_b3_h_d_n_s));
+    CALL(launch(m, ORDERED, k_map_b7d92157, "b3.h.d.n.c.scaled", 21, 64, stream, v_b3_h_d_n_k, v_b3_h_d_n_s, v_b3_h_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_4bfb1823, "b3.h.d.const", 1, 64, stream, v_b3_h_d_n_s, v_b3_h_d_n_bias, v_b3_h_d_n_mean, v_b3_h_d_const));
+    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.h.s", 1, 64, stream, v_b3_h_var, v_b3_h_scale, v_b3_h_s));
+    CALL(launch(m, ORDERED, k_map_43622f97, "b3.h.c.scaled", 18, 64, stream, v_b3_h_k, v_b3_h_s, v_b3_h_c_scaled));
+    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.const", 1, 64, stream, v_b3_h_s, v_b3_h_bias, v_b3_h_mean, v_b3_h_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.0.e.n.s", 1, 64, stream, v_b3_b_0_e_n_scale, v_b3_b_0_e_n_var, v_b3_b_0_e_n_s));
+    CALL(launch(m, ORDERED, k_map_9bd88cd7, "b3.b.0.e.n.c.scaled", 24, 64, stream, v_b3_b_0_e_n_k, v_b3_b_0_e_n_s, v_b3_b_0_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.0.e.const", 1, 64, stream, v_b3_b_0_e_n_bias, v_b3_b_0_e_n_mean, v_b3_b_0_e_n_s, v_b3_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.0.d.n.s", 1, 64, stream, v_b3_b_0_d_n_scale, v_b3_b_0_d_n_var, v_b3_b_0_d_n_s));
     return 0;
 }
 
 static int prepare_weights_2(mobilenet_v2 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_0bc5b70c<<<dim3(27), dim3(64), 0, stream>>>(v_b3_b_0_d_n_k, v_b3_b_0_d_n_s, v_b3_b_0_d_n_c_scaled);
-    LAUNCHED(m, "b3.b.0.d.n.c.scaled");
-    k_map_1aedcd10<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_0_d_n_bias, v_b3_b_0_d_n_mean, v_b3_b_0_d_n_s, v_b3_b_0_d_const);
-    LAUNCHED(m, "b3.b.0.d.const");
-    k_map_5a2e51b4<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_0_var, v_b3_b_0_scale, v_b3_b_0_s);
-    LAUNCHED(m, "b3.b.0.s");
-    k_map_4f270e35<<<dim3(24), dim3(64), 0, stream>>>(v_b3_b_0_k, v_b3_b_0_s, v_b3_b_0_c_scaled);
-    LAUNCHED(m, "b3.b.0.c.scaled");
-    k_map_fc3cbba5<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_0_s, v_b3_b_0_bias, v_b3_b_0_mean, v_b3_h_0_const);
-    LAUNCHED(m, "b3.h.0.const");
-    k_map_8d63b396<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_1_e_n_scale, v_b3_b_1_e_n_var, v_b3_b_1_e_n_s);
-    LAUNCHED(m, "b3.b.1.e.n.s");
-    k_map_7feac221<<<dim3(24), dim3(64), 0, stream>>>(v_b3_b_1_e_n_k, v_b3_b_1_e_n_s, v_b3_b_1_e_n_c_scaled);
-    LAUNCHED(m, "b3.b.1.e.n.c.scaled");
-    k_map_1aedcd10<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_1_e_n_bias, v_b3_b_1_e_n_mean, v_b3_b_1_e_n_s, v_b3_b_1_e_const);
-    LAUNCHED(m, "b3.b.1.e.const");
-    k_map_8d63b396<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_1_d_n_scale, v_b3_b_1_d_n_var, v_b3_b_1_d_n_s);
-    LAUNCHED(m, "b3.b.1.d.n.s");
-    k_map_0bc5b70c<<<dim3(27), dim3(64), 0, stream>>>(v_b3_b_1_d_n_k, v_b3_b_1_d_n_s, v_b3_b_1_d_n_c_scaled);
-    LAUNCHED(m, "b3.b.1.d.n.c.scaled");
-    k_map_1aedcd10<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_1_d_n_bias, v_b3_b_1_d_n_mean, v_b3_b_1_d_n_s, v_b3_b_1_d_const);
-    LAUNCHED(m, "b3.b.1.d.const");
-    k_map_5a2e51b4<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_1_var, v_b3_b_1_scale, v_b3_b_1_s);
-    LAUNCHED(m, "b3.b.1.s");
-    k_map_4f270e35<<<dim3(24), dim3(64), 0, stream>>>(v_b3_b_1_k, v_b3_b_1_s, v_b3_b_1_c_scaled);
-    LAUNCHED(m, "b3.b.1.c.scaled");
-    k_map_fc3cbba5<<<dim3(1), dim3(64), 0, stream>>>(v_b3_b_1_s, v_b3_b_1_bias, v_b3_b_1_mean, v_b3_h_1_const);
-    LAUNCHED(m, "b3.h.1.const");
-    k_map_8d63b396<<<dim3(1), dim3(64), 0, stream>>>(v_b4_h_e_n_scale, v_b4_h_e_n_var, v_b4_h_e_n_s);
-    LAUNCHED(m, "b4.h.e.n.s");
-    k_map_7feac221<<<dim3(24), dim3(64), 0, stream>>>(v_b4_h_e_n_k, v_b4_h_e_n_s, v_b4_h_e_n_c_scaled);
-    LAUNCHED(m, "b4.h.e.n.c.scaled");
-    k_map_1aedcd10<<<dim3(1), dim3(64), 0, stream>>>(v_b4_h_e_n_bias, v_b4_h_e_n_mean, v_b4_h_e_n_s, v_b4_h_e_const);
-    LAUNCHED(m, "b4.h.e.const");
-    k_map_8d63b396<<<dim3(1), dim3(64), 0, stream>>>(v_b4_h_d_n_scale, v_b4_h_d_n_var, v_b4_h_d_n_s);
-    LAUNCHED(m, "b4.h.d.n.s");
-    k_map_0bc5b70c<<<dim3(27), dim3(64), 0, stream>>>(v_b4_h_d_n_k, v_b4_h_d_n_s, v_b4_h_d_n_c_scaled);
-    LAUNCHED(m, "b4.h.d.n.c.scaled");
-    k_map_1aedcd10<<<dim3(1), dim3(64), 0, stream>>>(v_b4_h_d_n_bias, v_b4_h_d_n_mean, v_b4_h_d_n_s, v_b4_h_d_const);
-    LAUNCHED(m, "b4.h.d.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_b4_h_var, v_b4_h_scale, v_b4_h_s);
-    LAUNCHED(m, "b4.h.s");
-    k_map_e6f67ccc<<<dim3(48), dim3(64), 0, stream>>>(v_b4_h_k, v_b4_h_s, v_b4_h_c_scaled);
-    LAUNCHED(m, "b4.h.c.scaled");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_b4_h_s, v_b4_h_bias, v_b4_h_mean, v_b4_h_const);
-    LAUNCHED(m, "b4.h.const");
-    k_map_30698406<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_0_e_n_var, v_b4_b_0_e_n_scale, v_b4_b_0_e_n_s);
-    LAUNCHED(m, "b4.b.0.e.n.s");
-    k_map_f71b6543<<<dim3(96), dim3(64), 0, stream>>>(v_b4_b_0_e_n_k, v_b4_b_0_e_n_s, v_b4_b_0_e_n_c_scaled);
-    LAUNCHED(m, "b4.b.0.e.n.c.scaled");
-    k_map_743251fb<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_0_e_n_s, v_b4_b_0_e_n_bias, v_b4_b_0_e_n_mean, v_b4_b_0_e_const);
-    LAUNCHED(m, "b4.b.0.e.const");
-    k_map_30698406<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_0_d_n_var, v_b4_b_0_d_n_scale, v_b4_b_0_d_n_s);
-    LAUNCHED(m, "b4.b.0.d.n.s");
-    k_map_96c7e6c7<<<dim3(54), dim3(64), 0, stream>>>(v_b4_b_0_d_n_k, v_b4_b_0_d_n_s, v_b4_b_0_d_n_c_scaled);
-    LAUNCHED(m, "b4.b.0.d.n.c.scaled");
-    k_map_743251fb<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_0_d_n_s, v_b4_b_0_d_n_bias, v_b4_b_0_d_n_mean, v_b4_b_0_d_const);
-    LAUNCHED(m, "b4.b.0.d.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_b4_b_0_var, v_b4_b_0_scale, v_b4_b_0_s);
-    LAUNCHED(m, "b4.b.0.s");
-    k_map_8067e90a<<<dim3(96), dim3(64), 0, stream>>>(v_b4_b_0_k, v_b4_b_0_s, v_b4_b_0_c_scaled);
-    LAUNCHED(m, "b4.b.0.c.scaled");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_b4_b_0_s, v_b4_b_0_bias, v_b4_b_0_mean, v_b4_h_0_const);
-    LAUNCHED(m, "b4.h.0.const");
-    k_map_30698406<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_1_e_n_var, v_b4_b_1_e_n_scale, v_b4_b_1_e_n_s);
-    LAUNCHED(m, "b4.b.1.e.n.s");
-    k_map_f71b6543<<<dim3(96), dim3(64), 0, stream>>>(v_b4_b_1_e_n_k, v_b4_b_1_e_n_s, v_b4_b_1_e_n_c_scaled);
-    LAUNCHED(m, "b4.b.1.e.n.c.scaled");
-    k_map_743251fb<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_1_e_n_s, v_b4_b_1_e_n_bias, v_b4_b_1_e_n_mean, v_b4_b_1_e_const);
-    LAUNCHED(m, "b4.b.1.e.const");
-    k_map_30698406<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_1_d_n_var, v_b4_b_1_d_n_scale, v_b4_b_1_d_n_s);
-    LAUNCHED(m, "b4.b.1.d.n.s");
-    k_map_96c7e6c7<<<dim3(54), dim3(64), 0, stream>>>(v_b4_b_1_d_n_k, v_b4_b_1_d_n_s, v_b4_b_1_d_n_c_scaled);
-    LAUNCHED(m, "b4.b.1.d.n.c.scaled");
-    k_map_743251fb<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_1_d_n_s, v_b4_b_1_d_n_bias, v_b4_b_1_d_n_mean, v_b4_b_1_d_const);
-    LAUNCHED(m, "b4.b.1.d.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_b4_b_1_var, v_b4_b_1_scale, v_b4_b_1_s);
-    LAUNCHED(m, "b4.b.1.s");
-    k_map_8067e90a<<<dim3(96), dim3(64), 0, stream>>>(v_b4_b_1_k, v_b4_b_1_s, v_b4_b_1_c_scaled);
-    LAUNCHED(m, "b4.b.1.c.scaled");
+    CALL(launch(m, ORDERED, k_map_261d0c99, "b3.b.0.d.n.c.scaled", 27, 64, stream, v_b3_b_0_d_n_k, v_b3_b_0_d_n_s, v_b3_b_0_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.0.d.const", 1, 64, stream, v_b3_b_0_d_n_bias, v_b3_b_0_d_n_mean, v_b3_b_0_d_n_s, v_b3_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.b.0.s", 1, 64, stream, v_b3_b_0_var, v_b3_b_0_scale, v_b3_b_0_s));
+    CALL(launch(m, ORDERED, k_map_6dbe850f, "b3.b.0.c.scaled", 24, 64, stream, v_b3_b_0_k, v_b3_b_0_s, v_b3_b_0_c_scaled));
+    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.0.const", 1, 64, stream, v_b3_b_0_s, v_b3_b_0_bias, v_b3_b_0_mean, v_b3_h_0_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.1.e.n.s", 1, 64, stream, v_b3_b_1_e_n_scale, v_b3_b_1_e_n_var, v_b3_b_1_e_n_s));
+    CALL(launch(m, ORDERED, k_map_9bd88cd7, "b3.b.1.e.n.c.scaled", 24, 64, stream, v_b3_b_1_e_n_k, v_b3_b_1_e_n_s, v_b3_b_1_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.1.e.const", 1, 64, stream, v_b3_b_1_e_n_bias, v_b3_b_1_e_n_mean, v_b3_b_1_e_n_s, v_b3_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.1.d.n.s", 1, 64, stream, v_b3_b_1_d_n_scale, v_b3_b_1_d_n_var, v_b3_b_1_d_n_s));
+    CALL(launch(m, ORDERED, k_map_261d0c99, "b3.b.1.d.n.c.scaled", 27, 64, stream, v_b3_b_1_d_n_k, v_b3_b_1_d_n_s, v_b3_b_1_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.1.d.const", 1, 64, stream, v_b3_b_1_d_n_bias, v_b3_b_1_d_n_mean, v_b3_b_1_d_n_s, v_b3_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.b.1.s", 1, 64, stream, v_b3_b_1_var, v_b3_b_1_scale, v_b3_b_1_s));
+    CALL(launch(m, ORDERED, k_map_6dbe850f, "b3.b.1.c.scaled", 24, 64, stream, v_b3_b_1_k, v_b3_b_1_s, v_b3_b_1_c_scaled));
+    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.1.const", 1, 64, stream, v_b3_b_1_s, v_b3_b_1_bias, v_b3_b_1_mean, v_b3_h_1_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b4.h.e.n.s", 1, 64, stream, v_b4_h_e_n_scale, v_b4_h_e_n_var, v_b4_h_e_n_s));
+    CALL(launch(m, ORDERED, k_map_9bd88cd7, "b4.h.e.n.c.scaled", 24, 64, stream, v_b4_h_e_n_k, v_b4_h_e_n_s, v_b4_h_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b4.h.e.const", 1, 64, stream, v_b4_h_e_n_bias, v_b4_h_e_n_mean, v_b4_h_e_n_s, v_b4_h_e_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b4.h.d.n.s", 1, 64, stream, v_b4_h_d_n_scale, v_b4_h_d_n_var, v_b4_h_d_n_s));
+    CALL(launch(m, ORDERED, k_map_261d0c99, "b4.h.d.n.c.scaled", 27, 64, stream, v_b4_h_d_n_k, v_b4_h_d_n_s, v_b4_h_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b4.h.d.const", 1, 64, stream, v_b4_h_d_n_bias, v_b4_h_d_n_mean, v_b4_h_d_n_s, v_b4_h_d_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.h.s", 1, 64, stream, v_b4_h_var, v_b4_h_scale, v_b4_h_s));
+    CALL(launch(m, ORDERED, k_map_a4a779e9, "b4.h.c.scaled", 48, 64, stream, v_b4_h_k, v_b4_h_s, v_b4_h_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.const", 1, 64, stream, v_b4_h_s, v_b4_h_bias, v_b4_h_mean, v_b4_h_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.0.e.n.s", 2, 64, stream, v_b4_b_0_e_n_var, v_b4_b_0_e_n_scale, v_b4_b_0_e_n_s));
+    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.0.e.n.c.scaled", 96, 64, stream, v_b4_b_0_e_n_k, v_b4_b_0_e_n_s, v_b4_b_0_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.0.e.const", 2, 64, stream, v_b4_b_0_e_n_s, v_b4_b_0_e_n_bias, v_b4_b_0_e_n_mean, v_b4_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.0.d.n.s", 2, 64, stream, v_b4_b_0_d_n_var, v_b4_b_0_d_n_scale, v_b4_b_0_d_n_s));
+    CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.0.d.n.c.scaled", 54, 64, stream, v_b4_b_0_d_n_k, v_b4_b_0_d_n_s, v_b4_b_0_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.0.d.const", 2, 64, stream, v_b4_b_0_d_n_s, v_b4_b_0_d_n_bias, v_b4_b_0_d_n_mean, v_b4_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.0.s", 1, 64, stream, v_b4_b_0_var, v_b4_b_0_scale, v_b4_b_0_s));
+    CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.0.c.scaled", 96, 64, stream, v_b4_b_0_k, v_b4_b_0_s, v_b4_b_0_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.0.const", 1, 64, stream, v_b4_b_0_s, v_b4_b_0_bias, v_b4_b_0_mean, v_b4_h_0_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.1.e.n.s", 2, 64, stream, v_b4_b_1_e_n_var, v_b4_b_1_e_n_scale, v_b4_b_1_e_n_s));
+    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.1.e.n.c.scaled", 96, 64, stream, v_b4_b_1_e_n_k, v_b4_b_1_e_n_s, v_b4_b_1_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.1.e.const", 2, 64, stream, v_b4_b_1_e_n_s, v_b4_b_1_e_n_bias, v_b4_b_1_e_n_mean, v_b4_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.1.d.n.s", 2, 64, stream, v_b4_b_1_d_n_var, v_b4_b_1_d_n_scale, v_b4_b_1_d_n_s));
+    CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.1.d.n.c.scaled", 54, 64, stream, v_b4_b_1_d_n_k, v_b4_b_1_d_n_s, v_b4_b_1_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.1.d.const", 2, 64, stream, v_b4_b_1_d_n_s, v_b4_b_1_d_n_bias, v_b4_b_1_d_n_mean, v_b4_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.1.s", 1, 64, stream, v_b4_b_1_var, v_b4_b_1_scale, v_b4_b_1_s));
+    CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.1.c.scaled", 96, 64, stream, v_b4_b_1_k, v_b4_b_1_s, v_b4_b_1_c_scaled));
     return 0;
 }
 
 static int prepare_weights_3(mobilenet_v2 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_b4_b_1_s, v_b4_b_1_bias, v_b4_b_1_mean, v_b4_h_1_const);
-    LAUNCHED(m, "b4.h.1.const");
-    k_map_30698406<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_2_e_n_var, v_b4_b_2_e_n_scale, v_b4_b_2_e_n_s);
-    LAUNCHED(m, "b4.b.2.e.n.s");
-    k_map_f71b6543<<<dim3(96), dim3(64), 0, stream>>>(v_b4_b_2_e_n_k, v_b4_b_2_e_n_s, v_b4_b_2_e_n_c_scaled);
-    LAUNCHED(m, "b4.b.2.e.n.c.scaled");
-    k_map_743251fb<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_2_e_n_s, v_b4_b_2_e_n_bias, v_b4_b_2_e_n_mean, v_b4_b_2_e_const);
-    LAUNCHED(m, "b4.b.2.e.const");
-    k_map_30698406<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_2_d_n_var, v_b4_b_2_d_n_scale, v_b4_b_2_d_n_s);
-    LAUNCHED(m, "b4.b.2.d.n.s");
-    k_map_96c7e6c7<<<dim3(54), dim3(64), 0, stream>>>(v_b4_b_2_d_n_k, v_b4_b_2_d_n_s, v_b4_b_2_d_n_c_scaled);
-    LAUNCHED(m, "b4.b.2.d.n.c.scaled");
-    k_map_743251fb<<<dim3(2), dim3(64), 0, stream>>>(v_b4_b_2_d_n_s, v_b4_b_2_d_n_bias, v_b4_b_2_d_n_mean, v_b4_b_2_d_const);
-    LAUNCHED(m, "b4.b.2.d.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_b4_b_2_var, v_b4_b_2_scale, v_b4_b_2_s);
-    LAUNCHED(m, "b4.b.2.s");
-    k_map_8067e90a<<<dim3(96), dim3(64), 0, stream>>>(v_b4_b_2_k, v_b4_b_2_s, v_b4_b_2_c_scaled);
-    LAUNCHED(m, "b4.b.2.c.scaled");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_b4_b_2_s, v_b4_b_2_bias, v_b4_b_2_mean, v_b4_h_2_const);
-    LAUNCHED(m, "b4.h.2.const");
-    k_map_30698406<<<dim3(2), dim3(64), 0, stream>>>(v_b5_h_e_n_var, v_b5_h_e_n_scale, v_b5_h_e_n_s);
-    LAUNCHED(m, "b5.h.e.n.s");
-    k_map_f71b6543<<<dim3(96), dim3(64), 0, stream>>>(v_b5_h_e_n_k, v_b5_h_e_n_s, v_b5_h_e_n_c_scaled);
-    LAUNCHED(m, "b5.h.e.n.c.scaled");
-    k_map_743251fb<<<dim3(2), dim3(64), 0, stream>>>(v_b5_h_e_n_s, v_b5_h_e_n_bias, v_b5_h_e_n_mean, v_b5_h_e_const);
-    LAUNCHED(m, "b5.h.e.const");
-    k_map_30698406<<<dim3(2), dim3(64), 0, stream>>>(v_b5_h_d_n_var, v_b5_h_d_n_scale, v_b5_h_d_n_s);
-    LAUNCHED(m, "b5.h.d.n.s");
-    k_map_96c7e6c7<<<dim3(54), dim3(64), 0, stream>>>(v_b5_h_d_n_k, v_b5_h_d_n_s, v_b5_h_d_n_c_scaled);
-    LAUNCHED(m, "b5.h.d.n.c.scaled");
-    k_map_743251fb<<<dim3(2), dim3(64), 0, stream>>>(v_b5_h_d_n_s, v_b5_h_d_n_bias, v_b5_h_d_n_mean, v_b5_h_d_const);
-    LAUNCHED(m, "b5.h.d.const");
-    k_map_72fe7c38<<<dim3(1), dim3(64), 0, stream>>>(v_b5_h_var, v_b5_h_scale, v_b5_h_s);
-    LAUNCHED(m, "b5.h.s");
-    k_map_0867e87c<<<dim3(144), dim3(64), 0, stream>>>(v_b5_h_k, v_b5_h_s, v_b5_h_c_scaled);
-    LAUNCHED(m, "b5.h.c.scaled");
-    k_map_a8ce0460<<<dim3(1), dim3(64), 0, stream>>>(v_b5_h_bias, v_b5_h_mean, v_b5_h_s, v_b5_h_const);
-    LAUNCHED(m, "b5.h.const");
-    k_map_8e3d7ace<<<dim3(3), dim3(64), 0, stream>>>(v_b5_b_0_e_n_scale, v_b5_b_0_e_n_var, v_b5_b_0_e_n_s);
-    LAUNCHED(m, "b5.b.0.e.n.s");
-    k_map_20b3e415<<<dim3(216), dim3(64), 0, stream>>>(v_b5_b_0_e_n_k, v_b5_b_0_e_n_s, v_b5_b_0_e_n_c_scaled);
-    LAUNCHED(m, "b5.b.0.e.n.c.scaled");
-    k_map_3b6c5d14<<<dim3(3), dim3(64), 0, stream>>>(v_b5_b_0_e_n_bias, v_b5_b_0_e_n_mean, v_b5_b_0_e_n_s, v_b5_b_0_e_const);
-    LAUNCHED(m, "b5.b.0.e.const");
-    k_map_8e3d7ace<<<dim3(3), dim3(64), 0, stream>>>(v_b5_b_0_d_n_scale, v_b5_b_0_d_n_var, v_b5_b_0_d_n_s);
-    LAUNCHED(m, "b5.b.0.d.n.s");
-    k_map_fbe3ae25<<<dim3(81), dim3(64), 0, stream>>>(v_b5_b_0_d_n_k, v_b5_b_0_d_n_s, v_b5_b_0_d_n_c_scaled);
-    LAUNCHED(m, "b5.b.0.d.n.c.scaled");
-    k_map_3b6c5d14<<<dim3(3), dim3(64), 0, stream>>>(v_b5_b_0_d_n_bias, v_b5_b_0_d_n_mean, v_b5_b_0_d_n_s, v_b5_b_0_d_const);
-    LAUNCHED(m, "b5.b.0.d.const");
-    k_map_72fe7c38<<<dim3(1), dim3(64), 0, stream>>>(v_b5_b_0_var, v_b5_b_0_scale, v_b5_b_0_s);
-    LAUNCHED(m, "b5.b.0.s");
-    k_map_081082e0<<<dim3(216), dim3(64), 0, stream>>>(v_b5_b_0_k, v_b5_b_0_s, v_b5_b_0_c_scaled);
-    LAUNCHED(m, "b5.b.0.c.scaled");
-    k_map_a8ce0460<<<dim3(1), dim3(64), 0, stream>>>(v_b5_b_0_bias, v_b5_b_0_mean, v_b5_b_0_s, v_b5_h_0_const);
-    LAUNCHED(m, "b5.h.0.const");
-    k_map_8e3d7ace<<<dim3(3), dim3(64), 0, stream>>>(v_b5_b_1_e_n_scale, v_b5_b_1_e_n_var, v_b5_b_1_e_n_s);
-    LAUNCHED(m, "b5.b.1.e.n.s");
-    k_map_20b3e415<<<dim3(216), dim3(64), 0, stream>>>(v_b5_b_1_e_n_k, v_b5_b_1_e_n_s, v_b5_b_1_e_n_c_scaled);
-    LAUNCHED(m, "b5.b.1.e.n.c.scaled");
-    k_map_3b6c5d14<<<dim3(3), dim3(64), 0, stream>>>(v_b5_b_1_e_n_bias, v_b5_b_1_e_n_mean, v_b5_b_1_e_n_s, v_b5_b_1_e_const);
-    LAUNCHED(m, "b5.b.1.e.const");
-    k_map_8e3d7ace<<<dim3(3), dim3(64), 0, stream>>>(v_b5_b_1_d_n_scale, v_b5_b_1_d_n_var, v_b5_b_1_d_n_s);
-    LAUNCHED(m, "b5.b.1.d.n.s");
-    k_map_fbe3ae25<<<dim3(81), dim3(64), 0, stream>>>(v_b5_b_1_d_n_k, v_b5_b_1_d_n_s, v_b5_b_1_d_n_c_scaled);
-    LAUNCHED(m, "b5.b.1.d.n.c.scaled");
-    k_map_3b6c5d14<<<dim3(3), dim3(64), 0, stream>>>(v_b5_b_1_d_n_bias, v_b5_b_1_d_n_mean, v_b5_b_1_d_n_s, v_b5_b_1_d_const);
-    LAUNCHED(m, "b5.b.1.d.const");
-    k_map_72fe7c38<<<dim3(1), dim3(64), 0, stream>>>(v_b5_b_1_var, v_b5_b_1_scale, v_b5_b_1_s);
-    LAUNCHED(m, "b5.b.1.s");
-    k_map_081082e0<<<dim3(216), dim3(64), 0, stream>>>(v_b5_b_1_k, v_b5_b_1_s, v_b5_b_1_c_scaled);
-    LAUNCHED(m, "b5.b.1.c.scaled");
-    k_map_a8ce0460<<<dim3(1), dim3(64), 0, stream>>>(v_b5_b_1_bias, v_b5_b_1_mean, v_b5_b_1_s, v_b5_h_1_const);
-    LAUNCHED(m, "b5.h.1.const");
-    k_map_8e3d7ace<<<dim3(3), dim3(64), 0, stream>>>(v_b6_h_e_n_scale, v_b6_h_e_n_var, v_b6_h_e_n_s);
-    LAUNCHED(m, "b6.h.e.n.s");
-    k_map_20b3e415<<<dim3(216), dim3(64), 0, stream>>>(v_b6_h_e_n_k, v_b6_h_e_n_s, v_b6_h_e_n_c_scaled);
-    LAUNCHED(m, "b6.h.e.n.c.scaled");
-    k_map_3b6c5d14<<<dim3(3), dim3(64), 0, stream>>>(v_b6_h_e_n_bias, v_b6_h_e_n_mean, v_b6_h_e_n_s, v_b6_h_e_const);
-    LAUNCHED(m, "b6.h.e.const");
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.1.const", 1, 64, stream, v_b4_b_1_s, v_b4_b_1_bias, v_b4_b_1_mean, v_b4_h_1_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.2.e.n.s", 2, 64, stream, v_b4_b_2_e_n_var, v_b4_b_2_e_n_scale, v_b4_b_2_e_n_s));
+    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.2.e.n.c.scaled", 96, 64, stream, v_b4_b_2_e_n_k, v_b4_b_2_e_n_s, v_b4_b_2_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.2.e.const", 2, 64, stream, v_b4_b_2_e_n_s, v_b4_b_2_e_n_bias, v_b4_b_2_e_n_mean, v_b4_b_2_e_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.2.d.n.s", 2, 64, stream, v_b4_b_2_d_n_var, v_b4_b_2_d_n_scale, v_b4_b_2_d_n_s));
+    CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.2.d.n.c.scaled", 54, 64, stream, v_b4_b_2_d_n_k, v_b4_b_2_d_n_s, v_b4_b_2_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.2.d.const", 2, 64, stream, v_b4_b_2_d_n_s, v_b4_b_2_d_n_bias, v_b4_b_2_d_n_mean, v_b4_b_2_d_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.2.s", 1, 64, stream, v_b4_b_2_var, v_b4_b_2_scale, v_b4_b_2_s));
+    CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.2.c.scaled", 96, 64, stream, v_b4_b_2_k, v_b4_b_2_s, v_b4_b_2_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.2.const", 1, 64, stream, v_b4_b_2_s, v_b4_b_2_bias, v_b4_b_2_mean, v_b4_h_2_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b5.h.e.n.s", 2, 64, stream, v_b5_h_e_n_var, v_b5_h_e_n_scale, v_b5_h_e_n_s));
+    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b5.h.e.n.c.scaled", 96, 64, stream, v_b5_h_e_n_k, v_b5_h_e_n_s, v_b5_h_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b5.h.e.const", 2, 64, stream, v_b5_h_e_n_s, v_b5_h_e_n_bias, v_b5_h_e_n_mean, v_b5_h_e_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b5.h.d.n.s", 2, 64, stream, v_b5_h_d_n_var, v_b5_h_d_n_scale, v_b5_h_d_n_s));
+    CALL(launch(m, ORDERED, k_map_81aa1578, "b5.h.d.n.c.scaled", 54, 64, stream, v_b5_h_d_n_k, v_b5_h_d_n_s, v_b5_h_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b5.h.d.const", 2, 64, stream, v_b5_h_d_n_s, v_b5_h_d_n_bias, v_b5_h_d_n_mean, v_b5_h_d_const));
+    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.h.s", 1, 64, stream, v_b5_h_var, v_b5_h_scale, v_b5_h_s));
+    CALL(launch(m, ORDERED, k_map_c04774f9, "b5.h.c.scaled", 144, 64, stream, v_b5_h_k, v_b5_h_s, v_b5_h_c_scaled));
+    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.const", 1, 64, stream, v_b5_h_bias, v_b5_h_mean, v_b5_h_s, v_b5_h_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.0.e.n.s", 3, 64, stream, v_b5_b_0_e_n_scale, v_b5_b_0_e_n_var, v_b5_b_0_e_n_s));
+    CALL(launch(m, ORDERED, k_map_fb33e939, "b5.b.0.e.n.c.scaled", 216, 64, stream, v_b5_b_0_e_n_k, v_b5_b_0_e_n_s, v_b5_b_0_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.0.e.const", 3, 64, stream, v_b5_b_0_e_n_bias, v_b5_b_0_e_n_mean, v_b5_b_0_e_n_s, v_b5_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.0.d.n.s", 3, 64, stream, v_b5_b_0_d_n_scale, v_b5_b_0_d_n_var, v_b5_b_0_d_n_s));
+    CALL(launch(m, ORDERED, k_map_b3a7686a, "b5.b.0.d.n.c.scaled", 81, 64, stream, v_b5_b_0_d_n_k, v_b5_b_0_d_n_s, v_b5_b_0_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.0.d.const", 3, 64, stream, v_b5_b_0_d_n_bias, v_b5_b_0_d_n_mean, v_b5_b_0_d_n_s, v_b5_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.b.0.s", 1, 64, stream, v_b5_b_0_var, v_b5_b_0_scale, v_b5_b_0_s));
+    CALL(launch(m, ORDERED, k_map_cdb21b70, "b5.b.0.c.scaled", 216, 64, stream, v_b5_b_0_k, v_b5_b_0_s, v_b5_b_0_c_scaled));
+    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.0.const", 1, 64, stream, v_b5_b_0_bias, v_b5_b_0_mean, v_b5_b_0_s, v_b5_h_0_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.1.e.n.s", 3, 64, stream, v_b5_b_1_e_n_scale, v_b5_b_1_e_n_var, v_b5_b_1_e_n_s));
+    CALL(launch(m, ORDERED, k_map_fb33e939, "b5.b.1.e.n.c.scaled", 216, 64, stream, v_b5_b_1_e_n_k, v_b5_b_1_e_n_s, v_b5_b_1_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.1.e.const", 3, 64, stream, v_b5_b_1_e_n_bias, v_b5_b_1_e_n_mean, v_b5_b_1_e_n_s, v_b5_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.1.d.n.s", 3, 64, stream, v_b5_b_1_d_n_scale, v_b5_b_1_d_n_var, v_b5_b_1_d_n_s));
+    CALL(launch(m, ORDERED, k_map_b3a7686a, "b5.b.1.d.n.c.scaled", 81, 64, stream, v_b5_b_1_d_n_k, v_b5_b_1_d_n_s, v_b5_b_1_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.1.d.const", 3, 64, stream, v_b5_b_1_d_n_bias, v_b5_b_1_d_n_mean, v_b5_b_1_d_n_s, v_b5_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.b.1.s", 1, 64, stream, v_b5_b_1_var, v_b5_b_1_scale, v_b5_b_1_s));
+    CALL(launch(m, ORDERED, k_map_cdb21b70, "b5.b.1.c.scaled", 216, 64, stream, v_b5_b_1_k, v_b5_b_1_s, v_b5_b_1_c_scaled));
+    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.1.const", 1, 64, stream, v_b5_b_1_bias, v_b5_b_1_mean, v_b5_b_1_s, v_b5_h_1_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b6.h.e.n.s", 3, 64, stream, v_b6_h_e_n_scale, v_b6_h_e_n_var, v_b6_h_e_n_s));
+    CALL(launch(m, ORDERED, k_map_fb33e939, "b6.h.e.n.c.scaled", 216, 64, stream, v_b6_h_e_n_k, v_b6_h_e_n_s, v_b6_h_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b6.h.e.const", 3, 64, stream, v_b6_h_e_n_bias, v_b6_h_e_n_mean, v_b6_h_e_n_s, v_b6_h_e_const));
     return 0;
 }
 
 static int prepare_weights_4(mobilenet_v2 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_8e3d7ace<<<dim3(3), dim3(64), 0, stream>>>(v_b6_h_d_n_scale, v_b6_h_d_n_var, v_b6_h_d_n_s);
-    LAUNCHED(m, "b6.h.d.n.s");
-    k_map_fbe3ae25<<<dim3(81), dim3(64), 0, stream>>>(v_b6_h_d_n_k, v_b6_h_d_n_s, v_b6_h_d_n_c_scaled);
-    LAUNCHED(m, "b6.h.d.n.c.scaled");
-    k_map_3b6c5d14<<<dim3(3), dim3(64), 0, stream>>>(v_b6_h_d_n_bias, v_b6_h_d_n_mean, v_b6_h_d_n_s, v_b6_h_d_const);
-    LAUNCHED(m, "b6.h.d.const");
-    k_map_085ea18e<<<dim3(1), dim3(64), 0, stream>>>(v_b6_h_scale, v_b6_h_var, v_b6_h_s);
-    LAUNCHED(m, "b6.h.s");
-    k_map_f102cfe3<<<dim3(360), dim3(64), 0, stream>>>(v_b6_h_k, v_b6_h_s, v_b6_h_c_scaled);
-    LAUNCHED(m, "b6.h.c.scaled");
-    k_map_1ad12658<<<dim3(1), dim3(64), 0, stream>>>(v_b6_h_bias, v_b6_h_mean, v_b6_h_s, v_b6_h_const);
-    LAUNCHED(m, "b6.h.const");
-    k_map_1691facb<<<dim3(4), dim3(64), 0, stream>>>(v_b6_b_0_e_n_var, v_b6_b_0_e_n_scale, v_b6_b_0_e_n_s);
-    LAUNCHED(m, "b6.b.0.e.n.s");
-    k_map_4ae366bc<<<dim3(300), dim3(128), 0, stream>>>(v_b6_b_0_e_n_k, v_b6_b_0_e_n_s, v_b6_b_0_e_n_c_scaled);
-    LAUNCHED(m, "b6.b.0.e.n.c.scaled");
-    k_map_92b4dfa6<<<dim3(4), dim3(64), 0, stream>>>(v_b6_b_0_e_n_s, v_b6_b_0_e_n_bias, v_b6_b_0_e_n_mean, v_b6_b_0_e_const);
-    LAUNCHED(m, "b6.b.0.e.const");
-    k_map_1691facb<<<dim3(4), dim3(64), 0, stream>>>(v_b6_b_0_d_n_var, v_b6_b_0_d_n_scale, v_b6_b_0_d_n_s);
-    LAUNCHED(m, "b6.b.0.d.n.s");
-    k_map_f9d0f673<<<dim3(135), dim3(64), 0, stream>>>(v_b6_b_0_d_n_k, v_b6_b_0_d_n_s, v_b6_b_0_d_n_c_scaled);
-    LAUNCHED(m, "b6.b.0.d.n.c.scaled");
-    k_map_92b4dfa6<<<dim3(4), dim3(64), 0, stream>>>(v_b6_b_0_d_n_s, v_b6_b_0_d_n_bias, v_b6_b_0_d_n_mean, v_b6_b_0_d_const);
-    LAUNCHED(m, "b6.b.0.d.const");
-    k_map_085ea18e<<<dim3(1), dim3(64), 0, stream>>>(v_b6_b_0_scale, v_b6_b_0_var, v_b6_b_0_s);
-    LAUNCHED(m, "b6.b.0.s");
-    k_map_345d1f44<<<dim3(300), dim3(128), 0, stream>>>(v_b6_b_0_k, v_b6_b_0_s, v_b6_b_0_c_scaled);
-    LAUNCHED(m, "b6.b.0.c.scaled");
-    k_map_1ad12658<<<dim3(1), dim3(64), 0, stream>>>(v_b6_b_0_bias, v_b6_b_0_mean, v_b6_b_0_s, v_b6_h_0_const);
-    LAUNCHED(m, "b6.h.0.const");
-    k_map_1691facb<<<dim3(4), dim3(64), 0, stream>>>(v_b6_b_1_e_n_var, v_b6_b_1_e_n_scale, v_b6_b_1_e_n_s);
-    LAUNCHED(m, "b6.b.1.e.n.s");
-    k_map_4ae366bc<<<dim3(300), dim3(128), 0, stream>>>(v_b6_b_1_e_n_k, v_b6_b_1_e_n_s, v_b6_b_1_e_n_c_scaled);
-    LAUNCHED(m, "b6.b.1.e.n.c.scaled");
-    k_map_92b4dfa6<<<dim3(4), dim3(64), 0, stream>>>(v_b6_b_1_e_n_s, v_b6_b_1_e_n_bias, v_b6_b_1_e_n_mean, v_b6_b_1_e_const);
-    LAUNCHED(m, "b6.b.1.e.const");
-    k_map_1691facb<<<dim3(4), dim3(64), 0, stream>>>(v_b6_b_1_d_n_var, v_b6_b_1_d_n_scale, v_b6_b_1_d_n_s);
-    LAUNCHED(m, "b6.b.1.d.n.s");
-    k_map_f9d0f673<<<dim3(135), dim3(64), 0, stream>>>(v_b6_b_1_d_n_k, v_b6_b_1_d_n_s, v_b6_b_1_d_n_c_scaled);
-    LAUNCHED(m, "b6.b.1.d.n.c.scaled");
-    k_map_92b4dfa6<<<dim3(4), dim3(64), 0, stream>>>(v_b6_b_1_d_n_s, v_b6_b_1_d_n_bias, v_b6_b_1_d_n_mean, v_b6_b_1_d_const);
-    LAUNCHED(m, "b6.b.1.d.const");
-    k_map_085ea18e<<<dim3(1), dim3(64), 0, stream>>>(v_b6_b_1_scale, v_b6_b_1_var, v_b6_b_1_s);
-    LAUNCHED(m, "b6.b.1.s");
-    k_map_345d1f44<<<dim3(300), dim3(128), 0, stream>>>(v_b6_b_1_k, v_b6_b_1_s, v_b6_b_1_c_scaled);
-    LAUNCHED(m, "b6.b.1.c.scaled");
-    k_map_1ad12658<<<dim3(1), dim3(64), 0, stream>>>(v_b6_b_1_bias, v_b6_b_1_mean, v_b6_b_1_s, v_b6_h_1_const);
-    LAUNCHED(m, "b6.h.1.const");
-    k_map_1691facb<<<dim3(4), dim3(64), 0, stream>>>(v_b7_e_n_var, v_b7_e_n_scale, v_b7_e_n_s);
-    LAUNCHED(m, "b7.e.n.s");
-    k_map_4ae366bc<<<dim3(300), dim3(128), 0, stream>>>(v_b7_e_n_k, v_b7_e_n_s, v_b7_e_n_c_scaled);
-    LAUNCHED(m, "b7.e.n.c.scaled");
-    k_map_92b4dfa6<<<dim3(4), dim3(64), 0, stream>>>(v_b7_e_n_s, v_b7_e_n_bias, v_b7_e_n_mean, v_b7_e_const);
-    LAUNCHED(m, "b7.e.const");
-    k_map_1691facb<<<dim3(4), dim3(64), 0, stream>>>(v_b7_d_n_var, v_b7_d_n_scale, v_b7_d_n_s);
-    LAUNCHED(m, "b7.d.n.s");
-    k_map_f9d0f673<<<dim3(135), dim3(64), 0, stream>>>(v_b7_d_n_k, v_b7_d_n_s, v_b7_d_n_c_scaled);
-    LAUNCHED(m, "b7.d.n.c.scaled");
-    k_map_92b4dfa6<<<dim3(4), dim3(64), 0, stream>>>(v_b7_d_n_s, v_b7_d_n_bias, v_b7_d_n_mean, v_b7_d_const);
-    LAUNCHED(m, "b7.d.const");
-    k_map_53c73b45<<<dim3(2), dim3(64), 0, stream>>>(v_b7_var, v_b7_scale, v_b7_s);
-    LAUNCHED(m, "b7.s");
-    k_map_62779665<<<dim3(300), dim3(256), 0, stream>>>(v_b7_k, v_b7_s, v_b7_c_scaled);
-    LAUNCHED(m, "b7.c.scaled");
-    k_map_e0493805<<<dim3(2), dim3(64), 0, stream>>>(v_b7_s, v_b7_bias, v_b7_mean, v_b7_const);
-    LAUNCHED(m, "b7.const");
-    k_map_14e8be0c<<<dim3(5), dim3(64), 0, stream>>>(v_head_n_var, v_head_n_scale, v_head_n_s);
-    LAUNCHED(m, "head.n.s");
-    k_map_14500f10<<<dim3(400), dim3(256), 0, stream>>>(v_head_n_k, v_head_n_s, v_head_n_c_scaled);
-    LAUNCHED(m, "head.n.c.scaled");
-    k_map_e353b2f1<<<dim3(5), dim3(64), 0, stream>>>(v_head_n_bias, v_head_n_mean, v_head_n_s, v_head_const);
-    LAUNCHED(m, "head.const");
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b6.h.d.n.s", 3, 64, stream, v_b6_h_d_n_scale, v_b6_h_d_n_var, v_b6_h_d_n_s));
+    CALL(launch(m, ORDERED, k_map_b3a7686a, "b6.h.d.n.c.scaled", 81, 64, stream, v_b6_h_d_n_k, v_b6_h_d_n_s, v_b6_h_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b6.h.d.const", 3, 64, stream, v_b6_h_d_n_bias, v_b6_h_d_n_mean, v_b6_h_d_n_s, v_b6_h_d_const));
+    CALL(launch(m, ORDERED, k_map_70d2b956, "b6.h.s", 1, 64, stream, v_b6_h_scale, v_b6_h_var, v_b6_h_s));
+    CALL(launch(m, ORDERED, k_map_d49ae2ff, "b6.h.c.scaled", 360, 64, stream, v_b6_h_k, v_b6_h_s, v_b6_h_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.const", 1, 64, stream, v_b6_h_bias, v_b6_h_mean, v_b6_h_s, v_b6_h_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.0.e.n.s", 4, 64, stream, v_b6_b_0_e_n_var, v_b6_b_0_e_n_scale, v_b6_b_0_e_n_s));
+    CALL(launch(m, ORDERED, k_map_8bd205b3, "b6.b.0.e.n.c.scaled", 300, 128, stream, v_b6_b_0_e_n_k, v_b6_b_0_e_n_s, v_b6_b_0_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.0.e.const", 4, 64, stream, v_b6_b_0_e_n_s, v_b6_b_0_e_n_bias, v_b6_b_0_e_n_mean, v_b6_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.0.d.n.s", 4, 64, stream, v_b6_b_0_d_n_var, v_b6_b_0_d_n_scale, v_b6_b_0_d_n_s));
+    CALL(launch(m, ORDERED, k_map_379fde7b, "b6.b.0.d.n.c.scaled", 135, 64, stream, v_b6_b_0_d_n_k, v_b6_b_0_d_n_s, v_b6_b_0_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.0.d.const", 4, 64, stream, v_b6_b_0_d_n_s, v_b6_b_0_d_n_bias, v_b6_b_0_d_n_mean, v_b6_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_70d2b956, "b6.b.0.s", 1, 64, stream, v_b6_b_0_scale, v_b6_b_0_var, v_b6_b_0_s));
+    CALL(launch(m, ORDERED, k_map_38334159, "b6.b.0.c.scaled", 300, 128, stream, v_b6_b_0_k, v_b6_b_0_s, v_b6_b_0_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.0.const", 1, 64, stream, v_b6_b_0_bias, v_b6_b_0_mean, v_b6_b_0_s, v_b6_h_0_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.1.e.n.s", 4, 64, stream, v_b6_b_1_e_n_var, v_b6_b_1_e_n_scale, v_b6_b_1_e_n_s));
+    CALL(launch(m, ORDERED, k_map_8bd205b3, "b6.b.1.e.n.c.scaled", 300, 128, stream, v_b6_b_1_e_n_k, v_b6_b_1_e_n_s, v_b6_b_1_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.1.e.const", 4, 64, stream, v_b6_b_1_e_n_s, v_b6_b_1_e_n_bias, v_b6_b_1_e_n_mean, v_b6_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.1.d.n.s", 4, 64, stream, v_b6_b_1_d_n_var, v_b6_b_1_d_n_scale, v_b6_b_1_d_n_s));
+    CALL(launch(m, ORDERED, k_map_379fde7b, "b6.b.1.d.n.c.scaled", 135, 64, stream, v_b6_b_1_d_n_k, v_b6_b_1_d_n_s, v_b6_b_1_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.1.d.const", 4, 64, stream, v_b6_b_1_d_n_s, v_b6_b_1_d_n_bias, v_b6_b_1_d_n_mean, v_b6_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_70d2b956, "b6.b.1.s", 1, 64, stream, v_b6_b_1_scale, v_b6_b_1_var, v_b6_b_1_s));
+    CALL(launch(m, ORDERED, k_map_38334159, "b6.b.1.c.scaled", 300, 128, stream, v_b6_b_1_k, v_b6_b_1_s, v_b6_b_1_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.1.const", 1, 64, stream, v_b6_b_1_bias, v_b6_b_1_mean, v_b6_b_1_s, v_b6_h_1_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b7.e.n.s", 4, 64, stream, v_b7_e_n_var, v_b7_e_n_scale, v_b7_e_n_s));
+    CALL(launch(m, ORDERED, k_map_8bd205b3, "b7.e.n.c.scaled", 300, 128, stream, v_b7_e_n_k, v_b7_e_n_s, v_b7_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b7.e.const", 4, 64, stream, v_b7_e_n_s, v_b7_e_n_bias, v_b7_e_n_mean, v_b7_e_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b7.d.n.s", 4, 64, stream, v_b7_d_n_var, v_b7_d_n_scale, v_b7_d_n_s));
+    CALL(launch(m, ORDERED, k_map_379fde7b, "b7.d.n.c.scaled", 135, 64, stream, v_b7_d_n_k, v_b7_d_n_s, v_b7_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b7.d.const", 4, 64, stream, v_b7_d_n_s, v_b7_d_n_bias, v_b7_d_n_mean, v_b7_d_const));
+    CALL(launch(m, ORDERED, k_map_cdc2b094, "b7.s", 2, 64, stream, v_b7_var, v_b7_scale, v_b7_s));
+    CALL(launch(m, ORDERED, k_map_8337326d, "b7.c.scaled", 300, 256, stream, v_b7_k, v_b7_s, v_b7_c_scaled));
+    CALL(launch(m, ORDERED, k_map_f32c4898, "b7.const", 2, 64, stream, v_b7_s, v_b7_bias, v_b7_mean, v_b7_const));
+    CALL(launch(m, ORDERED, k_map_da3916ac, "head.n.s", 5, 64, stream, v_head_n_var, v_head_n_scale, v_head_n_s));
+    CALL(launch(m, ORDERED, k_map_49a51f56, "head.n.c.scaled", 400, 256, stream, v_head_n_k, v_head_n_s, v_head_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_cbe66113, "head.const", 5, 64, stream, v_head_n_bias, v_head_n_mean, v_head_n_s, v_head_const));
     return 0;
 }
 
@@ -2899,12 +2850,20 @@ static int check_device(mobilenet_v2 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_5a2e51b4);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_eb71dbd0);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
     if (major != CUDNN_MAJOR)
         return fail(m, BAD_DEVICE, "cuDNN",
@@ -2978,6 +2937,8 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -2987,111 +2948,84 @@ static int steps_1(mobilenet_v2 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_product_b60125d9<<<dim3(392), dim3(256), 0, stream>>>(v_stem_n_c_scaled, v_x, v_stem_const, v_stem);
-    LAUNCHED(m, "stem");
-    k_reduce_c9de47ee<<<dim3(392), dim3(256), 0, stream>>>(v_stem, v_b1_d_n_c_scaled, v_b1_d_const, v_b1_d);
-    LAUNCHED(m, "b1.d");
+    CALL(launch(m, ORDERED, k_product_1e27c0a5, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x, v_stem_const, v_stem));
+    CALL(launch(m, EARLY, k_reduce_3902d19c, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled, v_b1_d_const, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.const[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_const, NULL, v_b1, v_workspace));
-    k_product_0c66273e<<<dim3(392), dim3(256), 0, stream>>>(v_b2_h_e_n_c_scaled, v_b1, v_b2_h_e_const, v_b2_h_e);
-    LAUNCHED(m, "b2.h.e");
-    k_reduce_9d2f84ef<<<dim3(294), dim3(256), 0, stream>>>(v_b2_h_e, v_b2_h_d_n_c_scaled, v_b2_h_d_const, v_b2_h_d);
-    LAUNCHED(m, "b2.h.d");
+    CALL(launch(m, ORDERED, k_product_6040a342, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled, v_b1, v_b2_h_e_const, v_b2_h_e));
+    CALL(launch(m, EARLY, k_reduce_330a33f6, "b2.h.d", 294, 256, stream, v_b2_h_e, v_b2_h_d_n_c_scaled, v_b2_h_d_const, v_b2_h_d));
     // b2.h.c[0,i1,i2,i3] = sum(r0) b2.h.d[0,r0,i2,i3] * b2.h.c.scaled[i1,r0]
     // b2.h[0,i1,i2,i3] = b2.h.c[0,i1,i2,i3] + b2.h.const[i1]
     CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_const, NULL, v_b2_h,
         v_workspace));
-    k_product_cab4eaf8<<<dim3(245), dim3(256), 0, stream>>>(v_b2_b_0_e_n_c_scaled, v_b2_h, v_b2_b_0_e_const, v_b2_b_0_e);
-    LAUNCHED(m, "b2.b.0.e");
-    k_reduce_baa09c0f<<<dim3(441), dim3(256), 0, stream>>>(v_b2_b_0_e, v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_const, v_b2_b_0_d);
-    LAUNCHED(m, "b2.b.0.d");
+    CALL(launch(m, ORDERED, k_product_1a6cac61, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled, v_b2_h, v_b2_b_0_e_const, v_b2_b_0_e));
+    CALL(launch(m, EARLY, k_reduce_2b7c8af2, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e, v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_const, v_b2_b_0_d));
     // b2.b.0.c[0,i1,i2,i3] = sum(r0) b2.b.0.d[0,r0,i2,i3] * b2.b.0.c.scaled[i1,r0]
     // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.h.0.const[i1]
     CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_h_0_const, v_b2_h, v_b2_h_0,
         v_workspace));
-    k_product_cab4eaf8<<<dim3(245), dim3(256), 0, stream>>>(v_b3_h_e_n_c_scaled, v_b2_h_0, v_b3_h_e_const, v_b3_h_e);
-    LAUNCHED(m, "b3.h.e");
-    k_reduce_a59ac7ed<<<dim3(441), dim3(64), 0, stream>>>(v_b3_h_e, v_b3_h_d_n_c_scaled, v_b3_h_d_const, v_b3_h_d);
-    LAUNCHED(m, "b3.h.d");
+    CALL(launch(m, ORDERED, k_product_1a6cac61, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled, v_b2_h_0, v_b3_h_e_const, v_b3_h_e));
+    CALL(launch(m, EARLY, k_reduce_bcde40c8, "b3.h.d", 441, 64, stream, v_b3_h_e, v_b3_h_d_n_c_scaled, v_b3_h_d_const, v_b3_h_d));
     // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
     // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.const[i1]
     CALL(conv_run(m, CONV_b3_h, v_b3_h_d, v_b3_h_c_scaled, v_b3_h_const, NULL, v_b3_h,
         v_workspace));
-    k_product_9e24cc86<<<dim3(78), dim3(256), 0, stream>>>(v_b3_b_0_e_n_c_scaled, v_b3_h, v_b3_b_0_e_const, v_b3_b_0_e);
-    LAUNCHED(m, "b3.b.0.e");
-    k_reduce_7c3f6cfe<<<dim3(294), dim3(128), 0, stream>>>(v_b3_b_0_e, v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_const, v_b3_b_0_d);
-    LAUNCHED(m, "b3.b.0.d");
+    CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled, v_b3_h, v_b3_b_0_e_const, v_b3_b_0_e));
+    CALL(launch(m, EARLY, k_reduce_3d7597a4, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e, v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_const, v_b3_b_0_d));
     // b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
     // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.h.0.const[i1]
     CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_h_0_const, v_b3_h, v_b3_h_0,
         v_workspace));
-    k_product_9e24cc86<<<dim3(78), dim3(256), 0, stream>>>(v_b3_b_1_e_n_c_scaled, v_b3_h_0, v_b3_b_1_e_const, v_b3_b_1_e);
-    LAUNCHED(m, "b3.b.1.e");
-    k_reduce_7c3f6cfe<<<dim3(294), dim3(128), 0, stream>>>(v_b3_b_1_e, v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_const, v_b3_b_1_d);
-    LAUNCHED(m, "b3.b.1.d");
+    CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled, v_b3_h_0, v_b3_b_1_e_const, v_b3_b_1_e));
+    CALL(launch(m, EARLY, k_reduce_3d7597a4, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e, v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_const, v_b3_b_1_d));
     // b3.b.1.c[0,i1,i2,i3] = sum(r0) b3.b.1.d[0,r0,i2,i3] * b3.b.1.c.scaled[i1,r0]
     // b3.h.1[0,i1,i2,i3] = b3.b.1.c[0,i1,i2,i3] + b3.h.0[0,i1,i2,i3] + b3.h.1.const[i1]
     CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_h_1_const, v_b3_h_0, v_b3_h_1,
         v_workspace));
-    k_product_9e24cc86<<<dim3(78), dim3(256), 0, stream>>>(v_b4_h_e_n_c_scaled, v_b3_h_1, v_b4_h_e_const, v_b4_h_e);
-    LAUNCHED(m, "b4.h.e");
-    k_reduce_d044f5fd<<<dim3(294), dim3(128), 0, stream>>>(v_b4_h_e, v_b4_h_d_n_c_scaled, v_b4_h_d_const, v_b4_h_d);
-    LAUNCHED(m, "b4.h.d");
+    CALL(launch(m, ORDERED, k_product_7b9a5283, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled, v_b3_h_1, v_b4_h_e_const, v_b4_h_e));
+    CALL(launch(m, EARLY, k_reduce_10cb3c8b, "b4.h.d", 294, 128, stream, v_b4_h_e, v_b4_h_d_n_c_scaled, v_b4_h_d_const, v_b4_h_d));
     // b4.h.c[0,i1,i2,i3] = sum(r0) b4.h.d[0,r0,i2,i3] * b4.h.c.scaled[i1,r0]
     // b4.h[0,i1,i2,i3] = b4.h.c[0,i1,i2,i3] + b4.h.const[i1]
     CALL(conv_run(m, CONV_b4_h, v_b4_h_d, v_b4_h_c_scaled, v_b4_h_const, NULL, v_b4_h,
         v_workspace));
-    k_product_8a7a7c41<<<dim3(96), dim3(256), 0, stream>>>(v_b4_b_0_e_n_c_scaled, v_b4_h, v_b4_b_0_e_const, v_b4_b_0_e);
-    LAUNCHED(m, "b4.b.0.e");
-    k_reduce_b7f7928f<<<dim3(294), dim3(256), 0, stream>>>(v_b4_b_0_e, v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_const, v_b4_b_0_d);
-    LAUNCHED(m, "b4.b.0.d");
+    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled, v_b4_h, v_b4_b_0_e_const, v_b4_b_0_e));
+    CALL(launch(m, EARLY, k_reduce_ffa64a5d, "b4.b.0.d", 294, 256, stream, v_b4_b_0_e, v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_const, v_b4_b_0_d));
     // b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
     // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.h.0.const[i1]
     CALL(conv_run(m, CONV_b4_h_0, v_b4_b_0_d, v_b4_b_0_c_scaled, v_b4_h_0_const, v_b4_h, v_b4_h_0,
         v_workspace));
-    k_product_8a7a7c41<<<dim3(96), dim3(256), 0, stream>>>(v_b4_b_1_e_n_c_scaled, v_b4_h_0, v_b4_b_1_e_const, v_b4_b_1_e);
-    LAUNCHED(m, "b4.b.1.e");
-    k_reduce_b7f7928f<<<dim3(294), dim3(256), 0, stream>>>(v_b4_b_1_e, v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_const, v_b4_b_1_d);
-    LAUNCHED(m, "b4.b.1.d");
+    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled, v_b4_h_0, v_b4_b_1_e_const, v_b4_b_1_e));
+    CALL(launch(m, EARLY, k_reduce_ffa64a5d, "b4.b.1.d", 294, 256, stream, v_b4_b_1_e, v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_const, v_b4_b_1_d));
     // b4.b.1.c[0,i1,i2,i3] = sum(r0) b4.b.1.d[0,r0,i2,i3] * b4.b.1.c.scaled[i1,r0]
     // b4.h.1[0,i1,i2,i3] = b4.b.1.c[0,i1,i2,i3] + b4.h.0[0,i1,i2,i3] + b4.h.1.const[i1]
     CALL(conv_run(m, CONV_b4_h_1, v_b4_b_1_d, v_b4_b_1_c_scaled, v_b4_h_1_const, v_b4_h_0, v_b4_h_1,
         v_workspace));
-    k_product_8a7a7c41<<<dim3(96), dim3(256), 0, stream>>>(v_b4_b_2_e_n_c_scaled, v_b4_h_1, v_b4_b_2_e_const, v_b4_b_2_e);
-    LAUNCHED(m, "b4.b.2.e");
-    k_reduce_b7f7928f<<<dim3(294), dim3(256), 0, stream>>>(v_b4_b_2_e, v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_const, v_b4_b_2_d);
-    LAUNCHED(m, "b4.b.2.d");
+    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled, v_b4_h_1, v_b4_b_2_e_const, v_b4_b_2_e));
+    CALL(launch(m, EARLY, k_reduce_ffa64a5d, "b4.b.2.d", 294, 256, stream, v_b4_b_2_e, v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_const, v_b4_b_2_d));
     // b4.b.2.c[0,i1,i2,i3] = sum(r0) b4.b.2.d[0,r0,i2,i3] * b4.b.2.c.scaled[i1,r0]
     // b4.h.2[0,i1,i2,i3] = b4.b.2.c[0,i1,i2,i3] + b4.h.1[0,i1,i2,i3] + b4.h.2.const[i1]
     CALL(conv_run(m, CONV_b4_h_2, v_b4_b_2_d, v_b4_b_2_c_scaled, v_b4_h_2_const, v_b4_h_1, v_b4_h_2,
         v_workspace));
-    k_product_8a7a7c41<<<dim3(96), dim3(256), 0, stream>>>(v_b5_h_e_n_c_scaled, v_b4_h_2, v_b5_h_e_const, v_b5_h_e);
-    LAUNCHED(m, "b5.h.e");
-    k_reduce_b7f7928f<<<dim3(294), dim3(256), 0, stream>>>(v_b5_h_e, v_b5_h_d_n_c_scaled, v_b5_h_d_const, v_b5_h_d);
-    LAUNCHED(m, "b5.h.d");
+    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled, v_b4_h_2, v_b5_h_e_const, v_b5_h_e));
+    CALL(launch(m, EARLY, k_reduce_ffa64a5d, "b5.h.d", 294, 256, stream, v_b5_h_e, v_b5_h_d_n_c_scaled, v_b5_h_d_const, v_b5_h_d));
     // b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
     // b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.const[i1]
     CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_const, NULL, v_b5_h,
         v_workspace));
-    k_product_3444e6ec<<<dim3(126), dim3(256), 0, stream>>>(v_b5_b_0_e_n_c_scaled, v_b5_h, v_b5_b_0_e_const, v_b5_b_0_e);
-    LAUNCHED(m, "b5.b.0.e");
-    k_reduce_43bcce13<<<dim3(441), dim3(256), 0, stream>>>(v_b5_b_0_e, v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_const, v_b5_b_0_d);
-    LAUNCHED(m, "b5.b.0.d");
+    CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled, v_b5_h, v_b5_b_0_e_const, v_b5_b_0_e));
+    CALL(launch(m, EARLY, k_reduce_d4175f4d, "b5.b.0.d", 441, 256, stream, v_b5_b_0_e, v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_const, v_b5_b_0_d));
     // b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
     // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.h.0.const[i1]
     CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_h_0_const, v_b5_h, v_b5_h_0,
         v_workspace));
-    k_product_3444e6ec<<<dim3(126), dim3(256), 0, stream>>>(v_b5_b_1_e_n_c_scaled, v_b5_h_0, v_b5_b_1_e_const, v_b5_b_1_e);
-    LAUNCHED(m, "b5.b.1.e");
-    k_reduce_43bcce13<<<dim3(441), dim3(256), 0, stream>>>(v_b5_b_1_e, v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_const, v_b5_b_1_d);
-    LAUNCHED(m, "b5.b.1.d");
+    CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled, v_b5_h_0, v_b5_b_1_e_const, v_b5_b_1_e));
+    CALL(launch(m, EARLY, k_reduce_d4175f4d, "b5.b.1.d", 441, 256, stream, v_b5_b_1_e, v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_const, v_b5_b_1_d));
     // b5.b.1.c[0,i1,i2,i3] = sum(r0) b5.b.1.d[0,r0,i2,i3] * b5.b.1.c.scaled[i1,r0]
     // b5.h.1[0,i1,i2,i3] = b5.b.1.c[0,i1,i2,i3] + b5.h.0[0,i1,i2,i3] + b5.h.1.const[i1]
     CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_h_1_const, v_b5_h_0, v_b5_h_1,
         v_workspace));
-    k_product_3444e6ec<<<dim3(126), dim3(256), 0, stream>>>(v_b6_h_e_n_c_scaled, v_b5_h_1, v_b6_h_e_const, v_b6_h_e);
-    LAUNCHED(m, "b6.h.e");
+    CALL(launch(m, ORDERED, k_product_5faa3b03, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled, v_b5_h_1, v_b6_h_e_const, v_b6_h_e));
     return 0;
 }
 
@@ -3100,43 +3034,33 @@ static int steps_2(mobilenet_v2 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_fcee2dac<<<dim3(441), dim3(64), 0, stream>>>(v_b6_h_e, v_b6_h_d_n_c_scaled, v_b6_h_d_const, v_b6_h_d);
-    LAUNCHED(m, "b6.h.d");
+    CALL(launch(m, EARLY, k_reduce_08724233, "b6.h.d", 441, 64, stream, v_b6_h_e, v_b6_h_d_n_c_scaled, v_b6_h_d_const, v_b6_h_d));
     // b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
     // b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.const[i1]
     CALL(conv_run(m, CONV_b6_h, v_b6_h_d, v_b6_h_c_scaled, v_b6_h_const, NULL, v_b6_h,
         v_workspace));
-    k_product_2bb915a2<<<dim3(60), dim3(256), 0, stream>>>(v_b6_b_0_e_n_c_scaled, v_b6_h, v_b6_b_0_e_const, v_b6_b_0_e);
-    LAUNCHED(m, "b6.b.0.e");
-    k_reduce_5cedf136<<<dim3(368), dim3(128), 0, stream>>>(v_b6_b_0_e, v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_const, v_b6_b_0_d);
-    LAUNCHED(m, "b6.b.0.d");
+    CALL(launch(m, ORDERED, k_product_c282ab1d, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled, v_b6_h, v_b6_b_0_e_const, v_b6_b_0_e));
+    CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e, v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_const, v_b6_b_0_d));
     // b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.d[0,r0,i2,i3] * b6.b.0.c.scaled[i1,r0]
     // b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.h.0.const[i1]
     CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_h_0_const, v_b6_h, v_b6_h_0,
         v_workspace));
-    k_product_2bb915a2<<<dim3(60), dim3(256), 0, stream>>>(v_b6_b_1_e_n_c_scaled, v_b6_h_0, v_b6_b_1_e_const, v_b6_b_1_e);
-    LAUNCHED(m, "b6.b.1.e");
-    k_reduce_5cedf136<<<dim3(368), dim3(128), 0, stream>>>(v_b6_b_1_e, v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_const, v_b6_b_1_d);
-    LAUNCHED(m, "b6.b.1.d");
+    CALL(launch(m, ORDERED, k_product_c282ab1d, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled, v_b6_h_0, v_b6_b_1_e_const, v_b6_b_1_e));
+    CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e, v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_const, v_b6_b_1_d));
     // b6.b.1.c[0,i1,i2,i3] = sum(r0) b6.b.1.d[0,r0,i2,i3] * b6.b.1.c.scaled[i1,r0]
     // b6.h.1[0,i1,i2,i3] = b6.b.1.c[0,i1,i2,i3] + b6.h.0[0,i1,i2,i3] + b6.h.1.const[i1]
     CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_h_1_const, v_b6_h_0, v_b6_h_1,
         v_workspace));
-    k_product_2bb915a2<<<dim3(60), dim3(256), 0, stream>>>(v_b7_e_n_c_scaled, v_b6_h_1, v_b7_e_const, v_b7_e);
-    LAUNCHED(m, "b7.e");
-    k_reduce_5cedf136<<<dim3(368), dim3(128), 0, stream>>>(v_b7_e, v_b7_d_n_c_scaled, v_b7_d_const, v_b7_d);
-    LAUNCHED(m, "b7.d");
+    CALL(launch(m, ORDERED, k_product_c282ab1d, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled, v_b6_h_1, v_b7_e_const, v_b7_e));
+    CALL(launch(m, EARLY, k_reduce_016af1fa, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled, v_b7_d_const, v_b7_d));
     // b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
     // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.const[i1]
     CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_const, NULL, v_b7, v_workspace));
     // head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
     CALL(gemm_run(m, &gemm_head_n_c, v_head_n_c_scaled, v_b7, v_head_n_c));
-    k_map_beb26809<<<dim3(490), dim3(128), 0, stream>>>(v_head_n_c, v_head_const, v_head);
-    LAUNCHED(m, "head");
-    k_reduce_a360f91f<<<dim3(1280), dim3(32), 0, stream>>>(v_head, v_f);
-    LAUNCHED(m, "f");
-    k_reduce_61b8a866<<<dim3(1000), dim3(32), 0, stream>>>(v_fc, v_f, v_bias, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_map_79441bb9, "head", 490, 128, stream, v_head_n_c, v_head_const, v_head));
+    CALL(launch(m, EARLY, k_reduce_59cf178c, "f", 1280, 32, stream, v_head, v_f));
+    CALL(launch(m, EARLY, k_reduce_113b8c5d, "y", 1000, 32, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 
@@ -3165,6 +3089,9 @@ static int check_run(mobilenet_v2 *m, const void *const *in, void *const *out) {
 
 static int run_on(mobilenet_v2 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

@@ -8,59 +8,59 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 37 MB (workspace 32 MB of it), constants 53 MB, peak in create 141 MB
-// plan      49 steps, 126.1 us estimated; 175.8 us without derivation
+// plan      49 steps, 125.7 us estimated; 175.8 us without derivation
 // libraries cuDNN (415 MB) 3 steps, without it up to 0.3 us more
-//           cuBLAS (596 MB) 10 steps, without it up to 7.3 us more
-// by        basis change 30, summation splitting 7
-//     9.2 us est. r0               k_product_42c57453
-//     1.3 us est. p0               k_reduce_e60bcf28
-//     1.3 us est. l1.a.a.c.data    k_basis_f688c1c3
+//           cuBLAS (596 MB) 13 steps, without it up to 14.9 us more
+// by        basis change 30, summation splitting 10
+//     9.2 us est. r0               k_product_89711744
+//     1.3 us est. p0               k_reduce_04be9db5
+//     1.3 us est. l1.a.a.c.data    k_basis_9a213487
 //     2.5 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.a.r           k_basis_04910779
-//     1.3 us est. l1.a.b.c.data    k_basis_f688c1c3
+//     1.3 us est. l1.a.r           k_basis_19e7c974
+//     1.3 us est. l1.a.b.c.data    k_basis_9a213487
 //     2.5 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.a             k_basis_a254e128
-//     1.3 us est. l1.b.a.c.data    k_basis_f688c1c3
+//     1.3 us est. l1.a             k_basis_9cf1f777
+//     1.3 us est. l1.b.a.c.data    k_basis_9a213487
 //     2.5 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b.r           k_basis_04910779
-//     1.3 us est. l1.b.b.c.data    k_basis_f688c1c3
+//     1.3 us est. l1.b.r           k_basis_19e7c974
+//     1.3 us est. l1.b.b.c.data    k_basis_9a213487
 //     2.5 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b             k_basis_a254e128
-//     3.9 us est. l2.h.a.c.part    k_product_f2de4199
-//     1.3 us est. l2.h.r           k_reduce_db3d30f3
-//     1.3 us est. l2.h.b.c.data    k_basis_3db6ed9f
+//     1.3 us est. l1.b             k_basis_9cf1f777
+//     3.9 us est. l2.h.a.c.part    k_product_84985c87
+//     1.3 us est. l2.h.r           k_reduce_3d1da471
+//     1.3 us est. l2.h.b.c.data    k_basis_0588b848
 //     3.5 us est. l2.h.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.b.c         k_basis_600208c1
+//     1.3 us est. l2.h.b.c         k_basis_c0034e54
 //     1.3 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     1.3 us est. l2.a.c.data      k_basis_3db6ed9f
+//     1.3 us est. l2.a.c.data      k_basis_0588b848
 //     3.5 us est. l2.a.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.r             k_basis_d65054c3
-//     1.3 us est. l2.b.c.data      k_basis_3db6ed9f
+//     1.3 us est. l2.r             k_basis_a18d610a
+//     1.3 us est. l2.b.c.data      k_basis_0588b848
 //     3.5 us est. l2.b.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2               k_basis_bad9aec7
-//     4.7 us est. l3.h.a.c.parts   k_product_71c7bd02
-//     1.3 us est. l3.h.r           k_reduce_d0b7a42c
-//     1.3 us est. l3.h.b.c.data    k_basis_ac61cf6d
+//     1.3 us est. l2               k_basis_be6da03c
+//     4.7 us est. l3.h.a.c.parts   k_product_163c7891
+//     1.3 us est. l3.h.r           k_reduce_63a0f256
+//     1.3 us est. l3.h.b.c.data    k_basis_35ce91cf
 //     4.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.b.c         k_basis_d4d8a4ea
+//     1.3 us est. l3.h.b.c         k_basis_a8ac196d
 //     1.3 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
-//     1.3 us est. l3.a.c.data      k_basis_ac61cf6d
+//     1.3 us est. l3.a.c.data      k_basis_35ce91cf
 //     4.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.r             k_basis_cb48e164
-//     1.3 us est. l3.b.c.data      k_basis_ac61cf6d
+//     1.3 us est. l3.r             k_basis_e3891ac9
+//     1.3 us est. l3.b.c.data      k_basis_35ce91cf
 //     4.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3               k_basis_fb9967a1
-//     4.7 us est. l4.h.a.c.parts   k_product_acf86ad5
-//     1.3 us est. l4.h.r           k_reduce_cae94746
-//     9.5 us est. l4.h.b.c.parts   k_product_10ec2b27
-//     1.3 us est. l4.h.b.c         k_reduce_07a6665f
+//     1.3 us est. l3               k_basis_d5205886
+//     4.7 us est. l4.h.a.c.parts   k_product_fd50a1a0
+//     1.3 us est. l4.h.r           k_reduce_de3e16ae
+//     9.4 us est. l4.h.b.c.part    cuBLAS sgemm 4608 x 49 x 512
+//     1.3 us est. l4.h.b.c         k_reduce_63c080e8
 //     2.5 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     9.5 us est. l4.a.c.parts     k_product_10ec2b27
-//     1.3 us est. l4.r             k_reduce_cae94746
-//     9.5 us est. l4.b.c.parts     k_product_10ec2b27
-//     1.3 us est. l4               k_reduce_54f3f943
-//     1.3 us est. f                k_reduce_7cd15fb8
-//     1.3 us est. y                k_reduce_2df504c7
+//     9.4 us est. l4.a.c.part      cuBLAS sgemm 4608 x 49 x 512
+//     1.3 us est. l4.r             k_reduce_9f36c0bc
+//     9.4 us est. l4.b.c.part      cuBLAS sgemm 4608 x 49 x 512
+//     1.3 us est. l4               k_reduce_cdcdddbc
+//     1.3 us est. f                k_reduce_1c5a3a38
+//     1.3 us est. y                k_reduce_dc93fe81
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -88,6 +88,9 @@ typedef struct resnet18_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } resnet18_options;
 
 typedef struct resnet18_tensor {
@@ -335,21 +338,21 @@ const resnet18_info *resnet18_describe(void);
 #define v_l4_h_r_const CONST(27066368)
 #define v_l4_h_r ARENA(1605632)
 #define v_l4_h_b_s INIT(54194688)
-#define v_l4_h_b_c_lines CONST(27068416)
-#define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_c ARENA(1605632)
+#define v_l4_h_b_c_part_filter CONST(27068416)
+#define v_l4_h_b_c_part ARENA(0)
+#define v_l4_h_b_c ARENA(903168)
 #define v_l4_h_const CONST(36505600)
-#define v_l4_h ARENA(1705984)
+#define v_l4_h ARENA(1003520)
 #define v_l4_a_s INIT(54196736)
-#define v_l4_a_c_lines CONST(36507648)
-#define v_l4_a_c_parts ARENA(0)
+#define v_l4_a_c_part_filter CONST(36507648)
+#define v_l4_a_c_part ARENA(0)
 #define v_l4_r_const CONST(45944832)
-#define v_l4_r ARENA(1605632)
+#define v_l4_r ARENA(903168)
 #define v_l4_b_s INIT(54198784)
-#define v_l4_b_c_lines CONST(45946880)
-#define v_l4_b_c_parts ARENA(0)
+#define v_l4_b_c_part_filter CONST(45946880)
+#define v_l4_b_c_part ARENA(0)
 #define v_l4_const CONST(55384064)
-#define v_l4 ARENA(1605632)
+#define v_l4 ARENA(903168)
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 5218304)
 
@@ -490,6 +493,16 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -587,9 +600,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 }
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_68165397(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c9eb84ba(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -600,9 +614,10 @@ static __global__ void __launch_bounds__(64) k_map_68165397(const float *__restr
 }
 
 // stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_20ddea8f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 9408u) return;
     const int i3 = (int)(id % 147u);
     const int i0 = (int)(id / 147u);
@@ -610,9 +625,10 @@ static __global__ void __launch_bounds__(64) k_map_20ddea8f(const float *__restr
 }
 
 // r0.const[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0] + 0 * stem.s[i0]
-static __global__ void __launch_bounds__(64) k_map_d9e244e2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -624,9 +640,10 @@ static __global__ void __launch_bounds__(64) k_map_d9e244e2(const float *__restr
 }
 
 // l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_7965321a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4d1f415c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -653,9 +670,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l1.a.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -685,9 +703,10 @@ static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__res
 }
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_323d1009(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_475c8e2b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -698,9 +717,10 @@ static __global__ void __launch_bounds__(64) k_map_323d1009(const float *__restr
 }
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_54773ce1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_0792829c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 2048u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
@@ -711,9 +731,10 @@ static __global__ void __launch_bounds__(64) k_map_54773ce1(const float *__restr
 }
 
 // l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(128) k_map_60a2cb73(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
     const int i0 = (int)(id / 288u);
@@ -737,9 +758,10 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
 //     l2.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_ebe753d1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_dc750460(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -769,9 +791,10 @@ static __global__ void __launch_bounds__(64) k_basis_ebe753d1(const float *__res
 }
 
 // l2.h.a.c.part.lines[i0,i1,i2,i3] = l2.h.a.s[i2] * l2.h.a.k[i2,i3,i0,i1]
-static __global__ void __launch_bounds__(256) k_map_67a6463b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_c8781a4f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 73728u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u % 128u);
@@ -780,9 +803,10 @@ static __global__ void __launch_bounds__(256) k_map_67a6463b(const float *__rest
 }
 
 // l2.h.r.const[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0] + 0 * l2.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_8072b398(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_be4c2f11(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -795,10 +819,11 @@ static __global__ void __launch_bounds__(64) k_map_8072b398(const float *__restr
 
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + 0 * l2.d.s[i0] + (l2.h.b.bias[i0]
 //     - l2.h.b.mean[i0] * l2.h.b.s[i0] + 0 * l2.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_1ef5ef46(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c16d8f29(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -815,9 +840,10 @@ static __global__ void __launch_bounds__(64) k_map_1ef5ef46(const float *__restr
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_b6395b8d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -828,9 +854,10 @@ static __global__ void __launch_bounds__(64) k_map_b6395b8d(const float *__restr
 }
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_7bcc0663(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_48393a8d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)(id % 32u) * 4;
     const int i0 = (int)(id / 32u);
@@ -841,9 +868,10 @@ static __global__ void __launch_bounds__(64) k_map_7bcc0663(const float *__restr
 }
 
 // l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_bdaa44ec(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_8ef2d1e2(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
     const int i0 = (int)(id / 576u);
@@ -856,9 +884,10 @@ static __global__ void __launch_bounds__(256) k_map_bdaa44ec(const float *__rest
 // by basis change F(2x2,3x3)
 // l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
 //     l2.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_c5804e73(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_29cdfabb(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -888,9 +917,10 @@ static __global__ void __launch_bounds__(128) k_basis_c5804e73(const float *__re
 }
 
 // l3.h.a.c.lines[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_114f6c70(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_69d70981(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 294912u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u % 9u);
@@ -899,9 +929,10 @@ static __global__ void __launch_bounds__(256) k_map_114f6c70(const float *__rest
 }
 
 // l3.h.r.const[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0] + 0 * l3.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_bee31b00(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9f1fc504(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -914,10 +945,11 @@ static __global__ void __launch_bounds__(64) k_map_bee31b00(const float *__restr
 
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + 0 * l3.d.s[i0] + (l3.h.b.bias[i0]
 //     - l3.h.b.mean[i0] * l3.h.b.s[i0] + 0 * l3.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_ef564aa9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_37f2748c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -934,9 +966,10 @@ static __global__ void __launch_bounds__(64) k_map_ef564aa9(const float *__restr
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_1460f565(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_483e19b6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -947,9 +980,10 @@ static __global__ void __launch_bounds__(64) k_map_1460f565(const float *__restr
 }
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_1a65cb22(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_1402fab5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -960,9 +994,10 @@ static __global__ void __launch_bounds__(64) k_map_1a65cb22(const float *__restr
 }
 
 // l4.h.a.c.lines[i0,i1,i2,i3] = l4.h.a.s[i0] * l4.h.a.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_8643976f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_b47b3e3d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 1179648u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u % 9u);
@@ -971,9 +1006,10 @@ static __global__ void __launch_bounds__(256) k_map_8643976f(const float *__rest
 }
 
 // l4.h.r.const[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0] + 0 * l4.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_ff6a0855(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -984,10 +1020,11 @@ static __global__ void __launch_bounds__(64) k_map_ff6a0855(const float *__restr
         v0.w * 0.f + (v1.w - v2.w * v0.w));
 }
 
-// l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_92498800(const float *__restrict__ p0,
+// l4.h.b.c.part.filter[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
+static __global__ void __launch_bounds__(256) k_map_a734fca2(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 2359296u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u % 9u);
@@ -997,10 +1034,11 @@ static __global__ void __launch_bounds__(256) k_map_92498800(const float *__rest
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + 0 * l4.d.s[i0] + (l4.h.b.bias[i0]
 //     - l4.h.b.mean[i0] * l4.h.b.s[i0] + 0 * l4.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_2432bf89(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4359391d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1019,10 +1057,11 @@ static __global__ void __launch_bounds__(64) k_map_2432bf89(const float *__restr
 // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + r0.const[i1])
-static __global__ void __launch_bounds__(256) k_product_42c57453(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_89711744(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -1061,9 +1100,10 @@ static __global__ void __launch_bounds__(256) k_product_42c57453(const float *__
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(128) k_reduce_e60bcf28(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_04be9db5(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1107,9 +1147,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) p0[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0] *
 //     l1.a.a.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad p0 0
-static __global__ void __launch_bounds__(64) k_basis_f688c1c3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1162,9 +1203,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_04910779(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1199,9 +1241,10 @@ static __global__ void __launch_bounds__(64) k_basis_04910779(const float *__res
 // l1.a.b.c[0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_a254e128(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_9cf1f777(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1235,10 +1278,11 @@ static __global__ void __launch_bounds__(64) k_basis_a254e128(const float *__res
 // by summation splitting (r0 inside), variable substitution
 // l2.h.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l1.b[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.a.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l1.b 0
-static __global__ void __launch_bounds__(256) k_product_f2de4199(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_84985c87(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
     const int i1 = (int)(id / 14u % 3u);
     const int i0 = (int)(id / 42u % 3u);
@@ -1272,9 +1316,10 @@ static __global__ void __launch_bounds__(256) k_product_f2de4199(const float *__
 // by summation splitting
 // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1) l2.h.a.c.part[r0,r1,i1,i2,i3]
 // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1])
-static __global__ void __launch_bounds__(64) k_reduce_db3d30f3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_3d1da471(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
@@ -1311,9 +1356,10 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l2.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0]
 //     * l2.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_3db6ed9f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1360,9 +1406,10 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(64) k_basis_600208c1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_c0034e54(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1396,9 +1443,10 @@ static __global__ void __launch_bounds__(64) k_basis_600208c1(const float *__res
 // l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_d65054c3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_a18d610a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1433,9 +1481,10 @@ static __global__ void __launch_bounds__(64) k_basis_d65054c3(const float *__res
 // l2.b.c[0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_bad9aec7(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_be6da03c(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1470,10 +1519,11 @@ static __global__ void __launch_bounds__(64) k_basis_bad9aec7(const float *__res
 // l3.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l2[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l3.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l2 0
-static __global__ void __launch_bounds__(256) k_product_71c7bd02(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_163c7891(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -1508,9 +1558,10 @@ static __global__ void __launch_bounds__(256) k_product_71c7bd02(const float *__
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,0,i1,i2,i3]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.r.const[i1])
-static __global__ void __launch_bounds__(128) k_reduce_d0b7a42c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_63a0f256(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
@@ -1526,9 +1577,10 @@ static __global__ void __launch_bounds__(128) k_reduce_d0b7a42c(const float *__r
 // by basis change F(2x2,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0]
 //     * l2.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_ac61cf6d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -1565,9 +1617,10 @@ static __global__ void __launch_bounds__(64) k_basis_ac61cf6d(const float *__res
 // by basis change F(2x2,3x3)
 // l3.h.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_d4d8a4ea(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_a8ac196d(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1601,9 +1654,10 @@ static __global__ void __launch_bounds__(64) k_basis_d4d8a4ea(const float *__res
 // l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_cb48e164(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_e3891ac9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1638,9 +1692,10 @@ static __global__ void __launch_bounds__(64) k_basis_cb48e164(const float *__res
 // l3.b.c[0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3[0,i1,i2,i3] = relu(l3.b.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_fb9967a1(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_d5205886(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1675,10 +1730,11 @@ static __global__ void __launch_bounds__(64) k_basis_fb9967a1(const float *__res
 // l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad l3
 //     0
-static __global__ void __launch_bounds__(256) k_product_acf86ad5(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_fd50a1a0(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -1712,9 +1768,10 @@ static __global__ void __launch_bounds__(256) k_product_acf86ad5(const float *__
 
 // l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.r.const[i1])
-static __global__ void __launch_bounds__(64) k_reduce_cae94746(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_de3e16ae(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
@@ -1727,84 +1784,95 @@ static __global__ void __launch_bounds__(64) k_reduce_cae94746(const float *__re
     y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
-// by summation splitting (parts)
-// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
-//     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
-//     l4.h.r 0
-static __global__ void __launch_bounds__(256) k_product_10ec2b27(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 4u * 4u);
-        return *reinterpret_cast<const float4 *>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 32u % 3u);
-        const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
-        const int t0 = i3 + r1 - 1;
-        const int t1 = i4 + r2 - 1;
-        return n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p1[i0 * 1568 + r0 * 49 + t0 * 7
-            + t1] : 0.f;
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false>(288u, a, b, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
-        }
-    }
-}
-
-// l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_reduce_07a6665f(const float *__restrict__ p0,
+// by summation splitting
+// l4.h.b.c[0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in
+//     0:7, pad l4.h.b.c.part 0
+static __global__ void __launch_bounds__(64) k_reduce_63c080e8(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
-    const int i3 = (int)id;
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 25088 + i3];
-    }
-    y[i3] = acc;
-}
-
-// l4.b.c[0,i1,i2,i3] = sum(r0) l4.b.c.parts[r0,0,i1,i2,i3]
-// l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.const[i1])
-static __global__ void __launch_bounds__(64) k_reduce_54f3f943(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 49u);
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 25088 + i1 * 49 + i3];
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = i3 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
+                + r1 * 49 + t0 * 7 + t1] : 0.f;
+            acc += v0;
+        }
     }
-    const float v0 = acc + p1[i1 * 49 + i3] + p2[i1];
-    y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
+    y[i1 * 49 + i2 * 7 + i3] = acc;
+}
+
+// by summation splitting
+// l4.a.c[0,i1,i2,i3] = sum(r0,r1) l4.a.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in
+//     0:7, pad l4.a.c.part 0
+// l4.r[0,i1,i2,i3] = relu(l4.a.c[0,i1,i2,i3] + l4.r.const[i1])
+static __global__ void __launch_bounds__(64) k_reduce_9f36c0bc(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = i3 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
+                + r1 * 49 + t0 * 7 + t1] : 0.f;
+            acc += v0;
+        }
+    }
+    const float v1 = acc + p1[i1];
+    y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
+}
+
+// by summation splitting
+// l4.b.c[0,i1,i2,i3] = sum(r0,r1) l4.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in
+//     0:7, pad l4.b.c.part 0
+// l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.const[i1])
+static __global__ void __launch_bounds__(64) k_reduce_cdcdddbc(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = i3 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
+                + r1 * 49 + t0 * 7 + t1] : 0.f;
+            acc += v0;
+        }
+    }
+    const float v1 = acc + p1[i1 * 49 + i2 * 7 + i3] + p2[i1];
+    y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4[0,i1,r0,r1]
 // f[0,i1] = f.sum[0,i1] / 49
-static __global__ void __launch_bounds__(32) k_reduce_7cd15fb8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_reduce_1c5a3a38(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 512u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -1821,10 +1889,11 @@ static __global__ void __launch_bounds__(32) k_reduce_7cd15fb8(const float *__re
 
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 // y[0,i1] = y.sum[0,i1] + bias[i1]
-static __global__ void __launch_bounds__(32) k_reduce_2df504c7(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(32) k_reduce_dc93fe81(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 1000u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -1854,6 +1923,8 @@ struct resnet18 {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
     conv_call conv[3];
     cublasHandle_t cublas;
@@ -1881,12 +1952,6 @@ static int fail(resnet18 *m, int code, const char *where, const char *why) {
 static void stepped(resnet18 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -2075,6 +2140,12 @@ static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 16, 256, 4
     65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l3_b_c_product = {"l3.b.c.product", 0, 0, 16, 256, 49, 256, 256, 49, 49,
     65536, 12544, 12544, 1.f};
+static const gemm_size gemm_l4_h_b_c_part = {"l4.h.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49,
+    0, 0, 0, 1.f};
+static const gemm_size gemm_l4_a_c_part = {"l4.a.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0,
+    0, 1.f};
+static const gemm_size gemm_l4_b_c_part = {"l4.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0,
+    0, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet18 *m, int branch, cudaStream_t stream) {
@@ -2088,148 +2159,106 @@ static int libraries_on(resnet18 *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(resnet18 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_stem_var, v_stem_scale, v_stem_s);
-    LAUNCHED(m, "stem.s");
-    k_map_20ddea8f<<<dim3(147), dim3(64), 0, stream>>>(v_stem_k, v_stem_s, v_stem_c_scaled);
-    LAUNCHED(m, "stem.c.scaled");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_stem_s, v_stem_bias, v_stem_mean, v_r0_const);
-    LAUNCHED(m, "r0.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_b_var, v_l1_a_b_scale, v_l1_a_b_s);
-    LAUNCHED(m, "l1.a.b.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_a_b_k, v_l1_a_b_s, v_l1_a_b_c_scaled);
-    LAUNCHED(m, "l1.a.b.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_b_c_scaled, v_l1_a_b_c_filter);
-    LAUNCHED(m, "l1.a.b.c.filter");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_var, v_l1_a_a_scale, v_l1_a_a_s);
-    LAUNCHED(m, "l1.a.a.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_a_a_k, v_l1_a_a_s, v_l1_a_a_c_scaled);
-    LAUNCHED(m, "l1.a.a.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_a_c_scaled, v_l1_a_a_c_filter);
-    LAUNCHED(m, "l1.a.a.c.filter");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_s, v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const);
-    LAUNCHED(m, "l1.a.r.const");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_b_s, v_l1_a_b_bias, v_l1_a_b_mean, v_l1_a_const);
-    LAUNCHED(m, "l1.a.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_b_var, v_l1_b_b_scale, v_l1_b_b_s);
-    LAUNCHED(m, "l1.b.b.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_b_b_k, v_l1_b_b_s, v_l1_b_b_c_scaled);
-    LAUNCHED(m, "l1.b.b.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_b_c_scaled, v_l1_b_b_c_filter);
-    LAUNCHED(m, "l1.b.b.c.filter");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_var, v_l1_b_a_scale, v_l1_b_a_s);
-    LAUNCHED(m, "l1.b.a.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_b_a_k, v_l1_b_a_s, v_l1_b_a_c_scaled);
-    LAUNCHED(m, "l1.b.a.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_a_c_scaled, v_l1_b_a_c_filter);
-    LAUNCHED(m, "l1.b.a.c.filter");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_s, v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const);
-    LAUNCHED(m, "l1.b.r.const");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_b_s, v_l1_b_b_bias, v_l1_b_b_mean, v_l1_b_const);
-    LAUNCHED(m, "l1.b.const");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_d_scale, v_l2_d_var, v_l2_d_s);
-    LAUNCHED(m, "l2.d.s");
-    k_map_54773ce1<<<dim3(32), dim3(64), 0, stream>>>(v_l2_d_k, v_l2_d_s, v_l2_d_c_scaled);
-    LAUNCHED(m, "l2.d.c.scaled");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s);
-    LAUNCHED(m, "l2.h.b.s");
-    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_scaled);
-    LAUNCHED(m, "l2.h.b.c.scaled");
-    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_b_c_scaled, v_l2_h_b_c_filter);
-    LAUNCHED(m, "l2.h.b.c.filter");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s);
-    LAUNCHED(m, "l2.h.a.s");
-    k_map_67a6463b<<<dim3(288), dim3(256), 0, stream>>>(v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_part_lines);
-    LAUNCHED(m, "l2.h.a.c.part.lines");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const);
-    LAUNCHED(m, "l2.h.r.const");
-    k_map_1ef5ef46<<<dim3(1), dim3(64), 0, stream>>>(v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const);
-    LAUNCHED(m, "l2.h.const");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_b_scale, v_l2_b_var, v_l2_b_s);
-    LAUNCHED(m, "l2.b.s");
-    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_b_k, v_l2_b_s, v_l2_b_c_scaled);
-    LAUNCHED(m, "l2.b.c.scaled");
-    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_b_c_scaled, v_l2_b_c_filter);
-    LAUNCHED(m, "l2.b.c.filter");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_scale, v_l2_a_var, v_l2_a_s);
-    LAUNCHED(m, "l2.a.s");
-    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_a_k, v_l2_a_s, v_l2_a_c_scaled);
-    LAUNCHED(m, "l2.a.c.scaled");
-    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_a_c_scaled, v_l2_a_c_filter);
-    LAUNCHED(m, "l2.a.c.filter");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_s, v_l2_a_bias, v_l2_a_mean, v_l2_r_const);
-    LAUNCHED(m, "l2.r.const");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_b_s, v_l2_b_bias, v_l2_b_mean, v_l2_const);
-    LAUNCHED(m, "l2.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_d_scale, v_l3_d_var, v_l3_d_s);
-    LAUNCHED(m, "l3.d.s");
-    k_map_7bcc0663<<<dim3(128), dim3(64), 0, stream>>>(v_l3_d_k, v_l3_d_s, v_l3_d_c_scaled);
-    LAUNCHED(m, "l3.d.c.scaled");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_b_scale, v_l3_h_b_var, v_l3_h_b_s);
-    LAUNCHED(m, "l3.h.b.s");
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_scaled);
-    LAUNCHED(m, "l3.h.b.c.scaled");
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale, v_stem_s));
+    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s, v_stem_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias, v_stem_mean, v_r0_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale, v_l1_a_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k, v_l1_a_b_s, v_l1_a_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled, v_l1_a_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale, v_l1_a_a_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k, v_l1_a_a_s, v_l1_a_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled, v_l1_a_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.r.const", 1, 64, stream, v_l1_a_a_s, v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.const", 1, 64, stream, v_l1_a_b_s, v_l1_a_b_bias, v_l1_a_b_mean, v_l1_a_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale, v_l1_b_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k, v_l1_b_b_s, v_l1_b_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled, v_l1_b_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale, v_l1_b_a_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k, v_l1_b_a_s, v_l1_b_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled, v_l1_b_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.r.const", 1, 64, stream, v_l1_b_a_s, v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.const", 1, 64, stream, v_l1_b_b_s, v_l1_b_b_bias, v_l1_b_b_mean, v_l1_b_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var, v_l2_d_s));
+    CALL(launch(m, ORDERED, k_map_0792829c, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s, v_l2_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled, v_l2_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s));
+    CALL(launch(m, ORDERED, k_map_c8781a4f, "l2.h.a.c.part.lines", 288, 256, stream, v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_part_lines));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
+    CALL(launch(m, ORDERED, k_map_c16d8f29, "l2.h.const", 1, 64, stream, v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var, v_l2_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s, v_l2_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled, v_l2_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var, v_l2_a_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s, v_l2_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled, v_l2_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.r.const", 1, 64, stream, v_l2_a_s, v_l2_a_bias, v_l2_a_mean, v_l2_r_const));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.const", 1, 64, stream, v_l2_b_s, v_l2_b_bias, v_l2_b_mean, v_l2_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var, v_l3_d_s));
+    CALL(launch(m, ORDERED, k_map_48393a8d, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s, v_l3_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var, v_l3_h_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_scaled));
     return 0;
 }
 
 static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_b_c_scaled, v_l3_h_b_c_filter);
-    LAUNCHED(m, "l3.h.b.c.filter");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s);
-    LAUNCHED(m, "l3.h.a.s");
-    k_map_114f6c70<<<dim3(1152), dim3(256), 0, stream>>>(v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_lines);
-    LAUNCHED(m, "l3.h.a.c.lines");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const);
-    LAUNCHED(m, "l3.h.r.const");
-    k_map_ef564aa9<<<dim3(1), dim3(64), 0, stream>>>(v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const);
-    LAUNCHED(m, "l3.h.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_b_scale, v_l3_b_var, v_l3_b_s);
-    LAUNCHED(m, "l3.b.s");
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_b_k, v_l3_b_s, v_l3_b_c_scaled);
-    LAUNCHED(m, "l3.b.c.scaled");
-    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_scaled, v_l3_b_c_filter);
-    LAUNCHED(m, "l3.b.c.filter");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_scale, v_l3_a_var, v_l3_a_s);
-    LAUNCHED(m, "l3.a.s");
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_a_k, v_l3_a_s, v_l3_a_c_scaled);
-    LAUNCHED(m, "l3.a.c.scaled");
-    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_a_c_scaled, v_l3_a_c_filter);
-    LAUNCHED(m, "l3.a.c.filter");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_bias, v_l3_a_mean, v_l3_a_s, v_l3_r_const);
-    LAUNCHED(m, "l3.r.const");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_b_bias, v_l3_b_mean, v_l3_b_s, v_l3_const);
-    LAUNCHED(m, "l3.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_d_var, v_l4_d_scale, v_l4_d_s);
-    LAUNCHED(m, "l4.d.s");
-    k_map_1a65cb22<<<dim3(512), dim3(64), 0, stream>>>(v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled);
-    LAUNCHED(m, "l4.d.c.scaled");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s);
-    LAUNCHED(m, "l4.h.a.s");
-    k_map_8643976f<<<dim3(4608), dim3(256), 0, stream>>>(v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_lines);
-    LAUNCHED(m, "l4.h.a.c.lines");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const);
-    LAUNCHED(m, "l4.h.r.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s);
-    LAUNCHED(m, "l4.h.b.s");
-    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_lines);
-    LAUNCHED(m, "l4.h.b.c.lines");
-    k_map_2432bf89<<<dim3(2), dim3(64), 0, stream>>>(v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const);
-    LAUNCHED(m, "l4.h.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_var, v_l4_a_scale, v_l4_a_s);
-    LAUNCHED(m, "l4.a.s");
-    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_a_k, v_l4_a_s, v_l4_a_c_lines);
-    LAUNCHED(m, "l4.a.c.lines");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const);
-    LAUNCHED(m, "l4.r.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_b_var, v_l4_b_scale, v_l4_b_s);
-    LAUNCHED(m, "l4.b.s");
-    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_b_k, v_l4_b_s, v_l4_b_c_lines);
-    LAUNCHED(m, "l4.b.c.lines");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_b_s, v_l4_b_bias, v_l4_b_mean, v_l4_const);
-    LAUNCHED(m, "l4.const");
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.b.c.filter", 512, 128, stream, v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s));
+    CALL(launch(m, ORDERED, k_map_69d70981, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_lines));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
+    CALL(launch(m, ORDERED, k_map_37f2748c, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var, v_l3_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s, v_l3_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled, v_l3_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var, v_l3_a_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s, v_l3_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled, v_l3_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.r.const", 1, 64, stream, v_l3_a_bias, v_l3_a_mean, v_l3_a_s, v_l3_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.const", 1, 64, stream, v_l3_b_bias, v_l3_b_mean, v_l3_b_s, v_l3_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale, v_l4_d_s));
+    CALL(launch(m, ORDERED, k_map_1402fab5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s));
+    CALL(launch(m, ORDERED, k_map_b47b3e3d, "l4.h.a.c.lines", 4608, 256, stream, v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_lines));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.part.filter", 9216, 256, stream, v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_4359391d, "l4.h.const", 2, 64, stream, v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale, v_l4_a_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.a.c.part.filter", 9216, 256, stream, v_l4_a_k, v_l4_a_s, v_l4_a_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.r.const", 2, 64, stream, v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale, v_l4_b_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.b.c.part.filter", 9216, 256, stream, v_l4_b_k, v_l4_b_s, v_l4_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.const", 2, 64, stream, v_l4_b_s, v_l4_b_bias, v_l4_b_mean, v_l4_const));
     return 0;
 }
 
@@ -2262,12 +2291,20 @@ static int check_device(resnet18 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_68165397);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_c9eb84ba);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
     if (major != CUDNN_MAJOR)
         return fail(m, BAD_DEVICE, "cuDNN",
@@ -2340,6 +2377,8 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -2349,118 +2388,90 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_product_42c57453<<<dim3(392), dim3(256), 0, stream>>>(v_stem_c_scaled, v_x, v_r0_const, v_r0);
-    LAUNCHED(m, "r0");
-    k_reduce_e60bcf28<<<dim3(392), dim3(128), 0, stream>>>(v_r0, v_p0);
-    LAUNCHED(m, "p0");
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_p0, v_l1_a_a_c_data);
-    LAUNCHED(m, "l1.a.a.c.data");
+    CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x, v_r0_const, v_r0));
+    CALL(launch(m, EARLY, k_reduce_04be9db5, "p0", 392, 128, stream, v_r0, v_p0));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.a.c.data", 196, 64, stream, v_p0, v_l1_a_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r);
-    LAUNCHED(m, "l1.a.r");
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_r, v_l1_a_b_c_data);
-    LAUNCHED(m, "l1.a.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r, v_l1_a_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    k_basis_a254e128<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a);
-    LAUNCHED(m, "l1.a");
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_a, v_l1_b_a_c_data);
-    LAUNCHED(m, "l1.b.a.c.data");
+    CALL(launch(m, ORDERED, k_basis_9cf1f777, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.a.c.data", 196, 64, stream, v_l1_a, v_l1_b_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r);
-    LAUNCHED(m, "l1.b.r");
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_r, v_l1_b_b_c_data);
-    LAUNCHED(m, "l1.b.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r, v_l1_b_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    k_basis_a254e128<<<dim3(196), dim3(64), 0, stream>>>(v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b);
-    LAUNCHED(m, "l1.b");
-    k_product_f2de4199<<<dim3(126), dim3(256), 0, stream>>>(v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part);
-    LAUNCHED(m, "l2.h.a.c.part");
-    k_reduce_db3d30f3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_a_c_part, v_l2_h_r_const, v_l2_h_r);
-    LAUNCHED(m, "l2.h.r");
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_r, v_l2_h_b_c_data);
-    LAUNCHED(m, "l2.h.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_9cf1f777, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b));
+    CALL(launch(m, EARLY, k_product_84985c87, "l2.h.a.c.part", 126, 256, stream, v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
+    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.r", 392, 64, stream, v_l2_h_a_c_part, v_l2_h_r_const, v_l2_h_r));
+    CALL(launch(m, EARLY, k_basis_0588b848, "l2.h.b.c.data", 392, 64, stream, v_l2_h_r, v_l2_h_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    k_basis_600208c1<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_b_c_product, v_l2_h_b_c);
-    LAUNCHED(m, "l2.h.b.c");
+    CALL(launch(m, ORDERED, k_basis_c0034e54, "l2.h.b.c", 392, 64, stream, v_l2_h_b_c_product, v_l2_h_b_c));
     // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h, v_l2_a_c_data);
-    LAUNCHED(m, "l2.a.c.data");
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.a.c.data", 392, 64, stream, v_l2_h, v_l2_a_c_data));
     // by basis change F(2x2,3x3)
     // l2.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4] *
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_a_c_product, v_l2_r_const, v_l2_r);
-    LAUNCHED(m, "l2.r");
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_r, v_l2_b_c_data);
-    LAUNCHED(m, "l2.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.r", 392, 64, stream, v_l2_a_c_product, v_l2_r_const, v_l2_r));
+    CALL(launch(m, EARLY, k_basis_0588b848, "l2.b.c.data", 392, 64, stream, v_l2_r, v_l2_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    k_basis_bad9aec7<<<dim3(392), dim3(64), 0, stream>>>(v_l2_b_c_product, v_l2_h, v_l2_const, v_l2);
-    LAUNCHED(m, "l2");
-    k_product_71c7bd02<<<dim3(128), dim3(256), 0, stream>>>(v_l3_h_a_c_lines, v_l2, v_l3_h_a_c_parts);
-    LAUNCHED(m, "l3.h.a.c.parts");
-    k_reduce_d0b7a42c<<<dim3(392), dim3(128), 0, stream>>>(v_l3_h_a_c_parts, v_l3_h_r_const, v_l3_h_r);
-    LAUNCHED(m, "l3.h.r");
-    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_r, v_l3_h_b_c_data);
-    LAUNCHED(m, "l3.h.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_be6da03c, "l2", 392, 64, stream, v_l2_b_c_product, v_l2_h, v_l2_const, v_l2));
+    CALL(launch(m, EARLY, k_product_163c7891, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines, v_l2, v_l3_h_a_c_parts));
+    CALL(launch(m, EARLY, k_reduce_63a0f256, "l3.h.r", 392, 128, stream, v_l3_h_a_c_parts, v_l3_h_r_const, v_l3_h_r));
+    CALL(launch(m, EARLY, k_basis_35ce91cf, "l3.h.b.c.data", 196, 64, stream, v_l3_h_r, v_l3_h_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    k_basis_d4d8a4ea<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_b_c_product, v_l3_h_b_c);
-    LAUNCHED(m, "l3.h.b.c");
+    CALL(launch(m, ORDERED, k_basis_a8ac196d, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product, v_l3_h_b_c));
     // l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3
     //     in 0:14
     // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
         v_workspace));
-    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h, v_l3_a_c_data);
-    LAUNCHED(m, "l3.a.c.data");
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.a.c.data", 196, 64, stream, v_l3_h, v_l3_a_c_data));
     // by basis change F(2x2,3x3)
     // l3.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4] *
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    k_basis_cb48e164<<<dim3(196), dim3(64), 0, stream>>>(v_l3_a_c_product, v_l3_r_const, v_l3_r);
-    LAUNCHED(m, "l3.r");
-    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_r, v_l3_b_c_data);
-    LAUNCHED(m, "l3.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.r", 196, 64, stream, v_l3_a_c_product, v_l3_r_const, v_l3_r));
+    CALL(launch(m, EARLY, k_basis_35ce91cf, "l3.b.c.data", 196, 64, stream, v_l3_r, v_l3_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    k_basis_fb9967a1<<<dim3(196), dim3(64), 0, stream>>>(v_l3_b_c_product, v_l3_h, v_l3_const, v_l3);
-    LAUNCHED(m, "l3");
-    k_product_acf86ad5<<<dim3(128), dim3(256), 0, stream>>>(v_l4_h_a_c_lines, v_l3, v_l4_h_a_c_parts);
-    LAUNCHED(m, "l4.h.a.c.parts");
-    k_reduce_cae94746<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_a_c_parts, v_l4_h_r_const, v_l4_h_r);
-    LAUNCHED(m, "l4.h.r");
+    CALL(launch(m, ORDERED, k_basis_d5205886, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h, v_l3_const, v_l3));
+    CALL(launch(m, EARLY, k_product_fd50a1a0, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines, v_l3, v_l4_h_a_c_parts));
+    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts, v_l4_h_r_const, v_l4_h_r));
     return 0;
 }
 
@@ -2469,27 +2480,26 @@ static int steps_2(resnet18 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_product_10ec2b27<<<dim3(128), dim3(256), 0, stream>>>(v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts);
-    LAUNCHED(m, "l4.h.b.c.parts");
-    k_reduce_07a6665f<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_b_c_parts, v_l4_h_b_c);
-    LAUNCHED(m, "l4.h.b.c");
+    // by summation splitting (r0 inside), variable substitution
+    // l4.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.r[0,r0,i3,i4] *
+    //     l4.h.b.c.part.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_h_b_c_part, v_l4_h_b_c_part_filter, v_l4_h_r, v_l4_h_b_c_part));
+    CALL(launch(m, ORDERED, k_reduce_63c080e8, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_part, v_l4_h_b_c));
     // l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
     //     in 0:7
     // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
         v_workspace));
-    k_product_10ec2b27<<<dim3(128), dim3(256), 0, stream>>>(v_l4_a_c_lines, v_l4_h, v_l4_a_c_parts);
-    LAUNCHED(m, "l4.a.c.parts");
-    k_reduce_cae94746<<<dim3(392), dim3(64), 0, stream>>>(v_l4_a_c_parts, v_l4_r_const, v_l4_r);
-    LAUNCHED(m, "l4.r");
-    k_product_10ec2b27<<<dim3(128), dim3(256), 0, stream>>>(v_l4_b_c_lines, v_l4_r, v_l4_b_c_parts);
-    LAUNCHED(m, "l4.b.c.parts");
-    k_reduce_54f3f943<<<dim3(392), dim3(64), 0, stream>>>(v_l4_b_c_parts, v_l4_h, v_l4_const, v_l4);
-    LAUNCHED(m, "l4");
-    k_reduce_7cd15fb8<<<dim3(512), dim3(32), 0, stream>>>(v_l4, v_f);
-    LAUNCHED(m, "f");
-    k_reduce_2df504c7<<<dim3(1000), dim3(32), 0, stream>>>(v_fc, v_f, v_bias, v_y);
-    LAUNCHED(m, "y");
+    // by summation splitting (r0 inside), variable substitution
+    // l4.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h[0,r0,i3,i4] * l4.a.c.part.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_a_c_part, v_l4_a_c_part_filter, v_l4_h, v_l4_a_c_part));
+    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.r", 392, 64, stream, v_l4_a_c_part, v_l4_r_const, v_l4_r));
+    // by summation splitting (r0 inside), variable substitution
+    // l4.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.r[0,r0,i3,i4] * l4.b.c.part.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_b_c_part, v_l4_b_c_part_filter, v_l4_r, v_l4_b_c_part));
+    CALL(launch(m, ORDERED, k_reduce_cdcdddbc, "l4", 392, 64, stream, v_l4_b_c_part, v_l4_h, v_l4_const, v_l4));
+    CALL(launch(m, EARLY, k_reduce_1c5a3a38, "f", 512, 32, stream, v_l4, v_f));
+    CALL(launch(m, EARLY, k_reduce_dc93fe81, "y", 1000, 32, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 
@@ -2518,6 +2528,9 @@ static int check_run(resnet18 *m, const void *const *in, void *const *out) {
 
 static int run_on(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

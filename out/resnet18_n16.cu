@@ -8,66 +8,66 @@
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 112 MB (workspace 32 MB of it), constants 154 MB, peak in create 344 MB
-// plan      57 steps, 833.2 us estimated; 1733.1 us without derivation
+// plan      57 steps, 826.9 us estimated; 1733.1 us without derivation
 // libraries cuDNN (415 MB) 4 steps, without it up to 12.3 us more
-//           cuBLAS (596 MB) 15 steps, without it up to 71.7 us more
-// by        basis change 39, summation splitting 4, operand re-laid 2
-//   116.9 us est. r0               k_product_fab09a8d
-//    16.4 us est. p0               k_reduce_b25598ac
-//    10.2 us est. l1.a.a.c.data    k_basis_778da2f1
+//           cuBLAS (596 MB) 16 steps, without it up to 81.2 us more
+// by        basis change 39, operand re-laid 4, summation splitting 3
+//   116.9 us est. r0               k_product_47598f54
+//    16.4 us est. p0               k_reduce_50965344
+//    10.2 us est. l1.a.a.c.data    k_basis_41424005
 //    24.3 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. l1.a.r           k_basis_f8432d43
-//    10.2 us est. l1.a.b.c.data    k_basis_778da2f1
+//    10.6 us est. l1.a.r           k_basis_3537d523
+//    10.2 us est. l1.a.b.c.data    k_basis_41424005
 //    24.3 us est. l1.a.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    13.6 us est. l1.a             k_basis_828f41a2
-//    10.2 us est. l1.b.a.c.data    k_basis_778da2f1
+//    13.6 us est. l1.a             k_basis_14cec3b3
+//    10.2 us est. l1.b.a.c.data    k_basis_41424005
 //    24.3 us est. l1.b.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. l1.b.r           k_basis_f8432d43
-//    10.2 us est. l1.b.b.c.data    k_basis_778da2f1
+//    10.6 us est. l1.b.r           k_basis_3537d523
+//    10.2 us est. l1.b.b.c.data    k_basis_41424005
 //    24.3 us est. l1.b.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    13.6 us est. l1.b             k_basis_828f41a2
+//    13.6 us est. l1.b             k_basis_14cec3b3
 //    46.9 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
-//     4.3 us est. l2.h.b.c.data    k_basis_a4770a4c
+//     4.3 us est. l2.h.b.c.data    k_basis_e54c1587
 //    23.6 us est. l2.h.b.c.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. l2.h.b.c         k_basis_141fcf6a
+//     3.8 us est. l2.h.b.c         k_basis_cfe7c4c3
 //     5.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     4.3 us est. l2.a.c.data      k_basis_a4770a4c
+//     4.3 us est. l2.a.c.data      k_basis_e54c1587
 //    23.6 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. l2.r             k_basis_e83075d0
-//     4.3 us est. l2.b.c.data      k_basis_a4770a4c
+//     3.8 us est. l2.r             k_basis_25f944c5
+//     4.3 us est. l2.b.c.data      k_basis_e54c1587
 //    23.6 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     4.9 us est. l2               k_basis_b0dd4acc
-//    42.4 us est. l3.h.a.c.interior.parts k_product_fedf4452
-//     1.9 us est. l3.h.a.c.interior k_reduce_c51dbb0b
-//     3.2 us est. l3.h.a.c.border.parts k_product_0bd41694
-//     1.3 us est. l3.h.a.c.border  k_reduce_c19fd76e
-//     3.2 us est. l3.h.a.c.border.parts k_product_1aacfca8
-//     1.3 us est. l3.h.a.c.border  k_reduce_c665a07d
-//     1.3 us est. l3.h.r           k_map_085e41ec
-//     2.8 us est. l3.h.b.c.data    k_basis_2a2dd8b0
+//     4.9 us est. l2               k_basis_1aec2aa0
+//     3.2 us est. l3.h.a.c.columns k_map_5ee0c7e3
+//    35.9 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
+//     3.2 us est. l3.h.a.c.border.parts k_product_78f8dc02
+//     1.3 us est. l3.h.a.c.border  k_reduce_ef17e894
+//     3.2 us est. l3.h.a.c.border.parts k_product_21dc6976
+//     1.3 us est. l3.h.a.c.border  k_reduce_3281b169
+//     1.3 us est. l3.h.r           k_map_b7d70515
+//     2.8 us est. l3.h.b.c.data    k_basis_69a41e97
 //    34.7 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.3 us est. l3.h.b.c         k_basis_c2120ac6
+//     2.3 us est. l3.h.b.c         k_basis_9fc86328
 //     6.9 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
-//     2.8 us est. l3.a.c.data      k_basis_2a2dd8b0
+//     2.8 us est. l3.a.c.data      k_basis_69a41e97
 //    34.7 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.3 us est. l3.r             k_basis_15622c5f
-//     2.8 us est. l3.b.c.data      k_basis_2a2dd8b0
+//     2.3 us est. l3.r             k_basis_741753bd
+//     2.8 us est. l3.b.c.data      k_basis_69a41e97
 //    34.7 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.8 us est. l3               k_basis_0b438ae2
-//     3.2 us est. l4.h.a.c.columns k_map_5580b9ae
+//     2.8 us est. l3               k_basis_2d77d177
+//     3.2 us est. l4.h.a.c.columns k_map_70c56800
 //    47.2 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
-//     2.7 us est. l4.h.r           k_reduce_8d25cc1c
-//     1.4 us est. l4.h.b.c.data    k_basis_7a155da1
-//    37.6 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. l4.h.b.c         k_basis_95c43a95
+//     2.7 us est. l4.h.r           k_reduce_f87a9ae4
+//     1.4 us est. l4.h.b.c.data    k_basis_c0ad8cee
+//    37.3 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//     1.3 us est. l4.h.b.c         k_basis_464642db
 //     6.9 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     1.4 us est. l4.a.c.data      k_basis_7a155da1
-//    37.6 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. l4.r             k_basis_81a4ad01
-//     1.4 us est. l4.b.c.data      k_basis_7a155da1
-//    37.6 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.4 us est. l4               k_basis_d84f9335
-//     1.3 us est. f                k_reduce_21c6e56b
+//     1.4 us est. l4.a.c.data      k_basis_c0ad8cee
+//    37.3 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
+//     1.3 us est. l4.r             k_basis_103a2868
+//     1.4 us est. l4.b.c.data      k_basis_c0ad8cee
+//    37.3 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
+//     1.4 us est. l4               k_basis_3fd33347
+//     1.3 us est. f                k_reduce_1ad0551a
 //     1.3 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -97,6 +97,9 @@ typedef struct resnet18_n16_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } resnet18_n16_options;
 
 typedef struct resnet18_n16_tensor {
@@ -314,8 +317,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l3_h_b_c_filter CONST(11988992)
 #define v_l3_h_a_s INIT(49468928)
 #define v_l3_h_a_c_scaled CONST(21426176)
-#define v_l3_h_a_c_interior_parts ARENA(0)
-#define v_l3_h_a_c_interior ARENA(12648448)
+#define v_l3_h_a_c_columns ARENA(0)
 #define v_l3_h_a_c_border_filter CONST(22605824)
 #define v_l3_h_a_c_border_parts ARENA(0)
 #define v_l3_h_a_c_border ARENA(2064384)
@@ -371,6 +373,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_const CONST(161552384)
 #define v_l4 ARENA(0)
 #define v_f ARENA(1605632)
+#define v_l3_h_a_c_interior ARENA(12648448)
 #define v_l3 ARENA(22085632)
 #define v_l4_h_a_c_columns ARENA(14450688)
 #define v_l4_h_a_c_part ARENA(0)
@@ -547,6 +550,16 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -644,9 +657,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 }
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_68165397(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c9eb84ba(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -657,9 +671,10 @@ static __global__ void __launch_bounds__(64) k_map_68165397(const float *__restr
 }
 
 // stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_20ddea8f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 9408u) return;
     const int i3 = (int)(id % 147u);
     const int i0 = (int)(id / 147u);
@@ -667,9 +682,10 @@ static __global__ void __launch_bounds__(64) k_map_20ddea8f(const float *__restr
 }
 
 // r0.const[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0] + 0 * stem.s[i0]
-static __global__ void __launch_bounds__(64) k_map_d9e244e2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -681,9 +697,10 @@ static __global__ void __launch_bounds__(64) k_map_d9e244e2(const float *__restr
 }
 
 // l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_7965321a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4d1f415c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -710,9 +727,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l1.a.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -742,9 +760,10 @@ static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__res
 }
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_323d1009(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_475c8e2b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -755,9 +774,10 @@ static __global__ void __launch_bounds__(64) k_map_323d1009(const float *__restr
 }
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_54773ce1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_0792829c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 2048u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
@@ -768,9 +788,10 @@ static __global__ void __launch_bounds__(64) k_map_54773ce1(const float *__restr
 }
 
 // l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(128) k_map_60a2cb73(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
     const int i0 = (int)(id / 288u);
@@ -783,9 +804,10 @@ static __global__ void __launch_bounds__(128) k_map_60a2cb73(const float *__rest
 // by basis change F(4x4,3x3)
 // l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_30aa58fb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -815,9 +837,10 @@ static __global__ void __launch_bounds__(64) k_basis_30aa58fb(const float *__res
 }
 
 // l2.h.a.c.scaled[i0,i1,i2,i3] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_6a769d4c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_2b502fd1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 18432u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -828,9 +851,10 @@ static __global__ void __launch_bounds__(64) k_map_6a769d4c(const float *__restr
 }
 
 // l2.h.r.const[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0] + 0 * l2.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_8072b398(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_be4c2f11(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -843,10 +867,11 @@ static __global__ void __launch_bounds__(64) k_map_8072b398(const float *__restr
 
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + 0 * l2.d.s[i0] + (l2.h.b.bias[i0]
 //     - l2.h.b.mean[i0] * l2.h.b.s[i0] + 0 * l2.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_1ef5ef46(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c16d8f29(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -863,9 +888,10 @@ static __global__ void __launch_bounds__(64) k_map_1ef5ef46(const float *__restr
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_b6395b8d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -876,9 +902,10 @@ static __global__ void __launch_bounds__(64) k_map_b6395b8d(const float *__restr
 }
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_7bcc0663(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_48393a8d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)(id % 32u) * 4;
     const int i0 = (int)(id / 32u);
@@ -889,9 +916,10 @@ static __global__ void __launch_bounds__(64) k_map_7bcc0663(const float *__restr
 }
 
 // l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_bdaa44ec(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_8ef2d1e2(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
     const int i0 = (int)(id / 576u);
@@ -904,9 +932,10 @@ static __global__ void __launch_bounds__(256) k_map_bdaa44ec(const float *__rest
 // by basis change F(4x4,3x3)
 // l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_6a1fada4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_14756834(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -936,9 +965,10 @@ static __global__ void __launch_bounds__(128) k_basis_6a1fada4(const float *__re
 }
 
 // l3.h.a.c.scaled[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_33f49fec(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_921be532(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 73728u) return;
     const int i3 = (int)(id % 288u) * 4;
     const int i0 = (int)(id / 288u);
@@ -967,9 +997,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 }
 
 // l3.h.r.const[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0] + 0 * l3.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_bee31b00(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9f1fc504(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -982,10 +1013,11 @@ static __global__ void __launch_bounds__(64) k_map_bee31b00(const float *__restr
 
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + 0 * l3.d.s[i0] + (l3.h.b.bias[i0]
 //     - l3.h.b.mean[i0] * l3.h.b.s[i0] + 0 * l3.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_ef564aa9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_37f2748c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1002,9 +1034,10 @@ static __global__ void __launch_bounds__(64) k_map_ef564aa9(const float *__restr
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_1460f565(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_483e19b6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1015,9 +1048,10 @@ static __global__ void __launch_bounds__(64) k_map_1460f565(const float *__restr
 }
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_1a65cb22(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_1402fab5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -1028,9 +1062,10 @@ static __global__ void __launch_bounds__(64) k_map_1a65cb22(const float *__restr
 }
 
 // l4.h.b.c.scaled[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_67e8dfe4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_733ea32e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 589824u) return;
     const int i3 = (int)(id % 1152u) * 4;
     const int i0 = (int)(id / 1152u);
@@ -1043,9 +1078,10 @@ static __global__ void __launch_bounds__(256) k_map_67e8dfe4(const float *__rest
 // by basis change F(4x4,3x3)
 // l4.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l4.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_54cc181a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_a3144c45(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 262144u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -1076,9 +1112,10 @@ static __global__ void __launch_bounds__(256) k_basis_54cc181a(const float *__re
 
 // by operand re-laid
 // l4.h.a.c.relaid[i0,i1,i2,i3] = l4.h.a.s[i2] * l4.h.a.k[i2,i3,i0,i1]
-static __global__ void __launch_bounds__(256) k_map_1643b228(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_87a50264(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 1179648u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u % 512u);
@@ -1087,9 +1124,10 @@ static __global__ void __launch_bounds__(256) k_map_1643b228(const float *__rest
 }
 
 // l4.h.r.const[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0] + 0 * l4.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_ff6a0855(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1102,10 +1140,11 @@ static __global__ void __launch_bounds__(64) k_map_ff6a0855(const float *__restr
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + 0 * l4.d.s[i0] + (l4.h.b.bias[i0]
 //     - l4.h.b.mean[i0] * l4.h.b.s[i0] + 0 * l4.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_2432bf89(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4359391d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1124,10 +1163,11 @@ static __global__ void __launch_bounds__(64) k_map_2432bf89(const float *__restr
 // stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) x[i0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + r0.const[i1])
-static __global__ void __launch_bounds__(256) k_product_fab09a8d(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_47598f54(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 1568u * 128u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
@@ -1169,9 +1209,10 @@ static __global__ void __launch_bounds__(256) k_product_fab09a8d(const float *__
 
 // p0[i0,i1,i2,i3] = max(r0_,r1) r0[i0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_
 //     in 0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(256) k_reduce_b25598ac(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_50965344(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 802816u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1215,9 +1256,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) p0[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i4 in 0:14, i5 in 0:14, pad p0 0
-static __global__ void __launch_bounds__(256) k_basis_778da2f1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_41424005(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 200704u) return;
     const int i5 = (int)(id % 14u);
     const int i4 = (int)(id / 14u % 14u);
@@ -1271,9 +1313,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[i0,i1,i2,i3] + l1.a.r.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_f8432d43(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_3537d523(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 200704u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1310,9 +1353,10 @@ static __global__ void __launch_bounds__(256) k_basis_f8432d43(const float *__re
 // l1.a.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[i0,i1,i2,i3] + p0[i0,i1,i2,i3] + l1.a.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_828f41a2(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_14cec3b3(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 200704u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1349,9 +1393,10 @@ static __global__ void __launch_bounds__(256) k_basis_828f41a2(const float *__re
 // by basis change F(4x4,3x3)
 // l2.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l2.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:7, i5 in 0:7, pad l2.h.r 0
-static __global__ void __launch_bounds__(256) k_basis_a4770a4c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_e54c1587(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i5 = (int)(id % 7u);
     const int i4 = (int)(id / 7u % 7u);
@@ -1389,9 +1434,10 @@ static __global__ void __launch_bounds__(256) k_basis_a4770a4c(const float *__re
 // by basis change F(4x4,3x3)
 // l2.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(256) k_basis_141fcf6a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_cfe7c4c3(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1427,9 +1473,10 @@ static __global__ void __launch_bounds__(256) k_basis_141fcf6a(const float *__re
 // l2.a.c[i0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.r.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_e83075d0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_25f944c5(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1466,9 +1513,10 @@ static __global__ void __launch_bounds__(256) k_basis_e83075d0(const float *__re
 // l2.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[i0,i1,i2,i3] = relu(l2.b.c[i0,i1,i2,i3] + l2.h[i0,i1,i2,i3] + l2.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_b0dd4acc(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_1aec2aa0(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1502,74 +1550,33 @@ static __global__ void __launch_bounds__(256) k_basis_b0dd4acc(const float *__re
     }
 }
 
-// by expression splitting; summation splitting (parts)
-// l3.h.a.c.interior.parts[i0,i1,i2,i3,i4] = sum(r0,r1,r2)
-//     l3.h.a.c.interior.padded[i1,r0,i0+2*i3,2*i4+r2] * l3.h.a.c.scaled[i2,r0,i0,r2] where i3 in
-//     0:13, i4 in 0:13
-static __global__ void __launch_bounds__(256) k_product_fedf4452(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ product_tile<128, 128, 8, 1, 8, 8, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 22u * 128u, m0 = id / 22u % 2u * 128u;
-    const int i0 = (int)(id / 44u % 3u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 8u);
-        const unsigned k = k0 + e % 8u;
-        const int r2 = (int)(k % 3u);
-        const int r0 = (int)(k / 3u);
-        return p0[i2 * 1152 + r0 * 9 + i0 * 3 + r2];
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
-        const int i4 = (int)(n % 13u);
-        const int i3 = (int)(n / 13u % 13u);
-        const int i1 = (int)(n / 169u);
-        const unsigned k = k0 + e / 128u;
-        const int r2 = (int)(k % 3u);
-        const int r0 = (int)(k / 3u);
-        return n < 2704u ? p1[i1 * 100352 + r0 * 784 + i3 * 56 + i0 * 28 + i4 * 2 + r2] : 0.f;
-    };
-    float acc[8][8] = {};
-    tile.multiply<true, false>(384u, a, b, acc);
-#pragma unroll
-    for (int e = 0; e < 8 * 8; e += 1) {
-        const int i = e / 8, j = e % 8;
-        const int i2 = (int)(m0 + tile.row(i));
-        const unsigned n = n0 + tile.column(j);
-        const int i4 = (int)(n % 169u);
-        const int i1 = (int)(n / 169u);
-        if (n < 2704u) {
-            y[i0 * 692224 + i1 * 43264 + i2 * 169 + i4] = acc[i][j];
-        }
-    }
-}
-
-// l3.h.a.c.interior[i0,i1,i2,i3] = sum(r0) l3.h.a.c.interior.parts[r0,i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_reduce_c51dbb0b(const float *__restrict__ p0,
+// by expression splitting; operand re-laid
+// l3.h.a.c.columns[i0,i1,i2,i3,i4,i5] = l2[i0,i3,2*i1+i4+1,2*i2+i5+1] where i1 in 0:13, i2 in
+//     0:13, i4 in 0:3, i5 in 0:3
+static __global__ void __launch_bounds__(256) k_map_5ee0c7e3(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 173056u) return;
-    const int i3 = (int)id * 4;
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 692224 + i3);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
+    await_previous();
+    if (id >= 3115008u) return;
+    const int i5 = (int)(id % 3u);
+    const int i4 = (int)(id / 3u % 3u);
+    const int i3 = (int)(id / 9u % 128u);
+    const int i2 = (int)(id / 1152u % 13u);
+    const int i1 = (int)(id / 14976u % 13u);
+    const int i0 = (int)(id / 194688u);
+    const float v0 = p0[i0 * 100352 + i3 * 784 + i1 * 56 + i4 * 28 + i2 * 2 + i5 + 29];
+    y[i0 * 194688 + i1 * 14976 + i2 * 1152 + i3 * 9 + i4 * 3 + i5] = v0;
 }
 
 // by expression splitting; summation splitting (parts)
 // l3.h.a.c.border.parts[i0,i1,i2,i3,0] = sum(r0,r1,r2)
 //     l3.h.a.c.border.padded[i1,16*i0+r0,2*i3+r1,r2] * l3.h.a.c.border.filter[i2,16*i0+r0,r1,r2]
 //     where i0 in 0:8, i3 in 0:13, r0 in 0:16
-static __global__ void __launch_bounds__(256) k_product_0bd41694(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_78f8dc02(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -1603,9 +1610,10 @@ static __global__ void __launch_bounds__(256) k_product_0bd41694(const float *__
 }
 
 // l3.h.a.c.border[i0,i1,i2,0] = sum(r0) l3.h.a.c.border.parts[r0,i0,i1,i2,0]
-static __global__ void __launch_bounds__(128) k_reduce_c19fd76e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_ef17e894(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 53248u) return;
     const int i2 = (int)id;
     float acc = 0.f;
@@ -1620,10 +1628,11 @@ static __global__ void __launch_bounds__(128) k_reduce_c19fd76e(const float *__r
 // l3.h.a.c.border.parts[i0,i1,i2,0,i4] = sum(r0,r1,r2) l2[i1,16*i0+r0,r1,2*i4+r2-1] *
 //     l3.h.a.c.border.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:14, r0 in 0:16, r1 in 0:2,
 //     pad l2 0
-static __global__ void __launch_bounds__(256) k_product_1aacfca8(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_21dc6976(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -1658,9 +1667,10 @@ static __global__ void __launch_bounds__(256) k_product_1aacfca8(const float *__
 }
 
 // l3.h.a.c.border[i0,i1,0,i3] = sum(r0) l3.h.a.c.border.parts[r0,i0,i1,0,i3]
-static __global__ void __launch_bounds__(128) k_reduce_c665a07d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_3281b169(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 57344u) return;
     const int i3 = (int)id;
     float acc = 0.f;
@@ -1674,17 +1684,17 @@ static __global__ void __launch_bounds__(128) k_reduce_c665a07d(const float *__r
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c.border[i0,i1,i2-1,i3] + l3.h.a.c.border[i0,i1,i2,i3] +
 //     l3.h.a.c.interior[i0,i1,i2-1,i3-1] + l3.h.r.const[i1]) where i2 in 0:14, i3 in 0:14, pad
 //     l3.h.a.c.border 0, pad l3.h.a.c.border 0, pad l3.h.a.c.interior 0
-static __global__ void __launch_bounds__(256) k_map_085e41ec(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_b7d70515(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 802816u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u % 256u);
     const int i0 = (int)(id / 50176u);
     const float v0 = i2 >= 1 && i3 < 1 ? p0[i0 * 3328 + i1 * 13 + i2 + i3 - 1] : 0.f;
-    const float v1 = i2 >= 1 && i3 >= 1 ? p2[i0 * 43264 + i1 * 169 + i2 * 13 + i3 - 14] : 0.f;
+    const float v1 = i2 >= 1 && i3 >= 1 ? p2[i1 * 2704 + i0 * 169 + i2 * 13 + i3 - 14] : 0.f;
     const float v2 = v0 + (i2 < 1 ? p1[i0 * 3584 + i1 * 14 + i2 * 14 + i3] : 0.f) + v1;
     const float v3 = v2 + p3[i1];
     y[i0 * 50176 + i1 * 196 + i2 * 14 + i3] = v3 < 0.f ? 0.f : v3;
@@ -1693,9 +1703,10 @@ static __global__ void __launch_bounds__(256) k_map_085e41ec(const float *__rest
 // by basis change F(4x4,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h.r 0
-static __global__ void __launch_bounds__(128) k_basis_2a2dd8b0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_69a41e97(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65536u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -1733,9 +1744,10 @@ static __global__ void __launch_bounds__(128) k_basis_2a2dd8b0(const float *__re
 // by basis change F(4x4,3x3)
 // l3.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(128) k_basis_c2120ac6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_9fc86328(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -1773,9 +1785,10 @@ static __global__ void __launch_bounds__(128) k_basis_c2120ac6(const float *__re
 // l3.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.r.const[i1])
-static __global__ void __launch_bounds__(128) k_basis_15622c5f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_741753bd(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -1814,9 +1827,10 @@ static __global__ void __launch_bounds__(128) k_basis_15622c5f(const float *__re
 // l3.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.const[i1])
-static __global__ void __launch_bounds__(128) k_basis_0b438ae2(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_basis_2d77d177(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -1856,9 +1870,10 @@ static __global__ void __launch_bounds__(128) k_basis_0b438ae2(const float *__re
 // by summation splitting (r0 inside), variable substitution; operand re-laid
 // l4.h.a.c.columns[i0,i1,i2,i3,i4,i5] = l3[i2,i5,i0+2*i3-1,i1+2*i4-1] where i0 in 0:3, i1 in 0:3,
 //     i3 in 0:7, i4 in 0:7, pad l3 0
-static __global__ void __launch_bounds__(256) k_map_5580b9ae(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_70c56800(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 1806336u) return;
     const int i5 = (int)(id % 256u);
     const int i4 = (int)(id / 256u % 7u);
@@ -1874,9 +1889,10 @@ static __global__ void __launch_bounds__(256) k_map_5580b9ae(const float *__rest
 // by summation splitting
 // l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.a.c.part[r0,r1,i0,i1,i2,i3]
 // l4.h.r[i0,i1,i2,i3] = relu(l4.h.a.c[i0,i1,i2,i3] + l4.h.r.const[i1])
-static __global__ void __launch_bounds__(256) k_reduce_8d25cc1c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_f87a9ae4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 401408u) return;
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u % 512u);
@@ -1893,9 +1909,10 @@ static __global__ void __launch_bounds__(256) k_reduce_8d25cc1c(const float *__r
 // by basis change F(4x4,3x3)
 // l4.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l4.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:2, i5 in 0:2, pad l4.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_7a155da1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_c0ad8cee(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i5 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 2u);
@@ -1933,9 +1950,10 @@ static __global__ void __launch_bounds__(64) k_basis_7a155da1(const float *__res
 // by basis change F(4x4,3x3)
 // l4.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_95c43a95(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_464642db(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
@@ -1973,9 +1991,10 @@ static __global__ void __launch_bounds__(64) k_basis_95c43a95(const float *__res
 // l4.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4.r[i0,i1,i2,i3] = relu(l4.a.c[i0,i1,i2,i3] + l4.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_81a4ad01(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_103a2868(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
@@ -2014,9 +2033,10 @@ static __global__ void __launch_bounds__(64) k_basis_81a4ad01(const float *__res
 // l4.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4[i0,i1,i2,i3] = relu(l4.b.c[i0,i1,i2,i3] + l4.h[i0,i1,i2,i3] + l4.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_d84f9335(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_3fd33347(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
@@ -2055,10 +2075,11 @@ static __global__ void __launch_bounds__(64) k_basis_d84f9335(const float *__res
 
 // f.sum[i0,i1] = sum(r0,r1) l4[i0,i1,r0,r1]
 // f[i0,i1] = f.sum[i0,i1] / 49
-static __global__ void __launch_bounds__(128) k_reduce_21c6e56b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_1ad0551a(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -2088,6 +2109,8 @@ struct resnet18_n16 {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
     conv_call conv[4];
     cublasHandle_t cublas;
@@ -2118,12 +2141,6 @@ static int fail(resnet18_n16 *m, int code, const char *where, const char *why) {
 static void stepped(resnet18_n16 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -2306,6 +2323,8 @@ static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 36, 128, 7
     784, 16384, 100352, 100352, 1.f};
 static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 36, 128, 784, 128, 128, 784,
     784, 16384, 100352, 100352, 1.f};
+static const gemm_size gemm_l3_h_a_c_interior = {"l3.h.a.c.interior", 0, 1, 1, 256, 2704, 1152,
+    1152, 1152, 2704, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_h_b_c_product = {"l3.h.b.c.product", 0, 0, 36, 256, 256, 256, 256,
     256, 256, 65536, 65536, 65536, 1.f};
 static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 36, 256, 256, 256, 256, 256,
@@ -2447,160 +2466,113 @@ static int libraries_on(resnet18_n16 *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(resnet18_n16 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_stem_var, v_stem_scale, v_stem_s);
-    LAUNCHED(m, "stem.s");
-    k_map_20ddea8f<<<dim3(147), dim3(64), 0, stream>>>(v_stem_k, v_stem_s, v_stem_c_scaled);
-    LAUNCHED(m, "stem.c.scaled");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_stem_s, v_stem_bias, v_stem_mean, v_r0_const);
-    LAUNCHED(m, "r0.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_b_var, v_l1_a_b_scale, v_l1_a_b_s);
-    LAUNCHED(m, "l1.a.b.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_a_b_k, v_l1_a_b_s, v_l1_a_b_c_scaled);
-    LAUNCHED(m, "l1.a.b.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_b_c_scaled, v_l1_a_b_c_filter);
-    LAUNCHED(m, "l1.a.b.c.filter");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_var, v_l1_a_a_scale, v_l1_a_a_s);
-    LAUNCHED(m, "l1.a.a.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_a_a_k, v_l1_a_a_s, v_l1_a_a_c_scaled);
-    LAUNCHED(m, "l1.a.a.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_a_a_c_scaled, v_l1_a_a_c_filter);
-    LAUNCHED(m, "l1.a.a.c.filter");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_a_s, v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const);
-    LAUNCHED(m, "l1.a.r.const");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_a_b_s, v_l1_a_b_bias, v_l1_a_b_mean, v_l1_a_const);
-    LAUNCHED(m, "l1.a.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_b_var, v_l1_b_b_scale, v_l1_b_b_s);
-    LAUNCHED(m, "l1.b.b.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_b_b_k, v_l1_b_b_s, v_l1_b_b_c_scaled);
-    LAUNCHED(m, "l1.b.b.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_b_c_scaled, v_l1_b_b_c_filter);
-    LAUNCHED(m, "l1.b.b.c.filter");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_var, v_l1_b_a_scale, v_l1_b_a_s);
-    LAUNCHED(m, "l1.b.a.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_b_a_k, v_l1_b_a_s, v_l1_b_a_c_scaled);
-    LAUNCHED(m, "l1.b.a.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_b_a_c_scaled, v_l1_b_a_c_filter);
-    LAUNCHED(m, "l1.b.a.c.filter");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_a_s, v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const);
-    LAUNCHED(m, "l1.b.r.const");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_b_b_s, v_l1_b_b_bias, v_l1_b_b_mean, v_l1_b_const);
-    LAUNCHED(m, "l1.b.const");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_d_scale, v_l2_d_var, v_l2_d_s);
-    LAUNCHED(m, "l2.d.s");
-    k_map_54773ce1<<<dim3(32), dim3(64), 0, stream>>>(v_l2_d_k, v_l2_d_s, v_l2_d_c_scaled);
-    LAUNCHED(m, "l2.d.c.scaled");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s);
-    LAUNCHED(m, "l2.h.b.s");
-    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_scaled);
-    LAUNCHED(m, "l2.h.b.c.scaled");
-    k_basis_30aa58fb<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_b_c_scaled, v_l2_h_b_c_filter);
-    LAUNCHED(m, "l2.h.b.c.filter");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s);
-    LAUNCHED(m, "l2.h.a.s");
-    k_map_6a769d4c<<<dim3(288), dim3(64), 0, stream>>>(v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_scaled);
-    LAUNCHED(m, "l2.h.a.c.scaled");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const);
-    LAUNCHED(m, "l2.h.r.const");
-    k_map_1ef5ef46<<<dim3(1), dim3(64), 0, stream>>>(v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const);
-    LAUNCHED(m, "l2.h.const");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_b_scale, v_l2_b_var, v_l2_b_s);
-    LAUNCHED(m, "l2.b.s");
-    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_b_k, v_l2_b_s, v_l2_b_c_scaled);
-    LAUNCHED(m, "l2.b.c.scaled");
-    k_basis_30aa58fb<<<dim3(256), dim3(64), 0, stream>>>(v_l2_b_c_scaled, v_l2_b_c_filter);
-    LAUNCHED(m, "l2.b.c.filter");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_scale, v_l2_a_var, v_l2_a_s);
-    LAUNCHED(m, "l2.a.s");
-    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_a_k, v_l2_a_s, v_l2_a_c_scaled);
-    LAUNCHED(m, "l2.a.c.scaled");
-    k_basis_30aa58fb<<<dim3(256), dim3(64), 0, stream>>>(v_l2_a_c_scaled, v_l2_a_c_filter);
-    LAUNCHED(m, "l2.a.c.filter");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_a_s, v_l2_a_bias, v_l2_a_mean, v_l2_r_const);
-    LAUNCHED(m, "l2.r.const");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_b_s, v_l2_b_bias, v_l2_b_mean, v_l2_const);
-    LAUNCHED(m, "l2.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_d_scale, v_l3_d_var, v_l3_d_s);
-    LAUNCHED(m, "l3.d.s");
-    k_map_7bcc0663<<<dim3(128), dim3(64), 0, stream>>>(v_l3_d_k, v_l3_d_s, v_l3_d_c_scaled);
-    LAUNCHED(m, "l3.d.c.scaled");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_b_scale, v_l3_h_b_var, v_l3_h_b_s);
-    LAUNCHED(m, "l3.h.b.s");
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_scaled);
-    LAUNCHED(m, "l3.h.b.c.scaled");
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale, v_stem_s));
+    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s, v_stem_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias, v_stem_mean, v_r0_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale, v_l1_a_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k, v_l1_a_b_s, v_l1_a_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled, v_l1_a_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale, v_l1_a_a_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k, v_l1_a_a_s, v_l1_a_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled, v_l1_a_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.r.const", 1, 64, stream, v_l1_a_a_s, v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.const", 1, 64, stream, v_l1_a_b_s, v_l1_a_b_bias, v_l1_a_b_mean, v_l1_a_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale, v_l1_b_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k, v_l1_b_b_s, v_l1_b_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled, v_l1_b_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale, v_l1_b_a_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k, v_l1_b_a_s, v_l1_b_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled, v_l1_b_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.r.const", 1, 64, stream, v_l1_b_a_s, v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.const", 1, 64, stream, v_l1_b_b_s, v_l1_b_b_bias, v_l1_b_b_mean, v_l1_b_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var, v_l2_d_s));
+    CALL(launch(m, ORDERED, k_map_0792829c, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s, v_l2_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled, v_l2_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s));
+    CALL(launch(m, ORDERED, k_map_2b502fd1, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
+    CALL(launch(m, ORDERED, k_map_c16d8f29, "l2.h.const", 1, 64, stream, v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var, v_l2_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s, v_l2_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled, v_l2_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var, v_l2_a_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s, v_l2_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled, v_l2_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.r.const", 1, 64, stream, v_l2_a_s, v_l2_a_bias, v_l2_a_mean, v_l2_r_const));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.const", 1, 64, stream, v_l2_b_s, v_l2_b_bias, v_l2_b_mean, v_l2_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var, v_l3_d_s));
+    CALL(launch(m, ORDERED, k_map_48393a8d, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s, v_l3_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var, v_l3_h_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_scaled));
     return 0;
 }
 
 static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_6a1fada4<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_b_c_scaled, v_l3_h_b_c_filter);
-    LAUNCHED(m, "l3.h.b.c.filter");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s);
-    LAUNCHED(m, "l3.h.a.s");
-    k_map_33f49fec<<<dim3(288), dim3(256), 0, stream>>>(v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_scaled);
-    LAUNCHED(m, "l3.h.a.c.scaled");
+    CALL(launch(m, ORDERED, k_basis_14756834, "l3.h.b.c.filter", 512, 128, stream, v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s));
+    CALL(launch(m, ORDERED, k_map_921be532, "l3.h.a.c.scaled", 288, 256, stream, v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_scaled));
     // l3.h.a.c.border.filter[i0,i1,i2,i3] = l3.h.a.c.scaled[i0,i1,i2,i3+1] where i3 in 0:2
-    k_relay_09f53f99<<<dim3(768), dim3(256), 0, stream>>>(v_l3_h_a_c_scaled, v_l3_h_a_c_border_filter, relay{2, 1, {2, 98304}, {1, 3}, {1, 2}});
-    LAUNCHED(m, "l3.h.a.c.border.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.h.a.c.border.filter", 768, 256, stream, v_l3_h_a_c_scaled, v_l3_h_a_c_border_filter, relay{2, 1, {2, 98304}, {1, 3}, {1, 2}}));
     // l3.h.a.c.border.lines[i0,i1,i2,i3] = l3.h.a.c.scaled[i0,i3,i1+1,i2] where i1 in 0:2
-    k_relay_09f53f99<<<dim3(768), dim3(256), 0, stream>>>(v_l3_h_a_c_scaled, v_l3_h_a_c_border_lines, relay{3, 3, {256, 128, 6}, {1152, 9, 1}, {768, 1, 128}});
-    LAUNCHED(m, "l3.h.a.c.border.lines");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const);
-    LAUNCHED(m, "l3.h.r.const");
-    k_map_ef564aa9<<<dim3(1), dim3(64), 0, stream>>>(v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const);
-    LAUNCHED(m, "l3.h.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_b_scale, v_l3_b_var, v_l3_b_s);
-    LAUNCHED(m, "l3.b.s");
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_b_k, v_l3_b_s, v_l3_b_c_scaled);
-    LAUNCHED(m, "l3.b.c.scaled");
-    k_basis_6a1fada4<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_scaled, v_l3_b_c_filter);
-    LAUNCHED(m, "l3.b.c.filter");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_scale, v_l3_a_var, v_l3_a_s);
-    LAUNCHED(m, "l3.a.s");
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_a_k, v_l3_a_s, v_l3_a_c_scaled);
-    LAUNCHED(m, "l3.a.c.scaled");
-    k_basis_6a1fada4<<<dim3(512), dim3(128), 0, stream>>>(v_l3_a_c_scaled, v_l3_a_c_filter);
-    LAUNCHED(m, "l3.a.c.filter");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_a_bias, v_l3_a_mean, v_l3_a_s, v_l3_r_const);
-    LAUNCHED(m, "l3.r.const");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_b_bias, v_l3_b_mean, v_l3_b_s, v_l3_const);
-    LAUNCHED(m, "l3.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_d_var, v_l4_d_scale, v_l4_d_s);
-    LAUNCHED(m, "l4.d.s");
-    k_map_1a65cb22<<<dim3(512), dim3(64), 0, stream>>>(v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled);
-    LAUNCHED(m, "l4.d.c.scaled");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s);
-    LAUNCHED(m, "l4.h.b.s");
-    k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_scaled);
-    LAUNCHED(m, "l4.h.b.c.scaled");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_b_c_scaled, v_l4_h_b_c_filter);
-    LAUNCHED(m, "l4.h.b.c.filter");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s);
-    LAUNCHED(m, "l4.h.a.s");
-    k_map_1643b228<<<dim3(4608), dim3(256), 0, stream>>>(v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_relaid);
-    LAUNCHED(m, "l4.h.a.c.relaid");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const);
-    LAUNCHED(m, "l4.h.r.const");
-    k_map_2432bf89<<<dim3(2), dim3(64), 0, stream>>>(v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const);
-    LAUNCHED(m, "l4.h.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_b_var, v_l4_b_scale, v_l4_b_s);
-    LAUNCHED(m, "l4.b.s");
-    k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_b_k, v_l4_b_s, v_l4_b_c_scaled);
-    LAUNCHED(m, "l4.b.c.scaled");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_b_c_scaled, v_l4_b_c_filter);
-    LAUNCHED(m, "l4.b.c.filter");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_var, v_l4_a_scale, v_l4_a_s);
-    LAUNCHED(m, "l4.a.s");
-    k_map_67e8dfe4<<<dim3(2304), dim3(256), 0, stream>>>(v_l4_a_k, v_l4_a_s, v_l4_a_c_scaled);
-    LAUNCHED(m, "l4.a.c.scaled");
-    k_basis_54cc181a<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_a_c_scaled, v_l4_a_c_filter);
-    LAUNCHED(m, "l4.a.c.filter");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const);
-    LAUNCHED(m, "l4.r.const");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_b_s, v_l4_b_bias, v_l4_b_mean, v_l4_const);
-    LAUNCHED(m, "l4.const");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.h.a.c.border.lines", 768, 256, stream, v_l3_h_a_c_scaled, v_l3_h_a_c_border_lines, relay{3, 3, {256, 128, 6}, {1152, 9, 1}, {768, 1, 128}}));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
+    CALL(launch(m, ORDERED, k_map_37f2748c, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var, v_l3_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s, v_l3_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_14756834, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled, v_l3_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var, v_l3_a_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s, v_l3_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_14756834, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled, v_l3_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.r.const", 1, 64, stream, v_l3_a_bias, v_l3_a_mean, v_l3_a_s, v_l3_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.const", 1, 64, stream, v_l3_b_bias, v_l3_b_mean, v_l3_b_s, v_l3_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale, v_l4_d_s));
+    CALL(launch(m, ORDERED, k_map_1402fab5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s));
+    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.h.b.c.scaled", 2304, 256, stream, v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.h.b.c.filter", 1024, 256, stream, v_l4_h_b_c_scaled, v_l4_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s));
+    CALL(launch(m, ORDERED, k_map_87a50264, "l4.h.a.c.relaid", 4608, 256, stream, v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_relaid));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
+    CALL(launch(m, ORDERED, k_map_4359391d, "l4.h.const", 2, 64, stream, v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale, v_l4_b_s));
+    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.b.c.scaled", 2304, 256, stream, v_l4_b_k, v_l4_b_s, v_l4_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.b.c.filter", 1024, 256, stream, v_l4_b_c_scaled, v_l4_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale, v_l4_a_s));
+    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.a.c.scaled", 2304, 256, stream, v_l4_a_k, v_l4_a_s, v_l4_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.a.c.filter", 1024, 256, stream, v_l4_a_c_scaled, v_l4_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.r.const", 2, 64, stream, v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.const", 2, 64, stream, v_l4_b_s, v_l4_b_bias, v_l4_b_mean, v_l4_const));
     return 0;
 }
 
@@ -2633,12 +2605,20 @@ static int check_device(resnet18_n16 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_68165397);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_c9eb84ba);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
     if (major != CUDNN_MAJOR)
         return fail(m, BAD_DEVICE, "cuDNN",
@@ -2717,6 +2697,8 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -2726,119 +2708,96 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_product_fab09a8d<<<dim3(1568), dim3(256), 0, stream>>>(v_stem_c_scaled, v_x, v_r0_const, v_r0);
-    LAUNCHED(m, "r0");
-    k_reduce_b25598ac<<<dim3(3136), dim3(256), 0, stream>>>(v_r0, v_p0);
-    LAUNCHED(m, "p0");
-    k_basis_778da2f1<<<dim3(784), dim3(256), 0, stream>>>(v_p0, v_l1_a_a_c_data);
-    LAUNCHED(m, "l1.a.a.c.data");
+    CALL(launch(m, ORDERED, k_product_47598f54, "r0", 1568, 256, stream, v_stem_c_scaled, v_x, v_r0_const, v_r0));
+    CALL(launch(m, EARLY, k_reduce_50965344, "p0", 3136, 256, stream, v_r0, v_p0));
+    CALL(launch(m, EARLY, k_basis_41424005, "l1.a.a.c.data", 784, 256, stream, v_p0, v_l1_a_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    k_basis_f8432d43<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r);
-    LAUNCHED(m, "l1.a.r");
-    k_basis_778da2f1<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a_r, v_l1_a_b_c_data);
-    LAUNCHED(m, "l1.a.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_3537d523, "l1.a.r", 784, 256, stream, v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r));
+    CALL(launch(m, EARLY, k_basis_41424005, "l1.a.b.c.data", 784, 256, stream, v_l1_a_r, v_l1_a_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    k_basis_828f41a2<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a);
-    LAUNCHED(m, "l1.a");
-    k_basis_778da2f1<<<dim3(784), dim3(256), 0, stream>>>(v_l1_a, v_l1_b_a_c_data);
-    LAUNCHED(m, "l1.b.a.c.data");
+    CALL(launch(m, ORDERED, k_basis_14cec3b3, "l1.a", 784, 256, stream, v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a));
+    CALL(launch(m, EARLY, k_basis_41424005, "l1.b.a.c.data", 784, 256, stream, v_l1_a, v_l1_b_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    k_basis_f8432d43<<<dim3(784), dim3(256), 0, stream>>>(v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r);
-    LAUNCHED(m, "l1.b.r");
-    k_basis_778da2f1<<<dim3(784), dim3(256), 0, stream>>>(v_l1_b_r, v_l1_b_b_c_data);
-    LAUNCHED(m, "l1.b.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_3537d523, "l1.b.r", 784, 256, stream, v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r));
+    CALL(launch(m, EARLY, k_basis_41424005, "l1.b.b.c.data", 784, 256, stream, v_l1_b_r, v_l1_b_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    k_basis_828f41a2<<<dim3(784), dim3(256), 0, stream>>>(v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b);
-    LAUNCHED(m, "l1.b");
+    CALL(launch(m, ORDERED, k_basis_14cec3b3, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b));
     // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
     // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_r_const, NULL, v_l2_h_r,
         v_workspace));
-    k_basis_a4770a4c<<<dim3(392), dim3(256), 0, stream>>>(v_l2_h_r, v_l2_h_b_c_data);
-    LAUNCHED(m, "l2.h.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r, v_l2_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    k_basis_141fcf6a<<<dim3(392), dim3(256), 0, stream>>>(v_l2_h_b_c_product, v_l2_h_b_c);
-    LAUNCHED(m, "l2.h.b.c");
+    CALL(launch(m, ORDERED, k_basis_cfe7c4c3, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product, v_l2_h_b_c));
     // l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[i0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[i0,i1,i2,i3] = relu(l2.d.c[i0,i1,i2,i3] + l2.h.b.c[i0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    k_basis_a4770a4c<<<dim3(392), dim3(256), 0, stream>>>(v_l2_h, v_l2_a_c_data);
-    LAUNCHED(m, "l2.a.c.data");
+    CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.a.c.data", 392, 256, stream, v_l2_h, v_l2_a_c_data));
     // by basis change F(4x4,3x3)
     // l2.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    k_basis_e83075d0<<<dim3(392), dim3(256), 0, stream>>>(v_l2_a_c_product, v_l2_r_const, v_l2_r);
-    LAUNCHED(m, "l2.r");
-    k_basis_a4770a4c<<<dim3(392), dim3(256), 0, stream>>>(v_l2_r, v_l2_b_c_data);
-    LAUNCHED(m, "l2.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_25f944c5, "l2.r", 392, 256, stream, v_l2_a_c_product, v_l2_r_const, v_l2_r));
+    CALL(launch(m, EARLY, k_basis_e54c1587, "l2.b.c.data", 392, 256, stream, v_l2_r, v_l2_b_c_data));
     // by basis change F(4x4,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    k_basis_b0dd4acc<<<dim3(392), dim3(256), 0, stream>>>(v_l2_b_c_product, v_l2_h, v_l2_const, v_l2);
-    LAUNCHED(m, "l2");
-    k_product_fedf4452<<<dim3(132), dim3(256), 0, stream>>>(v_l3_h_a_c_scaled, v_l2 + 29, v_l3_h_a_c_interior_parts);
-    LAUNCHED(m, "l3.h.a.c.interior.parts");
-    k_reduce_c51dbb0b<<<dim3(676), dim3(256), 0, stream>>>(v_l3_h_a_c_interior_parts, v_l3_h_a_c_interior);
-    LAUNCHED(m, "l3.h.a.c.interior");
-    k_product_0bd41694<<<dim3(128), dim3(256), 0, stream>>>(v_l3_h_a_c_border_filter, v_l2 + 28, v_l3_h_a_c_border_parts);
-    LAUNCHED(m, "l3.h.a.c.border.parts");
-    k_reduce_c19fd76e<<<dim3(416), dim3(128), 0, stream>>>(v_l3_h_a_c_border_parts, v_l3_h_a_c_border);
-    LAUNCHED(m, "l3.h.a.c.border");
-    k_product_1aacfca8<<<dim3(128), dim3(256), 0, stream>>>(v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2);
-    LAUNCHED(m, "l3.h.a.c.border.parts");
-    k_reduce_c665a07d<<<dim3(448), dim3(128), 0, stream>>>(v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2);
-    LAUNCHED(m, "l3.h.a.c.border");
-    k_map_085e41ec<<<dim3(3136), dim3(256), 0, stream>>>(v_l3_h_a_c_border, v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_r_const, v_l3_h_r);
-    LAUNCHED(m, "l3.h.r");
-    k_basis_2a2dd8b0<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_r, v_l3_h_b_c_data);
-    LAUNCHED(m, "l3.h.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_1aec2aa0, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h, v_l2_const, v_l2));
+    CALL(launch(m, EARLY, k_map_5ee0c7e3, "l3.h.a.c.columns", 12168, 256, stream, v_l2, v_l3_h_a_c_columns));
+    // by expression splitting; operand re-laid
+    // l3.h.a.c.interior[i0,i1,i2,i3] = sum(r0,r1,r2) l3.h.a.c.columns[i0,i2,i3,r0,r1,r2] *
+    //     l3.h.a.c.scaled[i1,r0,r1,r2]
+    // l3.h.a.c.interior stored as [i1,i0,i2,i3]
+    CALL(gemm_run(m, &gemm_l3_h_a_c_interior, v_l3_h_a_c_scaled, v_l3_h_a_c_columns,
+        v_l3_h_a_c_interior));
+    CALL(launch(m, ORDERED, k_product_78f8dc02, "l3.h.a.c.border.parts", 128, 256, stream, v_l3_h_a_c_border_filter, v_l2 + 28, v_l3_h_a_c_border_parts));
+    CALL(launch(m, EARLY, k_reduce_ef17e894, "l3.h.a.c.border", 416, 128, stream, v_l3_h_a_c_border_parts, v_l3_h_a_c_border));
+    CALL(launch(m, EARLY, k_product_21dc6976, "l3.h.a.c.border.parts", 128, 256, stream, v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2));
+    CALL(launch(m, EARLY, k_reduce_3281b169, "l3.h.a.c.border", 448, 128, stream, v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));
+    CALL(launch(m, EARLY, k_map_b7d70515, "l3.h.r", 3136, 256, stream, v_l3_h_a_c_border, v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_r_const, v_l3_h_r));
+    CALL(launch(m, EARLY, k_basis_69a41e97, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r, v_l3_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l3.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    k_basis_c2120ac6<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_b_c_product, v_l3_h_b_c);
-    LAUNCHED(m, "l3.h.b.c");
+    CALL(launch(m, ORDERED, k_basis_9fc86328, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product, v_l3_h_b_c));
     // l3.d.c[i0,i1,i2,i3] = sum(r0) l2[i0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
     //     i3 in 0:14
     // l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
         v_workspace));
-    k_basis_2a2dd8b0<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h, v_l3_a_c_data);
-    LAUNCHED(m, "l3.a.c.data");
+    CALL(launch(m, ORDERED, k_basis_69a41e97, "l3.a.c.data", 512, 128, stream, v_l3_h, v_l3_a_c_data));
     // by basis change F(4x4,3x3)
     // l3.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    k_basis_15622c5f<<<dim3(512), dim3(128), 0, stream>>>(v_l3_a_c_product, v_l3_r_const, v_l3_r);
-    LAUNCHED(m, "l3.r");
-    k_basis_2a2dd8b0<<<dim3(512), dim3(128), 0, stream>>>(v_l3_r, v_l3_b_c_data);
-    LAUNCHED(m, "l3.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_741753bd, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_r_const, v_l3_r));
+    CALL(launch(m, EARLY, k_basis_69a41e97, "l3.b.c.data", 512, 128, stream, v_l3_r, v_l3_b_c_data));
     return 0;
 }
 
@@ -2851,49 +2810,39 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
     // l3.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    k_basis_0b438ae2<<<dim3(512), dim3(128), 0, stream>>>(v_l3_b_c_product, v_l3_h, v_l3_const, v_l3);
-    LAUNCHED(m, "l3");
-    k_map_5580b9ae<<<dim3(7056), dim3(256), 0, stream>>>(v_l3, v_l4_h_a_c_columns);
-    LAUNCHED(m, "l4.h.a.c.columns");
+    CALL(launch(m, ORDERED, k_basis_2d77d177, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h, v_l3_const, v_l3));
+    CALL(launch(m, EARLY, k_map_70c56800, "l4.h.a.c.columns", 7056, 256, stream, v_l3, v_l4_h_a_c_columns));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *
     //     l4.h.a.c.relaid[i0,i1,i3,r0]
     // l4.h.a.c.part stored as [i0,i1,i3,i2,i4,i5]
     CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
-    k_reduce_8d25cc1c<<<dim3(1568), dim3(256), 0, stream>>>(v_l4_h_a_c_part, v_l4_h_r_const, v_l4_h_r);
-    LAUNCHED(m, "l4.h.r");
-    k_basis_7a155da1<<<dim3(512), dim3(64), 0, stream>>>(v_l4_h_r, v_l4_h_b_c_data);
-    LAUNCHED(m, "l4.h.b.c.data");
+    CALL(launch(m, ORDERED, k_reduce_f87a9ae4, "l4.h.r", 1568, 256, stream, v_l4_h_a_c_part, v_l4_h_r_const, v_l4_h_r));
+    CALL(launch(m, EARLY, k_basis_c0ad8cee, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r, v_l4_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
         v_l4_h_b_c_product));
-    k_basis_95c43a95<<<dim3(512), dim3(64), 0, stream>>>(v_l4_h_b_c_product, v_l4_h_b_c);
-    LAUNCHED(m, "l4.h.b.c");
+    CALL(launch(m, ORDERED, k_basis_464642db, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product, v_l4_h_b_c));
     // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
     //     in 0:7
     // l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
         v_workspace));
-    k_basis_7a155da1<<<dim3(512), dim3(64), 0, stream>>>(v_l4_h, v_l4_a_c_data);
-    LAUNCHED(m, "l4.a.c.data");
+    CALL(launch(m, ORDERED, k_basis_c0ad8cee, "l4.a.c.data", 512, 64, stream, v_l4_h, v_l4_a_c_data));
     // by basis change F(4x4,3x3)
     // l4.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    k_basis_81a4ad01<<<dim3(512), dim3(64), 0, stream>>>(v_l4_a_c_product, v_l4_r_const, v_l4_r);
-    LAUNCHED(m, "l4.r");
-    k_basis_7a155da1<<<dim3(512), dim3(64), 0, stream>>>(v_l4_r, v_l4_b_c_data);
-    LAUNCHED(m, "l4.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_103a2868, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_r_const, v_l4_r));
+    CALL(launch(m, EARLY, k_basis_c0ad8cee, "l4.b.c.data", 512, 64, stream, v_l4_r, v_l4_b_c_data));
     // by basis change F(4x4,3x3)
     // l4.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    k_basis_d84f9335<<<dim3(512), dim3(64), 0, stream>>>(v_l4_b_c_product, v_l4_h, v_l4_const, v_l4);
-    LAUNCHED(m, "l4");
-    k_reduce_21c6e56b<<<dim3(2048), dim3(128), 0, stream>>>(v_l4, v_f);
-    LAUNCHED(m, "f");
+    CALL(launch(m, ORDERED, k_basis_3fd33347, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h, v_l4_const, v_l4));
+    CALL(launch(m, EARLY, k_reduce_1ad0551a, "f", 2048, 128, stream, v_l4, v_f));
     // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
     // y[i0,i1] = y.sum[i0,i1] + bias[i1]
     CALL(matmul_run(m, MATMUL_y, v_f, v_fc, v_bias, NULL, v_y, v_workspace));
@@ -2925,6 +2874,9 @@ static int check_run(resnet18_n16 *m, const void *const *in, void *const *out) {
 
 static int run_on(resnet18_n16 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

@@ -41,6 +41,9 @@ typedef struct resnet18_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } resnet18_options;
 
 typedef struct resnet18_tensor {
@@ -163,7 +166,7 @@ static void on_step(void *user, const char *name, cudaStream_t stream) {
 // Everything a run of this program owns; `release` gives it back whatever was reached.
 struct test {
     const char *weights_file, *out_dir, *in_file[INPUTS + 1];
-    bool check, bench, steps;
+    bool check, bench, steps, no_early_launch;
     double bench_ms, tolerance;
     const network_info *info;
     FILE *report;  // stdout, unless that is for the figures of --bench
@@ -2080,6 +2083,7 @@ static const char usage_text[] =
     "profiler\n"
     "  --bench-ms N      least milliseconds of a timed sample, 20 by default; less also means\n"
     "                    fewer samples and a shorter run before the first\n"
+    "  --no-early-launch  no kernel is launched before the one before it is over\n"
     "exit status: 0 well, 1 wrong results, 2 usage, 3 bad file, 5 failed call, 77 no device\n";
 
 static int usage(const char *program, const char *what, const char *why) {
@@ -2121,6 +2125,7 @@ static int read_options(test *t, int argc, char **argv) {
         if (!strcmp(a, "--check")) t->check = true;
         else if (!strcmp(a, "--bench")) t->bench = true;
         else if (!strcmp(a, "--steps")) t->steps = true;
+        else if (!strcmp(a, "--no-early-launch")) t->no_early_launch = true;
         else if (in || out || ms || tolerance) {
             if (!next) return usage(argv[0], a, "a value is missing");
             if (in && !add_input(t, next)) return usage(argv[0], next, "no input is left for this");
@@ -2173,7 +2178,7 @@ static int open_all(test *t) {
     if (!code && t->check && t->info->arena_bytes)
         code = device_alloc(&t->arena, t->info->arena_bytes);
     if (code) return code;
-    network_options options = {t->arena, t->steps ? on_step : NULL, &t->clock};
+    network_options options = {t->arena, t->steps ? on_step : NULL, &t->clock, t->no_early_launch};
     if (!network_create(&t->model, t->weights, t->weight_bytes, &options)) return 0;
     bool ours = t->weight_bytes == t->info->weight_bytes && !memcmp(t->weights, "EINWGHT1", 8);
     return fail(ours ? FAILED : BAD_FILE, "create", network_error(t->model));

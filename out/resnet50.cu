@@ -8,95 +8,95 @@
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
 // memory    arena 41 MB (workspace 32 MB of it), constants 109 MB, peak in create 253 MB
-// plan      85 steps, 284.5 us estimated; 339.8 us without derivation
-// libraries cuDNN (415 MB) 34 steps, without it up to 42.9 us more
-//           cuBLAS (596 MB) 13 steps, without it up to 13.3 us more
-// by        basis change 33, summation splitting 6, operand re-laid 4
-//     9.2 us est. r0               k_product_42c57453
-//     1.3 us est. p0               k_reduce_e60bcf28
+// plan      85 steps, 282.3 us estimated; 337.9 us without derivation
+// libraries cuDNN (415 MB) 34 steps, without it up to 44.9 us more
+//           cuBLAS (596 MB) 15 steps, without it up to 18.4 us more
+// by        basis change 33, summation splitting 8, operand re-laid 4
+//     9.2 us est. r0               k_product_89711744
+//     1.3 us est. p0               k_reduce_04be9db5
 //     1.3 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
-//     1.3 us est. l1.h.b.c.data    k_basis_f688c1c3
+//     1.3 us est. l1.h.b.c.data    k_basis_9a213487
 //     2.5 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.t           k_basis_04910779
+//     1.3 us est. l1.h.t           k_basis_19e7c974
 //     3.2 us est. l1.h.c.c         cuDNN conv 1x1, 64 to 256
 //     3.2 us est. l1.h             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     3.8 us est. l1.h.0.r         cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.3 us est. l1.h.0.b.c.data  k_basis_f688c1c3
+//     1.3 us est. l1.h.0.b.c.data  k_basis_9a213487
 //     2.5 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.0.t         k_basis_04910779
+//     1.3 us est. l1.h.0.t         k_basis_19e7c974
 //     3.2 us est. l1.h.0           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     3.8 us est. l1.h.1.r         cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.3 us est. l1.h.1.b.c.data  k_basis_f688c1c3
+//     1.3 us est. l1.h.1.b.c.data  k_basis_9a213487
 //     2.5 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.1.t         k_basis_04910779
+//     1.3 us est. l1.h.1.t         k_basis_19e7c974
 //     3.2 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     6.5 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     7.8 us est. l2.h.b.c.part    k_product_3cc9685a
-//     1.3 us est. l2.h.t           k_reduce_db3d30f3
+//     7.8 us est. l2.h.b.c.part    k_product_10a99002
+//     1.3 us est. l2.h.t           k_reduce_3d1da471
 //     3.2 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     6.9 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     3.8 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.h.0.b.c.data  k_basis_3db6ed9f
+//     3.3 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.3 us est. l2.h.0.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.0.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.0.t         k_basis_d65054c3
+//     1.3 us est. l2.h.0.t         k_basis_a18d610a
 //     3.2 us est. l2.h.0           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     3.8 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.h.1.b.c.data  k_basis_3db6ed9f
+//     3.3 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.3 us est. l2.h.1.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.1.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.1.t         k_basis_d65054c3
+//     1.3 us est. l2.h.1.t         k_basis_a18d610a
 //     3.2 us est. l2.h.1           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     3.8 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.h.2.b.c.data  k_basis_3db6ed9f
+//     3.3 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.3 us est. l2.h.2.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.2.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.2.t         k_basis_d65054c3
+//     1.3 us est. l2.h.2.t         k_basis_a18d610a
 //     3.2 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     1.3 us est. l3.d.c.columns   k_map_c6a5e18b
+//     1.3 us est. l3.d.c.columns   k_map_57792e0b
 //     7.0 us est. l3.d.c           cuBLAS sgemm 1024 x 196 x 512
-//     7.0 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//     8.8 us est. l3.h.b.c.parts   k_product_fe99b732
-//     1.3 us est. l3.h.t           k_reduce_2f0a377d
+//     6.6 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
+//     8.8 us est. l3.h.b.c.parts   k_product_07a84daf
+//     1.3 us est. l3.h.t           k_reduce_4f1cfce3
 //     3.8 us est. l3.h             cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     3.8 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.3 us est. l3.h.0.b.c.data  k_basis_ac61cf6d
+//     1.3 us est. l3.h.0.b.c.data  k_basis_35ce91cf
 //     4.0 us est. l3.h.0.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.0.t         k_basis_cb48e164
+//     1.3 us est. l3.h.0.t         k_basis_e3891ac9
 //     3.8 us est. l3.h.0           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     3.8 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.3 us est. l3.h.1.b.c.data  k_basis_ac61cf6d
+//     1.3 us est. l3.h.1.b.c.data  k_basis_35ce91cf
 //     4.0 us est. l3.h.1.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.1.t         k_basis_cb48e164
+//     1.3 us est. l3.h.1.t         k_basis_e3891ac9
 //     3.8 us est. l3.h.1           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     3.8 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.3 us est. l3.h.2.b.c.data  k_basis_ac61cf6d
+//     1.3 us est. l3.h.2.b.c.data  k_basis_35ce91cf
 //     4.0 us est. l3.h.2.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.2.t         k_basis_cb48e164
+//     1.3 us est. l3.h.2.t         k_basis_e3891ac9
 //     3.8 us est. l3.h.2           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     3.8 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.3 us est. l3.h.3.b.c.data  k_basis_ac61cf6d
+//     1.3 us est. l3.h.3.b.c.data  k_basis_35ce91cf
 //     4.0 us est. l3.h.3.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.3.t         k_basis_cb48e164
+//     1.3 us est. l3.h.3.t         k_basis_e3891ac9
 //     3.8 us est. l3.h.3           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     3.8 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.3 us est. l3.h.4.b.c.data  k_basis_ac61cf6d
+//     1.3 us est. l3.h.4.b.c.data  k_basis_35ce91cf
 //     4.0 us est. l3.h.4.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.4.t         k_basis_cb48e164
+//     1.3 us est. l3.h.4.t         k_basis_e3891ac9
 //     3.8 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     1.3 us est. l4.d.c.columns   k_map_f3693714
+//     1.3 us est. l4.d.c.columns   k_map_40cd2fa4
 //     7.0 us est. l4.d.c           cuBLAS sgemm 2048 x 49 x 1024
 //     7.0 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//     9.5 us est. l4.h.b.c.parts   k_product_2bd6d51c
-//     1.3 us est. l4.h.t           k_reduce_cae94746
+//     9.5 us est. l4.h.b.c.parts   k_product_46b388ba
+//     1.3 us est. l4.h.t           k_reduce_de3e16ae
 //     3.8 us est. l4.h             cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     4.7 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.5 us est. l4.h.0.b.c.parts k_product_10ec2b27
-//     1.3 us est. l4.h.0.t         k_reduce_cae94746
+//     9.4 us est. l4.h.0.b.c.part  cuBLAS sgemm 4608 x 49 x 512
+//     1.3 us est. l4.h.0.t         k_reduce_9f36c0bc
 //     3.8 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     4.7 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.5 us est. l4.h.1.b.c.parts k_product_10ec2b27
-//     1.3 us est. l4.h.1.t         k_reduce_cae94746
+//     9.4 us est. l4.h.1.b.c.part  cuBLAS sgemm 4608 x 49 x 512
+//     1.3 us est. l4.h.1.t         k_reduce_9f36c0bc
 //     3.8 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
-//     1.3 us est. f                k_reduce_51b40c5b
-//     1.9 us est. y                k_reduce_369f59ca
+//     1.3 us est. f                k_reduce_a7fb52c0
+//     1.9 us est. y                k_reduce_3658f181
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -124,6 +124,9 @@ typedef struct resnet50_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } resnet50_options;
 
 typedef struct resnet50_tensor {
@@ -655,33 +658,33 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h_b_c_lines CONST(64667136)
 #define v_l4_h_b_c_parts ARENA(0)
 #define v_l4_h_t_const CONST(74104320)
-#define v_l4_h_t ARENA(2408448)
+#define v_l4_h_t ARENA(2007040)
 #define v_l4_h_c_s INIT(108326400)
 #define v_l4_h_c_c_scaled CONST(74106368)
 #define v_l4_h_const CONST(78300672)
-#define v_l4_h ARENA(2007040)
+#define v_l4_h ARENA(903168)
 #define v_l4_h_0_a_s INIT(108334592)
 #define v_l4_h_0_a_c_scaled CONST(78308864)
 #define v_l4_h_0_r_const CONST(82503168)
-#define v_l4_h_0_r ARENA(1605632)
+#define v_l4_h_0_r ARENA(1304576)
 #define v_l4_h_0_b_s INIT(108336640)
-#define v_l4_h_0_b_c_lines CONST(82505216)
-#define v_l4_h_0_b_c_parts ARENA(0)
+#define v_l4_h_0_b_c_part_filter CONST(82505216)
+#define v_l4_h_0_b_c_part ARENA(0)
 #define v_l4_h_0_t_const CONST(91942400)
-#define v_l4_h_0_t ARENA(2408448)
+#define v_l4_h_0_t ARENA(1705984)
 #define v_l4_h_0_c_s INIT(108338688)
 #define v_l4_h_0_c_c_scaled CONST(91944448)
 #define v_l4_h_0_const CONST(96138752)
-#define v_l4_h_0 ARENA(1605632)
+#define v_l4_h_0 ARENA(1304576)
 #define v_l4_h_1_a_s INIT(108346880)
 #define v_l4_h_1_a_c_scaled CONST(96146944)
 #define v_l4_h_1_r_const CONST(100341248)
-#define v_l4_h_1_r ARENA(2007040)
+#define v_l4_h_1_r ARENA(903168)
 #define v_l4_h_1_b_s INIT(108348928)
-#define v_l4_h_1_b_c_lines CONST(100343296)
-#define v_l4_h_1_b_c_parts ARENA(0)
+#define v_l4_h_1_b_c_part_filter CONST(100343296)
+#define v_l4_h_1_b_c_part ARENA(0)
 #define v_l4_h_1_t_const CONST(109780480)
-#define v_l4_h_1_t ARENA(2007040)
+#define v_l4_h_1_t ARENA(903168)
 #define v_l4_h_1_c_s INIT(108350976)
 #define v_l4_h_1_c_c_scaled CONST(109782528)
 #define v_l4_h_1_const CONST(113976832)
@@ -1053,6 +1056,16 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -1150,9 +1163,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_8fcd547f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_136cc498(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1163,9 +1177,10 @@ static __global__ void __launch_bounds__(64) k_map_8fcd547f(const float *__restr
 }
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_ae1a4d72(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_7e3f4061(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 524288u) return;
     const int i1 = (int)(id % 256u) * 4;
     const int i0 = (int)(id / 256u);
@@ -1176,9 +1191,10 @@ static __global__ void __launch_bounds__(256) k_map_ae1a4d72(const float *__rest
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_d25876c5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_2dfa3c0c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1189,9 +1205,10 @@ static __global__ void __launch_bounds__(64) k_map_d25876c5(const float *__restr
 }
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_714e1dc3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_082fd5f8(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 131072u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
@@ -1202,9 +1219,10 @@ static __global__ void __launch_bounds__(256) k_map_714e1dc3(const float *__rest
 }
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_68165397(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c9eb84ba(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1215,9 +1233,10 @@ static __global__ void __launch_bounds__(64) k_map_68165397(const float *__restr
 }
 
 // stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_20ddea8f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 9408u) return;
     const int i3 = (int)(id % 147u);
     const int i0 = (int)(id / 147u);
@@ -1225,9 +1244,10 @@ static __global__ void __launch_bounds__(64) k_map_20ddea8f(const float *__restr
 }
 
 // r0.const[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0] + 0 * stem.s[i0]
-static __global__ void __launch_bounds__(64) k_map_d9e244e2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1239,9 +1259,10 @@ static __global__ void __launch_bounds__(64) k_map_d9e244e2(const float *__restr
 }
 
 // l1.d.s[i0] = l1.d.scale[i0] * rsqrt(l1.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_b6395b8d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1252,9 +1273,10 @@ static __global__ void __launch_bounds__(64) k_map_b6395b8d(const float *__restr
 }
 
 // l1.d.c.scaled[i0,i1] = l1.d.s[i0] * l1.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_da2c36b4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_0ac57fc5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4096u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
@@ -1265,9 +1287,10 @@ static __global__ void __launch_bounds__(64) k_map_da2c36b4(const float *__restr
 }
 
 // l1.h.b.c.scaled[i0,i1,i2,i3] = l1.h.b.s[i0] * l1.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_7965321a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4d1f415c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -1294,9 +1317,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.g[i0,r0] * l1.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -1326,9 +1350,10 @@ static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__res
 }
 
 // l1.h.a.c.scaled[i0,i1] = l1.h.a.s[i0] * l1.h.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_f258e11f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_2d1c076a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 1024u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
@@ -1340,10 +1365,11 @@ static __global__ void __launch_bounds__(64) k_map_f258e11f(const float *__restr
 
 // l1.h.const[i0] = l1.d.bias[i0] - l1.d.mean[i0] * l1.d.s[i0] + 0 * l1.d.s[i0] + (l1.h.c.bias[i0]
 //     - l1.h.c.mean[i0] * l1.h.c.s[i0] + 0 * l1.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_ef564aa9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_37f2748c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1360,9 +1386,10 @@ static __global__ void __launch_bounds__(64) k_map_ef564aa9(const float *__restr
 }
 
 // l1.h.0.a.c.scaled[i0,i1] = l1.h.0.a.s[i0] * l1.h.0.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_57482afc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9d3d8b7e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4096u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -1373,9 +1400,10 @@ static __global__ void __launch_bounds__(64) k_map_57482afc(const float *__restr
 }
 
 // l1.h.0.const[i0] = l1.h.0.c.bias[i0] - l1.h.0.c.mean[i0] * l1.h.0.c.s[i0] + 0 * l1.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_bee31b00(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9f1fc504(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1387,9 +1415,10 @@ static __global__ void __launch_bounds__(64) k_map_bee31b00(const float *__restr
 }
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_1460f565(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_483e19b6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1400,9 +1429,10 @@ static __global__ void __launch_bounds__(64) k_map_1460f565(const float *__restr
 }
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_1a65cb22(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_1402fab5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -1413,9 +1443,10 @@ static __global__ void __launch_bounds__(64) k_map_1a65cb22(const float *__restr
 }
 
 // l2.h.a.s[i0] = l2.h.a.scale[i0] * rsqrt(l2.h.a.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_323d1009(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_475c8e2b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1426,9 +1457,10 @@ static __global__ void __launch_bounds__(64) k_map_323d1009(const float *__restr
 }
 
 // l2.h.a.c.scaled[i0,i1] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_563b7f55(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_abdb68cc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -1439,9 +1471,10 @@ static __global__ void __launch_bounds__(64) k_map_563b7f55(const float *__restr
 }
 
 // l2.h.r.const[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0] + 0 * l2.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_8072b398(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_be4c2f11(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1453,9 +1486,10 @@ static __global__ void __launch_bounds__(64) k_map_8072b398(const float *__restr
 }
 
 // l2.h.b.c.part.lines[i0,i1,i2,i3] = l2.h.b.s[i2] * l2.h.b.k[i2,i3,i0,i1]
-static __global__ void __launch_bounds__(256) k_map_93298210(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_ddd5bbec(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u % 128u);
@@ -1464,9 +1498,10 @@ static __global__ void __launch_bounds__(256) k_map_93298210(const float *__rest
 }
 
 // l2.h.c.c.scaled[i0,i1] = l2.h.c.s[i0] * l2.h.c.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_51f09a77(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_b6223132(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i1 = (int)(id % 32u) * 4;
     const int i0 = (int)(id / 32u);
@@ -1478,10 +1513,11 @@ static __global__ void __launch_bounds__(64) k_map_51f09a77(const float *__restr
 
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + 0 * l2.d.s[i0] + (l2.h.c.bias[i0]
 //     - l2.h.c.mean[i0] * l2.h.c.s[i0] + 0 * l2.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_2432bf89(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4359391d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1498,9 +1534,10 @@ static __global__ void __launch_bounds__(64) k_map_2432bf89(const float *__restr
 }
 
 // l2.h.0.b.c.scaled[i0,i1,i2,i3] = l2.h.0.b.s[i0] * l2.h.0.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(128) k_map_60a2cb73(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
     const int i0 = (int)(id / 288u);
@@ -1524,9 +1561,10 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l2.h.0.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.g[i0,r0] * l2.h.0.b.c.scaled[i2,i3,r0,r1]
 //     * l2.h.0.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_ebe753d1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_dc750460(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -1556,9 +1594,10 @@ static __global__ void __launch_bounds__(64) k_basis_ebe753d1(const float *__res
 }
 
 // l2.h.0.a.c.scaled[i0,i1] = l2.h.0.a.s[i0] * l2.h.0.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_edbbddce(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_3ae9929b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
@@ -1569,9 +1608,10 @@ static __global__ void __launch_bounds__(64) k_map_edbbddce(const float *__restr
 }
 
 // l2.h.0.const[i0] = l2.h.0.c.bias[i0] - l2.h.0.c.mean[i0] * l2.h.0.c.s[i0] + 0 * l2.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_ff6a0855(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1583,9 +1623,10 @@ static __global__ void __launch_bounds__(64) k_map_ff6a0855(const float *__restr
 }
 
 // l3.h.a.c.scaled[i0,i1] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_166e0d85(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_d12468a1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
@@ -1596,9 +1637,10 @@ static __global__ void __launch_bounds__(64) k_map_166e0d85(const float *__restr
 }
 
 // l3.h.b.c.lines[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_ea7cb58f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_5ae268ff(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 589824u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u % 9u);
@@ -1607,9 +1649,10 @@ static __global__ void __launch_bounds__(256) k_map_ea7cb58f(const float *__rest
 }
 
 // l3.h.c.c.scaled[i0,i1] = l3.h.c.s[i0] * l3.h.c.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(128) k_map_c897da14(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_aa4faf3c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65536u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -1621,10 +1664,11 @@ static __global__ void __launch_bounds__(128) k_map_c897da14(const float *__rest
 
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + 0 * l3.d.s[i0] + (l3.h.c.bias[i0]
 //     - l3.h.c.mean[i0] * l3.h.c.s[i0] + 0 * l3.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_7e06e382(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_96de38f1(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1641,9 +1685,10 @@ static __global__ void __launch_bounds__(64) k_map_7e06e382(const float *__restr
 }
 
 // l3.h.0.b.c.scaled[i0,i1,i2,i3] = l3.h.0.b.s[i0] * l3.h.0.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_bdaa44ec(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_8ef2d1e2(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
     const int i0 = (int)(id / 576u);
@@ -1656,9 +1701,10 @@ static __global__ void __launch_bounds__(256) k_map_bdaa44ec(const float *__rest
 // by basis change F(2x2,3x3)
 // l3.h.0.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.g[i0,r0] * l3.h.0.b.c.scaled[i2,i3,r0,r1]
 //     * l2.h.0.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_c5804e73(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_29cdfabb(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -1688,9 +1734,10 @@ static __global__ void __launch_bounds__(128) k_basis_c5804e73(const float *__re
 }
 
 // l3.h.0.a.c.scaled[i0,i1] = l3.h.0.a.s[i0] * l3.h.0.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(128) k_map_7ce8157b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_9f959f1d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 65536u) return;
     const int i1 = (int)(id % 256u) * 4;
     const int i0 = (int)(id / 256u);
@@ -1701,9 +1748,10 @@ static __global__ void __launch_bounds__(128) k_map_7ce8157b(const float *__rest
 }
 
 // l3.h.0.const[i0] = l3.h.0.c.bias[i0] - l3.h.0.c.mean[i0] * l3.h.0.c.s[i0] + 0 * l3.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_2e6d3046(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_73cf8979(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1715,9 +1763,10 @@ static __global__ void __launch_bounds__(64) k_map_2e6d3046(const float *__restr
 }
 
 // l4.h.a.c.scaled[i0,i1] = l4.h.a.s[i0] * l4.h.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_f0d756d3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_c64bd7ff(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 131072u) return;
     const int i1 = (int)(id % 256u) * 4;
     const int i0 = (int)(id / 256u);
@@ -1728,9 +1777,10 @@ static __global__ void __launch_bounds__(256) k_map_f0d756d3(const float *__rest
 }
 
 // l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_92498800(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_a734fca2(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 2359296u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u % 9u);
@@ -1739,9 +1789,10 @@ static __global__ void __launch_bounds__(256) k_map_92498800(const float *__rest
 }
 
 // l4.h.c.c.scaled[i0,i1] = l4.h.c.s[i0] * l4.h.c.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_f7c977e6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_e414b945(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 262144u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
@@ -1753,10 +1804,11 @@ static __global__ void __launch_bounds__(256) k_map_f7c977e6(const float *__rest
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + 0 * l4.d.s[i0] + (l4.h.c.bias[i0]
 //     - l4.h.c.mean[i0] * l4.h.c.s[i0] + 0 * l4.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_e57063c1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_bea23f87(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1773,9 +1825,10 @@ static __global__ void __launch_bounds__(64) k_map_e57063c1(const float *__restr
 }
 
 // l4.h.0.a.c.scaled[i0,i1] = l4.h.0.a.s[i0] * l4.h.0.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_6fa91dba(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_83e4adad(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 262144u) return;
     const int i1 = (int)(id % 512u) * 4;
     const int i0 = (int)(id / 512u);
@@ -1786,9 +1839,10 @@ static __global__ void __launch_bounds__(256) k_map_6fa91dba(const float *__rest
 }
 
 // l4.h.0.const[i0] = l4.h.0.c.bias[i0] - l4.h.0.c.mean[i0] * l4.h.0.c.s[i0] + 0 * l4.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_39bfd8e4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_0cfcbc62(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
@@ -1802,10 +1856,11 @@ static __global__ void __launch_bounds__(64) k_map_39bfd8e4(const float *__restr
 // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + r0.const[i1])
-static __global__ void __launch_bounds__(256) k_product_42c57453(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_89711744(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -1844,9 +1899,10 @@ static __global__ void __launch_bounds__(256) k_product_42c57453(const float *__
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(128) k_reduce_e60bcf28(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_04be9db5(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1890,9 +1946,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.h.b.c.bt[i0,r0]
 //     * l1.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_f688c1c3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1945,9 +2002,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.h.b.c[0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.h.b.c.at[i2%4,r0] *
 //     l1.h.b.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.h.t[0,i1,i2,i3] = relu(l1.h.b.c[0,i1,i2,i3] + l1.h.t.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_04910779(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1981,10 +2039,11 @@ static __global__ void __launch_bounds__(64) k_basis_04910779(const float *__res
 // by summation splitting (r0 inside), variable substitution
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
-static __global__ void __launch_bounds__(256) k_product_3cc9685a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_10a99002(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
     const int i1 = (int)(id / 14u % 3u);
     const int i0 = (int)(id / 42u % 3u);
@@ -2018,9 +2077,10 @@ static __global__ void __launch_bounds__(256) k_product_3cc9685a(const float *__
 // by summation splitting
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.part[r0,r1,i1,i2,i3]
 // l2.h.t[0,i1,i2,i3] = relu(l2.h.b.c[0,i1,i2,i3] + l2.h.t.const[i1])
-static __global__ void __launch_bounds__(64) k_reduce_db3d30f3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_3d1da471(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
@@ -2057,9 +2117,10 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l2.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.0.r[0,i2,2*i3+r0-1,2*i4+r1-1] *
 //     l2.h.0.b.c.bt[i0,r0] * l2.h.0.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.h.0.r 0
-static __global__ void __launch_bounds__(64) k_basis_3db6ed9f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -2107,9 +2168,10 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // l2.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.h.0.b.c.at[i2%2,r0] * l2.h.0.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.t.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_d65054c3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_a18d610a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2142,9 +2204,10 @@ static __global__ void __launch_bounds__(64) k_basis_d65054c3(const float *__res
 
 // by operand re-laid
 // l3.d.c.columns[i0,i1,i2] = l2.h.2[0,i2,2*i0,2*i1] where i0 in 0:14, i1 in 0:14
-static __global__ void __launch_bounds__(256) k_map_c6a5e18b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_57792e0b(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 100352u) return;
     const int i2 = (int)(id % 512u);
     const int i1 = (int)(id / 512u % 14u);
@@ -2156,10 +2219,11 @@ static __global__ void __launch_bounds__(256) k_map_c6a5e18b(const float *__rest
 // l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l3.h.r 0
-static __global__ void __launch_bounds__(256) k_product_fe99b732(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_07a84daf(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 4u * 64u;
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -2194,9 +2258,10 @@ static __global__ void __launch_bounds__(256) k_product_fe99b732(const float *__
 
 // l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
 // l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.t.const[i1])
-static __global__ void __launch_bounds__(128) k_reduce_2f0a377d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_4f1cfce3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
@@ -2212,9 +2277,10 @@ static __global__ void __launch_bounds__(128) k_reduce_2f0a377d(const float *__r
 // by basis change F(2x2,3x3)
 // l3.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.0.r[0,i2,2*i3+r0-1,2*i4+r1-1] *
 //     l2.h.0.b.c.bt[i0,r0] * l2.h.0.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.0.r 0
-static __global__ void __launch_bounds__(64) k_basis_ac61cf6d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -2252,9 +2318,10 @@ static __global__ void __launch_bounds__(64) k_basis_ac61cf6d(const float *__res
 // l3.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.h.0.b.c.at[i2%2,r0] * l2.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.t.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_cb48e164(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_e3891ac9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2287,9 +2354,10 @@ static __global__ void __launch_bounds__(64) k_basis_cb48e164(const float *__res
 
 // by operand re-laid
 // l4.d.c.columns[i0,i1,i2] = l3.h.4[0,i2,2*i0,2*i1] where i0 in 0:7, i1 in 0:7
-static __global__ void __launch_bounds__(128) k_map_f3693714(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_40cd2fa4(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i2 = (int)(id % 1024u);
     const int i1 = (int)(id / 1024u % 7u);
@@ -2301,10 +2369,11 @@ static __global__ void __launch_bounds__(128) k_map_f3693714(const float *__rest
 // l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
-static __global__ void __launch_bounds__(256) k_product_2bd6d51c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_46b388ba(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -2338,9 +2407,10 @@ static __global__ void __launch_bounds__(256) k_product_2bd6d51c(const float *__
 
 // l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
 // l4.h.t[0,i1,i2,i3] = relu(l4.h.b.c[0,i1,i2,i3] + l4.h.t.const[i1])
-static __global__ void __launch_bounds__(64) k_reduce_cae94746(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_de3e16ae(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
@@ -2353,53 +2423,41 @@ static __global__ void __launch_bounds__(64) k_reduce_cae94746(const float *__re
     y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
-// by summation splitting (parts)
-// l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
-//     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
-//     l4.h.0.r 0
-static __global__ void __launch_bounds__(256) k_product_10ec2b27(const float *__restrict__ p0,
+// by summation splitting
+// l4.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l4.h.0.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7,
+//     i3 in 0:7, pad l4.h.0.b.c.part 0
+// l4.h.0.t[0,i1,i2,i3] = relu(l4.h.0.b.c[0,i1,i2,i3] + l4.h.0.t.const[i1])
+static __global__ void __launch_bounds__(64) k_reduce_9f36c0bc(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 4u * 4u);
-        return *reinterpret_cast<const float4 *>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 32u % 3u);
-        const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
-        const int t0 = i3 + r1 - 1;
-        const int t1 = i4 + r2 - 1;
-        return n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p1[i0 * 1568 + r0 * 49 + t0 * 7
-            + t1] : 0.f;
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false>(288u, a, b, acc);
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = i3 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
+                + r1 * 49 + t0 * 7 + t1] : 0.f;
+            acc += v0;
         }
     }
+    const float v1 = acc + p1[i1];
+    y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4.h.1[0,i1,r0,r1]
 // f[0,i1] = f.sum[0,i1] / 49
-static __global__ void __launch_bounds__(32) k_reduce_51b40c5b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_reduce_a7fb52c0(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 2048u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -2416,10 +2474,11 @@ static __global__ void __launch_bounds__(32) k_reduce_51b40c5b(const float *__re
 
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 // y[0,i1] = y.sum[0,i1] + bias[i1]
-static __global__ void __launch_bounds__(32) k_reduce_369f59ca(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(32) k_reduce_3658f181(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 1000u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -2449,6 +2508,8 @@ struct resnet50 {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
     conv_call conv[34];
     cublasHandle_t cublas;
@@ -2476,12 +2537,6 @@ static int fail(resnet50 *m, int code, const char *where, const char *why) {
 static void stepped(resnet50 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -2676,6 +2731,10 @@ static const gemm_size gemm_l3_h_4_b_c_product = {"l3.h.4.b.c.product", 0, 0, 16
     49, 49, 65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l4_d_c = {"l4.d.c", 0, 1, 1, 2048, 49, 1024, 1024, 1024, 49, 0, 0, 0,
     1.f};
+static const gemm_size gemm_l4_h_0_b_c_part = {"l4.h.0.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49,
+    49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_h_1_b_c_part = {"l4.h.1.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49,
+    49, 0, 0, 0, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
@@ -2689,361 +2748,220 @@ static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(resnet50 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_8fcd547f<<<dim3(8), dim3(64), 0, stream>>>(v_l4_d_var, v_l4_d_scale, v_l4_d_s);
-    LAUNCHED(m, "l4.d.s");
-    k_map_ae1a4d72<<<dim3(2048), dim3(256), 0, stream>>>(v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled);
-    LAUNCHED(m, "l4.d.c.scaled");
-    k_map_d25876c5<<<dim3(4), dim3(64), 0, stream>>>(v_l3_d_var, v_l3_d_scale, v_l3_d_s);
-    LAUNCHED(m, "l3.d.s");
-    k_map_714e1dc3<<<dim3(512), dim3(256), 0, stream>>>(v_l3_d_k, v_l3_d_s, v_l3_d_c_scaled);
-    LAUNCHED(m, "l3.d.c.scaled");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_stem_var, v_stem_scale, v_stem_s);
-    LAUNCHED(m, "stem.s");
-    k_map_20ddea8f<<<dim3(147), dim3(64), 0, stream>>>(v_stem_k, v_stem_s, v_stem_c_scaled);
-    LAUNCHED(m, "stem.c.scaled");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_stem_s, v_stem_bias, v_stem_mean, v_r0_const);
-    LAUNCHED(m, "r0.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l1_d_scale, v_l1_d_var, v_l1_d_s);
-    LAUNCHED(m, "l1.d.s");
-    k_map_da2c36b4<<<dim3(64), dim3(64), 0, stream>>>(v_l1_d_k, v_l1_d_s, v_l1_d_c_scaled);
-    LAUNCHED(m, "l1.d.c.scaled");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_b_var, v_l1_h_b_scale, v_l1_h_b_s);
-    LAUNCHED(m, "l1.h.b.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_h_b_k, v_l1_h_b_s, v_l1_h_b_c_scaled);
-    LAUNCHED(m, "l1.h.b.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_h_b_c_scaled, v_l1_h_b_c_filter);
-    LAUNCHED(m, "l1.h.b.c.filter");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_a_var, v_l1_h_a_scale, v_l1_h_a_s);
-    LAUNCHED(m, "l1.h.a.s");
-    k_map_f258e11f<<<dim3(16), dim3(64), 0, stream>>>(v_l1_h_a_k, v_l1_h_a_s, v_l1_h_a_c_scaled);
-    LAUNCHED(m, "l1.h.a.c.scaled");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_a_s, v_l1_h_a_bias, v_l1_h_a_mean, v_l1_h_r_const);
-    LAUNCHED(m, "l1.h.r.const");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_b_s, v_l1_h_b_bias, v_l1_h_b_mean, v_l1_h_t_const);
-    LAUNCHED(m, "l1.h.t.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_c_scale, v_l1_h_c_var, v_l1_h_c_s);
-    LAUNCHED(m, "l1.h.c.s");
-    k_map_da2c36b4<<<dim3(64), dim3(64), 0, stream>>>(v_l1_h_c_k, v_l1_h_c_s, v_l1_h_c_c_scaled);
-    LAUNCHED(m, "l1.h.c.c.scaled");
-    k_map_ef564aa9<<<dim3(1), dim3(64), 0, stream>>>(v_l1_d_bias, v_l1_d_mean, v_l1_d_s, v_l1_h_c_bias, v_l1_h_c_mean, v_l1_h_c_s, v_l1_h_const);
-    LAUNCHED(m, "l1.h.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_0_b_var, v_l1_h_0_b_scale, v_l1_h_0_b_s);
-    LAUNCHED(m, "l1.h.0.b.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_h_0_b_k, v_l1_h_0_b_s, v_l1_h_0_b_c_scaled);
-    LAUNCHED(m, "l1.h.0.b.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_h_0_b_c_scaled, v_l1_h_0_b_c_filter);
-    LAUNCHED(m, "l1.h.0.b.c.filter");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_0_a_var, v_l1_h_0_a_scale, v_l1_h_0_a_s);
-    LAUNCHED(m, "l1.h.0.a.s");
-    k_map_57482afc<<<dim3(64), dim3(64), 0, stream>>>(v_l1_h_0_a_k, v_l1_h_0_a_s, v_l1_h_0_a_c_scaled);
-    LAUNCHED(m, "l1.h.0.a.c.scaled");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_0_a_s, v_l1_h_0_a_bias, v_l1_h_0_a_mean, v_l1_h_0_r_const);
-    LAUNCHED(m, "l1.h.0.r.const");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_0_b_s, v_l1_h_0_b_bias, v_l1_h_0_b_mean, v_l1_h_0_t_const);
-    LAUNCHED(m, "l1.h.0.t.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_0_c_scale, v_l1_h_0_c_var, v_l1_h_0_c_s);
-    LAUNCHED(m, "l1.h.0.c.s");
-    k_map_da2c36b4<<<dim3(64), dim3(64), 0, stream>>>(v_l1_h_0_c_k, v_l1_h_0_c_s, v_l1_h_0_c_c_scaled);
-    LAUNCHED(m, "l1.h.0.c.c.scaled");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_0_c_bias, v_l1_h_0_c_mean, v_l1_h_0_c_s, v_l1_h_0_const);
-    LAUNCHED(m, "l1.h.0.const");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_1_b_var, v_l1_h_1_b_scale, v_l1_h_1_b_s);
-    LAUNCHED(m, "l1.h.1.b.s");
-    k_map_7965321a<<<dim3(144), dim3(64), 0, stream>>>(v_l1_h_1_b_k, v_l1_h_1_b_s, v_l1_h_1_b_c_scaled);
-    LAUNCHED(m, "l1.h.1.b.c.scaled");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_l1_h_1_b_c_scaled, v_l1_h_1_b_c_filter);
-    LAUNCHED(m, "l1.h.1.b.c.filter");
-    k_map_68165397<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_1_a_var, v_l1_h_1_a_scale, v_l1_h_1_a_s);
-    LAUNCHED(m, "l1.h.1.a.s");
-    k_map_57482afc<<<dim3(64), dim3(64), 0, stream>>>(v_l1_h_1_a_k, v_l1_h_1_a_s, v_l1_h_1_a_c_scaled);
-    LAUNCHED(m, "l1.h.1.a.c.scaled");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_1_a_s, v_l1_h_1_a_bias, v_l1_h_1_a_mean, v_l1_h_1_r_const);
-    LAUNCHED(m, "l1.h.1.r.const");
-    k_map_d9e244e2<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_1_b_s, v_l1_h_1_b_bias, v_l1_h_1_b_mean, v_l1_h_1_t_const);
-    LAUNCHED(m, "l1.h.1.t.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_1_c_scale, v_l1_h_1_c_var, v_l1_h_1_c_s);
-    LAUNCHED(m, "l1.h.1.c.s");
-    k_map_da2c36b4<<<dim3(64), dim3(64), 0, stream>>>(v_l1_h_1_c_k, v_l1_h_1_c_s, v_l1_h_1_c_c_scaled);
-    LAUNCHED(m, "l1.h.1.c.c.scaled");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l1_h_1_c_bias, v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_const);
-    LAUNCHED(m, "l1.h.1.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l2_d_var, v_l2_d_scale, v_l2_d_s);
-    LAUNCHED(m, "l2.d.s");
+    CALL(launch(m, ORDERED, k_map_136cc498, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale, v_l4_d_s));
+    CALL(launch(m, ORDERED, k_map_7e3f4061, "l4.d.c.scaled", 2048, 256, stream, v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale, v_l3_d_s));
+    CALL(launch(m, ORDERED, k_map_082fd5f8, "l3.d.c.scaled", 512, 256, stream, v_l3_d_k, v_l3_d_s, v_l3_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale, v_stem_s));
+    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s, v_stem_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias, v_stem_mean, v_r0_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var, v_l1_d_s));
+    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.d.c.scaled", 64, 64, stream, v_l1_d_k, v_l1_d_s, v_l1_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale, v_l1_h_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.b.c.scaled", 144, 64, stream, v_l1_h_b_k, v_l1_h_b_s, v_l1_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.b.c.filter", 64, 64, stream, v_l1_h_b_c_scaled, v_l1_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.a.s", 1, 64, stream, v_l1_h_a_var, v_l1_h_a_scale, v_l1_h_a_s));
+    CALL(launch(m, ORDERED, k_map_2d1c076a, "l1.h.a.c.scaled", 16, 64, stream, v_l1_h_a_k, v_l1_h_a_s, v_l1_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.r.const", 1, 64, stream, v_l1_h_a_s, v_l1_h_a_bias, v_l1_h_a_mean, v_l1_h_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.t.const", 1, 64, stream, v_l1_h_b_s, v_l1_h_b_bias, v_l1_h_b_mean, v_l1_h_t_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var, v_l1_h_c_s));
+    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.c.c.scaled", 64, 64, stream, v_l1_h_c_k, v_l1_h_c_s, v_l1_h_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_37f2748c, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean, v_l1_d_s, v_l1_h_c_bias, v_l1_h_c_mean, v_l1_h_c_s, v_l1_h_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var, v_l1_h_0_b_scale, v_l1_h_0_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.0.b.c.scaled", 144, 64, stream, v_l1_h_0_b_k, v_l1_h_0_b_s, v_l1_h_0_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.0.b.c.filter", 64, 64, stream, v_l1_h_0_b_c_scaled, v_l1_h_0_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.0.a.s", 1, 64, stream, v_l1_h_0_a_var, v_l1_h_0_a_scale, v_l1_h_0_a_s));
+    CALL(launch(m, ORDERED, k_map_9d3d8b7e, "l1.h.0.a.c.scaled", 64, 64, stream, v_l1_h_0_a_k, v_l1_h_0_a_s, v_l1_h_0_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.0.r.const", 1, 64, stream, v_l1_h_0_a_s, v_l1_h_0_a_bias, v_l1_h_0_a_mean, v_l1_h_0_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.0.t.const", 1, 64, stream, v_l1_h_0_b_s, v_l1_h_0_b_bias, v_l1_h_0_b_mean, v_l1_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.0.c.s", 1, 64, stream, v_l1_h_0_c_scale, v_l1_h_0_c_var, v_l1_h_0_c_s));
+    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.0.c.c.scaled", 64, 64, stream, v_l1_h_0_c_k, v_l1_h_0_c_s, v_l1_h_0_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l1.h.0.const", 1, 64, stream, v_l1_h_0_c_bias, v_l1_h_0_c_mean, v_l1_h_0_c_s, v_l1_h_0_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.1.b.s", 1, 64, stream, v_l1_h_1_b_var, v_l1_h_1_b_scale, v_l1_h_1_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.1.b.c.scaled", 144, 64, stream, v_l1_h_1_b_k, v_l1_h_1_b_s, v_l1_h_1_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.1.b.c.filter", 64, 64, stream, v_l1_h_1_b_c_scaled, v_l1_h_1_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.1.a.s", 1, 64, stream, v_l1_h_1_a_var, v_l1_h_1_a_scale, v_l1_h_1_a_s));
+    CALL(launch(m, ORDERED, k_map_9d3d8b7e, "l1.h.1.a.c.scaled", 64, 64, stream, v_l1_h_1_a_k, v_l1_h_1_a_s, v_l1_h_1_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.1.r.const", 1, 64, stream, v_l1_h_1_a_s, v_l1_h_1_a_bias, v_l1_h_1_a_mean, v_l1_h_1_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.1.t.const", 1, 64, stream, v_l1_h_1_b_s, v_l1_h_1_b_bias, v_l1_h_1_b_mean, v_l1_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.1.c.s", 1, 64, stream, v_l1_h_1_c_scale, v_l1_h_1_c_var, v_l1_h_1_c_s));
+    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.1.c.c.scaled", 64, 64, stream, v_l1_h_1_c_k, v_l1_h_1_c_s, v_l1_h_1_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l1.h.1.const", 1, 64, stream, v_l1_h_1_c_bias, v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale, v_l2_d_s));
     return 0;
 }
 
 static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_1a65cb22<<<dim3(512), dim3(64), 0, stream>>>(v_l2_d_k, v_l2_d_s, v_l2_d_c_scaled);
-    LAUNCHED(m, "l2.d.c.scaled");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s);
-    LAUNCHED(m, "l2.h.a.s");
-    k_map_563b7f55<<<dim3(128), dim3(64), 0, stream>>>(v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_scaled);
-    LAUNCHED(m, "l2.h.a.c.scaled");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const);
-    LAUNCHED(m, "l2.h.r.const");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s);
-    LAUNCHED(m, "l2.h.b.s");
-    k_map_93298210<<<dim3(576), dim3(256), 0, stream>>>(v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_part_lines);
-    LAUNCHED(m, "l2.h.b.c.part.lines");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_t_const);
-    LAUNCHED(m, "l2.h.t.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l2_h_c_var, v_l2_h_c_scale, v_l2_h_c_s);
-    LAUNCHED(m, "l2.h.c.s");
-    k_map_51f09a77<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_c_k, v_l2_h_c_s, v_l2_h_c_c_scaled);
-    LAUNCHED(m, "l2.h.c.c.scaled");
-    k_map_2432bf89<<<dim3(2), dim3(64), 0, stream>>>(v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_c_s, v_l2_h_c_bias, v_l2_h_c_mean, v_l2_h_const);
-    LAUNCHED(m, "l2.h.const");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_0_b_scale, v_l2_h_0_b_var, v_l2_h_0_b_s);
-    LAUNCHED(m, "l2.h.0.b.s");
-    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_h_0_b_k, v_l2_h_0_b_s, v_l2_h_0_b_c_scaled);
-    LAUNCHED(m, "l2.h.0.b.c.scaled");
-    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_0_b_c_scaled, v_l2_h_0_b_c_filter);
-    LAUNCHED(m, "l2.h.0.b.c.filter");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_0_a_scale, v_l2_h_0_a_var, v_l2_h_0_a_s);
-    LAUNCHED(m, "l2.h.0.a.s");
-    k_map_edbbddce<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_0_a_k, v_l2_h_0_a_s, v_l2_h_0_a_c_scaled);
-    LAUNCHED(m, "l2.h.0.a.c.scaled");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_0_a_s, v_l2_h_0_a_bias, v_l2_h_0_a_mean, v_l2_h_0_r_const);
-    LAUNCHED(m, "l2.h.0.r.const");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_0_b_s, v_l2_h_0_b_bias, v_l2_h_0_b_mean, v_l2_h_0_t_const);
-    LAUNCHED(m, "l2.h.0.t.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l2_h_0_c_var, v_l2_h_0_c_scale, v_l2_h_0_c_s);
-    LAUNCHED(m, "l2.h.0.c.s");
-    k_map_51f09a77<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_0_c_k, v_l2_h_0_c_s, v_l2_h_0_c_c_scaled);
-    LAUNCHED(m, "l2.h.0.c.c.scaled");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l2_h_0_c_s, v_l2_h_0_c_bias, v_l2_h_0_c_mean, v_l2_h_0_const);
-    LAUNCHED(m, "l2.h.0.const");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_1_b_scale, v_l2_h_1_b_var, v_l2_h_1_b_s);
-    LAUNCHED(m, "l2.h.1.b.s");
-    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_h_1_b_k, v_l2_h_1_b_s, v_l2_h_1_b_c_scaled);
-    LAUNCHED(m, "l2.h.1.b.c.scaled");
-    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_1_b_c_scaled, v_l2_h_1_b_c_filter);
-    LAUNCHED(m, "l2.h.1.b.c.filter");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_1_a_scale, v_l2_h_1_a_var, v_l2_h_1_a_s);
-    LAUNCHED(m, "l2.h.1.a.s");
-    k_map_edbbddce<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_1_a_k, v_l2_h_1_a_s, v_l2_h_1_a_c_scaled);
-    LAUNCHED(m, "l2.h.1.a.c.scaled");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_1_a_s, v_l2_h_1_a_bias, v_l2_h_1_a_mean, v_l2_h_1_r_const);
-    LAUNCHED(m, "l2.h.1.r.const");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_1_b_s, v_l2_h_1_b_bias, v_l2_h_1_b_mean, v_l2_h_1_t_const);
-    LAUNCHED(m, "l2.h.1.t.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l2_h_1_c_var, v_l2_h_1_c_scale, v_l2_h_1_c_s);
-    LAUNCHED(m, "l2.h.1.c.s");
-    k_map_51f09a77<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_1_c_k, v_l2_h_1_c_s, v_l2_h_1_c_c_scaled);
-    LAUNCHED(m, "l2.h.1.c.c.scaled");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l2_h_1_c_s, v_l2_h_1_c_bias, v_l2_h_1_c_mean, v_l2_h_1_const);
-    LAUNCHED(m, "l2.h.1.const");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_2_b_scale, v_l2_h_2_b_var, v_l2_h_2_b_s);
-    LAUNCHED(m, "l2.h.2.b.s");
-    k_map_60a2cb73<<<dim3(288), dim3(128), 0, stream>>>(v_l2_h_2_b_k, v_l2_h_2_b_s, v_l2_h_2_b_c_scaled);
-    LAUNCHED(m, "l2.h.2.b.c.scaled");
-    k_basis_ebe753d1<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_2_b_c_scaled, v_l2_h_2_b_c_filter);
-    LAUNCHED(m, "l2.h.2.b.c.filter");
-    k_map_323d1009<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_2_a_scale, v_l2_h_2_a_var, v_l2_h_2_a_s);
-    LAUNCHED(m, "l2.h.2.a.s");
-    k_map_edbbddce<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_2_a_k, v_l2_h_2_a_s, v_l2_h_2_a_c_scaled);
-    LAUNCHED(m, "l2.h.2.a.c.scaled");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_2_a_s, v_l2_h_2_a_bias, v_l2_h_2_a_mean, v_l2_h_2_r_const);
-    LAUNCHED(m, "l2.h.2.r.const");
-    k_map_8072b398<<<dim3(1), dim3(64), 0, stream>>>(v_l2_h_2_b_s, v_l2_h_2_b_bias, v_l2_h_2_b_mean, v_l2_h_2_t_const);
-    LAUNCHED(m, "l2.h.2.t.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l2_h_2_c_var, v_l2_h_2_c_scale, v_l2_h_2_c_s);
-    LAUNCHED(m, "l2.h.2.c.s");
-    k_map_51f09a77<<<dim3(256), dim3(64), 0, stream>>>(v_l2_h_2_c_k, v_l2_h_2_c_s, v_l2_h_2_c_c_scaled);
-    LAUNCHED(m, "l2.h.2.c.c.scaled");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l2_h_2_c_s, v_l2_h_2_c_bias, v_l2_h_2_c_mean, v_l2_h_2_const);
-    LAUNCHED(m, "l2.h.2.const");
+    CALL(launch(m, ORDERED, k_map_1402fab5, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s, v_l2_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s));
+    CALL(launch(m, ORDERED, k_map_abdb68cc, "l2.h.a.c.scaled", 128, 64, stream, v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s));
+    CALL(launch(m, ORDERED, k_map_ddd5bbec, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_part_lines));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.t.const", 1, 64, stream, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_t_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.c.s", 2, 64, stream, v_l2_h_c_var, v_l2_h_c_scale, v_l2_h_c_s));
+    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.c.c.scaled", 256, 64, stream, v_l2_h_c_k, v_l2_h_c_s, v_l2_h_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_4359391d, "l2.h.const", 2, 64, stream, v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_c_s, v_l2_h_c_bias, v_l2_h_c_mean, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.0.b.s", 1, 64, stream, v_l2_h_0_b_scale, v_l2_h_0_b_var, v_l2_h_0_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k, v_l2_h_0_b_s, v_l2_h_0_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.0.b.c.filter", 256, 64, stream, v_l2_h_0_b_c_scaled, v_l2_h_0_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.0.a.s", 1, 64, stream, v_l2_h_0_a_scale, v_l2_h_0_a_var, v_l2_h_0_a_s));
+    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.0.a.c.scaled", 256, 64, stream, v_l2_h_0_a_k, v_l2_h_0_a_s, v_l2_h_0_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.0.r.const", 1, 64, stream, v_l2_h_0_a_s, v_l2_h_0_a_bias, v_l2_h_0_a_mean, v_l2_h_0_r_const));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.0.t.const", 1, 64, stream, v_l2_h_0_b_s, v_l2_h_0_b_bias, v_l2_h_0_b_mean, v_l2_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.0.c.s", 2, 64, stream, v_l2_h_0_c_var, v_l2_h_0_c_scale, v_l2_h_0_c_s));
+    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.0.c.c.scaled", 256, 64, stream, v_l2_h_0_c_k, v_l2_h_0_c_s, v_l2_h_0_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.0.const", 2, 64, stream, v_l2_h_0_c_s, v_l2_h_0_c_bias, v_l2_h_0_c_mean, v_l2_h_0_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.1.b.s", 1, 64, stream, v_l2_h_1_b_scale, v_l2_h_1_b_var, v_l2_h_1_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k, v_l2_h_1_b_s, v_l2_h_1_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.1.b.c.filter", 256, 64, stream, v_l2_h_1_b_c_scaled, v_l2_h_1_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.1.a.s", 1, 64, stream, v_l2_h_1_a_scale, v_l2_h_1_a_var, v_l2_h_1_a_s));
+    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.1.a.c.scaled", 256, 64, stream, v_l2_h_1_a_k, v_l2_h_1_a_s, v_l2_h_1_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.1.r.const", 1, 64, stream, v_l2_h_1_a_s, v_l2_h_1_a_bias, v_l2_h_1_a_mean, v_l2_h_1_r_const));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.1.t.const", 1, 64, stream, v_l2_h_1_b_s, v_l2_h_1_b_bias, v_l2_h_1_b_mean, v_l2_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.1.c.s", 2, 64, stream, v_l2_h_1_c_var, v_l2_h_1_c_scale, v_l2_h_1_c_s));
+    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.1.c.c.scaled", 256, 64, stream, v_l2_h_1_c_k, v_l2_h_1_c_s, v_l2_h_1_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.1.const", 2, 64, stream, v_l2_h_1_c_s, v_l2_h_1_c_bias, v_l2_h_1_c_mean, v_l2_h_1_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.2.b.s", 1, 64, stream, v_l2_h_2_b_scale, v_l2_h_2_b_var, v_l2_h_2_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k, v_l2_h_2_b_s, v_l2_h_2_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.2.b.c.filter", 256, 64, stream, v_l2_h_2_b_c_scaled, v_l2_h_2_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.2.a.s", 1, 64, stream, v_l2_h_2_a_scale, v_l2_h_2_a_var, v_l2_h_2_a_s));
+    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.2.a.c.scaled", 256, 64, stream, v_l2_h_2_a_k, v_l2_h_2_a_s, v_l2_h_2_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.2.r.const", 1, 64, stream, v_l2_h_2_a_s, v_l2_h_2_a_bias, v_l2_h_2_a_mean, v_l2_h_2_r_const));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.2.t.const", 1, 64, stream, v_l2_h_2_b_s, v_l2_h_2_b_bias, v_l2_h_2_b_mean, v_l2_h_2_t_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var, v_l2_h_2_c_scale, v_l2_h_2_c_s));
+    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k, v_l2_h_2_c_s, v_l2_h_2_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.2.const", 2, 64, stream, v_l2_h_2_c_s, v_l2_h_2_c_bias, v_l2_h_2_c_mean, v_l2_h_2_const));
     return 0;
 }
 
 static int prepare_weights_3(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s);
-    LAUNCHED(m, "l3.h.a.s");
-    k_map_166e0d85<<<dim3(512), dim3(64), 0, stream>>>(v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_scaled);
-    LAUNCHED(m, "l3.h.a.c.scaled");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const);
-    LAUNCHED(m, "l3.h.r.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_b_scale, v_l3_h_b_var, v_l3_h_b_s);
-    LAUNCHED(m, "l3.h.b.s");
-    k_map_ea7cb58f<<<dim3(2304), dim3(256), 0, stream>>>(v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_lines);
-    LAUNCHED(m, "l3.h.b.c.lines");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_t_const);
-    LAUNCHED(m, "l3.h.t.const");
-    k_map_d25876c5<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_c_var, v_l3_h_c_scale, v_l3_h_c_s);
-    LAUNCHED(m, "l3.h.c.s");
-    k_map_c897da14<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_c_k, v_l3_h_c_s, v_l3_h_c_c_scaled);
-    LAUNCHED(m, "l3.h.c.c.scaled");
-    k_map_7e06e382<<<dim3(4), dim3(64), 0, stream>>>(v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_c_bias, v_l3_h_c_mean, v_l3_h_c_s, v_l3_h_const);
-    LAUNCHED(m, "l3.h.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_0_b_scale, v_l3_h_0_b_var, v_l3_h_0_b_s);
-    LAUNCHED(m, "l3.h.0.b.s");
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_h_0_b_k, v_l3_h_0_b_s, v_l3_h_0_b_c_scaled);
-    LAUNCHED(m, "l3.h.0.b.c.scaled");
-    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_0_b_c_scaled, v_l3_h_0_b_c_filter);
-    LAUNCHED(m, "l3.h.0.b.c.filter");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_0_a_scale, v_l3_h_0_a_var, v_l3_h_0_a_s);
-    LAUNCHED(m, "l3.h.0.a.s");
-    k_map_7ce8157b<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_0_a_k, v_l3_h_0_a_s, v_l3_h_0_a_c_scaled);
-    LAUNCHED(m, "l3.h.0.a.c.scaled");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_0_a_bias, v_l3_h_0_a_mean, v_l3_h_0_a_s, v_l3_h_0_r_const);
-    LAUNCHED(m, "l3.h.0.r.const");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_0_b_bias, v_l3_h_0_b_mean, v_l3_h_0_b_s, v_l3_h_0_t_const);
-    LAUNCHED(m, "l3.h.0.t.const");
-    k_map_d25876c5<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_0_c_var, v_l3_h_0_c_scale, v_l3_h_0_c_s);
-    LAUNCHED(m, "l3.h.0.c.s");
-    k_map_c897da14<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_0_c_k, v_l3_h_0_c_s, v_l3_h_0_c_c_scaled);
-    LAUNCHED(m, "l3.h.0.c.c.scaled");
-    k_map_2e6d3046<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_0_c_bias, v_l3_h_0_c_mean, v_l3_h_0_c_s, v_l3_h_0_const);
-    LAUNCHED(m, "l3.h.0.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_1_b_scale, v_l3_h_1_b_var, v_l3_h_1_b_s);
-    LAUNCHED(m, "l3.h.1.b.s");
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_h_1_b_k, v_l3_h_1_b_s, v_l3_h_1_b_c_scaled);
-    LAUNCHED(m, "l3.h.1.b.c.scaled");
-    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_1_b_c_scaled, v_l3_h_1_b_c_filter);
-    LAUNCHED(m, "l3.h.1.b.c.filter");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_1_a_scale, v_l3_h_1_a_var, v_l3_h_1_a_s);
-    LAUNCHED(m, "l3.h.1.a.s");
-    k_map_7ce8157b<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_1_a_k, v_l3_h_1_a_s, v_l3_h_1_a_c_scaled);
-    LAUNCHED(m, "l3.h.1.a.c.scaled");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_1_a_bias, v_l3_h_1_a_mean, v_l3_h_1_a_s, v_l3_h_1_r_const);
-    LAUNCHED(m, "l3.h.1.r.const");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_1_b_bias, v_l3_h_1_b_mean, v_l3_h_1_b_s, v_l3_h_1_t_const);
-    LAUNCHED(m, "l3.h.1.t.const");
-    k_map_d25876c5<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_1_c_var, v_l3_h_1_c_scale, v_l3_h_1_c_s);
-    LAUNCHED(m, "l3.h.1.c.s");
-    k_map_c897da14<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_1_c_k, v_l3_h_1_c_s, v_l3_h_1_c_c_scaled);
-    LAUNCHED(m, "l3.h.1.c.c.scaled");
-    k_map_2e6d3046<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_1_c_bias, v_l3_h_1_c_mean, v_l3_h_1_c_s, v_l3_h_1_const);
-    LAUNCHED(m, "l3.h.1.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_2_b_scale, v_l3_h_2_b_var, v_l3_h_2_b_s);
-    LAUNCHED(m, "l3.h.2.b.s");
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_h_2_b_k, v_l3_h_2_b_s, v_l3_h_2_b_c_scaled);
-    LAUNCHED(m, "l3.h.2.b.c.scaled");
-    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_2_b_c_scaled, v_l3_h_2_b_c_filter);
-    LAUNCHED(m, "l3.h.2.b.c.filter");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_2_a_scale, v_l3_h_2_a_var, v_l3_h_2_a_s);
-    LAUNCHED(m, "l3.h.2.a.s");
-    k_map_7ce8157b<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_2_a_k, v_l3_h_2_a_s, v_l3_h_2_a_c_scaled);
-    LAUNCHED(m, "l3.h.2.a.c.scaled");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_2_a_bias, v_l3_h_2_a_mean, v_l3_h_2_a_s, v_l3_h_2_r_const);
-    LAUNCHED(m, "l3.h.2.r.const");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_2_b_bias, v_l3_h_2_b_mean, v_l3_h_2_b_s, v_l3_h_2_t_const);
-    LAUNCHED(m, "l3.h.2.t.const");
-    k_map_d25876c5<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_2_c_var, v_l3_h_2_c_scale, v_l3_h_2_c_s);
-    LAUNCHED(m, "l3.h.2.c.s");
-    k_map_c897da14<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_2_c_k, v_l3_h_2_c_s, v_l3_h_2_c_c_scaled);
-    LAUNCHED(m, "l3.h.2.c.c.scaled");
-    k_map_2e6d3046<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_2_c_bias, v_l3_h_2_c_mean, v_l3_h_2_c_s, v_l3_h_2_const);
-    LAUNCHED(m, "l3.h.2.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_3_b_scale, v_l3_h_3_b_var, v_l3_h_3_b_s);
-    LAUNCHED(m, "l3.h.3.b.s");
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s));
+    CALL(launch(m, ORDERED, k_map_d12468a1, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var, v_l3_h_b_s));
+    CALL(launch(m, ORDERED, k_map_5ae268ff, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_lines));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.t.const", 1, 64, stream, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.c.s", 4, 64, stream, v_l3_h_c_var, v_l3_h_c_scale, v_l3_h_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.c.c.scaled", 512, 128, stream, v_l3_h_c_k, v_l3_h_c_s, v_l3_h_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_96de38f1, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_c_bias, v_l3_h_c_mean, v_l3_h_c_s, v_l3_h_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.0.b.s", 1, 64, stream, v_l3_h_0_b_scale, v_l3_h_0_b_var, v_l3_h_0_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.0.b.c.scaled", 576, 256, stream, v_l3_h_0_b_k, v_l3_h_0_b_s, v_l3_h_0_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.0.b.c.filter", 512, 128, stream, v_l3_h_0_b_c_scaled, v_l3_h_0_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.0.a.s", 1, 64, stream, v_l3_h_0_a_scale, v_l3_h_0_a_var, v_l3_h_0_a_s));
+    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.0.a.c.scaled", 512, 128, stream, v_l3_h_0_a_k, v_l3_h_0_a_s, v_l3_h_0_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.0.r.const", 1, 64, stream, v_l3_h_0_a_bias, v_l3_h_0_a_mean, v_l3_h_0_a_s, v_l3_h_0_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.0.t.const", 1, 64, stream, v_l3_h_0_b_bias, v_l3_h_0_b_mean, v_l3_h_0_b_s, v_l3_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.0.c.s", 4, 64, stream, v_l3_h_0_c_var, v_l3_h_0_c_scale, v_l3_h_0_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.0.c.c.scaled", 512, 128, stream, v_l3_h_0_c_k, v_l3_h_0_c_s, v_l3_h_0_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.0.const", 4, 64, stream, v_l3_h_0_c_bias, v_l3_h_0_c_mean, v_l3_h_0_c_s, v_l3_h_0_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.1.b.s", 1, 64, stream, v_l3_h_1_b_scale, v_l3_h_1_b_var, v_l3_h_1_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.1.b.c.scaled", 576, 256, stream, v_l3_h_1_b_k, v_l3_h_1_b_s, v_l3_h_1_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.1.b.c.filter", 512, 128, stream, v_l3_h_1_b_c_scaled, v_l3_h_1_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.1.a.s", 1, 64, stream, v_l3_h_1_a_scale, v_l3_h_1_a_var, v_l3_h_1_a_s));
+    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.1.a.c.scaled", 512, 128, stream, v_l3_h_1_a_k, v_l3_h_1_a_s, v_l3_h_1_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.1.r.const", 1, 64, stream, v_l3_h_1_a_bias, v_l3_h_1_a_mean, v_l3_h_1_a_s, v_l3_h_1_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.1.t.const", 1, 64, stream, v_l3_h_1_b_bias, v_l3_h_1_b_mean, v_l3_h_1_b_s, v_l3_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.1.c.s", 4, 64, stream, v_l3_h_1_c_var, v_l3_h_1_c_scale, v_l3_h_1_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.1.c.c.scaled", 512, 128, stream, v_l3_h_1_c_k, v_l3_h_1_c_s, v_l3_h_1_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.1.const", 4, 64, stream, v_l3_h_1_c_bias, v_l3_h_1_c_mean, v_l3_h_1_c_s, v_l3_h_1_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.2.b.s", 1, 64, stream, v_l3_h_2_b_scale, v_l3_h_2_b_var, v_l3_h_2_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.2.b.c.scaled", 576, 256, stream, v_l3_h_2_b_k, v_l3_h_2_b_s, v_l3_h_2_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.2.b.c.filter", 512, 128, stream, v_l3_h_2_b_c_scaled, v_l3_h_2_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.2.a.s", 1, 64, stream, v_l3_h_2_a_scale, v_l3_h_2_a_var, v_l3_h_2_a_s));
+    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.2.a.c.scaled", 512, 128, stream, v_l3_h_2_a_k, v_l3_h_2_a_s, v_l3_h_2_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.2.r.const", 1, 64, stream, v_l3_h_2_a_bias, v_l3_h_2_a_mean, v_l3_h_2_a_s, v_l3_h_2_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.2.t.const", 1, 64, stream, v_l3_h_2_b_bias, v_l3_h_2_b_mean, v_l3_h_2_b_s, v_l3_h_2_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.2.c.s", 4, 64, stream, v_l3_h_2_c_var, v_l3_h_2_c_scale, v_l3_h_2_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.2.c.c.scaled", 512, 128, stream, v_l3_h_2_c_k, v_l3_h_2_c_s, v_l3_h_2_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.2.const", 4, 64, stream, v_l3_h_2_c_bias, v_l3_h_2_c_mean, v_l3_h_2_c_s, v_l3_h_2_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale, v_l3_h_3_b_var, v_l3_h_3_b_s));
     return 0;
 }
 
 static int prepare_weights_4(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_h_3_b_k, v_l3_h_3_b_s, v_l3_h_3_b_c_scaled);
-    LAUNCHED(m, "l3.h.3.b.c.scaled");
-    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_3_b_c_scaled, v_l3_h_3_b_c_filter);
-    LAUNCHED(m, "l3.h.3.b.c.filter");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_3_a_scale, v_l3_h_3_a_var, v_l3_h_3_a_s);
-    LAUNCHED(m, "l3.h.3.a.s");
-    k_map_7ce8157b<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_3_a_k, v_l3_h_3_a_s, v_l3_h_3_a_c_scaled);
-    LAUNCHED(m, "l3.h.3.a.c.scaled");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_3_a_bias, v_l3_h_3_a_mean, v_l3_h_3_a_s, v_l3_h_3_r_const);
-    LAUNCHED(m, "l3.h.3.r.const");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_3_b_bias, v_l3_h_3_b_mean, v_l3_h_3_b_s, v_l3_h_3_t_const);
-    LAUNCHED(m, "l3.h.3.t.const");
-    k_map_d25876c5<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_3_c_var, v_l3_h_3_c_scale, v_l3_h_3_c_s);
-    LAUNCHED(m, "l3.h.3.c.s");
-    k_map_c897da14<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_3_c_k, v_l3_h_3_c_s, v_l3_h_3_c_c_scaled);
-    LAUNCHED(m, "l3.h.3.c.c.scaled");
-    k_map_2e6d3046<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_3_c_bias, v_l3_h_3_c_mean, v_l3_h_3_c_s, v_l3_h_3_const);
-    LAUNCHED(m, "l3.h.3.const");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_4_b_scale, v_l3_h_4_b_var, v_l3_h_4_b_s);
-    LAUNCHED(m, "l3.h.4.b.s");
-    k_map_bdaa44ec<<<dim3(576), dim3(256), 0, stream>>>(v_l3_h_4_b_k, v_l3_h_4_b_s, v_l3_h_4_b_c_scaled);
-    LAUNCHED(m, "l3.h.4.b.c.scaled");
-    k_basis_c5804e73<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_4_b_c_scaled, v_l3_h_4_b_c_filter);
-    LAUNCHED(m, "l3.h.4.b.c.filter");
-    k_map_b6395b8d<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_4_a_scale, v_l3_h_4_a_var, v_l3_h_4_a_s);
-    LAUNCHED(m, "l3.h.4.a.s");
-    k_map_7ce8157b<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_4_a_k, v_l3_h_4_a_s, v_l3_h_4_a_c_scaled);
-    LAUNCHED(m, "l3.h.4.a.c.scaled");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_4_a_bias, v_l3_h_4_a_mean, v_l3_h_4_a_s, v_l3_h_4_r_const);
-    LAUNCHED(m, "l3.h.4.r.const");
-    k_map_bee31b00<<<dim3(1), dim3(64), 0, stream>>>(v_l3_h_4_b_bias, v_l3_h_4_b_mean, v_l3_h_4_b_s, v_l3_h_4_t_const);
-    LAUNCHED(m, "l3.h.4.t.const");
-    k_map_d25876c5<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_4_c_var, v_l3_h_4_c_scale, v_l3_h_4_c_s);
-    LAUNCHED(m, "l3.h.4.c.s");
-    k_map_c897da14<<<dim3(512), dim3(128), 0, stream>>>(v_l3_h_4_c_k, v_l3_h_4_c_s, v_l3_h_4_c_c_scaled);
-    LAUNCHED(m, "l3.h.4.c.c.scaled");
-    k_map_2e6d3046<<<dim3(4), dim3(64), 0, stream>>>(v_l3_h_4_c_bias, v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_const);
-    LAUNCHED(m, "l3.h.4.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s);
-    LAUNCHED(m, "l4.h.a.s");
-    k_map_f0d756d3<<<dim3(512), dim3(256), 0, stream>>>(v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_scaled);
-    LAUNCHED(m, "l4.h.a.c.scaled");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const);
-    LAUNCHED(m, "l4.h.r.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s);
-    LAUNCHED(m, "l4.h.b.s");
-    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_lines);
-    LAUNCHED(m, "l4.h.b.c.lines");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_t_const);
-    LAUNCHED(m, "l4.h.t.const");
-    k_map_8fcd547f<<<dim3(8), dim3(64), 0, stream>>>(v_l4_h_c_var, v_l4_h_c_scale, v_l4_h_c_s);
-    LAUNCHED(m, "l4.h.c.s");
-    k_map_f7c977e6<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_c_k, v_l4_h_c_s, v_l4_h_c_c_scaled);
-    LAUNCHED(m, "l4.h.c.c.scaled");
-    k_map_e57063c1<<<dim3(8), dim3(64), 0, stream>>>(v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_c_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_const);
-    LAUNCHED(m, "l4.h.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_0_a_var, v_l4_h_0_a_scale, v_l4_h_0_a_s);
-    LAUNCHED(m, "l4.h.0.a.s");
-    k_map_6fa91dba<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_0_a_k, v_l4_h_0_a_s, v_l4_h_0_a_c_scaled);
-    LAUNCHED(m, "l4.h.0.a.c.scaled");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_0_a_s, v_l4_h_0_a_bias, v_l4_h_0_a_mean, v_l4_h_0_r_const);
-    LAUNCHED(m, "l4.h.0.r.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_0_b_var, v_l4_h_0_b_scale, v_l4_h_0_b_s);
-    LAUNCHED(m, "l4.h.0.b.s");
-    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_h_0_b_k, v_l4_h_0_b_s, v_l4_h_0_b_c_lines);
-    LAUNCHED(m, "l4.h.0.b.c.lines");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_0_b_s, v_l4_h_0_b_bias, v_l4_h_0_b_mean, v_l4_h_0_t_const);
-    LAUNCHED(m, "l4.h.0.t.const");
-    k_map_8fcd547f<<<dim3(8), dim3(64), 0, stream>>>(v_l4_h_0_c_var, v_l4_h_0_c_scale, v_l4_h_0_c_s);
-    LAUNCHED(m, "l4.h.0.c.s");
-    k_map_f7c977e6<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_0_c_k, v_l4_h_0_c_s, v_l4_h_0_c_c_scaled);
-    LAUNCHED(m, "l4.h.0.c.c.scaled");
-    k_map_39bfd8e4<<<dim3(8), dim3(64), 0, stream>>>(v_l4_h_0_c_s, v_l4_h_0_c_bias, v_l4_h_0_c_mean, v_l4_h_0_const);
-    LAUNCHED(m, "l4.h.0.const");
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_1_a_var, v_l4_h_1_a_scale, v_l4_h_1_a_s);
-    LAUNCHED(m, "l4.h.1.a.s");
-    k_map_6fa91dba<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_1_a_k, v_l4_h_1_a_s, v_l4_h_1_a_c_scaled);
-    LAUNCHED(m, "l4.h.1.a.c.scaled");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_1_a_s, v_l4_h_1_a_bias, v_l4_h_1_a_mean, v_l4_h_1_r_const);
-    LAUNCHED(m, "l4.h.1.r.const");
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k, v_l3_h_3_b_s, v_l3_h_3_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.3.b.c.filter", 512, 128, stream, v_l3_h_3_b_c_scaled, v_l3_h_3_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.a.s", 1, 64, stream, v_l3_h_3_a_scale, v_l3_h_3_a_var, v_l3_h_3_a_s));
+    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k, v_l3_h_3_a_s, v_l3_h_3_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.3.r.const", 1, 64, stream, v_l3_h_3_a_bias, v_l3_h_3_a_mean, v_l3_h_3_a_s, v_l3_h_3_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.3.t.const", 1, 64, stream, v_l3_h_3_b_bias, v_l3_h_3_b_mean, v_l3_h_3_b_s, v_l3_h_3_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.3.c.s", 4, 64, stream, v_l3_h_3_c_var, v_l3_h_3_c_scale, v_l3_h_3_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.3.c.c.scaled", 512, 128, stream, v_l3_h_3_c_k, v_l3_h_3_c_s, v_l3_h_3_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.3.const", 4, 64, stream, v_l3_h_3_c_bias, v_l3_h_3_c_mean, v_l3_h_3_c_s, v_l3_h_3_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.4.b.s", 1, 64, stream, v_l3_h_4_b_scale, v_l3_h_4_b_var, v_l3_h_4_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.4.b.c.scaled", 576, 256, stream, v_l3_h_4_b_k, v_l3_h_4_b_s, v_l3_h_4_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.4.b.c.filter", 512, 128, stream, v_l3_h_4_b_c_scaled, v_l3_h_4_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.4.a.s", 1, 64, stream, v_l3_h_4_a_scale, v_l3_h_4_a_var, v_l3_h_4_a_s));
+    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.4.a.c.scaled", 512, 128, stream, v_l3_h_4_a_k, v_l3_h_4_a_s, v_l3_h_4_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.4.r.const", 1, 64, stream, v_l3_h_4_a_bias, v_l3_h_4_a_mean, v_l3_h_4_a_s, v_l3_h_4_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.4.t.const", 1, 64, stream, v_l3_h_4_b_bias, v_l3_h_4_b_mean, v_l3_h_4_b_s, v_l3_h_4_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.4.c.s", 4, 64, stream, v_l3_h_4_c_var, v_l3_h_4_c_scale, v_l3_h_4_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.4.c.c.scaled", 512, 128, stream, v_l3_h_4_c_k, v_l3_h_4_c_s, v_l3_h_4_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.4.const", 4, 64, stream, v_l3_h_4_c_bias, v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s));
+    CALL(launch(m, ORDERED, k_map_c64bd7ff, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_lines));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.t.const", 2, 64, stream, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_t_const));
+    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale, v_l4_h_c_s));
+    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k, v_l4_h_c_s, v_l4_h_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_bea23f87, "l4.h.const", 8, 64, stream, v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_c_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.a.s", 2, 64, stream, v_l4_h_0_a_var, v_l4_h_0_a_scale, v_l4_h_0_a_s));
+    CALL(launch(m, ORDERED, k_map_83e4adad, "l4.h.0.a.c.scaled", 1024, 256, stream, v_l4_h_0_a_k, v_l4_h_0_a_s, v_l4_h_0_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.0.r.const", 2, 64, stream, v_l4_h_0_a_s, v_l4_h_0_a_bias, v_l4_h_0_a_mean, v_l4_h_0_r_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var, v_l4_h_0_b_scale, v_l4_h_0_b_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.0.b.c.part.filter", 9216, 256, stream, v_l4_h_0_b_k, v_l4_h_0_b_s, v_l4_h_0_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.0.t.const", 2, 64, stream, v_l4_h_0_b_s, v_l4_h_0_b_bias, v_l4_h_0_b_mean, v_l4_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var, v_l4_h_0_c_scale, v_l4_h_0_c_s));
+    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.0.c.c.scaled", 1024, 256, stream, v_l4_h_0_c_k, v_l4_h_0_c_s, v_l4_h_0_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_0cfcbc62, "l4.h.0.const", 8, 64, stream, v_l4_h_0_c_s, v_l4_h_0_c_bias, v_l4_h_0_c_mean, v_l4_h_0_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.1.a.s", 2, 64, stream, v_l4_h_1_a_var, v_l4_h_1_a_scale, v_l4_h_1_a_s));
+    CALL(launch(m, ORDERED, k_map_83e4adad, "l4.h.1.a.c.scaled", 1024, 256, stream, v_l4_h_1_a_k, v_l4_h_1_a_s, v_l4_h_1_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.1.r.const", 2, 64, stream, v_l4_h_1_a_s, v_l4_h_1_a_bias, v_l4_h_1_a_mean, v_l4_h_1_r_const));
     return 0;
 }
 
 static int prepare_weights_5(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    k_map_1460f565<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_1_b_var, v_l4_h_1_b_scale, v_l4_h_1_b_s);
-    LAUNCHED(m, "l4.h.1.b.s");
-    k_map_92498800<<<dim3(9216), dim3(256), 0, stream>>>(v_l4_h_1_b_k, v_l4_h_1_b_s, v_l4_h_1_b_c_lines);
-    LAUNCHED(m, "l4.h.1.b.c.lines");
-    k_map_ff6a0855<<<dim3(2), dim3(64), 0, stream>>>(v_l4_h_1_b_s, v_l4_h_1_b_bias, v_l4_h_1_b_mean, v_l4_h_1_t_const);
-    LAUNCHED(m, "l4.h.1.t.const");
-    k_map_8fcd547f<<<dim3(8), dim3(64), 0, stream>>>(v_l4_h_1_c_var, v_l4_h_1_c_scale, v_l4_h_1_c_s);
-    LAUNCHED(m, "l4.h.1.c.s");
-    k_map_f7c977e6<<<dim3(1024), dim3(256), 0, stream>>>(v_l4_h_1_c_k, v_l4_h_1_c_s, v_l4_h_1_c_c_scaled);
-    LAUNCHED(m, "l4.h.1.c.c.scaled");
-    k_map_39bfd8e4<<<dim3(8), dim3(64), 0, stream>>>(v_l4_h_1_c_s, v_l4_h_1_c_bias, v_l4_h_1_c_mean, v_l4_h_1_const);
-    LAUNCHED(m, "l4.h.1.const");
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var, v_l4_h_1_b_scale, v_l4_h_1_b_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.1.b.c.part.filter", 9216, 256, stream, v_l4_h_1_b_k, v_l4_h_1_b_s, v_l4_h_1_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.1.t.const", 2, 64, stream, v_l4_h_1_b_s, v_l4_h_1_b_bias, v_l4_h_1_b_mean, v_l4_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var, v_l4_h_1_c_scale, v_l4_h_1_c_s));
+    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.1.c.c.scaled", 1024, 256, stream, v_l4_h_1_c_k, v_l4_h_1_c_s, v_l4_h_1_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_0cfcbc62, "l4.h.1.const", 8, 64, stream, v_l4_h_1_c_s, v_l4_h_1_c_bias, v_l4_h_1_c_mean, v_l4_h_1_const));
     return 0;
 }
 
@@ -3079,12 +2997,20 @@ static int check_device(resnet50 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_8fcd547f);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_136cc498);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
     if (major != CUDNN_MAJOR)
         return fail(m, BAD_DEVICE, "cuDNN",
@@ -3157,6 +3083,8 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -3166,23 +3094,19 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_product_42c57453<<<dim3(392), dim3(256), 0, stream>>>(v_stem_c_scaled, v_x, v_r0_const, v_r0);
-    LAUNCHED(m, "r0");
-    k_reduce_e60bcf28<<<dim3(392), dim3(128), 0, stream>>>(v_r0, v_p0);
-    LAUNCHED(m, "p0");
+    CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x, v_r0_const, v_r0));
+    CALL(launch(m, EARLY, k_reduce_04be9db5, "p0", 392, 128, stream, v_r0, v_p0));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
     // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.r.const[i1])
     CALL(conv_run(m, CONV_l1_h_r, v_p0, v_l1_h_a_c_scaled, v_l1_h_r_const, NULL, v_l1_h_r,
         v_workspace));
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_h_r, v_l1_h_b_c_data);
-    LAUNCHED(m, "l1.h.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r, v_l1_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_b_c_product, v_l1_h_b_c_filter, v_l1_h_b_c_data,
         v_l1_h_b_c_product));
-    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_l1_h_b_c_product, v_l1_h_t_const, v_l1_h_t);
-    LAUNCHED(m, "l1.h.t");
+    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product, v_l1_h_t_const, v_l1_h_t));
     // l1.h.c.c[0,i1,i2,i3] = sum(r0) l1.h.t[0,r0,i2,i3] * l1.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l1_h_c_c, v_l1_h_t, v_l1_h_c_c_scaled, NULL, NULL, v_l1_h_c_c,
         v_workspace));
@@ -3194,15 +3118,13 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.r.const[i1])
     CALL(conv_run(m, CONV_l1_h_0_r, v_l1_h, v_l1_h_0_a_c_scaled, v_l1_h_0_r_const, NULL, v_l1_h_0_r,
         v_workspace));
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_h_0_r, v_l1_h_0_b_c_data);
-    LAUNCHED(m, "l1.h.0.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r, v_l1_h_0_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.0.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_0_b_c_product, v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data,
         v_l1_h_0_b_c_product));
-    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_l1_h_0_b_c_product, v_l1_h_0_t_const, v_l1_h_0_t);
-    LAUNCHED(m, "l1.h.0.t");
+    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product, v_l1_h_0_t_const, v_l1_h_0_t));
     // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
     // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.const[i1])
     CALL(conv_run(m, CONV_l1_h_0, v_l1_h_0_t, v_l1_h_0_c_c_scaled, v_l1_h_0_const, v_l1_h, v_l1_h_0,
@@ -3211,15 +3133,13 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l1.h.1.r[0,i1,i2,i3] = relu(l1.h.1.a.c[0,i1,i2,i3] + l1.h.1.r.const[i1])
     CALL(conv_run(m, CONV_l1_h_1_r, v_l1_h_0, v_l1_h_1_a_c_scaled, v_l1_h_1_r_const, NULL,
         v_l1_h_1_r, v_workspace));
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_l1_h_1_r, v_l1_h_1_b_c_data);
-    LAUNCHED(m, "l1.h.1.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r, v_l1_h_1_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.h.1.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.1.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.h.1.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_1_b_c_product, v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data,
         v_l1_h_1_b_c_product));
-    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_l1_h_1_b_c_product, v_l1_h_1_t_const, v_l1_h_1_t);
-    LAUNCHED(m, "l1.h.1.t");
+    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product, v_l1_h_1_t_const, v_l1_h_1_t));
     // l1.h.1.c.c[0,i1,i2,i3] = sum(r0) l1.h.1.t[0,r0,i2,i3] * l1.h.1.c.c.scaled[i1,r0]
     // l1.h.1[0,i1,i2,i3] = relu(l1.h.1.c.c[0,i1,i2,i3] + l1.h.0[0,i1,i2,i3] + l1.h.1.const[i1])
     CALL(conv_run(m, CONV_l1_h_1, v_l1_h_1_t, v_l1_h_1_c_c_scaled, v_l1_h_1_const, v_l1_h_0,
@@ -3228,10 +3148,8 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_r_const, NULL, v_l2_h_r,
         v_workspace));
-    k_product_3cc9685a<<<dim3(126), dim3(256), 0, stream>>>(v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part);
-    LAUNCHED(m, "l2.h.b.c.part");
-    k_reduce_db3d30f3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_b_c_part, v_l2_h_t_const, v_l2_h_t);
-    LAUNCHED(m, "l2.h.t");
+    CALL(launch(m, ORDERED, k_product_10a99002, "l2.h.b.c.part", 126, 256, stream, v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
+    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_t_const, v_l2_h_t));
     // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l2_h_c_c, v_l2_h_t, v_l2_h_c_c_scaled, NULL, NULL, v_l2_h_c_c,
         v_workspace));
@@ -3244,15 +3162,13 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l2.h.0.r[0,i1,i2,i3] = relu(l2.h.0.a.c[0,i1,i2,i3] + l2.h.0.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_0_r, v_l2_h, v_l2_h_0_a_c_scaled, v_l2_h_0_r_const, NULL, v_l2_h_0_r,
         v_workspace));
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_0_r, v_l2_h_0_b_c_data);
-    LAUNCHED(m, "l2.h.0.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.0.b.c.data", 392, 64, stream, v_l2_h_0_r, v_l2_h_0_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.0.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_0_b_c_product, v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data,
         v_l2_h_0_b_c_product));
-    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_0_b_c_product, v_l2_h_0_t_const, v_l2_h_0_t);
-    LAUNCHED(m, "l2.h.0.t");
+    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.h.0.t", 392, 64, stream, v_l2_h_0_b_c_product, v_l2_h_0_t_const, v_l2_h_0_t));
     // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
     // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.const[i1])
     CALL(conv_run(m, CONV_l2_h_0, v_l2_h_0_t, v_l2_h_0_c_c_scaled, v_l2_h_0_const, v_l2_h, v_l2_h_0,
@@ -3261,15 +3177,13 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l2.h.1.r[0,i1,i2,i3] = relu(l2.h.1.a.c[0,i1,i2,i3] + l2.h.1.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_1_r, v_l2_h_0, v_l2_h_1_a_c_scaled, v_l2_h_1_r_const, NULL,
         v_l2_h_1_r, v_workspace));
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_1_r, v_l2_h_1_b_c_data);
-    LAUNCHED(m, "l2.h.1.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.1.b.c.data", 392, 64, stream, v_l2_h_1_r, v_l2_h_1_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.1.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.1.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.1.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_1_b_c_product, v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data,
         v_l2_h_1_b_c_product));
-    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_1_b_c_product, v_l2_h_1_t_const, v_l2_h_1_t);
-    LAUNCHED(m, "l2.h.1.t");
+    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.h.1.t", 392, 64, stream, v_l2_h_1_b_c_product, v_l2_h_1_t_const, v_l2_h_1_t));
     // l2.h.1.c.c[0,i1,i2,i3] = sum(r0) l2.h.1.t[0,r0,i2,i3] * l2.h.1.c.c.scaled[i1,r0]
     // l2.h.1[0,i1,i2,i3] = relu(l2.h.1.c.c[0,i1,i2,i3] + l2.h.0[0,i1,i2,i3] + l2.h.1.const[i1])
     CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_const, v_l2_h_0,
@@ -3278,21 +3192,18 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l2.h.2.r[0,i1,i2,i3] = relu(l2.h.2.a.c[0,i1,i2,i3] + l2.h.2.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_2_r, v_l2_h_1, v_l2_h_2_a_c_scaled, v_l2_h_2_r_const, NULL,
         v_l2_h_2_r, v_workspace));
-    k_basis_3db6ed9f<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_2_r, v_l2_h_2_b_c_data);
-    LAUNCHED(m, "l2.h.2.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.2.b.c.data", 392, 64, stream, v_l2_h_2_r, v_l2_h_2_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.2.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_2_b_c_product, v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data,
         v_l2_h_2_b_c_product));
-    k_basis_d65054c3<<<dim3(392), dim3(64), 0, stream>>>(v_l2_h_2_b_c_product, v_l2_h_2_t_const, v_l2_h_2_t);
-    LAUNCHED(m, "l2.h.2.t");
+    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.h.2.t", 392, 64, stream, v_l2_h_2_b_c_product, v_l2_h_2_t_const, v_l2_h_2_t));
     // l2.h.2.c.c[0,i1,i2,i3] = sum(r0) l2.h.2.t[0,r0,i2,i3] * l2.h.2.c.c.scaled[i1,r0]
     // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.const[i1])
     CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_const, v_l2_h_1,
         v_l2_h_2, v_workspace));
-    k_map_c6a5e18b<<<dim3(392), dim3(256), 0, stream>>>(v_l2_h_2, v_l3_d_c_columns);
-    LAUNCHED(m, "l3.d.c.columns");
+    CALL(launch(m, ORDERED, k_map_57792e0b, "l3.d.c.columns", 392, 256, stream, v_l2_h_2, v_l3_d_c_columns));
     // by operand re-laid
     // l3.d.c[0,i1,i2,i3] = sum(r0) l3.d.c.columns[i2,i3,r0] * l3.d.c.scaled[i1,r0]
     CALL(gemm_run(m, &gemm_l3_d_c, v_l3_d_c_scaled, v_l3_d_c_columns, v_l3_d_c));
@@ -3308,10 +3219,8 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_r_const, NULL, v_l3_h_r,
         v_workspace));
-    k_product_fe99b732<<<dim3(128), dim3(256), 0, stream>>>(v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts);
-    LAUNCHED(m, "l3.h.b.c.parts");
-    k_reduce_2f0a377d<<<dim3(392), dim3(128), 0, stream>>>(v_l3_h_b_c_parts, v_l3_h_t_const, v_l3_h_t);
-    LAUNCHED(m, "l3.h.t");
+    CALL(launch(m, ORDERED, k_product_07a84daf, "l3.h.b.c.parts", 128, 256, stream, v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_4f1cfce3, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts, v_l3_h_t_const, v_l3_h_t));
     // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
     // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l3_h_t, v_l3_h_c_c_scaled, v_l3_h_const, v_l3_d_c, v_l3_h,
@@ -3320,15 +3229,13 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_r_const, NULL, v_l3_h_0_r,
         v_workspace));
-    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_0_r, v_l3_h_0_b_c_data);
-    LAUNCHED(m, "l3.h.0.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r, v_l3_h_0_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_0_b_c_product, v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data,
         v_l3_h_0_b_c_product));
-    k_basis_cb48e164<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_0_b_c_product, v_l3_h_0_t_const, v_l3_h_0_t);
-    LAUNCHED(m, "l3.h.0.t");
+    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product, v_l3_h_0_t_const, v_l3_h_0_t));
     // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
     // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.const[i1])
     CALL(conv_run(m, CONV_l3_h_0, v_l3_h_0_t, v_l3_h_0_c_c_scaled, v_l3_h_0_const, v_l3_h, v_l3_h_0,
@@ -3337,15 +3244,13 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.1.r[0,i1,i2,i3] = relu(l3.h.1.a.c[0,i1,i2,i3] + l3.h.1.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_r_const, NULL,
         v_l3_h_1_r, v_workspace));
-    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_1_r, v_l3_h_1_b_c_data);
-    LAUNCHED(m, "l3.h.1.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r, v_l3_h_1_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.1.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.1.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.1.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_1_b_c_product, v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data,
         v_l3_h_1_b_c_product));
-    k_basis_cb48e164<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_1_b_c_product, v_l3_h_1_t_const, v_l3_h_1_t);
-    LAUNCHED(m, "l3.h.1.t");
+    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product, v_l3_h_1_t_const, v_l3_h_1_t));
     // l3.h.1.c.c[0,i1,i2,i3] = sum(r0) l3.h.1.t[0,r0,i2,i3] * l3.h.1.c.c.scaled[i1,r0]
     // l3.h.1[0,i1,i2,i3] = relu(l3.h.1.c.c[0,i1,i2,i3] + l3.h.0[0,i1,i2,i3] + l3.h.1.const[i1])
     CALL(conv_run(m, CONV_l3_h_1, v_l3_h_1_t, v_l3_h_1_c_c_scaled, v_l3_h_1_const, v_l3_h_0,
@@ -3354,15 +3259,13 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.2.r[0,i1,i2,i3] = relu(l3.h.2.a.c[0,i1,i2,i3] + l3.h.2.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_r_const, NULL,
         v_l3_h_2_r, v_workspace));
-    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_2_r, v_l3_h_2_b_c_data);
-    LAUNCHED(m, "l3.h.2.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r, v_l3_h_2_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.2.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_2_b_c_product, v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data,
         v_l3_h_2_b_c_product));
-    k_basis_cb48e164<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_2_b_c_product, v_l3_h_2_t_const, v_l3_h_2_t);
-    LAUNCHED(m, "l3.h.2.t");
+    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product, v_l3_h_2_t_const, v_l3_h_2_t));
     // l3.h.2.c.c[0,i1,i2,i3] = sum(r0) l3.h.2.t[0,r0,i2,i3] * l3.h.2.c.c.scaled[i1,r0]
     // l3.h.2[0,i1,i2,i3] = relu(l3.h.2.c.c[0,i1,i2,i3] + l3.h.1[0,i1,i2,i3] + l3.h.2.const[i1])
     CALL(conv_run(m, CONV_l3_h_2, v_l3_h_2_t, v_l3_h_2_c_c_scaled, v_l3_h_2_const, v_l3_h_1,
@@ -3371,15 +3274,13 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.3.r[0,i1,i2,i3] = relu(l3.h.3.a.c[0,i1,i2,i3] + l3.h.3.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_r_const, NULL,
         v_l3_h_3_r, v_workspace));
-    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_3_r, v_l3_h_3_b_c_data);
-    LAUNCHED(m, "l3.h.3.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r, v_l3_h_3_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.3.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_3_b_c_product, v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data,
         v_l3_h_3_b_c_product));
-    k_basis_cb48e164<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_3_b_c_product, v_l3_h_3_t_const, v_l3_h_3_t);
-    LAUNCHED(m, "l3.h.3.t");
+    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product, v_l3_h_3_t_const, v_l3_h_3_t));
     // l3.h.3.c.c[0,i1,i2,i3] = sum(r0) l3.h.3.t[0,r0,i2,i3] * l3.h.3.c.c.scaled[i1,r0]
     // l3.h.3[0,i1,i2,i3] = relu(l3.h.3.c.c[0,i1,i2,i3] + l3.h.2[0,i1,i2,i3] + l3.h.3.const[i1])
     CALL(conv_run(m, CONV_l3_h_3, v_l3_h_3_t, v_l3_h_3_c_c_scaled, v_l3_h_3_const, v_l3_h_2,
@@ -3388,21 +3289,18 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.4.r[0,i1,i2,i3] = relu(l3.h.4.a.c[0,i1,i2,i3] + l3.h.4.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_r_const, NULL,
         v_l3_h_4_r, v_workspace));
-    k_basis_ac61cf6d<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_4_r, v_l3_h_4_b_c_data);
-    LAUNCHED(m, "l3.h.4.b.c.data");
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r, v_l3_h_4_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.4.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.4.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.4.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_4_b_c_product, v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data,
         v_l3_h_4_b_c_product));
-    k_basis_cb48e164<<<dim3(196), dim3(64), 0, stream>>>(v_l3_h_4_b_c_product, v_l3_h_4_t_const, v_l3_h_4_t);
-    LAUNCHED(m, "l3.h.4.t");
+    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product, v_l3_h_4_t_const, v_l3_h_4_t));
     // l3.h.4.c.c[0,i1,i2,i3] = sum(r0) l3.h.4.t[0,r0,i2,i3] * l3.h.4.c.c.scaled[i1,r0]
     // l3.h.4[0,i1,i2,i3] = relu(l3.h.4.c.c[0,i1,i2,i3] + l3.h.3[0,i1,i2,i3] + l3.h.4.const[i1])
     CALL(conv_run(m, CONV_l3_h_4, v_l3_h_4_t, v_l3_h_4_c_c_scaled, v_l3_h_4_const, v_l3_h_3,
         v_l3_h_4, v_workspace));
-    k_map_f3693714<<<dim3(392), dim3(128), 0, stream>>>(v_l3_h_4, v_l4_d_c_columns);
-    LAUNCHED(m, "l4.d.c.columns");
+    CALL(launch(m, ORDERED, k_map_40cd2fa4, "l4.d.c.columns", 392, 128, stream, v_l3_h_4, v_l4_d_c_columns));
     // by operand re-laid
     // l4.d.c[0,i1,i2,i3] = sum(r0) l4.d.c.columns[i2,i3,r0] * l4.d.c.scaled[i1,r0]
     CALL(gemm_run(m, &gemm_l4_d_c, v_l4_d_c_scaled, v_l4_d_c_columns, v_l4_d_c));
@@ -3410,10 +3308,8 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.r.const[i1])
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_r_const, NULL, v_l4_h_r,
         v_workspace));
-    k_product_2bd6d51c<<<dim3(128), dim3(256), 0, stream>>>(v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts);
-    LAUNCHED(m, "l4.h.b.c.parts");
-    k_reduce_cae94746<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_b_c_parts, v_l4_h_t_const, v_l4_h_t);
-    LAUNCHED(m, "l4.h.t");
+    CALL(launch(m, ORDERED, k_product_46b388ba, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_t_const, v_l4_h_t));
     // l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
     // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l4_h_t, v_l4_h_c_c_scaled, v_l4_h_const, v_l4_d_c, v_l4_h,
@@ -3422,10 +3318,12 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l4.h.0.r[0,i1,i2,i3] = relu(l4.h.0.a.c[0,i1,i2,i3] + l4.h.0.r.const[i1])
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_r_const, NULL, v_l4_h_0_r,
         v_workspace));
-    k_product_10ec2b27<<<dim3(128), dim3(256), 0, stream>>>(v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts);
-    LAUNCHED(m, "l4.h.0.b.c.parts");
-    k_reduce_cae94746<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_0_b_c_parts, v_l4_h_0_t_const, v_l4_h_0_t);
-    LAUNCHED(m, "l4.h.0.t");
+    // by summation splitting (r0 inside), variable substitution
+    // l4.h.0.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.0.r[0,r0,i3,i4] *
+    //     l4.h.0.b.c.part.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_h_0_b_c_part, v_l4_h_0_b_c_part_filter, v_l4_h_0_r,
+        v_l4_h_0_b_c_part));
+    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_part, v_l4_h_0_t_const, v_l4_h_0_t));
     // l4.h.0.c.c[0,i1,i2,i3] = sum(r0) l4.h.0.t[0,r0,i2,i3] * l4.h.0.c.c.scaled[i1,r0]
     // l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.const[i1])
     CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_const, v_l4_h, v_l4_h_0,
@@ -3442,18 +3340,18 @@ static int steps_3(resnet50 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_product_10ec2b27<<<dim3(128), dim3(256), 0, stream>>>(v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts);
-    LAUNCHED(m, "l4.h.1.b.c.parts");
-    k_reduce_cae94746<<<dim3(392), dim3(64), 0, stream>>>(v_l4_h_1_b_c_parts, v_l4_h_1_t_const, v_l4_h_1_t);
-    LAUNCHED(m, "l4.h.1.t");
+    // by summation splitting (r0 inside), variable substitution
+    // l4.h.1.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.1.r[0,r0,i3,i4] *
+    //     l4.h.1.b.c.part.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_h_1_b_c_part, v_l4_h_1_b_c_part_filter, v_l4_h_1_r,
+        v_l4_h_1_b_c_part));
+    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_part, v_l4_h_1_t_const, v_l4_h_1_t));
     // l4.h.1.c.c[0,i1,i2,i3] = sum(r0) l4.h.1.t[0,r0,i2,i3] * l4.h.1.c.c.scaled[i1,r0]
     // l4.h.1[0,i1,i2,i3] = relu(l4.h.1.c.c[0,i1,i2,i3] + l4.h.0[0,i1,i2,i3] + l4.h.1.const[i1])
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_const, v_l4_h_0,
         v_l4_h_1, v_workspace));
-    k_reduce_51b40c5b<<<dim3(2048), dim3(32), 0, stream>>>(v_l4_h_1, v_f);
-    LAUNCHED(m, "f");
-    k_reduce_369f59ca<<<dim3(1000), dim3(32), 0, stream>>>(v_fc, v_f, v_bias, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_reduce_a7fb52c0, "f", 2048, 32, stream, v_l4_h_1, v_f));
+    CALL(launch(m, EARLY, k_reduce_3658f181, "y", 1000, 32, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 
@@ -3483,6 +3381,9 @@ static int check_run(resnet50 *m, const void *const *in, void *const *out) {
 
 static int run_on(resnet50 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

@@ -11,13 +11,13 @@
 // plan      7 steps, 109.3 us estimated; 215.3 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 9.5 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    17.5 us est. r1               k_product_2a92f331
-//    10.4 us est. c2.sum.data      k_basis_a6763a4a
+//    17.5 us est. r1               k_product_0e814894
+//    10.4 us est. c2.sum.data      k_basis_00325158
 //    47.2 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
-//    21.8 us est. c2.sum.part      k_basis_a712d029
-//     7.6 us est. r2               k_reduce_8b6c75fc
+//    21.8 us est. c2.sum.part      k_basis_2f6a9580
+//     7.6 us est. r2               k_reduce_b1f4f1d2
 //     3.4 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
-//     1.3 us est. y                k_reduce_8a0943f8
+//     1.3 us est. y                k_reduce_adb50f9e
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -44,6 +44,9 @@ typedef struct srcnn_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } srcnn_options;
 
 typedef struct srcnn_tensor {
@@ -118,6 +121,16 @@ static const upload_size uploads[] = {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -208,9 +221,10 @@ struct product_tile {
 // by summation splitting (blocks of 3x3 taps inside), variable substitution
 // c2.sum.blocks[i0,i1,i2,i3,i4,i5] = k2[i2,i3,3*i0+i4,3*i1+i5] where i0 in 0:2, i1 in 0:2, i4 in
 //     0:3, i5 in 0:3, pad k2 0
-static __global__ void __launch_bounds__(256) k_map_d8e20c29(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_2db56d0a(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 73728u) return;
     const int i5 = (int)(id % 3u);
     const int i4 = (int)(id / 3u % 3u);
@@ -239,9 +253,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // c2.sum.filter[i0,i1,i2,i3,i4,i5] = sum(r0,r1) c2.sum.g[i0,r0] * c2.sum.blocks[i2,i3,i4,i5,r0,r1]
 //     * c2.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_de69fbc3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_9df740e3(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 8192u) return;
     const int i5 = (int)(id % 64u);
     const int i4 = (int)(id / 64u % 32u);
@@ -294,10 +309,11 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // c1.sum[0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-4,i3+r1-4] * k1[i1,0,r0,r1] where i2 in 0:224, i3 in
 //     0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
-static __global__ void __launch_bounds__(256) k_product_2a92f331(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_product_0e814894(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 392u * 128u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
@@ -353,9 +369,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 //     F(4x4,3x3)
 // c2.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1_) r1[0,i2,4*i3+r0-2,4*i4+r1_-2] * c2.sum.bt[i0,r0] *
 //     c2.sum.bt[i1,r1_] where i3 in 0:57, i4 in 0:57, pad r1 0
-static __global__ void __launch_bounds__(256) k_basis_a6763a4a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_00325158(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 207936u) return;
     const int i4 = (int)(id % 57u);
     const int i3 = (int)(id / 57u % 57u);
@@ -408,9 +425,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     F(4x4,3x3)
 // c2.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c2.sum.product[r0,r1,i0,i1,i2,i3/4,i4/4] *
 //     c2.sum.at[i3%4,r0] * c2.sum.at[i4%4,r1] where i3 in 0:226, i4 in 0:226
-static __global__ void __launch_bounds__(256) k_basis_a712d029(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_2f6a9580(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 415872u) return;
     const int i4 = (int)(id % 57u);
     const int i3 = (int)(id / 57u % 57u);
@@ -451,9 +469,10 @@ static __global__ void __launch_bounds__(256) k_basis_a712d029(const float *__re
 // c2.sum[0,i1,i2,i3] = sum(r0,r1) c2.sum.part[r0,r1,i1,i2+3*r0,i3+3*r1] where i2 in 0:224, i3 in
 //     0:224, pad c2.sum.part 0
 // r2[0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(256) k_reduce_8b6c75fc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_b1f4f1d2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 401408u) return;
     const int i3 = (int)(id % 56u) * 4;
     const int i2 = (int)(id / 56u % 224u);
@@ -483,9 +502,10 @@ static __global__ void __launch_bounds__(256) k_reduce_8b6c75fc(const float *__r
 // y.sum[0,0,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,i2+r0-2,i3+r1-2] where i2 in 0:224, i3 in 0:224,
 //     pad y.sum.part 0
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b3[0]
-static __global__ void __launch_bounds__(128) k_reduce_8a0943f8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_adb50f9e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 224u);
     const int i2 = (int)(id / 224u);
@@ -519,6 +539,8 @@ struct srcnn {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cublasHandle_t cublas;
 };
 
@@ -544,12 +566,6 @@ static int fail(srcnn *m, int code, const char *where, const char *why) {
 static void stepped(srcnn *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -610,16 +626,38 @@ static int libraries_on(srcnn *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(srcnn *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(srcnn *m, cudaStream_t stream) {
     (void)stream;
-    k_map_d8e20c29<<<dim3(288), dim3(256), 0, stream>>>(v_k2, v_c2_sum_blocks);
-    LAUNCHED(m, "c2.sum.blocks");
-    k_basis_de69fbc3<<<dim3(128), dim3(64), 0, stream>>>(v_c2_sum_blocks, v_c2_sum_filter);
-    LAUNCHED(m, "c2.sum.filter");
+    CALL(launch(m, ORDERED, k_map_2db56d0a, "c2.sum.blocks", 288, 256, stream, v_k2, v_c2_sum_blocks));
+    CALL(launch(m, ORDERED, k_basis_9df740e3, "c2.sum.filter", 128, 64, stream, v_c2_sum_blocks, v_c2_sum_filter));
     // y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1]
-    k_relay_09f53f99<<<dim3(4), dim3(256), 0, stream>>>(v_k3, v_y_sum_part_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}});
-    LAUNCHED(m, "y.sum.part.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.sum.part.filter", 4, 256, stream, v_k3, v_y_sum_part_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}}));
     return 0;
 }
 
@@ -646,12 +684,20 @@ static int check_device(srcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_d8e20c29);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_2db56d0a);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
@@ -715,6 +761,8 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -724,24 +772,19 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_product_2a92f331<<<dim3(392), dim3(256), 0, stream>>>(v_k1, v_x, v_b1, v_r1);
-    LAUNCHED(m, "r1");
-    k_basis_a6763a4a<<<dim3(813), dim3(256), 0, stream>>>(v_r1, v_c2_sum_data);
-    LAUNCHED(m, "c2.sum.data");
+    CALL(launch(m, ORDERED, k_product_0e814894, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
+    CALL(launch(m, EARLY, k_basis_00325158, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
     // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
     //     F(4x4,3x3)
     // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
     //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
     CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
-    k_basis_a712d029<<<dim3(1625), dim3(256), 0, stream>>>(v_c2_sum_product, v_c2_sum_part);
-    LAUNCHED(m, "c2.sum.part");
-    k_reduce_8b6c75fc<<<dim3(1568), dim3(256), 0, stream>>>(v_c2_sum_part, v_b2, v_r2);
-    LAUNCHED(m, "r2");
+    CALL(launch(m, ORDERED, k_basis_2f6a9580, "c2.sum.part", 1625, 256, stream, v_c2_sum_product, v_c2_sum_part));
+    CALL(launch(m, EARLY, k_reduce_b1f4f1d2, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
     CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r2, v_y_sum_part));
-    k_reduce_8a0943f8<<<dim3(392), dim3(128), 0, stream>>>(v_y_sum_part, v_b3, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_reduce_adb50f9e, "y", 392, 128, stream, v_y_sum_part, v_b3, v_y));
     return 0;
 }
 
@@ -763,6 +806,9 @@ static int check_run(srcnn *m, const void *const *in, void *const *out) {
 
 static int run_on(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

@@ -8,148 +8,136 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 368 MB
-// plan      139 steps, 1344.5 us estimated; 1345.1 us without derivation
-// libraries cuBLAS (596 MB) 61 steps, without it up to 183.3 us more
+// plan      127 steps, 1282.3 us estimated; 1283.0 us without derivation
+// libraries cuBLAS (596 MB) 61 steps, without it up to 229.9 us more
 // by        operand re-laid 2
-//     1.3 us est. patches.sum.columns k_map_917e0a35
-//     8.9 us est. patches.sum      cuBLAS sgemm 768 x 196 x 768
-//     1.3 us est. h                k_map_9888a440
-//     1.3 us est. n.0              k_row_c603b118
-//    26.8 us est. a.0.qkv.p        cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.0.t            k_map_fb375e3f
-//     3.7 us est. a.0.s            k_product_70b5fc34
-//     1.3 us est. a.0.a            k_row_c036d440
+//     1.3 us est. patches.sum.columns k_map_937fa9f9
+//     8.8 us est. patches.sum      cuBLAS sgemm 768 x 196 x 768
+//     1.3 us est. h                k_map_c5be1a73
+//     1.3 us est. n.0              k_row_b8bc7f44
+//    23.2 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.0.s            k_product_78006777
+//     1.3 us est. a.0.a            k_row_0e554e40
 //     3.1 us est. a.0.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.0              k_row_c603b118
-//    30.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.0              k_map_b8a4cc3a
+//     8.8 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.0              k_row_b8bc7f44
+//    30.6 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.0              k_map_c632a3f1
 //    30.8 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.1              k_row_c603b118
-//    26.8 us est. a.1.qkv.p        cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.1.t            k_map_fb375e3f
-//     3.7 us est. a.1.s            k_product_70b5fc34
-//     1.3 us est. a.1.a            k_row_c036d440
+//     1.3 us est. n.1              k_row_b8bc7f44
+//    23.2 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.1.s            k_product_78006777
+//     1.3 us est. a.1.a            k_row_0e554e40
 //     3.1 us est. a.1.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.1              k_row_c603b118
-//    30.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.1              k_map_b8a4cc3a
+//     8.8 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.1              k_row_b8bc7f44
+//    30.6 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.1              k_map_c632a3f1
 //    30.8 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.2              k_row_c603b118
-//    26.8 us est. a.2.qkv.p        cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.2.t            k_map_fb375e3f
-//     3.7 us est. a.2.s            k_product_70b5fc34
-//     1.3 us est. a.2.a            k_row_c036d440
+//     1.3 us est. n.2              k_row_b8bc7f44
+//    23.2 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.2.s            k_product_78006777
+//     1.3 us est. a.2.a            k_row_0e554e40
 //     3.1 us est. a.2.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.2              k_row_c603b118
-//    30.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.2              k_map_b8a4cc3a
+//     8.8 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.2              k_row_b8bc7f44
+//    30.6 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.2              k_map_c632a3f1
 //    30.8 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.3              k_row_c603b118
-//    26.8 us est. a.3.qkv.p        cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.3.t            k_map_fb375e3f
-//     3.7 us est. a.3.s            k_product_70b5fc34
-//     1.3 us est. a.3.a            k_row_c036d440
+//     1.3 us est. n.3              k_row_b8bc7f44
+//    23.2 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.3.s            k_product_78006777
+//     1.3 us est. a.3.a            k_row_0e554e40
 //     3.1 us est. a.3.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.3              k_row_c603b118
-//    30.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.3              k_map_b8a4cc3a
+//     8.8 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.3              k_row_b8bc7f44
+//    30.6 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.3              k_map_c632a3f1
 //    30.8 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.4              k_row_c603b118
-//    26.8 us est. a.4.qkv.p        cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.4.t            k_map_fb375e3f
-//     3.7 us est. a.4.s            k_product_70b5fc34
-//     1.3 us est. a.4.a            k_row_c036d440
+//     1.3 us est. n.4              k_row_b8bc7f44
+//    23.2 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.4.s            k_product_78006777
+//     1.3 us est. a.4.a            k_row_0e554e40
 //     3.1 us est. a.4.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.4              k_row_c603b118
-//    30.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.4              k_map_b8a4cc3a
+//     8.8 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.4              k_row_b8bc7f44
+//    30.6 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.4              k_map_c632a3f1
 //    30.8 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.5              k_row_c603b118
-//    26.8 us est. a.5.qkv.p        cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.5.t            k_map_fb375e3f
-//     3.7 us est. a.5.s            k_product_70b5fc34
-//     1.3 us est. a.5.a            k_row_c036d440
+//     1.3 us est. n.5              k_row_b8bc7f44
+//    23.2 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.5.s            k_product_78006777
+//     1.3 us est. a.5.a            k_row_0e554e40
 //     3.1 us est. a.5.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.5              k_row_c603b118
-//    30.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.5              k_map_b8a4cc3a
+//     8.8 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.5              k_row_b8bc7f44
+//    30.6 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.5              k_map_c632a3f1
 //    30.8 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.6              k_row_c603b118
-//    26.8 us est. a.6.qkv.p        cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.6.t            k_map_fb375e3f
-//     3.7 us est. a.6.s            k_product_70b5fc34
-//     1.3 us est. a.6.a            k_row_c036d440
+//     1.3 us est. n.6              k_row_b8bc7f44
+//    23.2 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.6.s            k_product_78006777
+//     1.3 us est. a.6.a            k_row_0e554e40
 //     3.1 us est. a.6.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.6              k_row_c603b118
-//    30.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.6              k_map_b8a4cc3a
+//     8.8 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.6              k_row_b8bc7f44
+//    30.6 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.6              k_map_c632a3f1
 //    30.8 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.7              k_row_c603b118
-//    26.8 us est. a.7.qkv.p        cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.7.t            k_map_fb375e3f
-//     3.7 us est. a.7.s            k_product_70b5fc34
-//     1.3 us est. a.7.a            k_row_c036d440
+//     1.3 us est. n.7              k_row_b8bc7f44
+//    23.2 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.7.s            k_product_78006777
+//     1.3 us est. a.7.a            k_row_0e554e40
 //     3.1 us est. a.7.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.7              k_row_c603b118
-//    30.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.7              k_map_b8a4cc3a
+//     8.8 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.7              k_row_b8bc7f44
+//    30.6 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.7              k_map_c632a3f1
 //    30.8 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.8              k_row_c603b118
-//    26.8 us est. a.8.qkv.p        cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.8.t            k_map_fb375e3f
-//     3.7 us est. a.8.s            k_product_70b5fc34
-//     1.3 us est. a.8.a            k_row_c036d440
+//     1.3 us est. n.8              k_row_b8bc7f44
+//    23.2 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.8.s            k_product_78006777
+//     1.3 us est. a.8.a            k_row_0e554e40
 //     3.1 us est. a.8.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.8              k_row_c603b118
-//    30.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.8              k_map_b8a4cc3a
+//     8.8 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.8              k_row_b8bc7f44
+//    30.6 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.8              k_map_c632a3f1
 //    30.8 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.9              k_row_c603b118
-//    26.8 us est. a.9.qkv.p        cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.9.t            k_map_fb375e3f
-//     3.7 us est. a.9.s            k_product_70b5fc34
-//     1.3 us est. a.9.a            k_row_c036d440
+//     1.3 us est. n.9              k_row_b8bc7f44
+//    23.2 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.9.s            k_product_78006777
+//     1.3 us est. a.9.a            k_row_0e554e40
 //     3.1 us est. a.9.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.9              k_row_c603b118
-//    30.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.9              k_map_b8a4cc3a
+//     8.8 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.9              k_row_b8bc7f44
+//    30.6 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.9              k_map_c632a3f1
 //    30.8 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.10             k_row_c603b118
-//    26.8 us est. a.10.qkv.p       cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.10.t           k_map_fb375e3f
-//     3.7 us est. a.10.s           k_product_70b5fc34
-//     1.3 us est. a.10.a           k_row_c036d440
+//     1.3 us est. n.10             k_row_b8bc7f44
+//    23.2 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.10.s           k_product_78006777
+//     1.3 us est. a.10.a           k_row_0e554e40
 //     3.1 us est. a.10.o           cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.10             k_row_c603b118
-//    30.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.10             k_map_b8a4cc3a
+//     8.8 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.10             k_row_b8bc7f44
+//    30.6 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.10             k_map_c632a3f1
 //    30.8 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.11             k_row_c603b118
-//    26.8 us est. a.11.qkv.p       cuBLAS sgemm 197 x 2304 x 768
-//     1.3 us est. a.11.t           k_map_fb375e3f
-//     3.7 us est. a.11.s           k_product_70b5fc34
-//     1.3 us est. a.11.a           k_row_c036d440
+//     1.3 us est. n.11             k_row_b8bc7f44
+//    23.2 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
+//     3.7 us est. a.11.s           k_product_78006777
+//     1.3 us est. a.11.a           k_row_0e554e40
 //     3.1 us est. a.11.o           cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.9 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.11             k_row_c603b118
-//    30.8 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.11             k_map_b8a4cc3a
+//     8.8 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
+//     1.3 us est. m.11             k_row_b8bc7f44
+//    30.6 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
+//     1.3 us est. g.11             k_map_c632a3f1
 //    30.8 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.sum            k_reduce_9542f40b
-//     1.3 us est. n.sum2           k_reduce_5fde3489
-//     1.3 us est. z                k_map_46a2f0e9
-//     1.3 us est. y                k_reduce_9c4f68be
+//     1.3 us est. n.sum            k_reduce_123dfc95
+//     1.3 us est. n.sum2           k_reduce_5199beae
+//     1.3 us est. z                k_map_285b179a
+//     1.3 us est. y                k_reduce_89fd4ff4
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -177,6 +165,9 @@ typedef struct vit_b_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } vit_b_options;
 
 typedef struct vit_b_tensor {
@@ -390,9 +381,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_patches_sum_columns ARENA(0)
 #define v_patches_sum ARENA(602112)
 #define v_h ARENA(5541376)
-#define v_n_0 ARENA(1815552)
-#define v_a_0_qkv_p ARENA(0)
-#define v_a_0_t ARENA(3725824)
+#define v_n_0 ARENA(0)
 #define v_a_0_s ARENA(0)
 #define v_a_0_a ARENA(1862912)
 #define v_r_0 ARENA(4841472)
@@ -400,9 +389,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_0_p ARENA(0)
 #define v_g_0 ARENA(2420736)
 #define v_h_0 ARENA(5541376)
-#define v_n_1 ARENA(1815552)
-#define v_a_1_qkv_p ARENA(0)
-#define v_a_1_t ARENA(3725824)
+#define v_n_1 ARENA(0)
 #define v_a_1_s ARENA(0)
 #define v_a_1_a ARENA(1862912)
 #define v_r_1 ARENA(4841472)
@@ -410,9 +397,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_1_p ARENA(0)
 #define v_g_1 ARENA(2420736)
 #define v_h_1 ARENA(5541376)
-#define v_n_2 ARENA(1815552)
-#define v_a_2_qkv_p ARENA(0)
-#define v_a_2_t ARENA(3725824)
+#define v_n_2 ARENA(0)
 #define v_a_2_s ARENA(0)
 #define v_a_2_a ARENA(1862912)
 #define v_r_2 ARENA(4841472)
@@ -420,9 +405,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_2_p ARENA(0)
 #define v_g_2 ARENA(2420736)
 #define v_h_2 ARENA(5541376)
-#define v_n_3 ARENA(1815552)
-#define v_a_3_qkv_p ARENA(0)
-#define v_a_3_t ARENA(3725824)
+#define v_n_3 ARENA(0)
 #define v_a_3_s ARENA(0)
 #define v_a_3_a ARENA(1862912)
 #define v_r_3 ARENA(4841472)
@@ -430,9 +413,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_3_p ARENA(0)
 #define v_g_3 ARENA(2420736)
 #define v_h_3 ARENA(5541376)
-#define v_n_4 ARENA(1815552)
-#define v_a_4_qkv_p ARENA(0)
-#define v_a_4_t ARENA(3725824)
+#define v_n_4 ARENA(0)
 #define v_a_4_s ARENA(0)
 #define v_a_4_a ARENA(1862912)
 #define v_r_4 ARENA(4841472)
@@ -440,9 +421,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_4_p ARENA(0)
 #define v_g_4 ARENA(2420736)
 #define v_h_4 ARENA(5541376)
-#define v_n_5 ARENA(1815552)
-#define v_a_5_qkv_p ARENA(0)
-#define v_a_5_t ARENA(3725824)
+#define v_n_5 ARENA(0)
 #define v_a_5_s ARENA(0)
 #define v_a_5_a ARENA(1862912)
 #define v_r_5 ARENA(4841472)
@@ -450,9 +429,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_5_p ARENA(0)
 #define v_g_5 ARENA(2420736)
 #define v_h_5 ARENA(5541376)
-#define v_n_6 ARENA(1815552)
-#define v_a_6_qkv_p ARENA(0)
-#define v_a_6_t ARENA(3725824)
+#define v_n_6 ARENA(0)
 #define v_a_6_s ARENA(0)
 #define v_a_6_a ARENA(1862912)
 #define v_r_6 ARENA(4841472)
@@ -460,9 +437,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_6_p ARENA(0)
 #define v_g_6 ARENA(2420736)
 #define v_h_6 ARENA(5541376)
-#define v_n_7 ARENA(1815552)
-#define v_a_7_qkv_p ARENA(0)
-#define v_a_7_t ARENA(3725824)
+#define v_n_7 ARENA(0)
 #define v_a_7_s ARENA(0)
 #define v_a_7_a ARENA(1862912)
 #define v_r_7 ARENA(4841472)
@@ -470,9 +445,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_7_p ARENA(0)
 #define v_g_7 ARENA(2420736)
 #define v_h_7 ARENA(5541376)
-#define v_n_8 ARENA(1815552)
-#define v_a_8_qkv_p ARENA(0)
-#define v_a_8_t ARENA(3725824)
+#define v_n_8 ARENA(0)
 #define v_a_8_s ARENA(0)
 #define v_a_8_a ARENA(1862912)
 #define v_r_8 ARENA(4841472)
@@ -480,9 +453,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_8_p ARENA(0)
 #define v_g_8 ARENA(2420736)
 #define v_h_8 ARENA(5541376)
-#define v_n_9 ARENA(1815552)
-#define v_a_9_qkv_p ARENA(0)
-#define v_a_9_t ARENA(3725824)
+#define v_n_9 ARENA(0)
 #define v_a_9_s ARENA(0)
 #define v_a_9_a ARENA(1862912)
 #define v_r_9 ARENA(4841472)
@@ -490,9 +461,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_9_p ARENA(0)
 #define v_g_9 ARENA(2420736)
 #define v_h_9 ARENA(5541376)
-#define v_n_10 ARENA(1815552)
-#define v_a_10_qkv_p ARENA(0)
-#define v_a_10_t ARENA(3725824)
+#define v_n_10 ARENA(0)
 #define v_a_10_s ARENA(0)
 #define v_a_10_a ARENA(1862912)
 #define v_r_10 ARENA(4841472)
@@ -500,9 +469,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_10_p ARENA(0)
 #define v_g_10 ARENA(2420736)
 #define v_h_10 ARENA(5541376)
-#define v_n_11 ARENA(1815552)
-#define v_a_11_qkv_p ARENA(0)
-#define v_a_11_t ARENA(3725824)
+#define v_n_11 ARENA(0)
 #define v_a_11_s ARENA(0)
 #define v_a_11_a ARENA(1862912)
 #define v_r_11 ARENA(4841472)
@@ -513,6 +480,18 @@ const vit_b_info *vit_b_describe(void);
 #define v_n_sum ARENA(608256)
 #define v_n_sum2 ARENA(609280)
 #define v_z ARENA(605184)
+#define v_a_0_t_split ARENA(3725824)
+#define v_a_1_t_split ARENA(3725824)
+#define v_a_2_t_split ARENA(3725824)
+#define v_a_3_t_split ARENA(3725824)
+#define v_a_4_t_split ARENA(3725824)
+#define v_a_5_t_split ARENA(3725824)
+#define v_a_6_t_split ARENA(3725824)
+#define v_a_7_t_split ARENA(3725824)
+#define v_a_8_t_split ARENA(3725824)
+#define v_a_9_t_split ARENA(3725824)
+#define v_a_10_t_split ARENA(3725824)
+#define v_a_11_t_split ARENA(3725824)
 #define v_workspace ARENA_OF(char, 6146560)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
@@ -697,83 +676,129 @@ typedef struct matmul_call {
 } matmul_call;
 
 static const matmul_size matmul_sizes[] = {
+    {"a.0.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.0", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.0", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.1.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.1", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.1", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.2.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.2", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.2", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.3.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.3", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.3", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.4.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.4", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.4", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.5.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.5", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.5", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.6.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.6", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.6", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.7.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.7", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.7", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.8.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.8", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.8", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.9.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.9", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.9", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.10.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.10", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.10", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
+    {"a.11.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
+        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.11", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.11", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
 };
 enum {
+    MATMUL_a_0_t_split,
     MATMUL_r_0,
     MATMUL_h_0,
+    MATMUL_a_1_t_split,
     MATMUL_r_1,
     MATMUL_h_1,
+    MATMUL_a_2_t_split,
     MATMUL_r_2,
     MATMUL_h_2,
+    MATMUL_a_3_t_split,
     MATMUL_r_3,
     MATMUL_h_3,
+    MATMUL_a_4_t_split,
     MATMUL_r_4,
     MATMUL_h_4,
+    MATMUL_a_5_t_split,
     MATMUL_r_5,
     MATMUL_h_5,
+    MATMUL_a_6_t_split,
     MATMUL_r_6,
     MATMUL_h_6,
+    MATMUL_a_7_t_split,
     MATMUL_r_7,
     MATMUL_h_7,
+    MATMUL_a_8_t_split,
     MATMUL_r_8,
     MATMUL_h_8,
+    MATMUL_a_9_t_split,
     MATMUL_r_9,
     MATMUL_h_9,
+    MATMUL_a_10_t_split,
     MATMUL_r_10,
     MATMUL_h_10,
+    MATMUL_a_11_t_split,
     MATMUL_r_11,
     MATMUL_h_11,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -882,9 +907,10 @@ static __device__ __forceinline__ float warp_max(float v) {  // every lane gets 
 // by operand re-laid
 // patches.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,16*i0+i3,16*i1+i4] where i0 in 0:14, i1 in 0:14, i3
 //     in 0:16, i4 in 0:16
-static __global__ void __launch_bounds__(128) k_map_917e0a35(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_937fa9f9(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
     if (id >= 37632u) return;
     const int i4 = (int)(id % 4u) * 4;
     const int i3 = (int)(id / 4u % 16u);
@@ -899,10 +925,11 @@ static __global__ void __launch_bounds__(128) k_map_917e0a35(const float *__rest
 
 // h[0,i1,i2] = place[0,i1,i2] + first[0,i1,i2] + (patches.sum[0,i2,(i1+13)/14-1,(i1+13)%14] +
 //     b[i2]) * [i1 >= 1] where i1 in 0:197, pad first 0, pad patches.sum 0
-static __global__ void __launch_bounds__(256) k_map_9888a440(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+static __global__ void __launch_bounds__(256) k_map_c5be1a73(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 151296u) return;
     const int i2 = (int)(id % 768u);
     const int i1 = (int)(id / 768u);
@@ -915,10 +942,11 @@ static __global__ void __launch_bounds__(256) k_map_9888a440(const float *__rest
 // n.0.sum2[0,i1] = sum(r0) square(h[0,i1,r0] - n.0.sum[0,i1] / 768)
 // n.0[0,i1,i2] = rsqrt(n.0.sum2[0,i1] / 768 + 1e-06) * (h[0,i1,i2] - n.0.sum[0,i1] / 768) *
 //     n.0.scale[i2] + n.0.bias[i2]
-static __global__ void __launch_bounds__(32) k_row_c603b118(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_row_b8bc7f44(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 197u) return;
     const int i1 = (int)id;
     float c0[24];
@@ -947,39 +975,25 @@ static __global__ void __launch_bounds__(32) k_row_c603b118(const float *__restr
     }
 }
 
-// a.0.t[i0,0,i2,i3,i4] = a.0.qkv.p[0,i3,768*i0+64*i2+i4] + a.0.qkv.b[768*i0+64*i2+i4] where i0 in
-//     0:3, i2 in 0:12, i4 in 0:64
-static __global__ void __launch_bounds__(256) k_map_fb375e3f(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    if (id >= 113472u) return;
-    const int i4 = (int)(id % 16u) * 4;
-    const int i3 = (int)(id / 16u % 197u);
-    const int i2 = (int)(id / 3152u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3 * 2304 + i2 * 64 + i4);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i2 * 64 + i4);
-    *reinterpret_cast<float4 *>(y + i2 * 12608 + i3 * 64 + i4) = make_float4(v0.x + v1.x,
-        v0.y + v1.y, v0.z + v1.z, v0.w + v1.w);
-}
-
 // a.0.s.sum[0,i1,i2,i3] = sum(r0) a.0.t[0,0,i1,i2,r0] * a.0.t[1,0,i1,i3,r0]
 // a.0.s[0,i1,i2,i3] = 0.125 * a.0.s.sum[0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_product_70b5fc34(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_78006777(const float *p0,
     float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
+    await_previous();
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 7u * 32u;
     const int i1 = (int)(id / 28u % 12u);
     const auto a = [&](unsigned e, unsigned k0) {
         const int i2 = (int)(m0 + e / 8u);
         const int r0 = (int)(k0 + e % 8u * 4u);
-        return i2 < 197 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12608 + i2 * 64 + r0)
+        return i2 < 197 ? *reinterpret_cast<const float4 *>(p0 + i2 * 2304 + i1 * 64 + r0)
             : make_float4(0.f, 0.f, 0.f, 0.f);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const int i3 = (int)(n0 + e / 8u);
         const int r0 = (int)(k0 + e % 8u * 4u);
-        return i3 < 197 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12608 + i3 * 64 + r0 + 151296)
+        return i3 < 197 ? *reinterpret_cast<const float4 *>(p0 + i3 * 2304 + i1 * 64 + r0 + 768)
             : make_float4(0.f, 0.f, 0.f, 0.f);
     };
     float acc[4][4] = {};
@@ -998,10 +1012,11 @@ static __global__ void __launch_bounds__(256) k_product_70b5fc34(const float *__
 // a.0.a.m[0,i1,i2] = max(r0) a.0.s[0,i1,i2,r0]
 // a.0.a.s[0,i1,i2] = sum(r0) exp(a.0.s[0,i1,i2,r0] - a.0.a.m[0,i1,i2])
 // a.0.a[0,i1,i2,i3] = exp(a.0.s[0,i1,i2,i3] - a.0.a.m[0,i1,i2]) / a.0.a.s[0,i1,i2]
-static __global__ void __launch_bounds__(128) k_row_c036d440(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_row_0e554e40(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 2364u) return;
     const int i2 = (int)id;
     float c0[7];
@@ -1037,9 +1052,10 @@ static __global__ void __launch_bounds__(128) k_row_c036d440(const float *__rest
 
 // g.0[0,i1,i2] = 0.5 * (f.0.p[0,i1,i2] + f.0.b[i2]) * (erf(0.7071067811865476 * (f.0.p[0,i1,i2] +
 //     f.0.b[i2])) + 1)
-static __global__ void __launch_bounds__(256) k_map_b8a4cc3a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_c632a3f1(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 151296u) return;
     const int i2 = (int)(id % 768u) * 4;
     const int i1 = (int)(id / 768u);
@@ -1055,10 +1071,11 @@ static __global__ void __launch_bounds__(256) k_map_b8a4cc3a(const float *__rest
 }
 
 // n.sum[0,i1] = sum(r0) h.11[0,i1,r0]
-static __global__ void __launch_bounds__(32) k_reduce_9542f40b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_reduce_123dfc95(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 197u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -1074,10 +1091,11 @@ static __global__ void __launch_bounds__(32) k_reduce_9542f40b(const float *__re
 }
 
 // n.sum2[0,i1] = sum(r0) square(h.11[0,i1,r0] - n.sum[0,i1] / 768)
-static __global__ void __launch_bounds__(32) k_reduce_5fde3489(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(32) k_reduce_5199beae(const float *p0, const float *p1,
+    float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 197u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -1095,10 +1113,11 @@ static __global__ void __launch_bounds__(32) k_reduce_5fde3489(const float *__re
 
 // z[0,i1] = rsqrt(n.sum2[0,0] / 768 + 1e-06) * (h.11[0,0,i1] - n.sum[0,0] / 768) * n.scale[i1] +
 //     n.bias[i1]
-static __global__ void __launch_bounds__(64) k_map_46a2f0e9(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_285b179a(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *p2, const float *p3, const float *p4,
+    float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 192u) return;
     const int i1 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1);
@@ -1117,11 +1136,12 @@ static __global__ void __launch_bounds__(64) k_map_46a2f0e9(const float *__restr
 
 // p[0,i1] = sum(r0) z[0,r0] * fc[r0,i1]
 // y[0,i1] = p[0,i1] + bias[i1]
-static __global__ void __launch_bounds__(256) k_reduce_9c4f68be(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_89fd4ff4(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 1000u ? column : 1000u - 1u;  // all load, some do not store
+    await_previous();
     const int i1 = (int)id;
     float acc = 0.f;
 #pragma unroll 4
@@ -1155,9 +1175,11 @@ struct vit_b {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cublasHandle_t cublas;
     cublasLtHandle_t lt;
-    matmul_call matmul[24];
+    matmul_call matmul[36];
     cudaStream_t lt_stream;  // that its calls go to
 };
 
@@ -1183,12 +1205,6 @@ static int fail(vit_b *m, int code, const char *where, const char *why) {
 static void stepped(vit_b *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -1235,75 +1251,51 @@ static int gemm_run(vit_b *h, const gemm_size *g, const float *a, const float *b
 }
 static const gemm_size gemm_patches_sum = {"patches.sum", 0, 1, 1, 768, 196, 768, 768, 768, 196, 0,
     0, 0, 1.f};
-static const gemm_size gemm_a_0_qkv_p = {"a.0.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_0_o = {"a.0.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
-    64, 1.f};
+static const gemm_size gemm_a_0_o = {"a.0.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
+    1.f};
 static const gemm_size gemm_f_0_p = {"f.0.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_1_qkv_p = {"a.1.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_1_o = {"a.1.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
-    64, 1.f};
+static const gemm_size gemm_a_1_o = {"a.1.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
+    1.f};
 static const gemm_size gemm_f_1_p = {"f.1.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_2_qkv_p = {"a.2.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_2_o = {"a.2.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
-    64, 1.f};
+static const gemm_size gemm_a_2_o = {"a.2.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
+    1.f};
 static const gemm_size gemm_f_2_p = {"f.2.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_3_qkv_p = {"a.3.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_3_o = {"a.3.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
-    64, 1.f};
+static const gemm_size gemm_a_3_o = {"a.3.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
+    1.f};
 static const gemm_size gemm_f_3_p = {"f.3.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_4_qkv_p = {"a.4.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_4_o = {"a.4.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
-    64, 1.f};
+static const gemm_size gemm_a_4_o = {"a.4.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
+    1.f};
 static const gemm_size gemm_f_4_p = {"f.4.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_5_qkv_p = {"a.5.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_5_o = {"a.5.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
-    64, 1.f};
+static const gemm_size gemm_a_5_o = {"a.5.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
+    1.f};
 static const gemm_size gemm_f_5_p = {"f.5.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_6_qkv_p = {"a.6.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_6_o = {"a.6.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
-    64, 1.f};
+static const gemm_size gemm_a_6_o = {"a.6.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
+    1.f};
 static const gemm_size gemm_f_6_p = {"f.6.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_7_qkv_p = {"a.7.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_7_o = {"a.7.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
-    64, 1.f};
+static const gemm_size gemm_a_7_o = {"a.7.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
+    1.f};
 static const gemm_size gemm_f_7_p = {"f.7.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_8_qkv_p = {"a.8.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_8_o = {"a.8.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
-    64, 1.f};
+static const gemm_size gemm_a_8_o = {"a.8.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
+    1.f};
 static const gemm_size gemm_f_8_p = {"f.8.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_9_qkv_p = {"a.9.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_9_o = {"a.9.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
-    64, 1.f};
+static const gemm_size gemm_a_9_o = {"a.9.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
+    1.f};
 static const gemm_size gemm_f_9_p = {"f.9.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_10_qkv_p = {"a.10.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_10_o = {"a.10.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
+static const gemm_size gemm_a_10_o = {"a.10.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64,
     64, 1.f};
 static const gemm_size gemm_f_10_p = {"f.10.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_11_qkv_p = {"a.11.qkv.p", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_11_o = {"a.11.o", 0, 0, 12, 197, 64, 197, 197, 64, 768, 38809, 12608,
+static const gemm_size gemm_a_11_o = {"a.11.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64,
     64, 1.f};
 static const gemm_size gemm_f_11_p = {"f.11.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
@@ -1432,6 +1424,31 @@ static int libraries_on(vit_b *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(vit_b *m, cudaStream_t stream) {
     (void)stream;
@@ -1462,12 +1479,20 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_917e0a35);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_937fa9f9);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
@@ -1488,7 +1513,7 @@ static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
 static int open_libraries(vit_b *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 36; i++) {
         int r = matmul_open(m, &m->matmul[i], &matmul_sizes[i]);
         if (r) return r;
     }
@@ -1535,6 +1560,8 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -1544,93 +1571,81 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_map_917e0a35<<<dim3(294), dim3(128), 0, stream>>>(v_x, v_patches_sum_columns);
-    LAUNCHED(m, "patches.sum.columns");
+    CALL(launch(m, ORDERED, k_map_937fa9f9, "patches.sum.columns", 294, 128, stream, v_x, v_patches_sum_columns));
     // by operand re-laid
     // patches.sum[0,i1,i2,i3] = sum(r0,r1,r2) patches.sum.columns[i2,i3,r0,r1,r2] * k[i1,r0,r1,r2]
     CALL(gemm_run(m, &gemm_patches_sum, v_k, v_patches_sum_columns, v_patches_sum));
-    k_map_9888a440<<<dim3(591), dim3(256), 0, stream>>>(v_place, v_token, v_patches_sum, v_b, v_h);
-    LAUNCHED(m, "h");
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h, v_n_0_scale, v_n_0_bias, v_n_0);
-    LAUNCHED(m, "n.0");
+    CALL(launch(m, ORDERED, k_map_c5be1a73, "h", 591, 256, stream, v_place, v_token, v_patches_sum, v_b, v_h));
+    CALL(launch(m, EARLY, k_row_b8bc7f44, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias, v_n_0));
     // a.0.qkv.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * a.0.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_0_qkv_p, v_n_0, v_a_0_qkv_w, v_a_0_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_0_qkv_p, v_a_0_qkv_b, v_a_0_t);
-    LAUNCHED(m, "a.0.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_0_t, v_a_0_s);
-    LAUNCHED(m, "a.0.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_0_s, v_a_0_a);
-    LAUNCHED(m, "a.0.a");
+    // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_0_t_split, v_n_0, v_a_0_qkv_w, v_a_0_qkv_b, NULL, v_a_0_t_split,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.0.s", 336, 256, stream, v_a_0_t_split, v_a_0_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.0.a", 591, 128, stream, v_a_0_s, v_a_0_a));
     // a.0.o[0,i1,i2,i3] = sum(r0) a.0.a[0,i2,i1,r0] * a.0.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_0_o, v_a_0_a, v_a_0_t + 302592, v_a_0_c));
+    CALL(gemm_run(m, &gemm_a_0_o, v_a_0_a, v_a_0_t_split + 1536, v_a_0_c));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_0, v_m_0_scale, v_m_0_bias, v_m_0);
-    LAUNCHED(m, "m.0");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.0", 197, 32, stream, v_r_0, v_m_0_scale, v_m_0_bias, v_m_0));
     // f.0.p[0,i1,i2] = sum(r0) m.0[0,i1,r0] * f.0.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_0_p, v_m_0, v_f_0_w, v_f_0_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_0_p, v_f_0_b, v_g_0);
-    LAUNCHED(m, "g.0");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.0", 591, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
     // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
     // h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_0, v_n_1_scale, v_n_1_bias, v_n_1);
-    LAUNCHED(m, "n.1");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias, v_n_1));
     // a.1.qkv.p[0,i1,i2] = sum(r0) n.1[0,i1,r0] * a.1.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_1_qkv_p, v_n_1, v_a_1_qkv_w, v_a_1_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_1_qkv_p, v_a_1_qkv_b, v_a_1_t);
-    LAUNCHED(m, "a.1.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_1_t, v_a_1_s);
-    LAUNCHED(m, "a.1.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_1_s, v_a_1_a);
-    LAUNCHED(m, "a.1.a");
+    // a.1.t.split[0,i1,i2] = a.1.qkv.p[0,i1,i2] + a.1.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.1.s", 336, 256, stream, v_a_1_t_split, v_a_1_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.1.a", 591, 128, stream, v_a_1_s, v_a_1_a));
     // a.1.o[0,i1,i2,i3] = sum(r0) a.1.a[0,i2,i1,r0] * a.1.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_1_o, v_a_1_a, v_a_1_t + 302592, v_a_1_c));
+    CALL(gemm_run(m, &gemm_a_1_o, v_a_1_a, v_a_1_t_split + 1536, v_a_1_c));
     // a.1.p[0,i1,i2] = sum(r0) a.1.c[0,i1,r0] * a.1.w[r0,i2]
     // r.1[0,i1,i2] = h.0[0,i1,i2] + a.1.p[0,i1,i2] + a.1.b[i2]
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_1, v_m_1_scale, v_m_1_bias, v_m_1);
-    LAUNCHED(m, "m.1");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.1", 197, 32, stream, v_r_1, v_m_1_scale, v_m_1_bias, v_m_1));
     // f.1.p[0,i1,i2] = sum(r0) m.1[0,i1,r0] * f.1.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_1_p, v_m_1, v_f_1_w, v_f_1_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_1_p, v_f_1_b, v_g_1);
-    LAUNCHED(m, "g.1");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.1", 591, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
     // b.1.p[0,i1,i2] = sum(r0) g.1[0,i1,r0] * b.1.w[r0,i2]
     // h.1[0,i1,i2] = r.1[0,i1,i2] + b.1.p[0,i1,i2] + b.1.b[i2]
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_1, v_n_2_scale, v_n_2_bias, v_n_2);
-    LAUNCHED(m, "n.2");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias, v_n_2));
     // a.2.qkv.p[0,i1,i2] = sum(r0) n.2[0,i1,r0] * a.2.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_2_qkv_p, v_n_2, v_a_2_qkv_w, v_a_2_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_2_qkv_p, v_a_2_qkv_b, v_a_2_t);
-    LAUNCHED(m, "a.2.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_2_t, v_a_2_s);
-    LAUNCHED(m, "a.2.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_2_s, v_a_2_a);
-    LAUNCHED(m, "a.2.a");
+    // a.2.t.split[0,i1,i2] = a.2.qkv.p[0,i1,i2] + a.2.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.2.s", 336, 256, stream, v_a_2_t_split, v_a_2_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.2.a", 591, 128, stream, v_a_2_s, v_a_2_a));
     // a.2.o[0,i1,i2,i3] = sum(r0) a.2.a[0,i2,i1,r0] * a.2.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_2_o, v_a_2_a, v_a_2_t + 302592, v_a_2_c));
+    CALL(gemm_run(m, &gemm_a_2_o, v_a_2_a, v_a_2_t_split + 1536, v_a_2_c));
     // a.2.p[0,i1,i2] = sum(r0) a.2.c[0,i1,r0] * a.2.w[r0,i2]
     // r.2[0,i1,i2] = h.1[0,i1,i2] + a.2.p[0,i1,i2] + a.2.b[i2]
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_2, v_m_2_scale, v_m_2_bias, v_m_2);
-    LAUNCHED(m, "m.2");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.2", 197, 32, stream, v_r_2, v_m_2_scale, v_m_2_bias, v_m_2));
     // f.2.p[0,i1,i2] = sum(r0) m.2[0,i1,r0] * f.2.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_2_p, v_m_2, v_f_2_w, v_f_2_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_2_p, v_f_2_b, v_g_2);
-    LAUNCHED(m, "g.2");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.2", 591, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
     // b.2.p[0,i1,i2] = sum(r0) g.2[0,i1,r0] * b.2.w[r0,i2]
     // h.2[0,i1,i2] = r.2[0,i1,i2] + b.2.p[0,i1,i2] + b.2.b[i2]
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_2, v_n_3_scale, v_n_3_bias, v_n_3);
-    LAUNCHED(m, "n.3");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias, v_n_3));
     // a.3.qkv.p[0,i1,i2] = sum(r0) n.3[0,i1,r0] * a.3.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_3_qkv_p, v_n_3, v_a_3_qkv_w, v_a_3_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_3_qkv_p, v_a_3_qkv_b, v_a_3_t);
-    LAUNCHED(m, "a.3.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_3_t, v_a_3_s);
-    LAUNCHED(m, "a.3.s");
+    // a.3.t.split[0,i1,i2] = a.3.qkv.p[0,i1,i2] + a.3.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.3.s", 336, 256, stream, v_a_3_t_split, v_a_3_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.3.a", 591, 128, stream, v_a_3_s, v_a_3_a));
+    // a.3.o[0,i1,i2,i3] = sum(r0) a.3.a[0,i2,i1,r0] * a.3.t[2,0,i2,r0,i3]
+    CALL(gemm_run(m, &gemm_a_3_o, v_a_3_a, v_a_3_t_split + 1536, v_a_3_c));
+    // a.3.p[0,i1,i2] = sum(r0) a.3.c[0,i1,r0] * a.3.w[r0,i2]
+    // r.3[0,i1,i2] = h.2[0,i1,i2] + a.3.p[0,i1,i2] + a.3.b[i2]
+    CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias, v_m_3));
     return 0;
 }
 
@@ -1639,94 +1654,82 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_3_s, v_a_3_a);
-    LAUNCHED(m, "a.3.a");
-    // a.3.o[0,i1,i2,i3] = sum(r0) a.3.a[0,i2,i1,r0] * a.3.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_3_o, v_a_3_a, v_a_3_t + 302592, v_a_3_c));
-    // a.3.p[0,i1,i2] = sum(r0) a.3.c[0,i1,r0] * a.3.w[r0,i2]
-    // r.3[0,i1,i2] = h.2[0,i1,i2] + a.3.p[0,i1,i2] + a.3.b[i2]
-    CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_3, v_m_3_scale, v_m_3_bias, v_m_3);
-    LAUNCHED(m, "m.3");
     // f.3.p[0,i1,i2] = sum(r0) m.3[0,i1,r0] * f.3.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_3_p, v_m_3, v_f_3_w, v_f_3_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_3_p, v_f_3_b, v_g_3);
-    LAUNCHED(m, "g.3");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.3", 591, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
     // b.3.p[0,i1,i2] = sum(r0) g.3[0,i1,r0] * b.3.w[r0,i2]
     // h.3[0,i1,i2] = r.3[0,i1,i2] + b.3.p[0,i1,i2] + b.3.b[i2]
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_3, v_n_4_scale, v_n_4_bias, v_n_4);
-    LAUNCHED(m, "n.4");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias, v_n_4));
     // a.4.qkv.p[0,i1,i2] = sum(r0) n.4[0,i1,r0] * a.4.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_4_qkv_p, v_n_4, v_a_4_qkv_w, v_a_4_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_4_qkv_p, v_a_4_qkv_b, v_a_4_t);
-    LAUNCHED(m, "a.4.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_4_t, v_a_4_s);
-    LAUNCHED(m, "a.4.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_4_s, v_a_4_a);
-    LAUNCHED(m, "a.4.a");
+    // a.4.t.split[0,i1,i2] = a.4.qkv.p[0,i1,i2] + a.4.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.4.s", 336, 256, stream, v_a_4_t_split, v_a_4_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.4.a", 591, 128, stream, v_a_4_s, v_a_4_a));
     // a.4.o[0,i1,i2,i3] = sum(r0) a.4.a[0,i2,i1,r0] * a.4.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_4_o, v_a_4_a, v_a_4_t + 302592, v_a_4_c));
+    CALL(gemm_run(m, &gemm_a_4_o, v_a_4_a, v_a_4_t_split + 1536, v_a_4_c));
     // a.4.p[0,i1,i2] = sum(r0) a.4.c[0,i1,r0] * a.4.w[r0,i2]
     // r.4[0,i1,i2] = h.3[0,i1,i2] + a.4.p[0,i1,i2] + a.4.b[i2]
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_4, v_m_4_scale, v_m_4_bias, v_m_4);
-    LAUNCHED(m, "m.4");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias, v_m_4));
     // f.4.p[0,i1,i2] = sum(r0) m.4[0,i1,r0] * f.4.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_4_p, v_f_4_b, v_g_4);
-    LAUNCHED(m, "g.4");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
     // b.4.p[0,i1,i2] = sum(r0) g.4[0,i1,r0] * b.4.w[r0,i2]
     // h.4[0,i1,i2] = r.4[0,i1,i2] + b.4.p[0,i1,i2] + b.4.b[i2]
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_4, v_n_5_scale, v_n_5_bias, v_n_5);
-    LAUNCHED(m, "n.5");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias, v_n_5));
     // a.5.qkv.p[0,i1,i2] = sum(r0) n.5[0,i1,r0] * a.5.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_5_qkv_p, v_n_5, v_a_5_qkv_w, v_a_5_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_5_qkv_p, v_a_5_qkv_b, v_a_5_t);
-    LAUNCHED(m, "a.5.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_5_t, v_a_5_s);
-    LAUNCHED(m, "a.5.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_5_s, v_a_5_a);
-    LAUNCHED(m, "a.5.a");
+    // a.5.t.split[0,i1,i2] = a.5.qkv.p[0,i1,i2] + a.5.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.5.s", 336, 256, stream, v_a_5_t_split, v_a_5_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.5.a", 591, 128, stream, v_a_5_s, v_a_5_a));
     // a.5.o[0,i1,i2,i3] = sum(r0) a.5.a[0,i2,i1,r0] * a.5.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_5_o, v_a_5_a, v_a_5_t + 302592, v_a_5_c));
+    CALL(gemm_run(m, &gemm_a_5_o, v_a_5_a, v_a_5_t_split + 1536, v_a_5_c));
     // a.5.p[0,i1,i2] = sum(r0) a.5.c[0,i1,r0] * a.5.w[r0,i2]
     // r.5[0,i1,i2] = h.4[0,i1,i2] + a.5.p[0,i1,i2] + a.5.b[i2]
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_5, v_m_5_scale, v_m_5_bias, v_m_5);
-    LAUNCHED(m, "m.5");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.5", 197, 32, stream, v_r_5, v_m_5_scale, v_m_5_bias, v_m_5));
     // f.5.p[0,i1,i2] = sum(r0) m.5[0,i1,r0] * f.5.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_5_p, v_m_5, v_f_5_w, v_f_5_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_5_p, v_f_5_b, v_g_5);
-    LAUNCHED(m, "g.5");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.5", 591, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
     // b.5.p[0,i1,i2] = sum(r0) g.5[0,i1,r0] * b.5.w[r0,i2]
     // h.5[0,i1,i2] = r.5[0,i1,i2] + b.5.p[0,i1,i2] + b.5.b[i2]
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_5, v_n_6_scale, v_n_6_bias, v_n_6);
-    LAUNCHED(m, "n.6");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias, v_n_6));
     // a.6.qkv.p[0,i1,i2] = sum(r0) n.6[0,i1,r0] * a.6.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_6_qkv_p, v_n_6, v_a_6_qkv_w, v_a_6_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_6_qkv_p, v_a_6_qkv_b, v_a_6_t);
-    LAUNCHED(m, "a.6.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_6_t, v_a_6_s);
-    LAUNCHED(m, "a.6.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_6_s, v_a_6_a);
-    LAUNCHED(m, "a.6.a");
+    // a.6.t.split[0,i1,i2] = a.6.qkv.p[0,i1,i2] + a.6.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.6.s", 336, 256, stream, v_a_6_t_split, v_a_6_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.6.a", 591, 128, stream, v_a_6_s, v_a_6_a));
     // a.6.o[0,i1,i2,i3] = sum(r0) a.6.a[0,i2,i1,r0] * a.6.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_6_o, v_a_6_a, v_a_6_t + 302592, v_a_6_c));
+    CALL(gemm_run(m, &gemm_a_6_o, v_a_6_a, v_a_6_t_split + 1536, v_a_6_c));
     // a.6.p[0,i1,i2] = sum(r0) a.6.c[0,i1,r0] * a.6.w[r0,i2]
     // r.6[0,i1,i2] = h.5[0,i1,i2] + a.6.p[0,i1,i2] + a.6.b[i2]
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_6, v_m_6_scale, v_m_6_bias, v_m_6);
-    LAUNCHED(m, "m.6");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.6", 197, 32, stream, v_r_6, v_m_6_scale, v_m_6_bias, v_m_6));
     // f.6.p[0,i1,i2] = sum(r0) m.6[0,i1,r0] * f.6.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_6_p, v_m_6, v_f_6_w, v_f_6_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_6_p, v_f_6_b, v_g_6);
-    LAUNCHED(m, "g.6");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.6", 591, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
     // b.6.p[0,i1,i2] = sum(r0) g.6[0,i1,r0] * b.6.w[r0,i2]
     // h.6[0,i1,i2] = r.6[0,i1,i2] + b.6.p[0,i1,i2] + b.6.b[i2]
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias, v_n_7));
+    // a.7.qkv.p[0,i1,i2] = sum(r0) n.7[0,i1,r0] * a.7.qkv.w[r0,i2]
+    // a.7.t.split[0,i1,i2] = a.7.qkv.p[0,i1,i2] + a.7.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.7.s", 336, 256, stream, v_a_7_t_split, v_a_7_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.7.a", 591, 128, stream, v_a_7_s, v_a_7_a));
+    // a.7.o[0,i1,i2,i3] = sum(r0) a.7.a[0,i2,i1,r0] * a.7.t[2,0,i2,r0,i3]
+    CALL(gemm_run(m, &gemm_a_7_o, v_a_7_a, v_a_7_t_split + 1536, v_a_7_c));
+    // a.7.p[0,i1,i2] = sum(r0) a.7.c[0,i1,r0] * a.7.w[r0,i2]
+    // r.7[0,i1,i2] = h.6[0,i1,i2] + a.7.p[0,i1,i2] + a.7.b[i2]
+    CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias, v_m_7));
     return 0;
 }
 
@@ -1735,93 +1738,82 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_6, v_n_7_scale, v_n_7_bias, v_n_7);
-    LAUNCHED(m, "n.7");
-    // a.7.qkv.p[0,i1,i2] = sum(r0) n.7[0,i1,r0] * a.7.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_7_qkv_p, v_n_7, v_a_7_qkv_w, v_a_7_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_7_qkv_p, v_a_7_qkv_b, v_a_7_t);
-    LAUNCHED(m, "a.7.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_7_t, v_a_7_s);
-    LAUNCHED(m, "a.7.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_7_s, v_a_7_a);
-    LAUNCHED(m, "a.7.a");
-    // a.7.o[0,i1,i2,i3] = sum(r0) a.7.a[0,i2,i1,r0] * a.7.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_7_o, v_a_7_a, v_a_7_t + 302592, v_a_7_c));
-    // a.7.p[0,i1,i2] = sum(r0) a.7.c[0,i1,r0] * a.7.w[r0,i2]
-    // r.7[0,i1,i2] = h.6[0,i1,i2] + a.7.p[0,i1,i2] + a.7.b[i2]
-    CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_7, v_m_7_scale, v_m_7_bias, v_m_7);
-    LAUNCHED(m, "m.7");
     // f.7.p[0,i1,i2] = sum(r0) m.7[0,i1,r0] * f.7.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_7_p, v_m_7, v_f_7_w, v_f_7_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_7_p, v_f_7_b, v_g_7);
-    LAUNCHED(m, "g.7");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.7", 591, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
     // b.7.p[0,i1,i2] = sum(r0) g.7[0,i1,r0] * b.7.w[r0,i2]
     // h.7[0,i1,i2] = r.7[0,i1,i2] + b.7.p[0,i1,i2] + b.7.b[i2]
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_7, v_n_8_scale, v_n_8_bias, v_n_8);
-    LAUNCHED(m, "n.8");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias, v_n_8));
     // a.8.qkv.p[0,i1,i2] = sum(r0) n.8[0,i1,r0] * a.8.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_8_qkv_p, v_n_8, v_a_8_qkv_w, v_a_8_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_8_qkv_p, v_a_8_qkv_b, v_a_8_t);
-    LAUNCHED(m, "a.8.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_8_t, v_a_8_s);
-    LAUNCHED(m, "a.8.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_8_s, v_a_8_a);
-    LAUNCHED(m, "a.8.a");
+    // a.8.t.split[0,i1,i2] = a.8.qkv.p[0,i1,i2] + a.8.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.8.s", 336, 256, stream, v_a_8_t_split, v_a_8_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.8.a", 591, 128, stream, v_a_8_s, v_a_8_a));
     // a.8.o[0,i1,i2,i3] = sum(r0) a.8.a[0,i2,i1,r0] * a.8.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_8_o, v_a_8_a, v_a_8_t + 302592, v_a_8_c));
+    CALL(gemm_run(m, &gemm_a_8_o, v_a_8_a, v_a_8_t_split + 1536, v_a_8_c));
     // a.8.p[0,i1,i2] = sum(r0) a.8.c[0,i1,r0] * a.8.w[r0,i2]
     // r.8[0,i1,i2] = h.7[0,i1,i2] + a.8.p[0,i1,i2] + a.8.b[i2]
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_8, v_m_8_scale, v_m_8_bias, v_m_8);
-    LAUNCHED(m, "m.8");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.8", 197, 32, stream, v_r_8, v_m_8_scale, v_m_8_bias, v_m_8));
     // f.8.p[0,i1,i2] = sum(r0) m.8[0,i1,r0] * f.8.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_8_p, v_m_8, v_f_8_w, v_f_8_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_8_p, v_f_8_b, v_g_8);
-    LAUNCHED(m, "g.8");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.8", 591, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
     // b.8.p[0,i1,i2] = sum(r0) g.8[0,i1,r0] * b.8.w[r0,i2]
     // h.8[0,i1,i2] = r.8[0,i1,i2] + b.8.p[0,i1,i2] + b.8.b[i2]
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_8, v_n_9_scale, v_n_9_bias, v_n_9);
-    LAUNCHED(m, "n.9");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias, v_n_9));
     // a.9.qkv.p[0,i1,i2] = sum(r0) n.9[0,i1,r0] * a.9.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_9_qkv_p, v_n_9, v_a_9_qkv_w, v_a_9_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_9_qkv_p, v_a_9_qkv_b, v_a_9_t);
-    LAUNCHED(m, "a.9.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_9_t, v_a_9_s);
-    LAUNCHED(m, "a.9.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_9_s, v_a_9_a);
-    LAUNCHED(m, "a.9.a");
+    // a.9.t.split[0,i1,i2] = a.9.qkv.p[0,i1,i2] + a.9.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.9.s", 336, 256, stream, v_a_9_t_split, v_a_9_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.9.a", 591, 128, stream, v_a_9_s, v_a_9_a));
     // a.9.o[0,i1,i2,i3] = sum(r0) a.9.a[0,i2,i1,r0] * a.9.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_9_o, v_a_9_a, v_a_9_t + 302592, v_a_9_c));
+    CALL(gemm_run(m, &gemm_a_9_o, v_a_9_a, v_a_9_t_split + 1536, v_a_9_c));
     // a.9.p[0,i1,i2] = sum(r0) a.9.c[0,i1,r0] * a.9.w[r0,i2]
     // r.9[0,i1,i2] = h.8[0,i1,i2] + a.9.p[0,i1,i2] + a.9.b[i2]
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_9, v_m_9_scale, v_m_9_bias, v_m_9);
-    LAUNCHED(m, "m.9");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias, v_m_9));
     // f.9.p[0,i1,i2] = sum(r0) m.9[0,i1,r0] * f.9.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_9_p, v_f_9_b, v_g_9);
-    LAUNCHED(m, "g.9");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // b.9.p[0,i1,i2] = sum(r0) g.9[0,i1,r0] * b.9.w[r0,i2]
     // h.9[0,i1,i2] = r.9[0,i1,i2] + b.9.p[0,i1,i2] + b.9.b[i2]
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_9, v_n_10_scale, v_n_10_bias, v_n_10);
-    LAUNCHED(m, "n.10");
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.10", 197, 32, stream, v_h_9, v_n_10_scale, v_n_10_bias, v_n_10));
     // a.10.qkv.p[0,i1,i2] = sum(r0) n.10[0,i1,r0] * a.10.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_10_qkv_p, v_n_10, v_a_10_qkv_w, v_a_10_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_10_qkv_p, v_a_10_qkv_b, v_a_10_t);
-    LAUNCHED(m, "a.10.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_10_t, v_a_10_s);
-    LAUNCHED(m, "a.10.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_10_s, v_a_10_a);
-    LAUNCHED(m, "a.10.a");
+    // a.10.t.split[0,i1,i2] = a.10.qkv.p[0,i1,i2] + a.10.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
+        v_a_10_t_split, v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.10.s", 336, 256, stream, v_a_10_t_split, v_a_10_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.10.a", 591, 128, stream, v_a_10_s, v_a_10_a));
     // a.10.o[0,i1,i2,i3] = sum(r0) a.10.a[0,i2,i1,r0] * a.10.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_10_o, v_a_10_a, v_a_10_t + 302592, v_a_10_c));
+    CALL(gemm_run(m, &gemm_a_10_o, v_a_10_a, v_a_10_t_split + 1536, v_a_10_c));
     // a.10.p[0,i1,i2] = sum(r0) a.10.c[0,i1,r0] * a.10.w[r0,i2]
     // r.10[0,i1,i2] = h.9[0,i1,i2] + a.10.p[0,i1,i2] + a.10.b[i2]
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.10", 197, 32, stream, v_r_10, v_m_10_scale, v_m_10_bias, v_m_10));
+    // f.10.p[0,i1,i2] = sum(r0) m.10[0,i1,r0] * f.10.w[r0,i2]
+    CALL(gemm_run(m, &gemm_f_10_p, v_m_10, v_f_10_w, v_f_10_p));
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.10", 591, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
+    // b.10.p[0,i1,i2] = sum(r0) g.10[0,i1,r0] * b.10.w[r0,i2]
+    // h.10[0,i1,i2] = r.10[0,i1,i2] + b.10.p[0,i1,i2] + b.10.b[i2]
+    CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.11", 197, 32, stream, v_h_10, v_n_11_scale, v_n_11_bias, v_n_11));
+    // a.11.qkv.p[0,i1,i2] = sum(r0) n.11[0,i1,r0] * a.11.qkv.w[r0,i2]
+    // a.11.t.split[0,i1,i2] = a.11.qkv.p[0,i1,i2] + a.11.qkv.b[i2]
+    CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
+        v_a_11_t_split, v_workspace));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.11.s", 336, 256, stream, v_a_11_t_split, v_a_11_s));
+    CALL(launch(m, EARLY, k_row_0e554e40, "a.11.a", 591, 128, stream, v_a_11_s, v_a_11_a));
+    // a.11.o[0,i1,i2,i3] = sum(r0) a.11.a[0,i2,i1,r0] * a.11.t[2,0,i2,r0,i3]
+    CALL(gemm_run(m, &gemm_a_11_o, v_a_11_a, v_a_11_t_split + 1536, v_a_11_c));
+    // a.11.p[0,i1,i2] = sum(r0) a.11.c[0,i1,r0] * a.11.w[r0,i2]
+    // r.11[0,i1,i2] = h.10[0,i1,i2] + a.11.p[0,i1,i2] + a.11.b[i2]
+    CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
+    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.11", 197, 32, stream, v_r_11, v_m_11_scale, v_m_11_bias, v_m_11));
     return 0;
 }
 
@@ -1830,47 +1822,16 @@ static int steps_4(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_10, v_m_10_scale, v_m_10_bias, v_m_10);
-    LAUNCHED(m, "m.10");
-    // f.10.p[0,i1,i2] = sum(r0) m.10[0,i1,r0] * f.10.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_10_p, v_m_10, v_f_10_w, v_f_10_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_10_p, v_f_10_b, v_g_10);
-    LAUNCHED(m, "g.10");
-    // b.10.p[0,i1,i2] = sum(r0) g.10[0,i1,r0] * b.10.w[r0,i2]
-    // h.10[0,i1,i2] = r.10[0,i1,i2] + b.10.p[0,i1,i2] + b.10.b[i2]
-    CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_h_10, v_n_11_scale, v_n_11_bias, v_n_11);
-    LAUNCHED(m, "n.11");
-    // a.11.qkv.p[0,i1,i2] = sum(r0) n.11[0,i1,r0] * a.11.qkv.w[r0,i2]
-    CALL(gemm_run(m, &gemm_a_11_qkv_p, v_n_11, v_a_11_qkv_w, v_a_11_qkv_p));
-    k_map_fb375e3f<<<dim3(444), dim3(256), 0, stream>>>(v_a_11_qkv_p, v_a_11_qkv_b, v_a_11_t);
-    LAUNCHED(m, "a.11.t");
-    k_product_70b5fc34<<<dim3(336), dim3(256), 0, stream>>>(v_a_11_t, v_a_11_s);
-    LAUNCHED(m, "a.11.s");
-    k_row_c036d440<<<dim3(591), dim3(128), 0, stream>>>(v_a_11_s, v_a_11_a);
-    LAUNCHED(m, "a.11.a");
-    // a.11.o[0,i1,i2,i3] = sum(r0) a.11.a[0,i2,i1,r0] * a.11.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_11_o, v_a_11_a, v_a_11_t + 302592, v_a_11_c));
-    // a.11.p[0,i1,i2] = sum(r0) a.11.c[0,i1,r0] * a.11.w[r0,i2]
-    // r.11[0,i1,i2] = h.10[0,i1,i2] + a.11.p[0,i1,i2] + a.11.b[i2]
-    CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    k_row_c603b118<<<dim3(197), dim3(32), 0, stream>>>(v_r_11, v_m_11_scale, v_m_11_bias, v_m_11);
-    LAUNCHED(m, "m.11");
     // f.11.p[0,i1,i2] = sum(r0) m.11[0,i1,r0] * f.11.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_11_p, v_m_11, v_f_11_w, v_f_11_p));
-    k_map_b8a4cc3a<<<dim3(591), dim3(256), 0, stream>>>(v_f_11_p, v_f_11_b, v_g_11);
-    LAUNCHED(m, "g.11");
+    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.11", 591, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
     // b.11.p[0,i1,i2] = sum(r0) g.11[0,i1,r0] * b.11.w[r0,i2]
     // h.11[0,i1,i2] = r.11[0,i1,i2] + b.11.p[0,i1,i2] + b.11.b[i2]
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
-    k_reduce_9542f40b<<<dim3(197), dim3(32), 0, stream>>>(v_h_11, v_n_sum);
-    LAUNCHED(m, "n.sum");
-    k_reduce_5fde3489<<<dim3(197), dim3(32), 0, stream>>>(v_h_11, v_n_sum, v_n_sum2);
-    LAUNCHED(m, "n.sum2");
-    k_map_46a2f0e9<<<dim3(3), dim3(64), 0, stream>>>(v_n_bias, v_n_scale, v_h_11, v_n_sum, v_n_sum2, v_z);
-    LAUNCHED(m, "z");
-    k_reduce_9c4f68be<<<dim3(32), dim3(32, 8), 0, stream>>>(v_fc, v_z, v_bias, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_reduce_123dfc95, "n.sum", 197, 32, stream, v_h_11, v_n_sum));
+    CALL(launch(m, EARLY, k_reduce_5199beae, "n.sum2", 197, 32, stream, v_h_11, v_n_sum, v_n_sum2));
+    CALL(launch(m, EARLY, k_map_285b179a, "z", 3, 64, stream, v_n_bias, v_n_scale, v_h_11, v_n_sum, v_n_sum2, v_z));
+    CALL(launch(m, EARLY, k_reduce_89fd4ff4, "y", 32, dim3(32, 8), stream, v_fc, v_z, v_bias, v_y));
     return 0;
 }
 
@@ -1901,6 +1862,9 @@ static int check_run(vit_b *m, const void *const *in, void *const *out) {
 
 static int run_on(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
@@ -1975,7 +1939,7 @@ void vit_b_destroy(vit_b *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
     if (m->cublas) cublasDestroy(m->cublas);
-    for (int i = 0; i < 24; i++) matmul_close(&m->matmul[i]);
+    for (int i = 0; i < 36; i++) matmul_close(&m->matmul[i]);
     if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);

@@ -38,8 +38,8 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
     //@if many
     const $number id = blockIdx.x;
     //@end
-    $index;
     await_previous();
+    $index;
     for (int e = (int)threadIdx.x; e < $queries; e += 128) {
         const int row = $queryRow, k = $queryAt;
         $loadQuery;

@@ -23,8 +23,8 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@if many
     const $number id = blockIdx.x;
     //@end
-    $index;
     await_previous();
+    $index;
     float acc[RM][RN];
 #pragma unroll
     for (int i = 0; i < RM; i++) {

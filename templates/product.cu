@@ -18,6 +18,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@if many
     const $number id = blockIdx.x;
     //@end
+    await_previous();
     $index;
     const auto a = [&](unsigned e, unsigned k0) {
         $loadA;
@@ -25,7 +26,6 @@ static __global__ void __launch_bounds__(256) $name($params) {
     const auto b = [&](unsigned e, unsigned k0) {
         $loadB;
     };
-    await_previous();
     float acc[$RM][$RN] = {};
     tile.multiply<$along>($terms, a, b, acc);
 #pragma unroll

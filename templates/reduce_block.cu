@@ -14,9 +14,11 @@ static __global__ void __launch_bounds__(256) $name($params) {  // $outputs bloc
     __shared__ float part[8];
     //@if index
     const $number id = blockIdx.x;
-    $index;
     //@end
     await_previous();
+    //@if index
+    $index;
+    //@end
     $before;
     float acc = $identity;
 #pragma unroll 4

@@ -15,9 +15,11 @@ static __global__ void __launch_bounds__(256) $name($params) {
     const $number column = ($number)blockIdx.x * 32u + threadIdx.x;
     //@if index
     const $number id = column < $outputs ? column : $outputs - 1u;  // all load, some do not store
-    $index;
     //@end
     await_previous();
+    //@if index
+    $index;
+    //@end
     $before;
     float acc = $identity;
 #pragma unroll 4

@@ -10,8 +10,10 @@ static __global__ void __launch_bounds__(256) $name($params) {  // $rows blocks
     const unsigned lane = threadIdx.x;
     //@if index
     const $number id = blockIdx.x;
-    $index;
     //@end
     await_previous();
+    //@if index
+    $index;
+    //@end
     $phases;
 }

@@ -19,8 +19,8 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@if many
     const $number id = blockIdx.x;
     //@end
-    $index;
     await_previous();
+    $index;
     $before;
 #pragma unroll
     for (int j = 0; j < 32; j += 8) {

@@ -11,12 +11,12 @@
 // plan      6 steps, 10.1 us estimated; 22.1 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 1.2 us more
 // by        basis change 6
-//     1.3 us est. t1.sum.data      k_basis_f688c1c3
+//     1.3 us est. t1.sum.data      k_basis_9a213487
 //     2.5 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. t2               k_basis_04910779
-//     1.3 us est. t3.sum.data      k_basis_f688c1c3
+//     1.3 us est. t2               k_basis_19e7c974
+//     1.3 us est. t3.sum.data      k_basis_9a213487
 //     2.5 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. y                k_basis_a254e128
+//     1.3 us est. y                k_basis_9cf1f777
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -43,6 +43,9 @@ typedef struct basic_block_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } basic_block_options;
 
 typedef struct basic_block_tensor {
@@ -112,6 +115,16 @@ static const upload_size uploads[] = {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // t1.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
 //     -1/15, 2/15], [0, 0, 1/2]]
 static __device__ __forceinline__ void basis_20628242(float *d, int step) {
@@ -128,9 +141,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 
 // by basis change F(4x4,3x3)
 // t3.sum.filter[i0,i1,i2,i3] = sum(r0,r1) t1.sum.g[i0,r0] * k2[i2,i3,r0,r1] * t1.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_0a9c4206(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -179,9 +193,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // t1.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,4*i3+r0-1,4*i4+r1-1] * t1.sum.bt[i0,r0] *
 //     t1.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad x 0
-static __global__ void __launch_bounds__(64) k_basis_f688c1c3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -234,9 +249,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // t1.sum[0,i1,i2,i3] = sum(r0,r1) t1.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // t2[0,i1,i2,i3] = relu(t1.sum[0,i1,i2,i3] + b1[i1])
-static __global__ void __launch_bounds__(64) k_basis_04910779(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -271,9 +287,10 @@ static __global__ void __launch_bounds__(64) k_basis_04910779(const float *__res
 // t3.sum[0,i1,i2,i3] = sum(r0,r1) t3.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // y[0,i1,i2,i3] = relu(x[0,i1,i2,i3] + t3.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(64) k_basis_a254e128(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_9cf1f777(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -319,6 +336,8 @@ struct basic_block {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cublasHandle_t cublas;
 };
 
@@ -344,12 +363,6 @@ static int fail(basic_block *m, int code, const char *where, const char *why) {
 static void stepped(basic_block *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
@@ -410,13 +423,36 @@ static int libraries_on(basic_block *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(basic_block *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+#endif
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(basic_block *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_k2, v_t3_sum_filter);
-    LAUNCHED(m, "t3.sum.filter");
-    k_basis_0a9c4206<<<dim3(64), dim3(64), 0, stream>>>(v_k1, v_t1_sum_filter);
-    LAUNCHED(m, "t1.sum.filter");
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "t3.sum.filter", 64, 64, stream, v_k2, v_t3_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "t1.sum.filter", 64, 64, stream, v_k1, v_t1_sum_filter));
     return 0;
 }
 
@@ -443,12 +479,20 @@ static int check_device(basic_block *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_0a9c4206);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_57c03bd1);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
@@ -513,6 +557,8 @@ int basic_block_create(basic_block **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -522,22 +568,18 @@ static int steps(basic_block *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_x, v_t1_sum_data);
-    LAUNCHED(m, "t1.sum.data");
+    CALL(launch(m, ORDERED, k_basis_9a213487, "t1.sum.data", 196, 64, stream, v_x, v_t1_sum_data));
     // by basis change F(4x4,3x3)
     // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
     //     t1.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
-    k_basis_04910779<<<dim3(196), dim3(64), 0, stream>>>(v_t1_sum_product, v_b1, v_t2);
-    LAUNCHED(m, "t2");
-    k_basis_f688c1c3<<<dim3(196), dim3(64), 0, stream>>>(v_t2, v_t3_sum_data);
-    LAUNCHED(m, "t3.sum.data");
+    CALL(launch(m, ORDERED, k_basis_19e7c974, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
+    CALL(launch(m, EARLY, k_basis_9a213487, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
     // by basis change F(4x4,3x3)
     // t3.sum.product[i0,i1,i2,i3,i4] = sum(r0) t3.sum.data[i0,i1,r0,i3,i4] *
     //     t3.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
-    k_basis_a254e128<<<dim3(196), dim3(64), 0, stream>>>(v_t3_sum_product, v_x, v_b2, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_basis_9cf1f777, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2, v_y));
     return 0;
 }
 
@@ -559,6 +601,9 @@ static int check_run(basic_block *m, const void *const *in, void *const *out) {
 
 static int run_on(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 1 step, without it up to 4.2 us more
 // by        dimensions ordered for matching 1, summation splitting 1
 //    54.8 us est. y.conv           cuDNN conv 1x1, 32 to 25
-//    19.8 us est. y                k_reduce_8a1e3e45
+//    19.8 us est. y                k_reduce_b96c29a7
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -39,6 +39,9 @@ typedef struct conv5x5_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } conv5x5_options;
 
 typedef struct conv5x5_tensor {
@@ -122,6 +125,16 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
 // to sum to[k] * ik.
 struct relay {
@@ -143,9 +156,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // by summation splitting
 // y[i0,0,i2,i3] = sum(r0,r1) y.part[r0,r1,i0,i2+r0-2,i3+r1-2] where i2 in 0:224, i3 in 0:224, pad
 //     y.part 0
-static __global__ void __launch_bounds__(256) k_reduce_8a1e3e45(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_b96c29a7(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u) * 4;
     const int i2 = (int)(id / 56u % 224u);
@@ -212,12 +226,6 @@ static int fail(conv5x5 *m, int code, const char *where, const char *why) {
 static void stepped(conv5x5 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -350,12 +358,23 @@ static int libraries_on(conv5x5 *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(conv5x5 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv5x5 *m, cudaStream_t stream) {
     (void)stream;
     // y.conv.filter[i0,i1,i2] = k[0,i2,i0,i1]
-    k_relay_09f53f99<<<dim3(4), dim3(256), 0, stream>>>(v_k, v_y_conv_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}});
-    LAUNCHED(m, "y.conv.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.conv.filter", 4, 256, stream, v_k, v_y_conv_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}}));
     return 0;
 }
 
@@ -471,8 +490,7 @@ static int steps(conv5x5 *m, const void *const *in, void *const *out,
     // by summation splitting (r0 inside), variable substitution; dimensions ordered for matching
     // y.conv[i0,i1,i2,i3,i4] = sum(r0) x[i0,r0,i3,i4] * y.conv.filter[i1,i2,r0]
     CALL(conv_run(m, CONV_y_conv, v_x, v_y_conv_filter, NULL, NULL, v_y_conv, v_workspace));
-    k_reduce_8a1e3e45<<<dim3(784), dim3(256), 0, stream>>>(v_y_conv, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_reduce_b96c29a7, "y", 784, 256, stream, v_y_conv, v_y));
     return 0;
 }
 

@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 1 step, without it up to 2.2 us more
 // by        dimensions ordered for matching 1, summation splitting 1
 //     6.4 us est. y.conv           cuDNN conv 1x1, 448 to 4096
-//     1.3 us est. y                k_reduce_e98517c4
+//     1.3 us est. y                k_reduce_847a6410
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -39,6 +39,9 @@ typedef struct convtranspose_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } convtranspose_options;
 
 typedef struct convtranspose_tensor {
@@ -124,6 +127,16 @@ enum {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
 // to sum to[k] * ik.
 struct relay {
@@ -145,9 +158,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // by summation splitting
 // y[i0,i1,i2,i3] = sum(r0,r1) y.part[i1,r0,r1,i0,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:4, i3 in 0:4, pad y.part 0
-static __global__ void __launch_bounds__(64) k_reduce_e98517c4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_reduce_847a6410(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 1u) * 4;
     const int i2 = (int)(id % 4u);
@@ -220,12 +234,6 @@ static int fail(convtranspose *m, int code, const char *where, const char *why) 
 static void stepped(convtranspose *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 #define CUDNN_CALL(m, where, call)                                                                \
     do {                                                                                          \
@@ -358,12 +366,23 @@ static int libraries_on(convtranspose *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(convtranspose *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(convtranspose *m, cudaStream_t stream) {
     (void)stream;
     // y.conv.filter[i0,i1,i2,i3] = k[i3,i0,i1,i2]
-    k_relay_09f53f99<<<dim3(7168), dim3(256), 0, stream>>>(v_k, v_y_conv_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}});
-    LAUNCHED(m, "y.conv.filter");
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.conv.filter", 7168, 256, stream, v_k, v_y_conv_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}}));
     return 0;
 }
 
@@ -480,8 +499,7 @@ static int steps(convtranspose *m, const void *const *in, void *const *out,
     // by summation splitting (r0 inside), variable substitution; dimensions ordered for matching
     // y.conv[i0,i1,i2,i3,i4,i5] = sum(r0) x[i0,r0,i4,i5] * y.conv.filter[i1,i2,i3,r0]
     CALL(conv_run(m, CONV_y_conv, v_x, v_y_conv_filter, NULL, NULL, v_y_conv, v_workspace));
-    k_reduce_e98517c4<<<dim3(256), dim3(64), 0, stream>>>(v_y_conv, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_reduce_847a6410, "y", 256, 64, stream, v_y_conv, v_y));
     return 0;
 }
 

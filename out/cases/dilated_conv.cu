@@ -11,9 +11,9 @@
 // plan      3 steps, 10.3 us estimated; 17.2 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 2.1 us more
 // by        basis change 3
-//     1.3 us est. y.data           k_basis_63f435e5
+//     1.3 us est. y.data           k_basis_db639b79
 //     7.7 us est. y.product        cuBLAS sgemm 256 x 64 x 512, batch 16
-//     1.3 us est. y.phases         k_basis_91a89f2e
+//     1.3 us est. y.phases         k_basis_7786c53b
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -40,6 +40,9 @@ typedef struct dilated_conv_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } dilated_conv_options;
 
 typedef struct dilated_conv_tensor {
@@ -99,6 +102,16 @@ static const upload_size uploads[] = {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // y.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
 static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
     const float s0 = d[0];
@@ -112,9 +125,10 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 
 // by basis change F(2x2,3x3)
 // y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * y.digits[i2,i3,r0,r1] * y.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_28e98293(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_1597e5f4(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
     if (id >= 131072u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -158,9 +172,10 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // y.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) y.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] * y.bt[i0,r0]
 //     * y.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad y.digits 0
-static __global__ void __launch_bounds__(64) k_basis_63f435e5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_db639b79(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -209,9 +224,10 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // y.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) y.product[r0,r1,i3,i0,i1,i4/2,i5/2] * y.at[i4%2,r0] *
 //     y.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_91a89f2e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_7786c53b(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 16384u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -288,12 +304,6 @@ static void stepped(dilated_conv *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
-
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -351,11 +361,22 @@ static int libraries_on(dilated_conv *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(dilated_conv *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dilated_conv *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_28e98293<<<dim3(512), dim3(256), 0, stream>>>(v_k, v_y_filter);
-    LAUNCHED(m, "y.filter");
+    CALL(launch(m, ORDERED, k_basis_1597e5f4, "y.filter", 512, 256, stream, v_k, v_y_filter));
     return 0;
 }
 
@@ -382,7 +403,7 @@ static int check_device(dilated_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_28e98293);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_1597e5f4);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -461,15 +482,13 @@ static int steps(dilated_conv *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_63f435e5<<<dim3(512), dim3(64), 0, stream>>>(v_x, v_y_data);
-    LAUNCHED(m, "y.data");
+    CALL(launch(m, ORDERED, k_basis_db639b79, "y.data", 512, 64, stream, v_x, v_y_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // y.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) y.data[i0,i1,r0,i3,i4,i5,i6] *
     //     y.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
     // y.phases stored as [i3,i4,i2,i0,i5,i1]
-    k_basis_91a89f2e<<<dim3(256), dim3(64), 0, stream>>>(v_y_product, v_y);
-    LAUNCHED(m, "y.phases");
+    CALL(launch(m, ORDERED, k_basis_7786c53b, "y.phases", 256, 64, stream, v_y_product, v_y));
     return 0;
 }
 

@@ -11,13 +11,13 @@
 //           d: f32[1,160,18,18]
 // weights   4 tensors, blob of 2112 kB
 // memory    arena 128 MB (workspaces 4 x 32 MB of it), constants 2112 kB, peak in create 130 MB
-// plan      4 steps, 14.4 us estimated; nothing derived is cheaper
-// branches  4 in a recorded graph, 12.4 us estimated
-// libraries cuBLAS (596 MB) 4 steps, without it up to 6.6 us more
-//     3.6 us est. a                cuBLAS sgemm 192 x 324 x 768
-//     3.6 us est. b                cuBLAS sgemm 192 x 324 x 768
-//     3.6 us est. c                cuBLAS sgemm 160 x 324 x 768
-//     3.6 us est. d                cuBLAS sgemm 160 x 324 x 768
+// plan      4 steps, 13.3 us estimated; nothing derived is cheaper
+// branches  4 in a recorded graph, 11.4 us estimated
+// libraries cuBLAS (596 MB) 4 steps, without it up to 7.7 us more
+//     3.4 us est. a                cuBLAS sgemm 192 x 324 x 768
+//     3.4 us est. b                cuBLAS sgemm 192 x 324 x 768
+//     3.3 us est. c                cuBLAS sgemm 160 x 324 x 768
+//     3.3 us est. d                cuBLAS sgemm 160 x 324 x 768
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -44,6 +44,9 @@ typedef struct four_conv1x1_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } four_conv1x1_options;
 
 typedef struct four_conv1x1_tensor {
@@ -154,12 +157,6 @@ static int fail(four_conv1x1 *m, int code, const char *where, const char *why) {
 static void stepped(four_conv1x1 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {

@@ -11,9 +11,9 @@
 // plan      3 steps, 5.2 us estimated; 9.2 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.3 us more
 // by        basis change 3
-//     1.3 us est. y.data           k_basis_db9a7aab
+//     1.3 us est. y.data           k_basis_dfc5061d
 //     2.6 us est. y.product        cuBLAS sgemm 64 x 361 x 48, batch 36
-//     1.3 us est. y                k_basis_25908f36
+//     1.3 us est. y                k_basis_48c29966
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -40,6 +40,9 @@ typedef struct pet_conv_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } pet_conv_options;
 
 typedef struct pet_conv_tensor {
@@ -98,6 +101,16 @@ static const upload_size uploads[] = {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // y.g[i0,i1] = [[1/2, 0, 0, 0, 0], [1/6, 1/6, 1/6, 1/6, 1/6], [1/6, -1/6, 1/6, -1/6, 1/6], [8/15,
 //     4/15, 2/15, 1/15, 1/30], [1/30, -1/15, 2/15, -4/15, 8/15], [0, 0, 0, 0, 1/2]]
 static __device__ __forceinline__ void basis_edd7d373(float *d, int step) {
@@ -120,9 +133,10 @@ static __device__ __forceinline__ void basis_edd7d373(float *d, int step) {
 
 // by basis change F(2x2,5x5)
 // y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * k[i2,i3,r0,r1] * y.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_c7286f52(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_bcd71bbc(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 3072u) return;
     const int i3 = (int)(id % 48u);
     const int i2 = (int)(id / 48u);
@@ -171,9 +185,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(2x2,5x5)
 // y.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,2*i3+r0-2,2*i4+r1-2] * y.bt[i0,r0] * y.bt[i1,r1]
 //     where i3 in 0:19, i4 in 0:19, pad x 0
-static __global__ void __launch_bounds__(64) k_basis_db9a7aab(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_dfc5061d(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 17328u) return;
     const int i4 = (int)(id % 19u);
     const int i3 = (int)(id / 19u % 19u);
@@ -222,9 +237,10 @@ static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
 // by basis change F(2x2,5x5)
 // y[0,i1,i2,i3] = sum(r0,r1) y.product[r0,r1,i1,i2/2,i3/2] * y.at[i2%2,r0] * y.at[i3%2,r1] where
 //     i2 in 0:38, i3 in 0:38
-static __global__ void __launch_bounds__(64) k_basis_25908f36(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_48c29966(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
     if (id >= 23104u) return;
     const int i3 = (int)(id % 19u);
     const int i2 = (int)(id / 19u % 19u);
@@ -295,12 +311,6 @@ static void stepped(pet_conv *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
-
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -358,11 +368,22 @@ static int libraries_on(pet_conv *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(pet_conv *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(pet_conv *m, cudaStream_t stream) {
     (void)stream;
-    k_basis_c7286f52<<<dim3(48), dim3(64), 0, stream>>>(v_k, v_y_filter);
-    LAUNCHED(m, "y.filter");
+    CALL(launch(m, ORDERED, k_basis_bcd71bbc, "y.filter", 48, 64, stream, v_k, v_y_filter));
     return 0;
 }
 
@@ -389,7 +410,7 @@ static int check_device(pet_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_c7286f52);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_bcd71bbc);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -467,13 +488,11 @@ static int steps(pet_conv *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_basis_db9a7aab<<<dim3(271), dim3(64), 0, stream>>>(v_x, v_y_data);
-    LAUNCHED(m, "y.data");
+    CALL(launch(m, ORDERED, k_basis_dfc5061d, "y.data", 271, 64, stream, v_x, v_y_data));
     // by basis change F(2x2,5x5)
     // y.product[i0,i1,i2,i3,i4] = sum(r0) y.data[i0,i1,r0,i3,i4] * y.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
-    k_basis_25908f36<<<dim3(361), dim3(64), 0, stream>>>(v_y_product, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_basis_48c29966, "y", 361, 64, stream, v_y_product, v_y));
     return 0;
 }
 

@@ -10,11 +10,11 @@
 //           v: f32[512,768]
 // weights   3 tensors, blob of 6912 kB
 // memory    arena 32 MB (workspace 32 MB of it), constants 6912 kB, peak in create 39 MB
-// plan      3 steps, 50.2 us estimated; nothing derived is cheaper
-// libraries cuBLAS (596 MB) 3 steps, without it up to 10.7 us more
-//    16.7 us est. q                cuBLAS sgemm 512 x 768 x 768
-//    16.7 us est. k                cuBLAS sgemm 512 x 768 x 768
-//    16.7 us est. v                cuBLAS sgemm 512 x 768 x 768
+// plan      3 steps, 47.7 us estimated; nothing derived is cheaper
+// libraries cuBLAS (596 MB) 3 steps, without it up to 13.2 us more
+//    15.9 us est. q                cuBLAS sgemm 512 x 768 x 768
+//    15.9 us est. k                cuBLAS sgemm 512 x 768 x 768
+//    15.9 us est. v                cuBLAS sgemm 512 x 768 x 768
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -41,6 +41,9 @@ typedef struct three_matmuls_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } three_matmuls_options;
 
 typedef struct three_matmuls_tensor {
@@ -145,12 +148,6 @@ static int fail(three_matmuls *m, int code, const char *where, const char *why) 
 static void stepped(three_matmuls *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
-
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
 
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {

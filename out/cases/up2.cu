@@ -10,7 +10,7 @@
 // memory    arena 0 B (workspace 0 B of it), constants 12 kB, peak in create 12 kB
 // plan      1 step, 1.3 us estimated; nothing derived is cheaper
 // libraries none
-//     1.3 us est. y                k_reduce_f09d6ef3
+//     1.3 us est. y                k_reduce_7204d69d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -36,6 +36,9 @@ typedef struct up2_options {
     // logs. A recorded graph is replayed without it. NULL: nobody asks.
     void (*step)(void *user, const char *name, cudaStream_t stream);
     void *user;
+    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
+    // some are launched before and wait (programmatic dependent launch).
+    int no_early_launch;
 } up2_options;
 
 typedef struct up2_tensor {
@@ -91,6 +94,16 @@ static const upload_size uploads[] = {
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -102,10 +115,11 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 
 // y[0,i1,i2,i3] = sum(r0,r1,r2) a[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k[r0,i1,r1,r2] * [(i2-r1+1)%2 ==
 //     0] * [(i3-r2+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad a 0
-static __global__ void __launch_bounds__(32) k_reduce_f09d6ef3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(32) k_reduce_7204d69d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    await_previous();
     if (id >= 3072u) return;
     const int i3 = (int)(id % 32u);
     const int i2 = (int)(id / 32u % 32u);
@@ -168,11 +182,17 @@ static void stepped(up2 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-#define LAUNCHED(m, where)                       \
-    do {                                         \
-        CUDA_CALL(m, where, cudaGetLastError()); \
-        stepped(m, where);                       \
-    } while (0)
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+template <class... P, class... A>
+static int launch(up2 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+    (void)when;
+    kernel<<<grid, block, 0, stream>>>(args...);
+    CUDA_CALL(m, name, cudaGetLastError());
+    stepped(m, name);
+    return 0;
+}
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(up2 *m, cudaStream_t stream) {
@@ -204,7 +224,7 @@ static int check_device(up2 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_f09d6ef3);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_7204d69d);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -280,8 +300,7 @@ static int steps(up2 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    k_reduce_f09d6ef3<<<dim3(3072), dim3(32), 0, stream>>>(v_a, v_k, v_y);
-    LAUNCHED(m, "y");
+    CALL(launch(m, ORDERED, k_reduce_7204d69d, "y", 3072, 32, stream, v_a, v_k, v_y));
     return 0;
 }
 
