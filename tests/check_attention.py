@@ -23,7 +23,7 @@ import run_models  # noqa: E402
 
 # model, kernels that compute an attention, steps in all (None: any), further options
 COUNTS = [
-    ("tests/unseen/attention.ein", 1, 5, []),
+    ("tests/unseen/attention.ein", 1, 4, []),
     ("tests/unseen/attention.ein", 0, None, ["--rules=-online"]),
     ("tests/unseen/attention.ein", 0, None, ["--baseline"]),
     ("tests/unseen/online_forms.ein", 9, None, []),
