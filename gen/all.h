@@ -43,6 +43,7 @@
 #include "cost.c"
 #include "cost_table.c"
 #include "product.c"
+#include "tail.c"
 #include "estimate.c"
 #include "epilogue.c"
 #include "attention.c"

@@ -412,13 +412,15 @@ typedef struct ein__step {
     ein__ex loaded[2];  // ... and the factors as they are then
     ein__conv conv;
     ein__gemm gemm;
-    int tile;    // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
-    int64_t ps;  // cost, picoseconds
+    int tile;   // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
+    int parts;  // ... and how many blocks share the terms of a tile (tail.c), 0: one
+    int64_t counters, counter;  // of blocks that have arrived: how many, the first one's place
+    int64_t ps;                 // cost, picoseconds
     bool measured;
     const char *key;        // cost key
     const char *algorithm;  // what its measured row says of a library's algorithm, or NULL ...
     int64_t version;        // ... of this version
-    int64_t workspace;      // bytes that a library call may use of the shared workspace
+    int64_t workspace;      // bytes that the step may use of the shared workspace
     // Side by side with other branches in a recorded graph: after steps wait[0..nwait-1] of others;
     // `known`: by branch, the last step that is over before this one; -1: none.
     int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
@@ -438,6 +440,7 @@ typedef struct ein__plan {
     int64_t workspace_at[EIN__BRANCHES],
         workspace_bytes;      // one for each branch with calls, -1: none
     int64_t const_bytes;      // kept weights and constants
+    int64_t counters;         // that steps count blocks with: 0 between runs
     int64_t init_bytes;       // while create runs
     int64_t baseline_ps;      // cost without derivation; 0: this is the baseline
     int branches, events;     // of a recorded graph; one branch: no events

@@ -43,7 +43,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"conv", conv},
         {"convs", convs},
         {"gemm", gemm},
-        {"zeros", ein__bytes_text(ctx, z->zeros_bytes)},
+        {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters)},
         {"consts", ein__bytes_text(ctx, z->const_bytes)},
         {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
         {"uploads", uploads ? "1" : "0"},

@@ -86,6 +86,7 @@ typedef struct ein__kgen {
     bool wide;      // 64-bit index arithmetic
     bool too_wide;  // 32 bits turned out not to be enough
     bool overflow;  // nor 64
+    bool shared;    // blocks share the terms of a sum, see ein__launch
     ein__knum num;
     int narg;
     ein__val arg[EIN__MAX_ARGS];

@@ -130,6 +130,11 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
         ein__put(out, "\n");
     }
+    ein__key tail[] = {{"parts", "1"}};
+    if (needs & EIN__NEED_PARTS) {
+        ein__tmpl_put(out, ein__tmpl_tail, tail, 1);
+        ein__put(out, "\n");
+    }
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
                        {"store", needs & EIN__NEED_STORE4 ? "1" : ""}};
     if (needs & (EIN__NEED_LOAD4 | EIN__NEED_STORE4)) ein__tmpl_put(out, ein__tmpl_half4, half, 2);

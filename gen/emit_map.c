@@ -14,6 +14,7 @@ typedef struct ein__launch {
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     unsigned needs;     // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument behind the pointers, or NULL
+    bool shared;        // behind them: memory for the parts of sums, and counters of blocks
     int ndevice;        // functions that it calls, each with the matrix that it applies
     const char *device[3];
     ein__val table[3];
@@ -270,6 +271,7 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
         ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
     }
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
+    if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
     return s;
@@ -305,6 +307,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     l->arg[g->narg] = out;
     l->narg = g->narg + 1;
     l->needs = g->needs;
+    l->shared = g->shared;
     const ein__value *v = ein__val_get(g->ctx, out);
     l->bytes_written = ein__elements(&v->shape) * ein__dtype_size(v->dtype);
 }

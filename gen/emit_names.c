@@ -150,6 +150,7 @@ typedef struct ein__emitter {
     bool early;    // some kernels may be launched before the one before is over
     bool zeros;    // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
+    int64_t counters;  // bytes that count blocks, 0 between runs
 } ein__emitter;
 
 // Bytes of the weight blob, and the offset of weight `index` in it.
@@ -329,7 +330,8 @@ static void ein__collect(ein__emitter *z) {
         }
     }
     z->zeros_bytes = (z->zeros_bytes + 255) & ~(int64_t)255;
-    z->const_bytes = ctx->plan.const_bytes + z->zeros_bytes;
+    z->counters = (ctx->plan.counters * 4 + 255) & ~(int64_t)255;
+    z->const_bytes = ctx->plan.const_bytes + z->zeros_bytes + z->counters;
     ein__blob_offset(ctx, -1, &z->blob_bytes);
 }
 

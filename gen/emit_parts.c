@@ -45,7 +45,7 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
         else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
         else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
     }
-    for (int b = 0; (z->convs || z->matmuls) && b < ctx->plan.branches; b++) {
+    for (int b = 0; (z->convs || z->matmuls || z->counters) && b < ctx->plan.branches; b++) {
         if (ctx->plan.workspace_at[b] < 0) continue;
         ein__putf(out, "#define v_workspace%s ARENA_OF(char, %lld)\n", ein__branch_suffix(ctx, b),
                   (long long)ctx->plan.workspace_at[b]);
@@ -53,6 +53,9 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
     if (z->zeros)
         ein__putf(out, "#define v_zeros CONST_OF(const float, %lld)\n",
                   (long long)ctx->plan.const_bytes);
+    if (z->counters)
+        ein__putf(out, "#define v_arrived CONST_OF(unsigned, %lld)\n",
+                  (long long)(ctx->plan.const_bytes + z->zeros_bytes));
 }
 
 static void ein__put_uploads(ein__emitter *z, ein__buf *out, bool *any) {
@@ -267,6 +270,9 @@ static void ein__put_launch(ein__emitter *z, ein__buf *out, const ein__step *s,
         ein__put_pointer(z, out, l->arg[i], 0);
     }
     if (l->extra) ein__putf(out, ", %s", l->extra);
+    if (l->shared)
+        ein__putf(out, ", (float4 *)v_workspace%s, v_arrived + %lld",
+                  ein__branch_suffix(z->ctx, s->branch), (long long)s->counter);
     ein__put(out, "));\n");
 }
 

@@ -7,6 +7,8 @@
 typedef struct ein__kprod {
     ein__tiled p;
     const ein__product_tile *t;
+    int parts;                           // blocks that share the terms of a tile
+    int64_t share;                       // terms of each, the last one no more than those
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
     int sum[EIN__MAX_ITERS], nsum;
     uint32_t used;                    // slots of the batch that some address needs
@@ -301,10 +303,10 @@ static const char *ein__kprod_first(ein__kgen *g, int64_t *below, int64_t n, int
     return ein__namef(g->ctx, "%s %% %lld%s * %d%s", s, (long long)n, u, size, u);
 }
 
-// Column tile, row tile and batch of a block: id counts them, the column tile fastest.
+// Part, column tile, row tile and batch of a block: id counts them, the part fastest.
 static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     const char *u = ein__kunsigned(g), *type = ein__kint(g);
-    int64_t below = 1, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols,
+    int64_t below = r->parts, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols,
             down = (r->p.extent[0] + r->t->rows - 1) / r->t->rows;
     memcpy(g->slot, r->slot, sizeof r->slot);
     const char *column = ein__kprod_first(g, &below, across, r->t->cols);
@@ -320,6 +322,13 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     return below;
 }
 
+// Terms of a block's part.
+static const char *ein__kprod_count(ein__kgen *g, const ein__kprod *r) {
+    if (r->p.depth % r->share == 0) return ein__namef(g->ctx, "%lldu", (long long)r->share);
+    return ein__namef(g->ctx, "min(%lldu, %lldu - from)", (long long)r->share,
+                      (long long)r->p.depth);
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
@@ -333,19 +342,23 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"rows", ein__namef(c, "%d", t->rm / t->parts)},
                        {"V", ein__namef(c, "%d", g->vec)},
                        {"number", ein__kunsigned(g)},
-                       {"many", blocks > 1 ? "1" : ""},
+                       {"many", blocks > r->parts ? "1" : ""},
                        {"index", r->index.s},
                        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
                        {"loadA", r->load[0].s},
                        {"loadB", r->load[1].s},
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
+                       {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
+                       {"share", ein__namef(c, "%lldu", (long long)r->share)},
+                       {"count", ein__kprod_count(g, r)},
                        {"store", r->store.s}};
     for (int k = 0; k < 2; k++) {
         ein__val read = {ein__ex_get(c, r->main[k])->val};
         const ein__value *v = ein__val_get(c, read);
         l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
     }
-    g->needs |= EIN__NEED_TILES;
+    g->needs |= EIN__NEED_TILES | (r->parts > 1 ? EIN__NEED_PARTS : 0u);
+    g->shared = r->parts > 1;
     int64_t flops = 2 * r->p.depth + g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
@@ -386,6 +399,9 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     if (!ein__match_tiles(g->ctx, s, stride, &r.p)) return ein__kreduce(g, step, hint, out, l);
     r.t =
         step->tile ? &ein__product_table[step->tile - 1] : ein__product_tile_of(g->ctx, &r.p, &ps);
+    r.parts = step->parts ? step->parts : 1;
+    r.share = ein__tail_share(&r.p, r.t, r.parts);
+    EIN_ASSERT(r.share);
     ein__kscan all = ein__kscan_make(g);
     g->inner[g->ninner++] = (ein__kinner){
         step->val[0], {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}, false};

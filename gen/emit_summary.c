@@ -53,6 +53,7 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
                           c->relu ? EIN__ACT_RELU : EIN__ACT_NONE);
     } else {
         ein__put(out, l->name);
+        if (s->parts > 1) ein__putf(out, ", in %d parts", s->parts);
     }
 }
 

@@ -527,12 +527,14 @@ static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__produ
 static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
                               ein__work *w) {
     ein__tiled p;
+    ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, k->out, &p)) return;
-    const ein__product_tile *t = ein__product_tile_of(ctx, &p, &w->math_ps);
+    w->math_ps = ein__product_cut_of(ctx, &p, &cut);
     for (int i = 0; i < 2; i++)
         for (int side = 0; side < 2; side++)
             if (k->load[i].i && p.read[side]->val == k->load[i].i)
-                w->math_ps = ein__plus(w->math_ps, ein__loads_ps(ctx, &p, t, side, k->load[i]));
+                w->math_ps =
+                    ein__plus(w->math_ps, ein__loads_ps(ctx, &p, cut.tile, side, k->load[i]));
     int64_t result = ein__times(ein__outputs_of(s), k->size);
     if (p.scattered)
         ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_STRIDE,

@@ -81,7 +81,7 @@ static void ein__constant_offsets(ein_ctx *ctx, const bool *kept) {
     }
 }
 
-// Calls on one branch share a workspace; those of branches that run side by side have one each.
+// Steps on one branch share a workspace; those of branches that run side by side have one each.
 static void ein__workspaces(ein__plan *p) {
     bool wanted[EIN__BRANCHES] = {false};
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
@@ -92,6 +92,15 @@ static void ein__workspaces(ein__plan *p) {
     for (int b = 0; b < EIN__BRANCHES; b++) {
         p->workspace_at[b] = wanted[b] ? p->arena_bytes : -1;
         if (wanted[b]) p->arena_bytes += ein__align(p->workspace_bytes);
+    }
+}
+
+// Every step has counters of its own, so that steps side by side never count together.
+static void ein__place_counters(ein__plan *p) {
+    p->counters = 0;
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
+        p->step[i].counter = p->counters;
+        p->counters += p->step[i].counters;
     }
 }
 
@@ -106,4 +115,5 @@ EIN__FN void ein__plan_memory(ein_ctx *ctx) {
     ein__constant_offsets(ctx, kept);
     arrfree(kept);
     ein__workspaces(p);
+    ein__place_counters(p);
 }

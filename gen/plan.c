@@ -116,6 +116,20 @@ static void ein__split_loads(ein_ctx *ctx, ein__step *step) {
     memmove(step->val, step->val + n, (size_t)step->nval * sizeof *step->val);
 }
 
+// How the product of a step is cut up under the layouts as they stand, and what its parts take.
+static void ein__cut_step(ein_ctx *ctx, ein__step *step) {
+    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+    ein__tiled p;
+    ein__product_cut cut;
+    if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
+    (void)ein__product_cut_of(ctx, &p, &cut);
+    step->tile = (int)(cut.tile - ein__product_table) + 1;
+    step->parts = cut.parts;
+    if (cut.parts == 1) return;
+    step->counters = ein__product_blocks(&p, cut.tile);
+    step->workspace = ein__tail_bytes(&p, cut.tile, cut.parts);
+}
+
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
@@ -131,6 +145,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     if (step->kind == EIN__K_MAP &&
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
         step->kind = EIN__K_TRANSPOSE;
+    if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step);
     return false;
 }
 

@@ -4,7 +4,7 @@
 //@key convs     how many convolutions
 //@key gemm      the program calls cuBLAS
 //@key matmuls   how many calls of cublasLt
-//@key zeros     bytes of zeros at the end of the constants, 0: none
+//@key zeros     bytes at the end of the constants that are 0 at first, 0: none
 //@key consts    bytes of the constants, 0: none
 //@key init      bytes that only create needs, 0: none
 //@key uploads   there are weights

@@ -118,6 +118,9 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #endif
 
 #ifdef LINT_product
+#undef $params
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#include "tail.cu"
 #include "tiles.cu"
 #define $tile 64, 64, 16, 1, 4, 4, 1
 #define $RM 4
@@ -126,6 +129,9 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #define $V 1
 #define $index const unsigned m0 = id * 64u, n0 = 0u
 #define $terms 96u
+#define $parts 2u
+#define $share 48u
+#define $count 48u
 #define $along true, false
 #define $loadA                                      \
     return *reinterpret_cast<const float4 *>(       \

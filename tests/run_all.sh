@@ -19,6 +19,7 @@ exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
 own='tests/unseen/conv*.ein tests/unseen/deconv_odd.ein tests/unseen/matmul_ranks.ein'
 own="$own tests/unseen/attention.ein tests/unseen/eq_phases.ein tests/unseen/gemm_forms.ein"
 own="$own tests/unseen/preactivation.ein"
+own="$own tests/unseen/tail.ein"
 # Products large enough for a library to be the best, with all that a call may do behind them.
 calls='tests/unseen/product_epilogues.ein'
 blas='models/cases/*.ein tests/unseen/conv*.ein'
@@ -67,6 +68,7 @@ parts=(
     'stable   -    python3 tests/check_stable.py'
     "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
     "attend   cuda $python tests/check_attention.py"
+    "tail     cuda $python tests/check_tail.py"
     "fuzz     cuda $python tests/fuzz_models.py --count 40"
     "run-base cuda $python tests/run_models.py --baseline models/*.ein models/cases/*.ein"
     "run-libs cuda $python tests/run_models.py --libs none models/*.ein models/cases/*.ein $own"

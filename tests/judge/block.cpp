@@ -209,6 +209,12 @@ void judge_trigger() {
     }
 }
 
+void judge_threadfence() {
+    if (judge_race_fence) {
+        judge_race_fence();
+    }
+}
+
 // The last lane of a warp meeting wakes the others.
 static void end_meeting(thread *me, warp &w, unsigned expected, bool orders) {
     for (unsigned i = 0; i < 32; i++) {

@@ -87,6 +87,43 @@ __global__ void blocks(float *p, int n) {
     }
 }
 
+// Four blocks leave 32 numbers each, and the last to arrive adds them up; p[255] counts arrivals.
+// Without one of the parts of the handshake it is wrong.
+enum { LEAVE_FENCE = 1, TAKE_FENCE = 2, LEAVE_BARRIER = 4, RESET = 8, WHOLE = 15 };
+
+template <int PARTS>
+static __device__ void hand_over(float *p) {
+    __shared__ bool last;
+    unsigned *counter = (unsigned *)p + 255;
+    p[32 + 32 * blockIdx.x + threadIdx.x] = (float)(blockIdx.x + threadIdx.x);
+    if (PARTS & LEAVE_BARRIER) {
+        __syncthreads();
+    }
+    if (threadIdx.x == 31) {
+        if (PARTS & LEAVE_FENCE) {
+            __threadfence();
+        }
+        last = (PARTS & RESET ? atomicInc(counter, 3) : atomicAdd(counter, 1)) == 3;
+        if (PARTS & TAKE_FENCE) {
+            __threadfence();
+        }
+    }
+    __syncthreads();
+    if (last) {
+        float sum = 0;
+        for (unsigned b = 0; b < 4; b++) {
+            sum += __ldcg(&p[32 + 32 * b + 31 - threadIdx.x]);
+        }
+        p[threadIdx.x] = sum == (float)(6 + 4 * (31 - threadIdx.x)) ? sum : NAN;
+    }
+}
+
+__global__ void last_block(float *p) { hand_over<WHOLE>(p); }
+__global__ void race_no_fence_before(float *p) { hand_over<WHOLE - LEAVE_FENCE>(p); }
+__global__ void race_no_fence_after(float *p) { hand_over<WHOLE - TAKE_FENCE>(p); }
+__global__ void race_early_arrival(float *p) { hand_over<WHOLE - LEAVE_BARRIER>(p); }
+__global__ void last_forgets(float *p) { hand_over<WHOLE - RESET>(p); }
+
 // ---- races
 
 __global__ void race_shared(float *p) {
@@ -301,6 +338,12 @@ static bool launch_race(const char *name, float *p) {
         race_blocks<<<2, 1, 0, 0>>>(p);
     } else if (IS(race_block_reads)) {
         race_block_reads<<<3, 1, 0, 0>>>(p);
+    } else if (IS(race_no_fence_before)) {
+        race_no_fence_before<<<4, 32, 0, 0>>>(p);
+    } else if (IS(race_no_fence_after)) {
+        race_no_fence_after<<<4, 32, 0, 0>>>(p);
+    } else if (IS(race_early_arrival)) {
+        race_early_arrival<<<4, 32, 0, 0>>>(p);
     } else if (IS(race_halves)) {
         race_halves<<<1, 64, 0, 0>>>((__half *)p);
     } else if (IS(race_atomic_and_plain)) {
@@ -444,6 +487,23 @@ static int broken_capture(float *p, int which) {
     return inside != cudaSuccess && end != cudaSuccess && g == NULL ? 0 : 4;
 }
 
+// Twice: the second run finds the counter as the first one left it.
+static int last_block_twice(float *p, bool forgets) {
+    int bad = 0;
+    for (int run = 0; run < 2; run++) {
+        bad |= cudaMemset(p, 0xFF, 128);  // NaN
+        if (forgets) {
+            last_forgets<<<4, 32, 0, 0>>>(p);
+        } else {
+            last_block<<<4, 32, 0, 0>>>(p);
+        }
+        bad |= cudaGetLastError();
+    }
+    float host[32];
+    bad |= cudaMemcpy(host, p, sizeof host, cudaMemcpyDeviceToHost);
+    return bad ? 3 : host[0] == 130.0f && host[31] == 6.0f ? 0 : 4;
+}
+
 static int host_case(const char *name, float *p) {
     float host[256] = {0};
     cudaGetLastError();
@@ -493,6 +553,9 @@ static int host_case(const char *name, float *p) {
     }
     if (IS(streams_forget)) {
         return two_streams(p, false, false);
+    }
+    if (IS(last_block) || IS(last_forgets)) {
+        return last_block_twice(p, IS(last_forgets));
     }
     if (IS(graph_fork)) {
         return two_streams(p, true, true);

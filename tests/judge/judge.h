@@ -133,5 +133,6 @@ struct judge_traffic {
 
 __attribute__((weak)) bool judge_race_report();
 __attribute__((weak)) void judge_race_traffic(judge_traffic *traffic);
+__attribute__((weak)) void judge_race_fence();
 
 #endif

@@ -1,12 +1,18 @@
 // Race mode. The .cu is compiled with -fsanitize=thread and linked without that sanitizer's
 // runtime: the compiler then calls the hooks below on every load and store of a kernel, and this
 // file judges them by CUDA's rules. Within a block __syncthreads orders all threads, a full-warp
-// __syncwarp the lanes of that warp; blocks of one launch are never ordered; launches are. Two
-// atomics never race. It also reports reads of shared memory that the block has not written, and
-// counts the bytes moved.
+// __syncwarp the lanes of that warp; launches are ordered. Two atomics never race. Blocks of one
+// launch are ordered by fences and atomics alone: what a thread knows at its __threadfence (its own
+// accesses and, by a barrier, its block's) goes with its next atomics to the word they change, and
+// a later atomic of another thread on that word, followed by a fence, takes it over for that thread
+// and, behind a barrier, for its block. It also reports reads of shared memory that the block has
+// not written, and counts the bytes moved.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+#include <map>
+#include <vector>
 
 #include "judge.h"
 
@@ -96,12 +102,98 @@ void report(const char *what, const access &a, unsigned other_block, unsigned ot
     }
 }
 
+// ---- what blocks of the running launch know of each other
+
+// Of a block: everything before a barrier, and what one thread of it did until the next one.
+struct known_part {
+    unsigned barrier, thread;
+};
+typedef std::multimap<unsigned, known_part> knowledge;  // by block
+
+struct taken_over {
+    unsigned thread, barrier;  // who fenced, and when: the others know behind the next barrier
+    knowledge what;
+};
+
+struct {
+    unsigned launch, block;
+    std::map<const volatile void *, knowledge> words;  // what atomics have left
+    std::map<unsigned, knowledge> fenced, met;  // of the block, by thread: to leave, to take over
+    std::vector<taken_over> own;                // of the block
+} * order;
+
+void enter_order() {
+    if (!order) {
+        order = new std::remove_reference_t<decltype(*order)>();
+    }
+    if (order->launch != judge_now.launch) {
+        order->words.clear();
+    }
+    if (order->launch != judge_now.launch || order->block != judge_now.block) {
+        order->fenced.clear();
+        order->met.clear();
+        order->own.clear();
+    }
+    order->launch = judge_now.launch;
+    order->block = judge_now.block;
+}
+
+bool holds(const taken_over &t, unsigned thread) {
+    return t.thread == thread || judge_now.barrier > t.barrier;
+}
+
+// Whether the running block's `thread` comes after what another block's one did.
+bool is_ordered(unsigned thread, unsigned block, unsigned barrier, unsigned other) {
+    enter_order();
+    for (const taken_over &t : order->own) {
+        if (!holds(t, thread)) {
+            continue;
+        }
+        auto range = t.what.equal_range(block);
+        for (auto k = range.first; k != range.second; ++k) {
+            if (barrier < k->second.barrier ||
+                (barrier == k->second.barrier && other == k->second.thread)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void fence() {
+    enter_order();
+    unsigned thread = judge_self->linear;
+    if (order->met.count(thread)) {
+        order->own.push_back({thread, judge_now.barrier, order->met[thread]});
+        order->met.erase(thread);
+    }
+    knowledge all = {{judge_now.block, {judge_now.barrier, thread}}};
+    for (const taken_over &t : order->own) {
+        if (holds(t, thread)) {
+            all.insert(t.what.begin(), t.what.end());
+        }
+    }
+    order->fenced[thread] = all;
+}
+
+void leave_and_meet(const volatile void *word) {
+    if (!judge_self) {
+        return;
+    }
+    enter_order();
+    unsigned thread = judge_self->linear;
+    knowledge &there = order->words[word];
+    knowledge mine = order->fenced[thread];
+    order->met[thread].insert(there.begin(), there.end());
+    there.insert(mine.begin(), mine.end());
+}
+
 bool write_conflicts(const cell &c, const access &a) {
     if (!(c.flags & has_write) || (a.atomic && (c.flags & write_is_atomic))) {
         return false;
     }
     if (c.write_block != judge_now.block) {
-        return true;
+        return !is_ordered(a.thread, c.write_block, c.write_barrier, c.write_thread);
     }
     if (c.write_thread == a.thread || c.write_barrier != judge_now.barrier) {
         return false;
@@ -114,8 +206,11 @@ bool read_conflicts(const cell &c, const access &a) {
     if (!(c.flags & has_read)) {
         return false;
     }
-    if ((c.flags & many_blocks) || c.read_block != judge_now.block) {
+    if (c.flags & many_blocks) {
         return true;
+    }
+    if (c.read_block != judge_now.block) {
+        return !is_ordered(a.thread, c.read_block, c.read_barrier, c.read_thread);
     }
     if (c.read_barrier != judge_now.barrier) {
         return false;
@@ -262,6 +357,12 @@ bool judge_race_report() {
 
 void judge_race_traffic(judge_traffic *copy) { *copy = traffic; }
 
+void judge_race_fence() {
+    if (judge_self) {
+        fence();
+    }
+}
+
 // ---- the hooks that -fsanitize=thread calls
 
 extern "C" {
@@ -341,6 +442,7 @@ void __tsan_atomic_signal_fence(int) {}
         T old = *p;                                                                              \
         if (old == expected) {                                                                   \
             *p = value;                                                                          \
+            leave_and_meet(p);                                                                   \
         }                                                                                        \
         return old;                                                                              \
     }                                                                                            \

@@ -289,7 +289,7 @@ static void put_case(ein_ctx *ctx, const char *name, bool naive, const ein__laun
     for (int i = 0; i < l->narg; i++)
         ein__putf(&launches, "%s(%s *)b[%d]", i ? ", " : "",
                   ein__kctype(ein__kdtype(&g, l->arg[i])), i);
-    ein__put(&launches, ");\n}\n");
+    ein__put(&launches, l->shared ? ", scratch, counters);\n}\n" : ");\n}\n");
     ein__dtype t = ein__kdtype(&g, out);
     ein__putf(&table, "    {\"%s%s %s\", run%d, %d, %d},\n", name, naive ? " naive" : "", l->name,
               ncase++, l->narg, (int)t);
@@ -333,10 +333,21 @@ static void check_wide(ein_ctx *ctx, const char *name, const ein__step *step) {
     }
 }
 
+// The forced number of parts, or one where the product has too few terms for them.
+static int possible_parts(ein_ctx *ctx, const ein__step *step) {
+    ein__tiled p;
+    const ein__scope *s = ein__sc_get(ctx, ctx->value[step->val[0].i].scope);
+    if (!forced_parts || !ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p))
+        return 0;
+    return ein__tail_share(&p, &ein__product_table[forced_tile - 1], forced_parts) ? forced_parts
+                                                                                   : 0;
+}
+
 static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val) {
     ein__step step = {
         .kind = kind, .name = name, .nval = nval, .out = val[nval - 1], .tile = forced_tile};
     memcpy(step.val, val, (size_t)nval * sizeof *val);
+    if (kind == EIN__K_PRODUCT) step.parts = possible_parts(ctx, &step);
     ein__buf text = {0};
     ein__launch l;
     ein__emit_kernel(ctx, &step, name, &text, &l);
@@ -374,6 +385,7 @@ int main(int argc, char **argv) {
     ein__emit_helpers(ctx, &head, needs);
     fputs(head.s, stdout);
     fputs(kernels.s, stdout);
+    puts("static float4 *scratch;\nstatic unsigned *counters;\n");
     fputs(launches.s, stdout);
     printf("#define CASES %d\n", ncase);
     puts("struct test { const char *name; void (*run)(char **, cudaStream_t); int narg, dtype; };");

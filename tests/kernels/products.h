@@ -1,7 +1,8 @@
 // Products by tiles: every tile of the table at the sizes around its edges, all ways in which the
 // factors and the result may lie in memory, windows, phases, batches and epilogues.
 
-static int forced_tile;  // place in the table of tiles from 1; 0: as the estimate has it
+static int forced_tile;   // place in the table of tiles from 1; 0: as the estimate has it
+static int forced_parts;  // blocks that share the terms of a tile; 0: one
 
 // y[b,m,n] = sum(k) a[b,m,k] b[b,k,n], the operands stored in the orders given.
 static void product(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t k, const char *oa,
@@ -103,8 +104,24 @@ static void product_others(ein_ctx *ctx) {
           define(ctx, EIN__F32, EIN__R_SUM, 2, 1, DIMS(20, 20, 12), squared));
 }
 
+// Terms shared by blocks, the last of which have fewer; epilogues behind their sum.
+static void product_parts(ein_ctx *ctx) {
+    static const int64_t extent[] = {3, 70, 33, 130, 20, 64};
+    for (forced_tile = 1; forced_tile <= EIN__PRODUCT_TILES; forced_tile++)
+        for (forced_parts = 2; forced_parts <= 5; forced_parts++) {
+            int64_t depth = (forced_parts - 1) * 64 + (forced_tile % 2 ? 64 : 9);
+            int t = forced_tile + forced_parts;
+            product(ctx, 1 + t % 3, extent[t % 6], extent[(t + 2) % 6], depth, "012", "012", "012");
+        }
+    forced_tile = 5;
+    forced_parts = 3;
+    product_windows(ctx);
+    forced_tile = forced_parts = 0;
+}
+
 static void products(ein_ctx *ctx) {
     product_sizes(ctx);
     product_windows(ctx);
     product_others(ctx);
+    product_parts(ctx);
 }

@@ -63,6 +63,7 @@ static const int warpSize = 32;
 
 void *judge_dynamic_shared();
 void judge_syncthreads(int line);
+void judge_threadfence();
 void judge_await_grid();
 void judge_trigger();
 

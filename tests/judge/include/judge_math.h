@@ -102,8 +102,9 @@ template <class T>
 static inline void __stwt(T *p, T value) {
     *p = value;
 }
-static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-static inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+// Only one thread runs at a time, so fences are there for the race mode alone.
+static inline void __threadfence() { judge_threadfence(); }
+static inline void __threadfence_block() {}
 
 // ---- min and max: fminf/fmaxf for floats (a NaN loses), common type for integers
 
@@ -174,6 +175,9 @@ static inline T judge_atomic(T *p, F change) {
     static inline T atomicCAS(T *p, T expected, T v) {                                            \
         return judge_atomic<Bits>(p, [expected, v](T old) { return old == expected ? v : old; }); \
     }
+static inline unsigned atomicInc(unsigned *p, unsigned limit) {
+    return judge_atomic<unsigned>(p, [limit](unsigned old) { return old >= limit ? 0 : old + 1; });
+}
 JUDGE_ATOMICS(int, unsigned)
 JUDGE_ATOMICS(unsigned, unsigned)
 JUDGE_ATOMICS(unsigned long long, unsigned long long)

@@ -1,0 +1,73 @@
+// Tiles whose terms several blocks share (split-K in one kernel): each block leaves its sums in
+// memory, and the last to arrive at a tile adds all up in the order of the parts and goes on with
+// the epilogue (templates/tail.cu; the form of CUDA's threadFenceReduction sample). Against a
+// second kernel that adds the parts up (split.c) a launch is saved; what it costs is that one block
+// reads what all of the tile's blocks wrote.
+
+enum {
+    EIN__TAIL_PARTS = 16,  // at most
+    // What a block takes to make its sums visible, count itself, and get the others' sums: three
+    // trips to the L2 cache, one after the other. Assumed.
+    EIN__TAIL_PS = 650000,
+    EIN__TAIL_ALONE = 2,  // shares of the L2 cache's rate that one SM gets at most; assumed
+};
+
+// How a product is cut up: its tile, the blocks that share the terms of one, and how many terms
+// each of them has, the last one no more than those.
+typedef struct ein__product_cut {
+    const ein__product_tile *tile;
+    int parts;
+    int64_t share;
+} ein__product_cut;
+
+// Terms of a part in whole steps of the tile's loop; 0: there are not as many parts.
+static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, int parts) {
+    int64_t share = (p->depth + parts - 1) / parts;
+    share = (share + t->terms - 1) / t->terms * t->terms;
+    return share * (parts - 1) < p->depth ? share : 0;
+}
+
+// Bytes that the parts of all tiles take in memory.
+static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, int parts) {
+    return ein__muldiv(ein__product_blocks(p, t), 4 * t->rows * t->cols * parts, 1);
+}
+
+// Time of a product whose tiles are shared: the loops of the parts, the parts on their way to the
+// L2 cache, and the last block of each tile, which reads them alone.
+static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
+                            int parts) {
+    int64_t share = ein__tail_share(p, t, parts), bytes = ein__tail_bytes(p, t, parts);
+    int64_t tiles = ein__product_blocks(p, t), alone = g->sms / EIN__TAIL_ALONE;
+    if (!share || bytes > g->l2_bytes / 4) return INT64_MAX;
+    ein__tiled q = *p;
+    q.extent[2] = ein__muldiv(q.extent[2], parts, 1);
+    q.depth = share;
+    int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
+    // As if as many blocks read as the cache can serve.
+    int64_t tail =
+        ein__muldiv(4 * t->rows * t->cols * (parts - 1), tiles > alone ? tiles : alone, 1);
+    int64_t moved = ein__muldiv(bytes + tail, 1000 * 1000, l2);
+    return ein__product_tile_ps(g, &q, t) + moved + EIN__TAIL_PS;
+}
+
+// The cut that is estimated to be fastest on the context's GPU, and its time.
+EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
+                                    ein__product_cut *cut) {
+    static const int choices[] = {2, 3, 4, 6, 8, 12, EIN__TAIL_PARTS};
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t best;
+    *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &best), 1, p->depth};
+    if (best <= EIN__TAIL_PS) return best;
+    for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
+        const ein__product_tile *t = &ein__product_table[i];
+        // A machine that is full has nothing to gain.
+        int64_t tiles = ein__product_blocks(p, t), slots = g->sms * t->resident;
+        for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
+            int64_t ps = ein__tail_ps(g, p, t, choices[k]);
+            if (ps >= best) continue;
+            best = ps;
+            *cut = (ein__product_cut){t, choices[k], ein__tail_share(p, t, choices[k])};
+        }
+    }
+    return best;
+}
