@@ -74,6 +74,14 @@ static void ein__put_distances(ein__explainer *x, const ein__def *d) {
     if (x->json) ein__put(x->out, "}");
 }
 
+static const char *ein__tiled_name(ein_ctx *ctx, const ein__scope *s, const int64_t *out) {
+    ein__tiled p;
+    ein__product_cut cut = {.parts = 1};
+    if (ein__match_tiles(ctx, s, out, &p)) (void)ein__product_cut_of(ctx, &p, &cut);
+    if (cut.parts == 1) return "tiled product kernel";
+    return ein__namef(ctx, "tiled product kernel, terms in %d parts, one kernel", cut.parts);
+}
+
 // How a definition is computed: the library call that is cheapest, or a kernel. In JSON also every
 // call that matches, cheapest or not.
 static void ein__put_signature(ein__explainer *x, const ein__def *d) {
@@ -97,7 +105,7 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     ein__basis t;
     const char *name = ein__match_basis(ctx, s, &t) ? "transform kernel"
                        : split.parts > 1            ? "tiled product kernel, terms in parts"
-                       : kind == EIN__K_PRODUCT     ? "tiled product kernel"
+                       : kind == EIN__K_PRODUCT     ? ein__tiled_name(ctx, s, dense)
                        : s->ns                      ? "reduction kernel"
                                                     : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);
