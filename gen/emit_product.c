@@ -322,13 +322,6 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     return below;
 }
 
-// Terms of a block's part.
-static const char *ein__kprod_count(ein__kgen *g, const ein__kprod *r) {
-    if (r->p.depth % r->share == 0) return ein__namef(g->ctx, "%lldu", (long long)r->share);
-    return ein__namef(g->ctx, "min(%lldu, %lldu - from)", (long long)r->share,
-                      (long long)r->p.depth);
-}
-
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
@@ -350,7 +343,6 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
                        {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
                        {"share", ein__namef(c, "%lldu", (long long)r->share)},
-                       {"count", ein__kprod_count(g, r)},
                        {"store", r->store.s}};
     for (int k = 0; k < 2; k++) {
         ein__val read = {ein__ex_get(c, r->main[k])->val};

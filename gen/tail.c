@@ -8,8 +8,9 @@ enum {
     EIN__TAIL_PARTS = 16,  // at most
     // What a block takes to make its sums visible, count itself, and get the others' sums: three
     // trips to the L2 cache, one after the other. Assumed.
-    EIN__TAIL_PS = 650000,
-    EIN__TAIL_ALONE = 2,  // shares of the L2 cache's rate that one SM gets at most; assumed
+    EIN__TAIL_PS = 700000,
+    EIN__TAIL_MARGIN = 10,  // percent that all of it is charged more, until it is measured
+    EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
 };
 
 // How a product is cut up: its tile, the blocks that share the terms of one, and how many terms
@@ -47,7 +48,8 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     int64_t tail =
         ein__muldiv(4 * t->rows * t->cols * (parts - 1), tiles > alone ? tiles : alone, 1);
     int64_t moved = ein__muldiv(bytes + tail, 1000 * 1000, l2);
-    return ein__product_tile_ps(g, &q, t) + moved + EIN__TAIL_PS;
+    int64_t all = ein__product_tile_ps(g, &q, t) + moved + EIN__TAIL_PS;
+    return all + ein__muldiv(all, EIN__TAIL_MARGIN, 100);
 }
 
 // The cut that is estimated to be fastest on the context's GPU, and its time.

@@ -129,9 +129,8 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #define $V 1
 #define $index const unsigned m0 = id * 64u, n0 = 0u
 #define $terms 96u
-#define $parts 2u
+#define $parts 2
 #define $share 48u
-#define $count 48u
 #define $along true, false
 #define $loadA                                      \
     return *reinterpret_cast<const float4 *>(       \

@@ -13,7 +13,6 @@
 //@key loadB    the same for the second operand
 //@key parts    blocks that share the terms of a tile; empty: one
 //@key share    terms of each, the last one no more than those
-//@key count    terms of this one, which start at from
 //@key along    whether neighbouring threads load neighbouring terms of the operands
 //@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store
 static __global__ void __launch_bounds__(256) $name($params) {
@@ -31,15 +30,9 @@ static __global__ void __launch_bounds__(256) $name($params) {
     };
     float acc[$RM][$RN] = {};
     //@if parts
-    const unsigned part = blockIdx.x % $parts, from = part * $share;  // this block's terms
-    const auto part_a = [&](unsigned e, unsigned k0) {
-        return a(e, from + k0);
-    };
-    const auto part_b = [&](unsigned e, unsigned k0) {
-        return b(e, from + k0);
-    };
-    tile.multiply<$along>($count, part_a, part_b, acc);
-    if (!sum_parts<$parts, $rows>(acc, part, blockIdx.x / $parts, parts, arrived)) return;
+    const bool last =
+        multiply_part<$parts, $rows, $along>(tile, $terms, $share, a, b, acc, parts, arrived);
+    if (!last) return;
     //@else
     tile.multiply<$along>($terms, a, b, acc);
     //@end

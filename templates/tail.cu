@@ -14,35 +14,39 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
 }
 //@if parts
 
-// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`;
-// the last to arrive gets all of them added up in the order of the parts, whichever it is itself.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ bool sum_parts(float (&acc)[RM][RN], unsigned part, unsigned tile,
-                                                 float4 *parts, unsigned *arrived) {
-    const int n = ROWS * RN / 4;
-    float4 *const sums = parts + tile * (PARTS * n * 256u) + threadIdx.x;
+// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
+// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
+template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, typename TILE, typename A, typename B,
+          int RM, int RN>
+static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
+                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
+                                                     unsigned *arrived) {
+    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
+    const auto part_a = [&](unsigned e, unsigned k0) {
+        return a(e, from + k0);
+    };
+    const auto part_b = [&](unsigned e, unsigned k0) {
+        return b(e, from + k0);
+    };
+    tile.template multiply<ALONG_A, ALONG_B>(min(share, terms - from), part_a, part_b, acc);
+    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
-    for (int e = 0; e < n; e++) {
-        float v[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+    for (unsigned e = 0; e < n; e++) {
+        const float *v = &acc[4 * e / RN][4 * e % RN];
         sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
-    if (!arrives_last(arrived + tile, PARTS)) return false;
+    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
 #pragma unroll
-    for (int e = 0; e < n; e++) {
-        float sum[4] = {};
+    for (unsigned e = 0; e < n; e++) {
+        float *const v = &acc[4 * e / RN][4 * e % RN];
+        float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
         for (unsigned p = 0; p < PARTS; p++) {
-            float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (p != part) v = __ldcg(&sums[(p * n + e) * 256u]);
-            const float other[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                sum[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : other[k];
+            float4 other = make_float4(v[0], v[1], v[2], v[3]);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            sum = make_float4(sum.x + other.x, sum.y + other.y, sum.z + other.z, sum.w + other.w);
         }
-#pragma unroll
-        for (int k = 0; k < 4; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = sum[k];
+        v[0] = sum.x, v[1] = sum.y, v[2] = sum.z, v[3] = sum.w;
     }
     return true;
 }
