@@ -8,7 +8,7 @@ enum {
     EIN__TAIL_PARTS = 16,  // at most
     // What a block takes to make its sums visible, count itself, and get the others' sums: three
     // trips to the L2 cache, one after the other. Assumed.
-    EIN__TAIL_PS = 700000,
+    EIN__TAIL_PS = 900000,
     EIN__TAIL_MARGIN = 10,  // percent that all of it is charged more, until it is measured
     EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
 };

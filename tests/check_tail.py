@@ -39,10 +39,10 @@ def run(command, order=""):
 
 def clashes(text):
     """Pairs of launches that share counters, or memory on different branches."""
-    launch = re.compile(r"(k_\w+)<<<dim3\((\d+)\).*?, (stream|m->on\[\d\])>>>\([^;]*?"
-                        r"\(float4 \*\)(v_workspace\w*), v_arrived \+ (\d+)\)", re.S)
+    launch = re.compile(r'launch\(m, \w+, (k_\w+), "[^"]*", (\d+), \d+, (stream|m->on\[\d\]),.*'
+                        r"\(float4 \*\)(v_workspace\w*), v_arrived \+ (\d+)\)")
     parts = {name: int(n) for name, n in
-             re.findall(r"(k_\w+)\(.*?sum_parts<(\d+)", re.sub(r"\n(?!static)", " ", text))}
+             re.findall(r"(k_\w+)\((?:(?!__global__).)*?multiply_part<(\d+)", text, re.S)}
     found = []
     for name, blocks, stream, memory, first in launch.findall(text):
         found.append((stream, memory, int(first), int(first) + int(blocks) // parts[name]))
