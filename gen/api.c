@@ -43,6 +43,9 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->cost_row);
     shfree(ctx->calls);
     ein__plan_free(&ctx->plan);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
+    arrfree(ctx->passed);
+    shfree(ctx->kernels);
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
     for (int i = 0; i < 5; i++) ein__table_free(tables[i]);
@@ -93,6 +96,7 @@ static bool ein__need_model(ein_ctx *ctx) {
 }
 
 static bool ein__need_values(ein_ctx *ctx) {
+    ein__seed_kernels(ctx);
     return ein__need_model(ctx) && (ctx->tensor_value || ein__lower(ctx));
 }
 

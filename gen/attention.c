@@ -532,7 +532,7 @@ EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a,
 
 // Time of the kernel: arithmetic, or what it moves. Queries, keys, values and what a score reads
 // come from memory once; keys and values once more for every tile of rows, from the L2 cache.
-EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__attention_tile t;
     ein__work w = {0};
@@ -559,4 +559,26 @@ EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64
     int64_t again = ein__times(ein__times(blocks, t.terms), key * t.depth + value * t.cols);
     int64_t ps = ein__memory_ps(g, again, ein__memory_share[EIN__BY_WINDOW], true);
     return ein__most(ein__least(ps, EIN__PS_LIMIT), ein__work_ps(g, &w));
+}
+
+// What tells the kernel from others; see kernel_key.c.
+static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    ein__val inner[] = {a->dot, a->max, a->sum, a->out};
+    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    ein__hasher z = {.ctx = ctx, .inner = inner, .ninner = 4};
+    uint64_t h = ein__mix(ein__hash_kind(ctx, EIN__K_ATTENTION), (uint64_t)bytes_out), alpha;
+    memcpy(&alpha, &a->alpha, sizeof alpha);
+    h = ein__mix(ein__mix(h, ein__hash_box(&a->box, a->slots)), alpha);
+    for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
+    return ein__mix(h, (uint64_t)z.nseen);
+}
+
+EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    char key[EIN__KEY_LENGTH];
+    int64_t ps;
+    if (ctx->kernel_rows) {
+        ein__put_kernel_key(key, EIN__K_ATTENTION, ein__attention_id(ctx, a, bytes_out));
+        if (ein__measured(ctx, key, &ps)) return ps;
+    }
+    return ein__estimate_attention(ctx, a, bytes_out);
 }

@@ -189,6 +189,40 @@ static int add_file(ein_ctx *ctx, const char *path, bool model) {
     return status ? cmd_failed(ctx) : CLI_OK;
 }
 
+// A whole number up to `most` at `s`, and `stop` behind it; -1: something else.
+static long whole_number(const char *s, char stop, long most) {
+    char *end;
+    if (*s < '0' || *s > '9') {
+        return -1;
+    }
+    long n = strtol(s, &end, 10);
+    return *end == stop && n <= most ? n : -1;
+}
+
+// Which kernels a probe has: --part, --kernels.
+static int set_part(const cmd_args *args, ein_desc *desc) {
+    enum { MOST_PARTS = 1000, MOST_KERNELS = 100000 };
+    const char *part = cmd_get(args, "part"), *kernels = cmd_get(args, "kernels");
+    if (kernels) {
+        long n = whole_number(kernels, 0, MOST_KERNELS);
+        if (n < 0) {
+            return cmd_usage(args, "--kernels %s: not a number of kernels", kernels);
+        }
+        desc->kernels = n ? (int)n : -1;
+    }
+    if (part) {
+        const char *slash = strchr(part, '/');
+        long i = slash ? whole_number(part, '/', MOST_PARTS) : -1;
+        long n = slash ? whole_number(slash + 1, 0, MOST_PARTS) : -1;
+        if (i < 1 || n < i) {
+            return cmd_usage(args, "--part %s: not I/N, as 2/4 for the second of four", part);
+        }
+        desc->part = (int)i;
+        desc->parts = (int)n;
+    }
+    return CLI_OK;
+}
+
 ein_ctx *cmd_open(const cmd_args *args, int *code) {
     ein_desc desc = {
         .gpu = cmd_get(args, "gpu"),
@@ -207,6 +241,7 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
     *code = *code ? *code : check_preference(args);
     *code = *code ? *code : set_libs(args, &desc);
     *code = *code ? *code : set_math(args, &desc);
+    *code = *code ? *code : set_part(args, &desc);
     *code = *code ? *code : cmd_search_desc(args, &desc);
     if (*code) {
         return NULL;

@@ -108,4 +108,6 @@ EIN__FN const char *ein__conv_key(ein_ctx *ctx, const ein__conv *c, bool transpo
 }
 
 // Remembers a call that the search has priced, for EIN_CALLS and EIN_PROBE.
-EIN__FN void ein__record_call(ein_ctx *ctx, const char *key) { shput(ctx->calls, key, true); }
+EIN__FN void ein__record_call(ein_ctx *ctx, const char *key) {
+    if (!ctx->quiet) shput(ctx->calls, key, true);
+}

@@ -1,14 +1,16 @@
 // Tables of measured costs. A row is device, key, picoseconds, spread in 1/1000 and library
 // versions between tabs; ` algo=` at the end of a key names the library's algorithm that was
 // measured, so a call has a row for each. The fastest is taken, and pinned in the emitted file to
-// the version of the library that the row names.
+// the version of the library that the row names. Rows of our own kernels (kernel_key.c) have the
+// version of the emitter and, as `text`, the end of the kernel's name, which is a hash of its text.
 
 typedef struct ein__cost_row {
     const char *device, *key, *algorithm;  // without ` algo=`; "": none
     int64_t ps, spread;                    // -1: not given
     const char *versions;
-    int64_t version;  // of the library that makes the call, 0: not known
-    int64_t age;      // version of cuDNN or cuBLAS, by which rows of one call are told apart
+    const char *text;  // of a kernel: the end of its name, interned; "": not given
+    int64_t version;   // of the library that makes the call, 0: not known
+    int64_t age;       // version of cuDNN or cuBLAS, by which rows of one call are told apart
     const char *file;
     uint32_t line;
 } ein__cost_row;
@@ -68,8 +70,14 @@ static bool ein__is_conv_key(const char *key) {
 
 static bool ein__is_gemm_key(const char *key) { return !strncmp(key, "gemm ", 5); }
 
-// What may follow ` algo=`: one of cuDNN's numbers, or `lt:` and nine numbers of cublasLt.
+static bool ein__is_kernel_key(const char *key) { return !strncmp(key, "kernel ", 7); }
+
+// What may follow ` algo=`: one of cuDNN's numbers, `lt:` and nine numbers of cublasLt, or the tile
+// of a product of our own.
 static bool ein__is_algorithm(const char *key, const char *s) {
+    size_t tile = strspn(s, "0123456789abcdefghijklmnopqrstuvwxyz.");
+    if (ein__is_kernel_key(key))
+        return !strncmp(key, "kernel product ", 15) && tile && tile <= 24 && !s[tile];
     if (ein__is_conv_key(key)) return s[0] >= '0' && s[0] <= (key[4] == '_' ? '5' : '7') && !s[1];
     if (!ein__is_gemm_key(key) || strncmp(s, "lt:", 3)) return false;
     s += 3;
@@ -105,9 +113,28 @@ static int64_t ein__version_of(const char *versions, const char *name) {
     return 0;
 }
 
+// The word behind `text` there, interned; "": there is none.
+static const char *ein__text_of(ein_ctx *ctx, const char *versions) {
+    const char *s = strstr(versions, "text ");
+    return s ? ein__name_n(ctx, s + 5, strcspn(s + 5, " ")) : ein__name(ctx, "");
+}
+
 static const char *ein__library_of(const ein__cost_row *r) {
+    if (ein__is_kernel_key(r->key)) return "einnet";
     if (ein__is_conv_key(r->key)) return "cudnn";
     return *r->algorithm ? "cublaslt" : "cublas";
+}
+
+// What is wrong with a row whose key begins like that of a kernel of ours; NULL: nothing.
+static const char *ein__kernel_key_fault(const ein__cost_row *r) {
+    static const char *const kinds[] = {"map",  "transpose", "reduce",    "row",
+                                        "band", "basis",     "attention", "product"};
+    const char *s = r->key + 7;
+    size_t n = strcspn(s, " "), kind = 0;
+    while (kind < 8 && (strlen(kinds[kind]) != n || strncmp(s, kinds[kind], n))) kind++;
+    if (kind == 8 || !s[n] || strspn(s + n + 1, "0123456789abcdef") != 16 || s[n + 17])
+        return "a kernel's key is 'kernel KIND ID', ID 16 hexadecimal digits";
+    return kind == 7 && !*r->algorithm ? "a product's key ends with its tile: ' algo=TILE'" : NULL;
 }
 
 // ------------------------------------------------------------------------------------ rows
@@ -120,10 +147,13 @@ static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
     r->key = ein__cost_field(z, &at);
     if (!r->key || !*r->key) ein__cost_error(z, at, "the key of a call is missing");
     r->algorithm = z->failed ? "" : ein__split_algorithm(z, r, at);
+    const char *fault = z->failed || !ein__is_kernel_key(r->key) ? NULL : ein__kernel_key_fault(r);
+    if (fault) ein__cost_error(z, at, fault);
     r->ps = ein__cost_count(z, true, "picoseconds are needed here, as digits");
     r->spread = ein__cost_count(z, false, "the spread is a number, in 1/1000");
     r->versions = ein__cost_field(z, &at);
     if (!r->versions) r->versions = "";
+    r->text = ein__text_of(z->ctx, r->versions);
     if (z->s <= z->end) ein__cost_error(z, z->s, "a row has five fields");
     if (z->failed) return false;
     r->version = ein__version_of(r->versions, ein__library_of(r));
@@ -136,6 +166,8 @@ static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
 // Which of two rows for the same measurement stays: 0 the old one, 1 the new one, -1 nobody says.
 static int ein__preferred(const ein_ctx *ctx, const ein__cost_row *old, const ein__cost_row *r) {
     const char *how = ctx->desc.prefer ? ctx->desc.prefer : "";
+    // Another text is another kernel: the emitter has changed since the older table.
+    if (ein__is_kernel_key(r->key) && old->text != r->text) return 1;
     if (old->ps == r->ps || !strcmp(how, "first")) return 0;
     if (!strcmp(how, "last")) return 1;
     return !strcmp(how, "fastest") ? r->ps < old->ps : -1;
@@ -177,9 +209,11 @@ static bool ein__keep_cost_row(ein_ctx *ctx, const ein__cost_row *r) {
 static void ein__index_costs(ein_ctx *ctx) {
     const char *device = ein__gpu_of(ctx)->name;
     shfree(ctx->costs);
+    ctx->kernel_rows = 0;
     for (ptrdiff_t i = 0; i < arrlen(ctx->cost_row); i++) {
         const ein__cost_row *r = &ctx->cost_row[i];
         if (strcmp(r->device, device)) continue;
+        ctx->kernel_rows += ein__is_kernel_key(r->key);
         ptrdiff_t at = shgeti(ctx->costs, r->key);
         if (at < 0) shput(ctx->costs, r->key, (int)i);
         else if (ein__is_better_row(r, &ctx->cost_row[ctx->costs[at].value]))
@@ -249,4 +283,11 @@ EIN__FN void ein__emit_costs(ein_ctx *ctx, ein__buf *out) {
         ein__putf(out, "\t%s\n", r->versions);
     }
     ein__index_costs(ctx);
+}
+
+// Whether the row that `key` is planned with, of a kernel, is of the text that `name` ends with.
+EIN__FN bool ein__is_row_of(const ein_ctx *ctx, const char *key, const char *name) {
+    const ein__cost_row *r = ein__row_of(ctx, key);
+    const char *text = strrchr(name, '_');
+    return r && text && (!*r->text || !strcmp(r->text, text + 1));
 }

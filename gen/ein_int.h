@@ -508,8 +508,19 @@ struct ein_ctx {
     struct {
         char *key;
         int value;
-    } * cost_rows, *costs;  // sh maps to rows: every measurement's; the best of this GPU by key
-    uint64_t cost_hash;     // of the tables given, 0: none
+    } * cost_rows, *costs;     // sh maps to rows: every measurement's; the best of this GPU by key
+    uint64_t cost_hash;        // of the tables given, 0: none
+    int kernel_rows;           // of them are of kernels of our own, for this GPU
+    uint64_t kernel_seed[16];  // by ein__skind2: hash of the templates
+    ein__plan
+        *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
+    bool probed;  // `kernels` has those of all plans
+    bool quiet;   // what is priced is not remembered
+    int rank;     // which definition of a problem is taken: 0 is the cheapest
+    struct {
+        char *key;
+        const char *value;
+    } * kernels;  // sh map: kernels to be measured, as emit_probe.c writes them
     struct {
         char *key;
         bool value;

@@ -21,6 +21,35 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     return reduce ? ein__kreduce : ein__kmap;
 }
 
+static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
+    for (; *line; line++) h = ein__fnv(h, *line, strlen(*line) + 1);
+    return h;
+}
+
+// Hashes of the templates that kernels of each kind may be made of, for the keys of their rows in
+// tables of costs.
+EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
+    static const struct {
+        ein__skind2 kind;
+        const char *const *lines[4];
+    } of[] = {
+        {EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
+        {EIN__K_TRANSPOSE, {ein__tmpl_transpose}},
+        {EIN__K_REDUCE,
+         {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp, ein__tmpl_warp}},
+        {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
+        {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
+        {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
+        {EIN__K_ATTENTION, {ein__tmpl_attention, ein__tmpl_warp}},
+        {EIN__K_PRODUCT, {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_half4}}};
+    if (ctx->kernel_seed[EIN__K_MAP]) return;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        uint64_t h = EIN__FNV_START;
+        for (int k = 0; k < 4 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
+        ctx->kernel_seed[of[i].kind] = h;
+    }
+}
+
 // Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
 // equal text whatever the tensors are called: equal names mean the same kernel. The widest form is
 // tried first.

@@ -204,23 +204,6 @@ static void ein__name_buffers(ein__emitter *z) {
     shfree(taken);
 }
 
-static const char *ein__kernel_hint(const ein__step *s) {
-    switch (s->kind) {
-    case EIN__K_TRANSPOSE: return "transpose";
-    case EIN__K_REDUCE: return "reduce";
-    case EIN__K_ROW: return "row";
-    case EIN__K_BAND: return "band";
-    case EIN__K_BASIS: return "basis";
-    case EIN__K_ATTENTION: return "attention";
-    case EIN__K_PRODUCT: return "product";
-    case EIN__K_MAP:
-    case EIN__K_CONV:
-    case EIN__K_CONV_DATA:
-    case EIN__K_GEMM:
-    default: return "map";
-    }
-}
-
 // A comment; long ones continue on the next line, broken at spaces.
 static void ein__put_wrapped(ein__buf *out, const ein__buf *text, const char *indent) {
     size_t width = 96 - strlen(indent), at = 0, end = text->n;
@@ -276,7 +259,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
         ein__step *step = &steps[i];
         if (!ein__is_library(&steps[i])) {
             ein__buf text = {0};
-            ein__emit_kernel(ctx, &steps[i], ein__kernel_hint(&steps[i]), &text, &l);
+            ein__emit_kernel(ctx, &steps[i], ein__kernel_word(steps[i].kind), &text, &l);
             if (ctx->status) return;
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
@@ -290,7 +273,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 if (!z->first_kernel) z->first_kernel = l.name;
             }
             z->needs |= l.needs;
-            step->measured = ein__measured(ctx, ein__namef(ctx, "kernel %s", l.name), &step->ps);
+            // A row of what the emitter wrote once is none of this kernel.
+            step->measured = step->measured && ein__is_row_of(ctx, step->key, l.name);
             ein__buf_free(&text);
         }
         arrput(*launches, l);

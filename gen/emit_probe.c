@@ -1,6 +1,7 @@
-// The probe: a program that measures the library calls which planning asked for and no table of
-// costs has, and prints rows for such a table. A call's key tells everything about it, so calls of
-// several models are collected as keys, and the program is made from them.
+// The probe: a program that measures the library calls which planning asked for, and the kernels of
+// candidate plans, that no table of costs has, and prints rows for such a table. A call's key tells
+// everything about it, so calls of several models are collected as keys; kernels come with their
+// text (probe_kernels.c). The program is made from them.
 
 typedef struct ein__call {
     const char *key;
@@ -115,6 +116,51 @@ static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
     return ok && c->n > 0 && c->c > 0 && c->f > 0 && c->group > 0;
 }
 
+// A kernel to be measured, as its lines tell.
+typedef struct ein__pkernel {
+    const char *key, *block, *name;
+    int64_t grid[3], block_size[3], smem, needs, rank;
+    int narg;
+    bool half;
+} ein__pkernel;
+
+// An operand's line behind its mark: `float n=100 at=0`. False: it is none.
+static bool ein__read_argument(const char *s, const char **type, int64_t *n, int64_t *at) {
+    *type = NULL;
+    for (int t = 0; t < EIN__NDTYPE && !*type; t++)
+        if (ein__key_word(&s, ein__ctype((ein__dtype)t))) *type = ein__ctype((ein__dtype)t);
+    return *type && ein__key_number(&s, " n=", n, EIN__MAX_ELEMENTS) &&
+           ein__key_number(&s, " at=", at, EIN__KEY_ALIGN) && *s == '\n';
+}
+
+// The lines of kernel `key`; false when they are none.
+static bool ein__read_kernel(ein_ctx *ctx, const char *key, const char *block, ein__pkernel *k) {
+    const char *s = block, *type;
+    *k = (ein__pkernel){.key = key, .block = block};
+    if (!ein__key_word(&s, "\t#k_")) return false;
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    k->name = ein__name_n(ctx, s - 2, n + 2);
+    s += n;
+    bool ok = n && ein__key_numbers(&s, " grid=", k->grid, 3) == 3 &&
+              ein__key_numbers(&s, " block=", k->block_size, 3) == 3 &&
+              ein__key_number(&s, " smem=", &k->smem, 1 << 20) &&
+              ein__key_number(&s, " needs=", &k->needs, INT32_MAX) &&
+              ein__key_number(&s, " rank=", &k->rank, INT32_MAX) && !strncmp(s, " size=", 6);
+    for (int i = 0; ok && i < 3; i++)
+        ok = k->grid[i] > 0 && k->grid[i] <= INT32_MAX && k->block_size[i] > 0 &&
+             k->block_size[i] <= 1024;
+    bool text = false;
+    for (s = strchr(s, '\n'); ok && s && s[1]; s = strchr(s + 1, '\n')) {
+        int64_t elements, at;
+        ok = s[1] == '\t' && strchr("@<>|", s[2]) && s[2];
+        if (!ok || s[2] != '@') text |= ok && s[2] == '|';
+        else if ((ok = k->narg++ < EIN__MAX_RANK * 4 &&
+                       ein__read_argument(s + 3, &type, &elements, &at)))
+            k->half |= !strcmp(type, ein__ctype(EIN__F16));
+    }
+    return ok && text;
+}
+
 // The call that `key` tells; false when it is no key of a call that a library could take.
 static bool ein__call_of(ein_ctx *ctx, const char *key, ein__call *call) {
     *call = (ein__call){.key = key, .gemm = !strncmp(key, "gemm", 4)};
@@ -124,20 +170,50 @@ static bool ein__call_of(ein_ctx *ctx, const char *key, ein__call *call) {
            ein__conv_key(ctx, &call->c, call->transposed) == ein__name(ctx, key);
 }
 
+// Whether `key` is one that kernels' rows have, with a tile where there has to be one.
+static bool ein__is_kernel_row_key(ein_ctx *ctx, const char *key) {
+    ein__cost_row r = {.key = key, .algorithm = ""};
+    const char *mark = strstr(key, " algo=");
+    if (!ein__is_kernel_key(key)) return false;
+    if (mark) {
+        r.key = ein__name_n(ctx, key, (size_t)(mark - key));
+        r.algorithm = mark + 6;
+        if (!ein__is_algorithm(r.key, r.algorithm)) return false;
+    }
+    return ein__kernel_key_fault(&r) == NULL;
+}
+
+// The lines of a kernel at `text`, each behind a tab; moves behind them.
+static const char *ein__kernel_lines(ein_ctx *ctx, const char **text, const char *end) {
+    const char *from = *text, *s = from;
+    while (s < end && *s == '\t') {
+        const char *stop = memchr(s, '\n', (size_t)(end - s));
+        s = stop ? stop + 1 : end;
+    }
+    *text = s;
+    return ein__name_n(ctx, from, (size_t)(s - from));
+}
+
 EIN__FN bool ein__add_calls(ein_ctx *ctx, const char *text, size_t length) {
     const char *end = text + length;
     while (text < end) {
         const char *stop = memchr(text, '\n', (size_t)(end - text));
         if (!stop) stop = end;
         const char *key = ein__name_n(ctx, text, (size_t)(stop - text));
+        bool kernel = ein__is_kernel_row_key(ctx, key);
         ein__call call;
-        if (*key && !ein__call_of(ctx, key, &call)) {
-            ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "not a library call: '%s'", key);
+        ein__pkernel k;
+        text = stop < end ? stop + 1 : end;
+        const char *block = kernel ? ein__kernel_lines(ctx, &text, end) : "";
+        bool ok = kernel ? ein__read_kernel(ctx, key, block, &k) : ein__call_of(ctx, key, &call);
+        if (*key && !ok) {
+            ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
+                       "not a library call, nor a kernel: '%s'", key);
             return false;
         }
-        if (*key) ein__record_call(ctx, key);
+        if (kernel) ein__keep_block(ctx, key, block);
+        else if (*key) ein__record_call(ctx, key);
         if (*key) ctx->more_calls = true;
-        text = stop + 1;
     }
     return true;
 }
@@ -158,10 +234,29 @@ static ein__call *ein__calls_left(ein_ctx *ctx) {
     return list;
 }
 
+static int ein__kernel_order(const void *a, const void *b) {
+    const ein__pkernel *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : strcmp(x->key, y->key);
+}
+
+// Kernels that no table has, those of the best plans first; an stb_ds array.
+static ein__pkernel *ein__kernels_left(ein_ctx *ctx) {
+    ein__pkernel *list = NULL, k;
+    if (!ein__gather_kernels(ctx)) return NULL;
+    for (ptrdiff_t i = 0; i < shlen(ctx->kernels); i++)
+        if (ein__read_kernel(ctx, ctx->kernels[i].key, ctx->kernels[i].value, &k)) arrput(list, k);
+    if (list) qsort(list, (size_t)arrlen(list), sizeof *list, ein__kernel_order);
+    return list;
+}
+
 EIN__FN void ein__emit_call_keys(ein_ctx *ctx, ein__buf *out) {
+    ein__pkernel *kernel = ein__kernels_left(ctx);
     ein__call *list = ein__calls_left(ctx);
     for (ptrdiff_t i = 0; i < arrlen(list); i++) ein__putf(out, "%s\n", list[i].key);
+    for (ptrdiff_t i = 0; i < arrlen(kernel); i++)
+        ein__putf(out, "%s\n%s", kernel[i].key, kernel[i].block);
     arrfree(list);
+    arrfree(kernel);
 }
 
 // What was measured on the context's GPU beside what would be estimated: key, picoseconds, spread,
@@ -183,11 +278,15 @@ EIN__FN void ein__emit_estimates(ein_ctx *ctx, ein__buf *out) {
 
 // ------------------------------------------------------------------------------------ the program
 
+enum { EIN__PROBE_KERNELS = 120 };  // in a program: nvcc takes about a third of a second for each
+
 typedef struct ein__prober {
     ein_ctx *ctx;
     ein__call *call;
-    int convs, gemms, spatial;
-    bool typed, tf32;
+    ein__pkernel *kernel;  // of this part
+    int convs, gemms, spatial, kernels, known;
+    unsigned needs;
+    bool typed, tf32, half;
 } ein__prober;
 
 // Axes of the convolutions' descriptors. A program gives all of its own as many as the largest has,
@@ -215,12 +314,12 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
     ein__put_comment(out, license, strlen(license));
     ein__putf(out,
               "\n// clang-format off\n//\n// Measures library calls for %s, %s: %d convolutions, "
-              "%d products. Build and run:\n"
+              "%d products;\n// and %d kernels of %d that candidate plans have. Build and run:\n"
               "//     nvcc -O2 -arch=sm_%d probe.cu -o probe%s%s\n"
               "//     ./probe >> costs.tsv\n"
               "// With --help it tells what else it can do.\n",
-              ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms,
-              ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
+              ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms, z->kernels,
+              z->known, ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
               z->gemms ? " -lcublas -lcublasLt" : "");
     ein__put_section(out, "includes");
     ein__put(out, "#include <cuda_runtime.h>\n");
@@ -229,6 +328,95 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
     ein__put(out,
              "#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
              "#include <time.h>\n");
+    ein__emit_includes(out, z->needs | (z->half ? EIN__NEED_HALF : 0));
+}
+
+// The text of a block's lines with this mark; those of functions that were not put before.
+static void ein__put_lines(ein_ctx *ctx, ein__buf *out, const char *block, const char *marks,
+                           const char ***seen) {
+    ein__buf text = {0};
+    for (const char *s = block; *s;) {
+        size_t n = strcspn(s, "\n");
+        if (n > 1 && strchr(marks, s[1])) {
+            ein__put_n(&text, s + 2, n - 2);
+            ein__put(&text, "\n");
+        }
+        s += n + (s[n] != 0);
+        bool ends = !*s || s[1] == '<' || s[1] == '|';
+        if (!text.n || (s[0] && !ends)) continue;
+        if (*marks == '|' && *s) continue;
+        if (ein__is_new(seen, ein__name(ctx, text.s))) ein__putf(out, "%s\n", text.s);
+        text.n = 0;
+        text.s[0] = 0;
+    }
+    ein__buf_free(&text);
+}
+
+// The kernels, each distinct text once, and the functions that they call.
+static void ein__put_probe_texts(ein__prober *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    const char **seen = NULL;
+    ein__put_section(out, "kernels");
+    ein__emit_helpers(ctx, out, z->needs);
+    for (int i = 0; i < z->kernels; i++) {
+        ein__put_lines(ctx, out, z->kernel[i].block, "<>", &seen);
+        ein__put_lines(ctx, out, z->kernel[i].block, "|", &seen);
+    }
+    arrfree(seen);
+}
+
+// A kernel's ID and tile as part of a name.
+static const char *ein__launch_name(ein_ctx *ctx, const char *key) {
+    const char *id = strchr(key + 7, ' ') + 1, *tile = strstr(key, " algo=");
+    ein__buf b = {0};
+    ein__put(&b, "launch_");
+    ein__put_n(&b, id, 16);
+    if (tile) ein__put(&b, "_");
+    for (const char *s = tile ? tile + 6 : ""; *s; s++) ein__put_n(&b, *s == '.' ? "_" : s, 1);
+    const char *name = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+    return name;
+}
+
+// A function that launches a kernel on buffers, and its line in the list.
+static void ein__put_probe_launch(ein__prober *z, ein__buf *out, ein__buf *list,
+                                  const ein__pkernel *k) {
+    const char *name = ein__launch_name(z->ctx, k->key), *type;
+    int64_t n, at;
+    int arg = 0;
+    ein__putf(out, "static void %s(char *const *v, cudaStream_t stream) {\n", name);
+    // One line, as launches are in emitted files.
+    ein__putf(out, "    %s<<<dim3(%lld, %lld, %lld), dim3(%lld, %lld, %lld), %lld, stream>>>(",
+              k->name, (long long)k->grid[0], (long long)k->grid[1], (long long)k->grid[2],
+              (long long)k->block_size[0], (long long)k->block_size[1], (long long)k->block_size[2],
+              (long long)k->smem);
+    ein__putf(list, "    {\"%s\", \"%s\", %s, %d, {", k->key, strrchr(k->name, '_') + 1, name,
+              k->narg);
+    for (const char *s = strstr(k->block, "\n\t@"); s; s = strstr(s + 1, "\n\t@"), arg++) {
+        if (!ein__read_argument(s + 3, &type, &n, &at)) continue;
+        ein__putf(out, "%s(%s *)v[%d]", arg ? ", " : "", type, arg);
+        if (at) ein__putf(out, " + %lld", (long long)at);
+        bool real = !strcmp(type, ein__ctype(EIN__F32)) || !strcmp(type, ein__ctype(EIN__F16)) ||
+                    !strcmp(type, ein__ctype(EIN__BF16));
+        ein__putf(list, "%s{%lldull * sizeof(%s), %d}", arg ? ", " : "", (long long)(n + at), type,
+                  real);
+    }
+    ein__put(out, ");\n}\n\n");
+    ein__put(list, "}},\n");
+}
+
+static void ein__put_probe_launches(ein__prober *z, ein__buf *out) {
+    ein__buf list = {0};
+    int most = 1;
+    ein__put(&list, "");
+    ein__put(out, "\n");
+    for (int i = 0; i < z->kernels; i++) {
+        if (z->kernel[i].narg > most) most = z->kernel[i].narg;
+        ein__put_probe_launch(z, out, &list, &z->kernel[i]);
+    }
+    ein__key types[] = {{"operands", ein__number_text(z->ctx, most)}, {"list", list.s}};
+    ein__tmpl_put(out, ein__tmpl_probe_types, types, 2);
+    ein__buf_free(&list);
 }
 
 static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
@@ -257,7 +445,9 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
     const char *spatial = ein__number_text(ctx, z->spatial);
+    const char *kernels = ein__number_text(ctx, z->kernels);
     ein__put_probe_head(z, out);
+    if (z->kernels) ein__put_probe_texts(z, out);
     ein__put_section(out, "calls");
     const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
     ein__key types[] = {{"spatial", spatial}, {"pins", "0"}, {"typed", typed}};
@@ -271,10 +461,18 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         ein__put_probe_gemms(z, out);
         ein__put(out, "\n");
     }
-    ein__key state[] = {{"conv", convs},      {"gemm", gemms},
-                        {"convs", convs},     {"gemms", gemms},
-                        {"spatial", spatial}, {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
-    ein__tmpl_put(out, ein__tmpl_probe_state, state, 6);
+    if (z->kernels) {
+        ein__put_probe_launches(z, out);
+        ein__put(out, "\n");
+    }
+    ein__key state[] = {{"kernels", kernels},
+                        {"conv", convs},
+                        {"gemm", gemms},
+                        {"convs", convs},
+                        {"gemms", gemms},
+                        {"spatial", spatial},
+                        {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
+    ein__tmpl_put(out, ein__tmpl_probe_state, state, 7);
     ein__put(out, "\n");
     ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0, false);
     ein__key conv[] = {{"model", "probe"},
@@ -306,12 +504,36 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     }
     ein__put_section(out, "measuring");
     const ein__gpu *g = ein__gpu_of(ctx);
-    ein__key probe[] = {{"conv", convs}, {"gemm", gemms}, {"gpu", g->name}, {"typed", typed}};
-    ein__tmpl_put(out, ein__tmpl_probe, probe, 4);
+    ein__key probe[] = {{"conv", convs},
+                        {"gemm", gemms},
+                        {"gpu", g->name},
+                        {"typed", typed},
+                        {"half", z->typed || z->half ? "1" : ""},
+                        {"kernels", kernels},
+                        {"calls", ein__number_text(ctx, z->convs + z->gemms)},
+                        {"codegen", ein__number_text(ctx, EIN_CODEGEN)}};
+    ein__tmpl_put(out, ein__tmpl_probe, probe, 8);
+}
+
+// Of the calls and kernels left those of this part: calls are the first one's.
+static void ein__probe_part(ein__prober *z, ein__pkernel *kernel) {
+    const ein_desc *d = &z->ctx->desc;
+    int parts = d->parts > 1 ? d->parts : 1, part = d->parts > 1 ? d->part : 1;
+    int most = d->kernels ? d->kernels : EIN__PROBE_KERNELS;
+    z->known = (int)arrlen(kernel);
+    for (int i = part - 1; i < z->known && z->kernels < most && d->kernels >= 0; i += parts) {
+        arrput(z->kernel, kernel[i]);
+        z->kernels++;
+        z->needs |= (unsigned)kernel[i].needs;
+        z->half |= kernel[i].half;
+    }
+    if (part > 1) arrsetlen(z->call, 0);
 }
 
 EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
+    ein__pkernel *kernel = ein__kernels_left(ctx);
     ein__prober z = {.ctx = ctx, .call = ein__calls_left(ctx)};
+    ein__probe_part(&z, kernel);
     for (ptrdiff_t i = 0; i < arrlen(z.call); i++) {
         ein__math math = z.call[i].gemm ? z.call[i].g.math : z.call[i].c.math;
         if (z.call[i].gemm) z.gemms++;
@@ -320,7 +542,7 @@ EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
         z.tf32 |= math == EIN__MATH_TF32;
     }
     if (!ctx->status && ein__probe_axes(&z)) {
-        if (z.convs + z.gemms) {
+        if (z.convs + z.gemms + z.kernels) {
             ein__put_probe(&z, out);
         } else {
             ein__put_probe_head(&z, out);
@@ -328,4 +550,6 @@ EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
         }
     }
     arrfree(z.call);
+    arrfree(z.kernel);
+    arrfree(kernel);
 }

@@ -370,8 +370,9 @@ static bool ein__is_transpose(ein_ctx *ctx, const ein__scope *s, const int64_t *
            s->n[out_inner] >= 8;
 }
 
-// A kernel to be estimated: the definitions that it computes, operands first. What `inner` names is
-// no memory traffic.
+// A kernel to be priced: the definitions that it computes, operands first. What `inner` names is no
+// memory traffic. Whatever else comes to decide a kernel's text belongs into ein__kernel_id as
+// well.
 typedef struct ein__kernel {
     ein__skind2 kind;
     int n;
@@ -544,7 +545,7 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
 // A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
-static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
+static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
     bool terms = false;
@@ -574,12 +575,38 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
     return ein__work_ps(g, &w);
 }
 
+// What tells the kernel from others; see kernel_key.c.
+static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
+    ein__hasher z = {
+        .ctx = ctx, .relaid = k->kind == EIN__K_PRODUCT, .inner = k->inner, .ninner = 8};
+    uint64_t h = ein__hash_kind(ctx, k->kind);
+    for (int i = 0; i < k->n; i++) {
+        const ein__scope *s = k->s[i];
+        h = ein__mix(ein__mix(h, ein__hash_box(s, s->nt + s->ns)), ein__hash_ex(&z, s->body));
+    }
+    h = ein__mix(h, (uint64_t)z.nseen);
+    return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
+}
+
+// The kernel's measured row, of a product the fastest tile's; NULL: there is none.
+static const ein__cost_row *ein__kernel_row(ein_ctx *ctx, const ein__kernel *k) {
+    char key[EIN__KEY_LENGTH];
+    if (!ctx->kernel_rows) return NULL;
+    ein__put_kernel_key(key, k->kind, ein__kernel_id(ctx, k));
+    return ein__row_of(ctx, key);
+}
+
+// Measured where a table has it, else estimated.
+static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
+    const ein__cost_row *row = ein__kernel_row(ctx, k);
+    return row ? row->ps : ein__estimate_kernel(ctx, k);
+}
+
 // A kernel of its own for definition `s`, with map `m` (or none) fused that reads it by `read`.
 // Dense, but for values that a plan has placed.
-static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
-                               ein__ex read) {
+static ein__kernel ein__scope_kernel(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s,
+                                     ein__val m, ein__ex read, int64_t *out) {
     ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
-    int64_t out[EIN__MAX_RANK];
     if (m.i) {
         k.s[k.n++] = ein__scope_of(ctx, m);
         k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
@@ -588,11 +615,25 @@ static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope 
     ein__dense_result(k.s[k.n - 1], out);
     k.out = out;
     if (kind == EIN__K_MAP && !m.i && ein__is_transpose(ctx, s, out)) k.kind = EIN__K_TRANSPOSE;
+    return k;
+}
+
+static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
+                               ein__ex read) {
+    int64_t out[EIN__MAX_RANK];
+    ein__kernel k = ein__scope_kernel(ctx, kind, s, m, read, out);
     return ein__cost_kernel(ctx, &k);
 }
 
-// A kernel of the plan, its values placed.
-EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
+// Whether that cost is a measured one.
+static bool ein__is_scope_measured(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
+                                   ein__ex read) {
+    int64_t out[EIN__MAX_RANK];
+    ein__kernel k = ein__scope_kernel(ctx, kind, s, m, read, out);
+    return ein__kernel_row(ctx, &k) != NULL;
+}
+
+static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     ein__kernel k = {.kind = step->kind, .n = step->nval};
     for (int i = 0; i < step->nval; i++) {
         k.s[i] = ein__scope_of(ctx, step->val[i]);
@@ -601,6 +642,12 @@ EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
+    return k;
+}
+
+// A kernel of the plan, its values placed.
+EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
+    ein__kernel k = ein__step_kernel(ctx, step);
     return ein__cost_kernel(ctx, &k);
 }
 

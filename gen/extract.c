@@ -79,6 +79,29 @@ static int ein__best_def(const ein__deriver *z, ein__val v) {
     return at >= 0 && at < arrlen(z->best) ? z->best[at] : -1;
 }
 
+// The definition of class `v`, whose cost is known, with `rank` cheaper ones; the last one where
+// there are fewer.
+static int ein__ranked_def(ein__deriver *z, ein__val v, int rank) {
+    int best = ein__best_def(z, v);
+    int64_t after = best < 0 || !rank ? 0 : ein__def_cost(z, &z->def[best], EIN__NO_WAY);
+    for (; rank > 0 && best >= 0; rank--) {
+        int next = -1;
+        int64_t least = EIN__NO_WAY;
+        for (ptrdiff_t i = 0; i < arrlen(z->def); i++) {
+            if (z->def[i].cls.i != v.i) continue;
+            int64_t c = ein__def_cost(z, &z->def[i], EIN__NO_WAY);
+            bool later = c > after || (c == after && (int)i > best);
+            if (!later || c >= least) continue;
+            least = c;
+            next = (int)i;
+        }
+        if (next < 0) break;
+        best = next;
+        after = least;
+    }
+    return best;
+}
+
 // Values made of the cheapest definitions. A problem that was derived once for all that are like it
 // reads stand-ins: `actual` is what they stand for, and `self` what the problem does.
 typedef struct ein__realiser {

@@ -72,6 +72,8 @@ static const cmd_option verify_options[] = {
 
 static const cmd_option probe_options[] = {
     {"output", "PROBE.cu", "the CUDA source; '-' is standard output"},
+    {"part", "I/N", "part I of N: the kernels in N programs, library calls in the first"},
+    {"kernels", "COUNT", "at most so many kernels, those of the best plans; default 120"},
     NO_OPTION,
 };
 
@@ -184,9 +186,11 @@ static const cmd_command commands[] = {
         .operands = "MODEL.ein...",
         .count = 1,
         .more = CMD_OPERANDS - 1,
-        .summary = "Writes a program that measures library calls for --costs",
-        .detail = "It measures what planning these models asked for and no table has, and prints\n"
-                  "rows for one: ./probe >> TABLE. With --help it tells what else it can do.\n",
+        .summary = "Writes a program that measures calls and kernels for --costs",
+        .detail =
+            "It measures the library calls that planning these models asked for, and kernels\n"
+            "of the plans compared, that no table has, and prints rows for one: ./probe >>\n"
+            "TABLE. With --help it tells what else it can do.\n",
         .options = {probe_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_probe,
     },

@@ -187,6 +187,26 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
     return (ein__price){ein__cost_step(ctx, &step), fell || copy || ein__is_scattered(ctx, &step)};
 }
 
+// The key of a kernel's row, where there may be one; and what the row says.
+static void ein__find_kernel_row(ein_ctx *ctx, ein__step *step) {
+    char key[EIN__KEY_LENGTH];
+    ein__attention a;
+    if (!ctx->kernel_rows && !ctx->desc.probe) return;
+    if (step->kind != EIN__K_ATTENTION) {
+        ein__kernel k = ein__step_kernel(ctx, step);
+        ein__put_kernel_key(key, step->kind, ein__kernel_id(ctx, &k));
+    } else {
+        if (!ein__attention_of(ctx, step, &a)) return;
+        int64_t bytes = ein__bytes_of(ctx, step->out);
+        ein__put_kernel_key(key, step->kind, ein__attention_id(ctx, &a, bytes));
+    }
+    step->key = ein__name(ctx, key);
+    const ein__cost_row *row = ein__row_of(ctx, key);
+    if (!row) return;
+    step->measured = true;
+    if (step->kind == EIN__K_PRODUCT) step->tile = ein__product_tile_named(row->algorithm);
+}
+
 static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step;
     if (ein__step_of(ctx, sel, v, &step)) {
@@ -198,6 +218,7 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         if (step.kind != EIN__K_GEMM || fits) step.algorithm = ein__pinned(row, &step.version);
     } else {
         step.ps = ein__step_cost(ctx, &step);
+        ein__find_kernel_row(ctx, &step);
     }
     if (ctx->value[v.i].weight_only &&
         ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
@@ -212,6 +233,16 @@ static void ein__plan_free(ein__plan *p) {
     arrfree(p->init);
     arrfree(p->buffer);
     arrfree(p->layout);
+    *p = (ein__plan){0};
+}
+
+// A plan that is not taken: kept where its kernels are to be measured.
+static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
+    if (!ctx->desc.probe) {
+        ein__plan_free(p);
+        return;
+    }
+    arrput(ctx->passed, *p);
     *p = (ein__plan){0};
 }
 
@@ -294,10 +325,10 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
         ctx->plan = (ein__plan){0};
         ein__plan_values(ctx, root, nroot, false);
         if (ein__plan_cost(&with) < ein__plan_cost(&ctx->plan)) {
-            ein__plan_free(&ctx->plan);
+            ein__pass_plan(ctx, &ctx->plan);
             ctx->plan = with;
         } else {
-            ein__plan_free(&with);
+            ein__pass_plan(ctx, &with);
         }
     }
     ctx->typed = false;
@@ -313,10 +344,10 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     ctx->plan.merging = merging;
     if (!ok || ein__plan_cost(&ctx->plan) >= ein__plan_cost(&best)) {
-        ein__plan_free(&ctx->plan);
+        ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = best;
     } else {
-        ein__plan_free(&best);
+        ein__pass_plan(ctx, &best);
     }
     return ok;
 }

@@ -33,6 +33,21 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {16, 64, 4, 4, 64, 4, 330, 2},
 };
 
+// The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread has.
+static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
+    snprintf(name, 32, "%dx%dx%d.%d.%dx%d", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn);
+}
+
+// The place, from 1, of the tile with this name in the table of tiles; 0: there is none.
+EIN__FN int ein__product_tile_named(const char *name) {
+    char other[32];
+    for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
+        ein__product_tile_name(&ein__product_table[i], other);
+        if (!strcmp(name, other)) return i + 1;
+    }
+    return 0;
+}
+
 // What one step of a tile's loop takes at least, from load to load, ps: assumed.
 enum { EIN__PRODUCT_STEP_PS = 300000 };
 

@@ -169,9 +169,19 @@ static ein__choice ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, 
     p->z.map_read = read;
     if (arrlen(p->z.cost)) p->z.cost[0] = 0;
     c.ps = ein__class_cost(&p->z, p->z.problem);
-    c.best = ein__best_def(&p->z, p->z.problem);
+    c.best = ein__ranked_def(&p->z, p->z.problem, ctx->rank);
     if (known) arrput(p->choice, c);
     return c;
+}
+
+// What was chosen is asked for anew: something has changed that costs depend on.
+EIN__FN void ein__forget_choices(ein_ctx *ctx) {
+    ein__search *z = ein__search_of(ctx);
+    for (ptrdiff_t i = 0; i < arrlen(z->problem); i++) {
+        arrsetlen(z->problem[i]->choice, 0);
+        arrsetlen(z->problem[i]->z.cost, 0);
+        arrsetlen(z->problem[i]->z.best, 0);
+    }
 }
 
 // ------------------------------------------------------------------------------------ the pass

@@ -20,8 +20,8 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
-// What a kernel of our own must be cheaper by than a library call, in percent: no estimate of a
-// tiled product has been measured yet.
+// What a kernel of our own must be cheaper by than a library call, in percent, while its cost is an
+// estimate: no estimate of a tiled product has been compared with a measurement yet.
 enum { EIN__OWN_MARGIN = 10 };
 
 static int64_t ein__with_margin(int64_t ps) {
@@ -81,7 +81,8 @@ static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val
     if (split) *split = (ein__split){0, 1};
     if (own < *ps) {
         *ps = own;
-        bound = ein__least(bound, ein__with_margin(own));
+        bool known = parts.parts == 1 && ein__is_scope_measured(ctx, EIN__K_PRODUCT, s, m, read);
+        bound = ein__least(bound, known ? own : ein__with_margin(own));
         kind = EIN__K_PRODUCT;
     }
     ein__skind2 best = ein__choose_library(ctx, s, m, read, free, kind, bound, ps);

@@ -2,19 +2,25 @@
 //@key gemm  the program calls cuBLAS
 //@key gpu   the device's name in tables of costs
 //@key typed  calls have types of their own: not all are FP32
+//@key half   some data are halves
+//@key kernels  the program has kernels of our own
+//@key calls    it calls a library
+//@key codegen  version of the emitter
 enum { USAGE = 2, BAD_FILE = 3, FAILED = 5, STOPPED = 75, NO_DEVICE = 77 };
 enum { SAMPLES = 9, REPEATS = 20, ALGORITHMS = 16, LT_ALGORITHMS = 8 };
 static const double BATCH_MS = 2, AWAKE_MS = 300;
 
 static const char *name_of(int i) {
-    //@if conv
-    //@if gemm
-    return i < CONVS ? conv_sizes[i].name : matmul_sizes[i - CONVS].name;
-    //@else
-    return conv_sizes[i].name;
+    //@if kernels
+    if (i >= CALLS) return kernel_cases[i - CALLS].name;
     //@end
+    //@if conv
+    if (i < CONVS) return conv_sizes[i].name;
+    //@end
+    //@if gemm
+    return matmul_sizes[i - CONVS].name;
     //@else
-    return matmul_sizes[i].name;
+    return NULL;
     //@end
 }
 
@@ -33,7 +39,7 @@ static __global__ void fill(float *to, size_t n, unsigned seed) {
         unsigned v = (unsigned)i * 2654435761u ^ (unsigned)(i >> 32) ^ seed * 0x9e3779b9u;
         v = (v ^ v >> 16) * 0x85ebca6bu;
         v = (v ^ v >> 13) * 0xc2b2ae35u;
-        //@if typed
+        //@if half
         // Two f16 numbers of a size between 1/2 and 1; together they are an f32 number as well.
         to[i] = __uint_as_float((v & 0x83ff83ffu) | 0x38003800u);
         //@else
@@ -42,31 +48,48 @@ static __global__ void fill(float *to, size_t n, unsigned seed) {
     }
 }
 
-// Makes buffer `k` hold at least so much.
-static int reserve(probe *h, int k, size_t bytes) {
-    if (bytes <= h->bytes[k]) return 0;
-    void *old = h->buffer[k];
-    h->buffer[k] = NULL;
-    h->bytes[k] = 0;
-    if (old) CUDA_CALL(h, "cudaFree", cudaFree(old));
-    cudaError_t e = cudaMalloc(&h->buffer[k], bytes);
-    if (e != cudaSuccess) {
-        char what[64];
-        snprintf(what, sizeof what, "%zu bytes of device memory", bytes);
-        (void)cudaGetLastError();
-        h->buffer[k] = NULL;
-        return fail(h, BAD_CALL, what, cudaGetErrorString(e));
-    }
-    h->bytes[k] = bytes;
-    fill<<<dim3(1024), dim3(256), 0, h->stream>>>((float *)h->buffer[k], bytes / 4, (unsigned)k);
+static int refill(probe *h, void *to, size_t bytes, int seed) {
+    fill<<<dim3(1024), dim3(256), 0, h->stream>>>((float *)to, bytes / 4, (unsigned)seed);
     LAUNCHED(h, "fill");
     return 0;
 }
 
+// Makes a buffer hold at least so much.
+static int grow(probe *h, void **buffer, size_t *had, size_t bytes, int seed) {
+    if (bytes <= *had) return 0;
+    void *old = *buffer;
+    *buffer = NULL;
+    *had = 0;
+    if (old) CUDA_CALL(h, "cudaFree", cudaFree(old));
+    cudaError_t e = cudaMalloc(buffer, bytes);
+    if (e != cudaSuccess) {
+        char what[64];
+        snprintf(what, sizeof what, "%zu bytes of device memory", bytes);
+        (void)cudaGetLastError();
+        *buffer = NULL;
+        return fail(h, BAD_CALL, what, cudaGetErrorString(e));
+    }
+    *had = bytes;
+    return refill(h, *buffer, bytes, seed);
+}
+//@if calls
+
+static int reserve(probe *h, int k, size_t bytes) {
+    return grow(h, &h->buffer[k], &h->bytes[k], bytes, k);
+}
+
 static float *data_of(const probe *h, int k) { return (float *)h->buffer[k]; }
+//@end
 
 // Makes call `i` once.
 static int issue(probe *h, int i) {
+    //@if kernels
+    if (i >= CALLS) {
+        kernel_cases[i - CALLS].launch((char *const *)h->operand, h->stream);
+        LAUNCHED(h, name_of(i));
+        return 0;
+    }
+    //@end
     //@if conv
     if (i < CONVS)
         return conv_run(h, i, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),
@@ -175,6 +198,7 @@ static int measure(probe *h, int i, double most_ps, figure *f) {
     }
     return r;
 }
+//@if calls
 
 // What was measured of a call, by algorithm; printed when all of them are done, so that a table
 // has all rows of a call or none.
@@ -207,6 +231,7 @@ static int refused(probe *h, int i, const char *algorithm) {
     CUDA_CALL(h, "after a failed call", cudaStreamSynchronize(h->stream));
     return 0;
 }
+//@end
 //@if gemm
 
 // Elements of a batch of row-major matrices.
@@ -412,7 +437,39 @@ static int measure_conv(probe *h, int i) {
 }
 //@end
 
+//@if kernels
+
+// Operands of kernel `k`: what another one left there is data as good as any, but for integers.
+static int reserve_operands(probe *h, const kernel_case *k) {
+    for (int j = 0; j < k->count; j++) {
+        size_t bytes = (k->operand[j].bytes + 31) / 16 * 16;
+        bool fresh = bytes > h->operand_bytes[j];
+        CALL(grow(h, &h->operand[j], &h->operand_bytes[j], bytes, j));
+        if (!k->operand[j].real)
+            CUDA_CALL(h, "memset", cudaMemsetAsync(h->operand[j], 0, bytes, h->stream));
+        else if (!fresh) CALL(refill(h, h->operand[j], bytes, j));
+    }
+    return 0;
+}
+
+static int measure_kernel(probe *h, int i) {
+    const kernel_case *k = &kernel_cases[i - CALLS];
+    figure f;
+    CALL(reserve_operands(h, k));
+    CALL(measure(h, i, 1e18, &f));
+    int driver = 0;
+    CUDA_CALL(h, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    printf("%s\t%s\t%lld\t%d\teinnet $codegen text %s driver %d\n", h->device, k->name, f.ps,
+           f.spread, k->text, driver);
+    fflush(stdout);
+    return 0;
+}
+//@end
+
 static int measure_any(probe *h, int i) {
+    //@if kernels
+    if (i >= CALLS) return measure_kernel(h, i);
+    //@end
     //@if conv
     if (i < CONVS) return measure_conv(h, i);
     //@end
@@ -426,7 +483,7 @@ static int measure_any(probe *h, int i) {
 // Measures what the table lacks. A call that fails is told of; one that breaks the device ends it.
 static int measure_all(probe *h) {
     int measured = 0, failed = 0;
-    for (int i = 0; i < CALLS; i++) {
+    for (int i = 0; i < CASES; i++) {
         if (h->done[i]) continue;
         if (h->deadline_ms > 0 && now_ms() >= h->deadline_ms) {
             fprintf(stderr, "probe: out of time: %d measured, %d failed\n", measured, failed);
@@ -493,6 +550,10 @@ static int open_all(probe *h) {
 static void release(probe *h) {
     for (int k = 0; k < BUFFERS; k++)
         if (h->buffer[k]) (void)cudaFree(h->buffer[k]);
+    //@if kernels
+    for (int k = 0; k < OPERANDS; k++)
+        if (h->operand[k]) (void)cudaFree(h->operand[k]);
+    //@end
     //@if conv
     if (h->cudnn) (void)cudnnDestroy(h->cudnn);
     //@end
@@ -511,9 +572,17 @@ static void have_line(probe *h, char *line) {
     char *key = strchr(line, '\t'), *end = key ? strchr(key + 1, '\t') : NULL;
     if (*line == '#' || !end) return;
     *key++ = *end = 0;
+    if (strcmp(line, h->device)) return;
+    //@if kernels
+    for (int i = CALLS; i < CASES; i++) {
+        char text[24];
+        snprintf(text, sizeof text, " text %s ", kernel_cases[i - CALLS].text);
+        // A row of another text is one of another kernel.
+        if (!strcmp(name_of(i), key) && strstr(end + 1, text)) h->done[i] = 1;
+    }
+    //@end
     char *algorithm = strstr(key, " algo=");
     if (algorithm) *algorithm = 0;
-    if (strcmp(line, h->device)) return;
     for (int i = 0; i < CALLS; i++)
         if (!strcmp(name_of(i), key)) h->done[i] = 1;
 }
@@ -578,7 +647,7 @@ static int run(probe *h, int argc, char **argv) {
     if (!code && h->have) code = read_have(h);
     if (code) return code;
     if (h->deadline_ms > 0) h->deadline_ms += now_ms();
-    for (int i = 0; list && i < CALLS; i++)
+    for (int i = 0; list && i < CASES; i++)
         if (!h->done[i]) printf("%s\n", name_of(i));
     if (list) return 0;
     code = find_device();

@@ -3,8 +3,10 @@
 //@key convs    how many convolutions
 //@key gemms    how many products
 //@key spatial  spatial axes that descriptors have
+//@key kernels  how many kernels of our own
 //@key size     bytes of an element of convolution s
-enum { CONVS = $convs, GEMMS = $gemms, CALLS = CONVS + GEMMS };
+enum { CONVS = $convs, GEMMS = $gemms, KERNELS = $kernels };
+enum { CALLS = CONVS + GEMMS, CASES = CALLS + KERNELS };
 
 // Operands and results on the device, each as large as any call so far needed it.
 enum { DATA, WEIGHTS, BIAS, RESIDUAL, RESULT, WORKSPACE, BUFFERS };
@@ -14,13 +16,17 @@ struct probe {
     char error[256];  // of the call being measured
     const char *device, *have;
     double deadline_ms;         // from the start, 0: none
-    unsigned char done[CALLS];  // the table has a row
+    unsigned char done[CASES];  // the table has a row
     char versions[160];
     cudaStream_t stream;
     cudaEvent_t start, stop;
     int awake;  // the clocks are up
     void *buffer[BUFFERS];
     size_t bytes[BUFFERS];
+    //@if kernels
+    void *operand[OPERANDS];  // of kernels
+    size_t operand_bytes[OPERANDS];
+    //@end
     //@if conv
     cudnnHandle_t cudnn;
     conv_call conv[CONVS];

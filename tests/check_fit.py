@@ -67,7 +67,7 @@ def write_table(path, keys, c, noise, draw):
             ps = int(fit.estimate(c, key) * (1 + draw.uniform(-noise, noise))) + 1
             file.write("h200\t%s\t%d\t60\tcudnn 91900 cublas 130100\n" % (key, ps))
             file.write("l4\t%s\t%d\t60\tcudnn 91900 cublas 130100\n" % (key, 7 * ps))
-        file.write("h200\tkernel k_map_12345678\t5000\t1\t\n")
+        file.write("h200\tkernel map 0123456789abcdef\t5000\t1\t\n")
 
 
 def figures(text, title):

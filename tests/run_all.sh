@@ -57,6 +57,7 @@ parts=(
     'nvcc     cuda sh tests/frame/test_nvcc.sh'
     'probe    -    sh tests/frame/test_probe.sh'
     'costs    -    sh tests/frame/test_costs.sh'
+    'rows     -    sh tests/frame/test_rows.sh'
     'fit      -    python3 tests/check_fit.py'
     'program  cuda sh tests/frame/test_program.sh'
     "peers    -    $python tests/peers/test_peers.py"

@@ -30,7 +30,16 @@ refuse 'one of data' 1:18 'h200\tconv_data x algo=6\t1\t0\tcudnn 1\n'
 refuse 'one of cublasLt with eight numbers' 1:13 'h200\tgemm x algo=lt:1.2.3.4.5.6.7.8\t1\t0\tc\n'
 refuse 'one with ten' 1:13 'h200\tgemm x algo=lt:1.2.3.4.5.6.7.8.9.1\t1\t0\tc\n'
 refuse 'one that leaves its text' 1:13 'h200\tgemm x algo=lt:1.2.3.4.5.6.7.8.}\t1\t0\tc\n'
-refuse 'one of a kernel' 1:21 'h200\tkernel k_map_1 algo=1\t1\t0\tc\n'
+id=0123456789abcdef
+refuse 'one of a kernel' 1:34 "h200\tkernel map $id algo=1\t1\t0\tc\n"
+refuse 'a tile that is none' 1:38 "h200\tkernel product $id algo=\$\t1\t0\tc\n"
+refuse 'a product without a tile' 1:6 "h200\tkernel product $id\t1\t0\tc\n"
+refuse 'a kind that is none' 1:6 "h200\tkernel maps $id\t1\t0\tc\n"
+refuse 'a kernel by its name' 1:6 'h200\tkernel k_map_12345678\t1\t0\tc\n'
+refuse 'an ID that is too short' 1:6 'h200\tkernel map 0123456789abcde\t1\t0\tc\n'
+refuse 'one that is too long' 1:6 "h200\tkernel map ${id}0\t1\t0\tc\n"
+refuse 'one in capitals' 1:6 'h200\tkernel map 0123456789ABCDEF\t1\t0\tc\n'
+grep -q "'kernel KIND ID', ID 16 hexadecimal digits" "$work/log" && pass || fail 'it says why'
 head -c 3000 /dev/urandom | tr '\n\t' 'xx' > "$work/noise"
 $einnet costs "$work/noise" > "$work/log" 2>&1
 [ $? = 3 ] && pass || fail 'noise'
@@ -74,7 +83,7 @@ fastest 40 'h200\tKEY\t40\t1\tcublas 10' "h200\t$lt\t50\t1\tcublas 10"
 fastest 40 'h200\tKEY\t40\t1\tcublas 11' 'h200\tKEY\t30\t1\tcublas 10'
 fastest 40 'h200\tKEY\t40\t1\tcublas 9 cublaslt 7' "h200\t$lt\t50\t1\tcublas 9 cublaslt 12"
 fastest 50 'l4\tKEY\t40\t1\tcublas 10' 'h200\tKEY\t50\t1\tcublas 10'
-fastest '' 'l4\tKEY\t40\t1\tcublas 10' 'h200\tkernel k_map_1\t50'
+fastest '' 'l4\tKEY\t40\t1\tcublas 10' 'h200\tkernel map 0123456789abcdef\t50'
 
 # ---- pinning
 

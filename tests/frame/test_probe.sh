@@ -1,6 +1,6 @@
 #!/bin/sh
-# Programs that measure library calls: they are the same whatever the order of the models, compile
-# without warnings, run on the judge, and what they print is used by --costs.
+# Programs that measure library calls and kernels: they are the same whatever the order of the
+# models, compile without warnings, run on the judge, and what they print is used by --costs.
 . "$(dirname "$0")/lib.sh"
 
 einnet=build/einnet
@@ -13,25 +13,53 @@ check 'with the same bytes' cmp "$work/two.cu" "$work/same.cu"
 check 'the other way round' $einnet probe models/cases/convtranspose.ein \
     models/cases/conv3x3.ein --small -o "$work/same.cu"
 check 'too' cmp "$work/two.cu" "$work/same.cu"
-check 'keys are strings in it' grep -o -E '"(conv|conv_data|gemm) f32 [^"]*"' "$work/two.cu"
+check 'keys are strings in it' grep -o -E '"(conv|conv_data|gemm|kernel) [^"]*"' "$work/two.cu"
 tr -d '"' < "$work/log" > "$work/keys"
+grep -v '^kernel' "$work/keys" > "$work/calls"
 for kind in conv gemm; do
-    grep -v "^$kind" "$work/keys" | sed 's/.*/h200\t&\t1000000/' > "$work/but_$kind"
+    grep -v "^$kind" "$work/calls" | sed 's/.*/h200\t&\t1000000/' > "$work/but_$kind"
     check "a probe of $kind alone" $einnet probe $models --small --costs "$work/but_$kind" \
-        -o "$work/$kind.cu"
+        --kernels 0 -o "$work/$kind.cu"
+    grep '"kernel ' "$work/$kind.cu" > "$found"
+    empty "no kernels with $kind"
 done
+check 'a probe of kernels alone' $einnet probe $models --small --part 2/2 -o "$work/kernel.cu"
+check 'it calls no library' sh -c "! grep -E -q 'cudnn|cublas' $work/kernel.cu"
+
+# ---- parts
+
+parts_of() { # NAME OPTION...
+    name=$1
+    shift
+    check "$name" $einnet probe $models --small "$@" -o "$work/part.cu"
+    grep -o -E '"(conv|conv_data|gemm|kernel) [^"]*"' "$work/part.cu" | tr -d '"'
+}
+{
+    parts_of 'part 1 of 3' --part 1/3
+    parts_of 'part 2 of 3' --part 2/3
+    parts_of 'part 3 of 3' --part 3/3
+} | sort > "$work/parts"
+sort "$work/keys" > "$work/whole"
+check 'parts are the whole' cmp "$work/whole" "$work/parts"
+[ "$(parts_of 'two kernels' --kernels 2 | grep -c '^kernel')" = 2 ] && pass || fail 'two kernels'
+for wrong in 0/3 4/3 1 1/x 1/ /2 99999999999/2; do
+    $einnet probe $models --small --part $wrong -o "$work/part.cu" 2> "$work/log"
+    [ $? = 2 ] && grep -q "not I/N" "$work/log" && pass || fail "part $wrong" "$work/log"
+done
+$einnet probe $models --small --kernels x -o "$work/part.cu" 2> "$work/log"
+[ $? = 2 ] && grep -q 'not a number of kernels' "$work/log" && pass || fail '--kernels x'
 
 if ! command -v nvcc > /dev/null; then
     echo 'skipped: nvcc is not on PATH'
     finish
 fi
-for name in one two conv gemm; do
+for name in one two conv gemm kernel; do
     check "$name.cu compiles" nvcc -std=c++14 -arch=sm_90 -Werror all-warnings \
         -Xcompiler -Wall,-Wextra,-Werror -c "$work/$name.cu" -o "$work/$name.o"
 done
 
 check 'the judge takes it' sh tests/judge/judgecc --mode san -o "$work/probe" "$work/two.cu"
-for kind in conv gemm; do
+for kind in conv gemm kernel; do
     check "the judge takes $kind alone" sh tests/judge/judgecc -o "$work/$kind" "$work/$kind.cu"
 done
 
@@ -52,7 +80,9 @@ JUDGE_LEAKCHECK=1
 export JUDGE_LEAKCHECK
 run 0 'keys without a GPU' env JUDGE_NO_DEVICE=1 "$work/probe" --list
 check 'keys as in the text' cmp "$work/out" "$work/keys"
-check 'keys are in order' sort -c -u "$work/keys"
+check 'calls are in order' sort -c -u "$work/calls"
+sort "$work/keys" | uniq -d > "$found"
+empty 'no key is there twice'
 for kind in 'conv f32' 'conv_data f32' 'gemm f32'; do
     check "there is a $kind" grep -q "^$kind fma " "$work/keys"
 done
@@ -72,6 +102,11 @@ run 0 'convolutions' "$work/conv" --device test
 grep -v -P '^(#.*|test\tconv[^\t]+ algo=\d\t\d+\t\d+\tcudnn \d+ driver \d+)$' "$work/out" \
     > "$found"
 empty 'rows of convolutions'
+run 0 'kernels' "$work/kernel" --device test
+row='kernel [a-z]+ [0-9a-f]{16}( algo=[0-9x.]+)?\t\d+\t\d+\teinnet \d+ text [0-9a-f]{8} driver \d+'
+grep -v -P "^test\t$row$" "$work/out" > "$found"
+empty 'rows of kernels'
+[ -s "$work/out" ] && pass || fail 'there are kernels'
 
 # Until it is done, as a machine that is lent for a while would.
 : > "$work/table"
@@ -84,13 +119,18 @@ for turn in 1 2 3 4 5 6 7 8 9 10; do
 done
 [ $got = 0 ] && pass || fail 'it ends' "$work/err"
 grep -v '^#' "$work/table" |
-    grep -v -P '^h200\t[^\t]+\t\d+\t\d+\tcudnn \d+ cublas \d+ cublaslt \d+ driver \d+$' > "$found"
+    grep -v -P '^h200\t[^\t]+\t\d+\t\d+\tcudnn \d+ cublas \d+ cublaslt \d+ driver \d+$' |
+    grep -v -P '^h200\tkernel [^\t]+\t\d+\t\d+\teinnet \d+ text \w+ driver \d+$' > "$found"
 empty 'rows have five fields'
 grep -v '^#' "$work/table" | cut -f2 | sort | uniq -d > "$found"
 empty 'no algorithm was measured twice'
-grep -v '^#' "$work/table" | cut -f2 | sed 's/ algo=.*//' | sort -u > "$work/measured"
+grep -v '^#' "$work/table" | cut -f2 | sed '/^kernel/!s/ algo=.*//' | sort -u > "$work/measured"
 grep -q ' algo=lt:' "$work/table" && pass || fail 'algorithms of cublasLt'
-check 'every key was measured' cmp "$work/keys" "$work/measured"
+check 'every key was measured' cmp "$work/whole" "$work/measured"
+sed 's/ text [0-9a-f]*/ text 00000000/' "$work/table" > "$work/older"
+run 0 'kernels of another text are other kernels' "$work/probe" --have "$work/older" --list
+grep '^kernel' "$work/keys" > "$work/kernels"
+check 'they are measured again' cmp "$work/out" "$work/kernels"
 run 0 'nothing is left' "$work/probe" --have "$work/table" --list
 [ ! -s "$work/out" ] && pass || fail 'nothing is left' "$work/out"
 run 0 'others are, on another device' "$work/probe" --have "$work/table" --device x --list
@@ -99,7 +139,8 @@ check 'all of them' cmp "$work/keys" "$work/out"
 # The rows are taken as they are; a CPU's times let no library win, so these get better ones.
 check 'emit takes the table' $einnet emit models/cases/conv3x3.ein --small \
     --costs "$work/table" -o "$work/slow.cu"
-awk -F '\t' -v OFS='\t' '!/^#/ { $3 = 1000; print }' "$work/table" > "$work/fast"
+awk -F '\t' -v OFS='\t' '!/^#/ && $2 !~ /^kernel/ { $3 = 1000; print }' "$work/table" \
+    > "$work/fast"
 check 'emit takes the other table' $einnet emit models/cases/conv3x3.ein --small \
     --costs "$work/fast" -o "$work/fast.cu"
 check 'a library call is measured' grep -E -q '^// .* us measured .*(cuDNN|cuBLAS)' "$work/fast.cu"

@@ -1,0 +1,170 @@
+// Kernels to be measured: those of the plan, of the plans that were not taken (the untouched
+// program among them), of plans without libraries and of such as take each problem's second and
+// third best definition; of products every tile that is estimated to be nearly as good as the best.
+// Contexts of other models hand theirs over as text (EIN_CALLS): a line with the row's key, then,
+// each behind a tab,
+//     #NAME grid=1x1x1 block=256x1x1 smem=0 needs=0 rank=0 text=CHARACTERS   how it is launched
+//     @TYPE n=ELEMENTS at=OFFSET                                       an operand, or the result
+//     <...  >...  |...    functions that it calls, first lines apart; its own text; line by line
+// A kernel's rank is the place of the first plan that has it: the chosen one has 0.
+
+enum {
+    EIN__PROBE_RANKS = 2,   // definitions of a problem behind the best that are tried
+    EIN__PROBE_SLOWER = 3,  // tiles that take so many times as long as the best are left out
+    EIN__PROBE_RANK_LIMIT = 1000
+};
+
+// Plans the program in one more way, for its kernels: calls are measured for the plan itself alone.
+static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
+    ein__plan chosen = ctx->plan;
+    ein_libs own = ctx->desc.libs;
+    ctx->plan = (ein__plan){0};
+    ctx->desc.libs = libs;
+    ctx->rank = rank;
+    ctx->quiet = true;
+    ein__forget_choices(ctx);
+    bool ok = ein__cheapest_plan(ctx);
+    ein__pass_plan(ctx, &ctx->plan);
+    ctx->desc.libs = own;
+    ctx->rank = 0;
+    ctx->quiet = false;
+    ctx->plan = chosen;
+    ein__forget_choices(ctx);
+    return ok;
+}
+
+static bool ein__probe_variants(ein_ctx *ctx) {
+    bool ok = true;
+    if (ctx->desc.libs != EIN_LIBS_NONE) ok = ein__probe_variant(ctx, EIN_LIBS_NONE, 0);
+    for (int rank = 1; ok && rank <= EIN__PROBE_RANKS && !ctx->desc.baseline; rank++)
+        ok = ein__probe_variant(ctx, ctx->desc.libs, rank);
+    return ok;
+}
+
+// ------------------------------------------------------------------------------------ as text
+
+// Lines of `text`, each behind a tab and a mark, that of the first one `first`.
+static void ein__put_marked(ein__buf *out, char first, char mark, const char *text) {
+    for (bool begins = true; *text; begins = false) {
+        size_t n = strcspn(text, "\n");
+        ein__putf(out, "\t%c", begins ? first : mark);
+        ein__put_n(out, text, n);
+        ein__put(out, "\n");
+        text += n + (text[n] != 0);
+    }
+}
+
+static void ein__put_box(ein__buf *out, const int64_t *n, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) ein__putf(out, "%s%lld", i ? "x" : "", (long long)n[i]);
+    if (!count) ein__put(out, "1");
+}
+
+static void ein__put_argument(ein_ctx *ctx, ein__buf *out, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    const ein__layout *l = &ctx->plan.layout[v.i];
+    int64_t n = 1;
+    for (int k = 0; k < p->shape.rank; k++)
+        n = ein__plus(n, ein__times(p->shape.d[k] - 1, l->stride[k]));
+    ein__putf(out, "\t@%s n=%lld at=%lld\n", ein__ctype(p->dtype), (long long)n,
+              (long long)(l->offset % EIN__KEY_ALIGN));
+}
+
+static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int rank) {
+    ein__buf out = {0}, text = {0};
+    ein__launch l = {0};
+    const char *block = NULL;
+    ein__put(&text, "");
+    ein__emit_kernel(ctx, step, ein__kernel_word(step->kind), &text, &l);
+    if (!ctx->status && !l.extra) {
+        const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+        ein__putf(&out, "\t#%s grid=%ux%ux%u block=%ux%ux%u smem=%d needs=%u rank=%d size=", l.name,
+                  l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2], l.smem,
+                  l.needs, rank);
+        ein__put_box(&out, s->n, s->nt);
+        ein__putf(&out, " sum=");
+        ein__put_box(&out, s->n + s->nt, s->ns);
+        ein__put(&out, "\n");
+        for (int k = 0; k < l.narg; k++) ein__put_argument(ctx, &out, l.arg[k]);
+        for (int k = 0; k < l.ndevice; k++) ein__put_marked(&out, '<', '>', l.device[k]);
+        ein__put_marked(&out, '|', '|', text.s);
+        block = ein__name(ctx, out.s);
+    }
+    ein__buf_free(&out);
+    ein__buf_free(&text);
+    return block;
+}
+
+// Of two blocks for one key that with the lower rank stays, whatever their order.
+static void ein__keep_block(ein_ctx *ctx, const char *key, const char *block) {
+    ptrdiff_t at = shgeti(ctx->kernels, key);
+    if (at >= 0) {
+        const char *old = ctx->kernels[at].value;
+        int64_t was = INT64_MAX, now = INT64_MAX;
+        const char *s = strstr(old, " rank="), *t = strstr(block, " rank=");
+        if (s) was = strtoll(s + 6, NULL, 10);
+        if (t) now = strtoll(t + 6, NULL, 10);
+        if (was < now || (was == now && strcmp(old, block) <= 0)) return;
+    }
+    shput(ctx->kernels, key, block);
+}
+
+// ------------------------------------------------------------------------------------ collecting
+
+// Whether a table has the row of this kernel with this text.
+static bool ein__has_kernel(ein_ctx *ctx, const char *key, const char *tile, const char *block) {
+    const char *same =
+        ein__namef(ctx, "%s\t%s\t%s\t%d", ein__gpu_of(ctx)->name, key, tile, EIN_CODEGEN);
+    ptrdiff_t at = shgeti(ctx->cost_rows, same);
+    if (at < 0) return false;
+    const char *text = ctx->cost_row[ctx->cost_rows[at].value].text;
+    return !*text || strstr(block, ein__namef(ctx, "_%s grid=", text));
+}
+
+static void ein__collect_kernel(ein_ctx *ctx, const ein__step *step, const char *tile, int rank) {
+    const char *key = *tile ? ein__namef(ctx, "%s algo=%s", step->key, tile) : step->key;
+    const char *block = ein__kernel_block(ctx, step, rank);
+    if (block && !ein__has_kernel(ctx, step->key, tile, block)) ein__keep_block(ctx, key, block);
+}
+
+// Every tile that may turn out to be the best one.
+static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    const ein__scope *s = ein__scope_of(ctx, step.val[0]);
+    ein__tiled p;
+    int64_t best;
+    if (!ein__match_tiles(ctx, s, ctx->plan.layout[step.out.i].stride, &p)) return;
+    (void)ein__product_tile_of(ctx, &p, &best);
+    for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
+        const ein__product_tile *t = &ein__product_table[step.tile - 1];
+        int64_t ps = ein__product_tile_ps(g, &p, t);
+        char name[32];
+        if (ps / EIN__PROBE_SLOWER > best) continue;
+        ein__product_tile_name(t, name);
+        ein__collect_kernel(ctx, &step, name, ps > best ? rank + 1 : rank);
+    }
+}
+
+static void ein__collect_plan(ein_ctx *ctx, int rank) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && !ctx->status; i++) {
+        ein__step step = ctx->plan.step[i];
+        if (ein__is_call(step.kind) || !step.key) continue;
+        if (step.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, step, rank);
+        else ein__collect_kernel(ctx, &step, "", rank);
+    }
+}
+
+// The kernels of all plans, in ctx->kernels.
+static bool ein__gather_kernels(ein_ctx *ctx) {
+    if (!ctx->desc.probe || ctx->probed) return !ctx->status;
+    ctx->probed = true;
+    if (!ein__probe_variants(ctx)) return false;
+    ein__plan chosen = ctx->plan;
+    ein__collect_plan(ctx, 0);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) {
+        int rank = (int)ein__least(2 * (i + 1), EIN__PROBE_RANK_LIMIT);
+        ctx->plan = ctx->passed[i];
+        ein__collect_plan(ctx, rank);
+    }
+    ctx->plan = chosen;
+    return !ctx->status;
+}
