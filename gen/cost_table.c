@@ -1,7 +1,7 @@
 // Tables of measured costs. A row is device, key, picoseconds, spread in 1/1000 and library
-// versions between tabs; ` algo=` at the end of a key names the library's algorithm that was
-// measured, so a call has a row for each. The fastest is taken, and pinned in the emitted file to
-// the version of the library that the row names. Rows of our own kernels (kernel_key.c) have the
+// versions between tabs; ` algo=` at the end of a key names the library's algorithm or engine that
+// was measured, so a call has a row for each. The fastest is taken, and pinned in the emitted file
+// to the version of the library that the row names. Rows of our own kernels (kernel_key.c) have the
 // version of the emitter and, as `text`, the end of the kernel's name, which is a hash of its text.
 
 typedef struct ein__cost_row {
@@ -95,7 +95,13 @@ static const char *ein__split_algorithm(ein__cost_line *z, ein__cost_row *r, con
     if (!mark) return "";
     const char *algorithm = ein__name(z->ctx, mark + 6);
     const char *key = ein__name_n(z->ctx, r->key, (size_t)(mark - r->key));
-    if (!ein__is_algorithm(key, algorithm))
+    ein__engine engine;
+    if (ein__is_conv_key(key) && ein__is_engine(algorithm)) {
+        const char *bad = ein__read_engine(algorithm, &engine);
+        if (bad)
+            ein__cost_error(z, at + (mark - r->key) + 6 + (bad - algorithm),
+                            "an engine is a number, then ,TYPE=CHOICE a setting, types ascending");
+    } else if (!ein__is_algorithm(key, algorithm))
         ein__cost_error(z, at + (mark - r->key) + 1, "this call has no such algorithm");
     r->key = key;
     return algorithm;

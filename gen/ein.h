@@ -59,9 +59,12 @@
 // COST TABLE
 // One row a line, fields separated by tabs: device, key, picoseconds, spread in 1/1000, versions.
 // `#` starts a comment line; rows of other devices are skipped. ` algo=` at a key's end names the
-// library's algorithm: cuDNN's number, or `lt:` and what cublasLt's is set to. The fastest row of a
-// key is used, those of the newest library alone, and its algorithm is pinned: the emitted create
-// takes it where the library has the row's version and accepts it, else what the library chooses.
+// library's algorithm: cuDNN's number; an engine of its graph API with its settings, type=choice,
+// `engine:28,2=5,13=0`; or `lt:` and what cublasLt's is set to. The fastest row of a key is used,
+// those of the newest library alone, and its algorithm is pinned: the emitted create takes it where
+// the library has the row's version and accepts it, else what the library chooses. Instead of an
+// engine that is the first in cuDNN's order which works as FP32 or the mode asks, gives the same
+// bits on every run and is compiled already, else an algorithm of the older API.
 // Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
 // EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
@@ -73,10 +76,12 @@
 //   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for and no
 // table has: `einnet probe MODEL.ein... --costs TABLE -o probe.cu`, then nvcc, then `./probe >>
 // TABLE`. It replays each call from a graph, on random data, operands in the L2 cache where they
-// fit, with every deterministic FP32 algorithm of cuDNN and up to eight of cublasLt, a row each;
-// the time is the median of several batches, the spread that between the quartiles. `--have TABLE`
-// skips calls that are there, `--deadline SECONDS` ends it with exit code 75, `--device NAME` names
-// the device, `--list` only lists. EIN_ESTIMATES prints what was measured beside the estimates
+// fit, with every deterministic algorithm of cuDNN that the mode allows, up to 24 engines of its
+// graph API as its heuristics set them (the four fastest have rows), and up to eight algorithms of
+// cublasLt, a row each; the time is the median of several batches, the spread that between the
+// quartiles. `--have TABLE` skips calls that are there, `--deadline SECONDS` ends it with exit code
+// 75, `--device NAME` names the device, `--list` only lists. EIN_ESTIMATES prints what was measured
+// beside the estimates
 // (`einnet costs --estimates`); bench/fit.py fits their constants. With measured costs the search
 // may ask for calls that it did not need before: measure again until a probe has none. Generated
 // kernels are not measured.

@@ -112,8 +112,14 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     ein__put_uploads(z, out, uploads);
     if (z->convs) {
         ein__put(out, "\n");
-        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"}, {"typed", typed}};
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 3);
+        const char *engines = z->engines ? "1" : "";
+        ein__key types[] = {{"spatial", spatial},
+                            {"pins", z->pins ? "1" : "0"},
+                            {"typed", typed},
+                            {"engines", engines},
+                            {"pinned", engines}};
+        if (z->engines) ein__emit_engine_types(ctx, out, z->settings);
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 5);
         ein__put_conv_sizes(z, out);
     }
     if (z->matmuls) {
@@ -149,10 +155,14 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
         ein__put(out, "\n");
+        const char *limit = ein__number_text(ctx, ctx->plan.workspace_bytes);
+        const char *engines = z->engines ? "1" : "";
+        if (z->engines)
+            ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->settings, true);
         ein__key conv[] = {{"model", model},
                            {"spatial", ein__number_text(ctx, z->spatial)},
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
-                           {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)},
+                           {"limit", limit},
                            {"pins", z->pins ? "1" : "0"},
                            {"typed", typed},
                            {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
@@ -160,8 +170,10 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                            {"param", *typed ? ", cudnnDataType_t type" : ""},
                            {"arg", *typed ? ", type" : ""},
                            {"scalar", *typed ? "void" : "float"},
-                           {"steps", "1"}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 12);
+                           {"steps", "1"},
+                           {"engines", engines},
+                           {"pinned", engines}};
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 14);
     }
     if (z->gemms) {
         ein__put(out, "\n");

@@ -30,6 +30,10 @@ static bool ein__is_taken(const char *name) {
         "conv_tensor"
         " conv_describe conv_choose_forward conv_choose_data conv_open conv_close conv_run gemm_run"
         " gemm_size matmul matmul_call matmul_size matmul_sizes matmul_open matmul_close matmul_run"
+        " engine engine_attribute engine_call engine_check engine_choice engine_choose "
+        "engine_convolution"
+        " engine_describe engine_drop engine_first engine_make engine_new engine_of engine_offers"
+        " engine_open engine_pack engine_plan engine_pointwise engine_run engine_tensor"
         " matmul_matrix matmul_describe matmul_wish matmul_pinned uploads upload_size run_on "
         "create_all open_libraries prepare_weights "
         "same_addresses"
@@ -66,8 +70,8 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
         ein__put_n(&b, &c, 1);
     }
     // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
-    static const char *const own[] = {"_",     "v_",      "k_",      "conv_",  "CONV_",
-                                      "gemm_", "matmul_", "MATMUL_", "steps_", "prepare_"};
+    static const char *const own[] = {"_",       "v_",      "k_",      "conv_",  "CONV_",   "gemm_",
+                                      "matmul_", "MATMUL_", "engine_", "steps_", "prepare_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
@@ -147,8 +151,10 @@ typedef struct ein__emitter {
     int spatial;   // axes of convolution descriptors
     int calls_on;  // branch of the last library call put
     bool pins;     // a table of costs has chosen algorithms
-    bool early;    // some kernels may be launched before the one before is over
-    bool zeros;    // some fused convolution has no bias
+    bool engines;  // and engines of cuDNN's graph API, with no more settings than these
+    int settings;
+    bool early;  // some kernels may be launched before the one before is over
+    bool zeros;  // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
     int64_t counters;  // bytes that count blocks, 0 between runs
 } ein__emitter;
@@ -306,6 +312,11 @@ static void ein__collect(ein__emitter *z) {
         z->pins |= s->algorithm != NULL;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
         z->convs++;
+        ein__engine engine;
+        if (ein__is_engine(s->algorithm) && !ein__read_engine(s->algorithm, &engine)) {
+            z->engines = true;
+            if (engine.settings > z->settings) z->settings = engine.settings;
+        }
         if (s->conv.spatial > z->spatial) z->spatial = s->conv.spatial;
         bool fused = s->conv.z.i || s->conv.relu;
         if (fused && !s->conv.bias.i) {

@@ -117,9 +117,17 @@ EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv
 }
 
 static const char *ein__conv_pin_text(const ein__emitter *z, const ein__step *s) {
+    bool engine = ein__is_engine(s->algorithm);
+    ein__buf text = {0};
     if (!z->pins) return "";
-    if (!s->algorithm) return ", 0, 0";
-    return ein__namef(z->ctx, ", %lld, %s", (long long)s->version, s->algorithm);
+    ein__putf(&text, ", %lld, %s", s->algorithm ? (long long)s->version : 0ll,
+              engine         ? "-1"
+              : s->algorithm ? s->algorithm
+                             : "0");
+    if (z->engines) ein__put_engine(&text, &s->conv, s->algorithm);
+    const char *pin = ein__name(z->ctx, text.s);
+    ein__buf_free(&text);
+    return pin;
 }
 
 static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {

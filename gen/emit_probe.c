@@ -423,13 +423,8 @@ static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
     ein__put(out, "static const conv_size conv_sizes[] = {\n");
     for (int i = 0; i < z->convs; i++)
         ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial,
-                           z->typed, "");
-    ein__put(out,
-             "};\n// Whether something is added to the result beside the bias.\n"
-             "static const unsigned char conv_residual[] = {");
-    for (int i = 0; i < z->convs; i++)
-        ein__putf(out, "%s%d,", i % 30 ? " " : "\n    ", z->call[i].c.z.i != 0);
-    ein__put(out, "\n};\n");
+                           z->typed, z->call[i].c.z.i ? ", 1" : ", 0");
+    ein__put(out, "};\n");
 }
 
 static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
@@ -450,14 +445,17 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     if (z->kernels) ein__put_probe_texts(z, out);
     ein__put_section(out, "calls");
     const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
-    ein__key types[] = {{"spatial", spatial}, {"pins", "0"}, {"typed", typed}};
+    ein__key conv_types[] = {
+        {"spatial", spatial}, {"pins", "0"}, {"typed", typed}, {"engines", "1"}, {"pinned", "0"}};
+    ein__key types[] = {{"pins", "0"}, {"typed", typed}};
     if (z->convs) {
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 3);
+        ein__emit_engine_types(ctx, out, EIN__SETTINGS);
+        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 5);
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
     if (z->gemms) {
-        ein__tmpl_put(out, ein__tmpl_matmul_types, types + 1, 2);
+        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
         ein__put_probe_gemms(z, out);
         ein__put(out, "\n");
     }
@@ -486,10 +484,14 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
                        {"param", *typed ? ", cudnnDataType_t type" : ""},
                        {"arg", *typed ? ", type" : ""},
                        {"scalar", *typed ? "void" : "float"},
-                       {"steps", "0"}};
+                       {"steps", "0"},
+                       {"engines", "1"},
+                       {"pinned", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 12);
+        ein__emit_engine(ctx, out, "probe", z->spatial, "conv_limit(s)", z->typed, EIN__SETTINGS,
+                         false);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 14);
     }
     ein__key gemm[] = {{"model", "probe"},
                        {"typed", typed},
@@ -503,6 +505,11 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         ein__emit_matmul(out, "probe", "m->cublas_workspace", z->typed, false, false);
     }
     ein__put_section(out, "measuring");
+    if (z->convs) {
+        ein__key engine[] = {{"settings", ein__number_text(ctx, EIN__SETTINGS)}};
+        ein__tmpl_put(out, ein__tmpl_probe_engine, engine, 1);
+        ein__put(out, "\n");
+    }
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__key probe[] = {{"conv", convs},
                         {"gemm", gemms},

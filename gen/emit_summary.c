@@ -51,6 +51,9 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
         if (c->group > 1) ein__putf(out, " in %lld groups", (long long)c->group);
         ein__put_epilogue(out, c->z.i != 0, c->bias.i != 0,
                           c->relu ? EIN__ACT_RELU : EIN__ACT_NONE);
+        ein__engine engine;
+        if (ein__is_engine(s->algorithm) && !ein__read_engine(s->algorithm, &engine))
+            ein__putf(out, ", engine %d", engine.number);
     } else {
         ein__put(out, l->name);
         if (s->parts > 1) ein__putf(out, ", in %d parts", s->parts);

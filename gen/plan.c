@@ -64,6 +64,19 @@ static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
     return true;
 }
 
+// Whether all operands begin where 16 bytes do, as engines were measured.
+static bool ein__is_aligned_conv(const ein_ctx *ctx, const ein__step *step) {
+    const ein__conv *c = &step->conv;
+    const ein__val v[] = {c->x, c->w, c->bias, c->z, step->out};
+    bool aligned = true;
+    for (int i = 0; i < 5; i++)
+        if (v[i].i)
+            aligned &=
+                ctx->plan.layout[v[i].i].offset * ein__dtype_size(ctx->value[v[i].i].dtype) % 16 ==
+                0;
+    return aligned;
+}
+
 // Fills the library parameters of a step whose first value is contraction `s`. False: the layouts
 // do not allow the call after all, and a kernel takes over.
 static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
@@ -216,6 +229,8 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         const ein__gemm *g = &step.gemm;
         bool fits = ein__is_matmul(g) || g->align >= 16;
         if (step.kind != EIN__K_GEMM || fits) step.algorithm = ein__pinned(row, &step.version);
+        if (ein__is_engine(step.algorithm) && !ein__is_aligned_conv(ctx, &step))
+            step.algorithm = NULL;
     } else {
         step.ps = ein__step_cost(ctx, &step);
         ein__find_kernel_row(ctx, &step);

@@ -10,6 +10,8 @@
 //@key param    a parameter that gives it, or nothing
 //@key arg      the argument for it
 //@key scalar   type of a tensor's elements
+//@key engines  some are made by cuDNN's graph API
+//@key pinned   a table of costs has chosen its engines
 //@if tf32
 #if CUDNN_MAJOR < 8 || CUDART_VERSION < 11000
 #error "TF32 needs CUDA 11 and cuDNN 8 or later"
@@ -152,6 +154,9 @@ static int conv_choose_data($model *m, conv_call *c, const conv_size *s) {
 }
 
 static int conv_open($model *m, conv_call *c, const conv_size *s) {
+    //@if pinned
+    if (s->choice.engine >= 0 && !engine_open(m, c, s)) return 0;
+    //@end
     int r = conv_describe(m, c, s);
     if (r) return r;
     return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
@@ -164,6 +169,9 @@ static void conv_close(conv_call *c) {
     if (c->w) cudnnDestroyFilterDescriptor(c->w);
     if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
     if (c->act) cudnnDestroyActivationDescriptor(c->act);
+    //@if engines
+    engine_drop(&c->graph, 0);
+    //@end
 }
 
 // y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
@@ -172,6 +180,9 @@ static int conv_run($model *m, int k, const $scalar *x, const $scalar *w, const 
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
     const conv_call *c = &m->conv[k];
+    //@if engines
+    if (c->graph.plan) return engine_run(m, &m->conv[k].graph, s, x, w, bias, z, y, workspace);
+    //@end
     if (s->transposed)
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,

@@ -1,6 +1,8 @@
 //@key pins     a table of costs has chosen algorithms
 //@key spatial  the most spatial axes of any convolution, at least 2
 //@key typed    convolutions have types of their own: not all are FP32
+//@key engines  some are made by cuDNN's graph API
+//@key pinned   a table of costs has chosen its engines
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -15,6 +17,12 @@ typedef struct conv_size {
     size_t version;  // of the library with which algorithm `pin` was the fastest, 0: not measured
     int pin;
     //@end
+    //@if engines
+    int residual;  // something is added to the result beside the bias
+    //@end
+    //@if pinned
+    engine_choice choice;  // instead of `pin`
+    //@end
 } conv_size;
 
 typedef struct conv_call {
@@ -24,4 +32,7 @@ typedef struct conv_call {
     cudnnActivationDescriptor_t act;
     int algorithm;
     size_t workspace;
+    //@if engines
+    engine_call graph;
+    //@end
 } conv_call;

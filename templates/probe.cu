@@ -93,7 +93,7 @@ static int issue(probe *h, int i) {
     //@if conv
     if (i < CONVS)
         return conv_run(h, i, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),
-                        conv_residual[i] ? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),
+                        conv_sizes[i].residual ? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),
                         h->buffer[WORKSPACE]);
     //@end
     //@if gemm
@@ -203,8 +203,8 @@ static int measure(probe *h, int i, double most_ps, figure *f) {
 // What was measured of a call, by algorithm; printed when all of them are done, so that a table
 // has all rows of a call or none.
 struct outcome {
-    figure best, f[ALGORITHMS];
-    char algorithm[ALGORITHMS][80];
+    figure best, f[2 * ALGORITHMS];
+    char algorithm[2 * ALGORITHMS][400];
     int n;
 };
 
@@ -396,6 +396,45 @@ static int list_data(probe *h, int i, choice *list, int *n) {
     return 0;
 }
 
+#if CUDNN_VERSION >= 8300
+
+// The fastest engines have rows, after `first` others.
+static void keep_engine(outcome *o, int first, const figure *f, const engine_choice *choice) {
+    int slowest = first;
+    for (int k = first; k < o->n; k++)
+        if (o->f[k].ps > o->f[slowest].ps) slowest = k;
+    int to = o->n - first < ENGINES_KEPT ? o->n : slowest;
+    if (to < o->n && f->ps >= o->f[to].ps) return;
+    name_engine(choice, o->algorithm[to], sizeof o->algorithm[to]);
+    if (to == o->n) keep(o, f);
+    else o->f[to] = *f;
+    if (f->ps < o->best.ps) o->best = *f;
+}
+
+// Every engine that a program may take, with settings that the library offers.
+static int measure_engines(probe *h, int i, outcome *o) {
+    engine_choice list[ENGINES];
+    conv_call *c = &h->conv[i];
+    int n = list_engines(h, i, list), graph = c->graph.n, first = o->n;
+    for (int k = 0; k < n; k++) {
+        figure f;
+        char name[sizeof o->algorithm[0]];
+        name_engine(&list[k], name, sizeof name);
+        int r = engine_choose(h, c, &conv_sizes[i], &list[k]);
+        if (!r) r = reserve(h, WORKSPACE, c->workspace);
+        if (!r) r = measure(h, i, hopeless(o), &f);
+        if (!r) keep_engine(o, first, &f, &list[k]);
+        else CALL(refused(h, i, name));
+        c->graph.plan = c->graph.pack = NULL;
+        engine_drop(&c->graph, graph);
+    }
+    return 0;
+}
+
+#else
+static int measure_engines(probe *, int, outcome *) { return 0; }
+#endif
+
 // Every algorithm in turn.
 static int measure_algorithms(probe *h, int i) {
     choice list[ALGORITHMS];
@@ -416,6 +455,7 @@ static int measure_algorithms(probe *h, int i) {
         if (!r) keep(&o, &f);
         else CALL(refused(h, i, o.algorithm[o.n]));
     }
+    CALL(measure_engines(h, i, &o));
     if (!o.n) return fail(h, BAD_CALL, "cuDNN", "no algorithm runs");
     put_rows(h, i, &o);
     return 0;
@@ -428,7 +468,7 @@ static int measure_conv(probe *h, int i) {
     CALL(reserve(h, WEIGHTS, w));
     CALL(reserve(h, RESULT, y));
     CALL(reserve(h, BIAS, 4 * (size_t)conv_sizes[i].f));
-    if (conv_residual[i]) CALL(reserve(h, RESIDUAL, y));
+    if (conv_sizes[i].residual) CALL(reserve(h, RESIDUAL, y));
     int r = conv_open(h, &h->conv[i], &conv_sizes[i]);
     if (!r) r = measure_algorithms(h, i);
     conv_close(&h->conv[i]);

@@ -58,6 +58,7 @@ parts=(
     'probe    -    sh tests/frame/test_probe.sh'
     'costs    -    sh tests/frame/test_costs.sh'
     'rows     -    sh tests/frame/test_rows.sh'
+    'engines  -    sh tests/frame/test_engines.sh'
     'fit      -    python3 tests/check_fit.py'
     'program  cuda sh tests/frame/test_program.sh'
     "peers    -    $python tests/peers/test_peers.py"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fails every CUDA, cuDNN and cuBLAS call of emitted programs once, alone and with all later ones:
 # the program must report it (status 1 or 5) and leave nothing behind. Also device memory that is
-# too small, weights that are wrong, no device at all. Ends with `N passed, N failed`.
+# too small, weights that are wrong, no device at all. EMIT: options for emit, RUN: arguments for
+# programs. Ends with `N passed, N failed`.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 einnet=${EINNET:-build/einnet}
@@ -28,7 +29,8 @@ check() {  # name, allowed statuses, command...
 for model in "$@"; do
     name=$(basename "$model" .ein)
     program=$work/$name
-    "$einnet" emit "$model" --small -o "$program.cu" --test "${program}_test.cu" &&
+    # shellcheck disable=SC2086
+    "$einnet" emit "$model" --small ${EMIT:-} -o "$program.cu" --test "${program}_test.cu" &&
         "$einnet" pack "$model" --small -o "$program.weights" &&
         tests/judge/judgecc --mode plain -o "$program" "${program}_test.cu" "$program.cu" || {
         failed=$((failed + 1))
@@ -36,7 +38,7 @@ for model in "$@"; do
         continue
     }
     mkdir -p "$work/out"
-    run=("$program" "$program.weights" --out "$work/out")
+    run=("$program" "$program.weights" --out "$work/out" ${RUN:+"$RUN"})
     check "$name" 0 "${run[@]}"
     calls=$(JUDGE_REPORT=1 "${run[@]}" 2>&1 |
         sed -n 's/.*[^0-9]\([0-9][0-9]*\) \(api \)\?calls.*/\1/p' | head -n 1)
@@ -45,7 +47,8 @@ for model in "$@"; do
         echo "FAIL $name: the judge did not say how many calls there are"
         continue
     fi
-    # Only what releases something may fail unheard: destroy returns nothing.
+    # Only what releases something may fail unheard: destroy returns nothing. What cuDNN's graph API
+    # refuses in create, its older API does.
     for ((n = 1; n <= calls; n++)); do
         for sticky in '' JUDGE_STICKY=1; do
             check "$name, call $n fails $sticky" '0 1 5 77' \
@@ -53,7 +56,7 @@ for model in "$@"; do
             call=$(sed -n 's/.*injected failure of \([A-Za-z0-9_]*\).*/\1/p' "$work/log" |
                 head -n 1)
             case "$status $call" in
-            "0 cudaFree" | "0 "*Destroy* | [1-9]*) ;;
+            "0 cudaFree" | "0 "*Destroy* | "0 cudnnBackend"[CFGS]* | [1-9]*) ;;
             *)
                 failed=$((failed + 1))
                 echo "FAIL $name: nobody heard that call $n (${call:-unknown}) failed"
