@@ -31,7 +31,23 @@ END
     rm -rf build/cuda11/wheels
 fi
 
-for file in out/*.cu out/cases/*.cu; do
+# A program with engines of the graph API and a probe of them; then as with a version that lacks
+# what they use.
+model=tests/engine/fused.ein
+check 'the program builds' make -s all
+check 'a probe' build/einnet probe $model --baseline --math tf32 -o "$work/probe.cu"
+grep -o -E '"conv(_data)? f32 tf32 [^"]*"' "$work/probe.cu" | tr -d '"' |
+    sed 's/.*/h200\t& algo=engine:28,2=1\t1000\t1\tcudnn 8500/' > "$work/table"
+check 'a program with engines' build/einnet emit $model --baseline --math tf32 \
+    --costs "$work/table" -o "$work/engines.cu"
+grep -q 'static int engine_open' "$work/engines.cu" && pass || fail 'engines are pinned'
+for file in probe engines; do
+    sed 's/^#include <cudnn.h>/&\n#undef CUDNN_VERSION\n#define CUDNN_VERSION 8201/' \
+        "$work/$file.cu" > "$work/${file}_before.cu"
+done
+
+for file in out/*.cu out/cases/*.cu "$work/probe.cu" "$work/engines.cu" "$work/probe_before.cu" \
+    "$work/engines_before.cu"; do
     awk -f tests/judge/launch.awk "$file" > "$work/source.cpp"
     check "$file with CUDA 11.8 and cuDNN 8.5" g++ -std=c++17 -fsyntax-only -Wall -Wextra -Werror \
         -Wno-unknown-pragmas -Itests/judge/include -isystem "$headers" "$work/source.cpp"
