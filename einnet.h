@@ -63,9 +63,12 @@
 // COST TABLE
 // One row a line, fields separated by tabs: device, key, picoseconds, spread in 1/1000, versions.
 // `#` starts a comment line; rows of other devices are skipped. ` algo=` at a key's end names the
-// library's algorithm: cuDNN's number, or `lt:` and what cublasLt's is set to. The fastest row of a
-// key is used, those of the newest library alone, and its algorithm is pinned: the emitted create
-// takes it where the library has the row's version and accepts it, else what the library chooses.
+// library's algorithm: cuDNN's number; an engine of its graph API with its settings, type=choice,
+// `engine:28,2=5,13=0`; or `lt:` and what cublasLt's is set to. The fastest row of a key is used,
+// those of the newest library alone, and its algorithm is pinned: the emitted create takes it where
+// the library has the row's version and accepts it, else what the library chooses. Instead of an
+// engine that is the first in cuDNN's order which works as FP32 or the mode asks, gives the same
+// bits on every run and is compiled already, else an algorithm of the older API.
 // Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
 // EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
@@ -77,10 +80,12 @@
 //   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for and no
 // table has: `einnet probe MODEL.ein... --costs TABLE -o probe.cu`, then nvcc, then `./probe >>
 // TABLE`. It replays each call from a graph, on random data, operands in the L2 cache where they
-// fit, with every deterministic FP32 algorithm of cuDNN and up to eight of cublasLt, a row each;
-// the time is the median of several batches, the spread that between the quartiles. `--have TABLE`
-// skips calls that are there, `--deadline SECONDS` ends it with exit code 75, `--device NAME` names
-// the device, `--list` only lists. EIN_ESTIMATES prints what was measured beside the estimates
+// fit, with every deterministic algorithm of cuDNN that the mode allows, up to 24 engines of its
+// graph API as its heuristics set them (the four fastest have rows), and up to eight algorithms of
+// cublasLt, a row each; the time is the median of several batches, the spread that between the
+// quartiles. `--have TABLE` skips calls that are there, `--deadline SECONDS` ends it with exit code
+// 75, `--device NAME` names the device, `--list` only lists. EIN_ESTIMATES prints what was measured
+// beside the estimates
 // (`einnet costs --estimates`); bench/fit.py fits their constants. With measured costs the search
 // may ask for calls that it did not need before: measure again until a probe has none. Generated
 // kernels are not measured.
@@ -169,7 +174,8 @@ typedef enum {
     EIN_EQUATIONS,   // every value's expression as a legal equation
     EIN_EXPLAIN,     // the derivations of contractions, with costs; see ein_desc.explain
     EIN_EXPLAIN_JSON,
-    EIN_CALLS,  // keys of the library calls that no cost table has, one a line; see ein_desc.probe
+    EIN_CALLS,  // keys of the library calls that no cost table has, one a line, then kernels, each
+                // with its text behind the key; for ein_add_calls; see ein_desc.probe
     EIN_COSTS,  // the rows of all cost tables given, as one
     EIN_ESTIMATES,  // calls of the GPU that they have: key, measured and estimated picoseconds
     EIN_PROBE       // a CUDA program that measures them and prints rows for cost tables
@@ -245,9 +251,11 @@ typedef struct {
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
     ein_libs libs;       // what the program may link
-    bool probe;     // planning remembers what library calls it priced, for EIN_CALLS, EIN_PROBE
-    ein_math math;  // EIN_MATH_TF32 needs a GPU that has it
-    bool inspect;   // every value keeps its memory, so that EIN_TEST can report each one's error
+    bool probe;       // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
+    ein_math math;    // EIN_MATH_TF32 needs a GPU that has it
+    int part, parts;  // EIN_PROBE: which part of the kernels, from 1, of how many; 0: one part
+    int kernels;      // EIN_PROBE: at most so many kernels; 0: 120; -1: none
+    bool inspect;     // every value keeps its memory, so that EIN_TEST can report each one's error
 } ein_desc;
 
 typedef struct {
@@ -735,13 +743,15 @@ typedef struct ein__step {
     ein__ex loaded[2];  // ... and the factors as they are then
     ein__conv conv;
     ein__gemm gemm;
-    int tile;    // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
-    int64_t ps;  // cost, picoseconds
+    int tile;   // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
+    int parts;  // ... and how many blocks share the terms of a tile (tail.c), 0: one
+    int64_t counters, counter;  // of blocks that have arrived: how many, the first one's place
+    int64_t ps;                 // cost, picoseconds
     bool measured;
     const char *key;        // cost key
     const char *algorithm;  // what its measured row says of a library's algorithm, or NULL ...
     int64_t version;        // ... of this version
-    int64_t workspace;      // bytes that a library call may use of the shared workspace
+    int64_t workspace;      // bytes that the step may use of the shared workspace
     // Side by side with other branches in a recorded graph: after steps wait[0..nwait-1] of others;
     // `known`: by branch, the last step that is over before this one; -1: none.
     int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
@@ -761,6 +771,7 @@ typedef struct ein__plan {
     int64_t workspace_at[EIN__BRANCHES],
         workspace_bytes;      // one for each branch with calls, -1: none
     int64_t const_bytes;      // kept weights and constants
+    int64_t counters;         // that steps count blocks with: 0 between runs
     int64_t init_bytes;       // while create runs
     int64_t baseline_ps;      // cost without derivation; 0: this is the baseline
     int branches, events;     // of a recorded graph; one branch: no events
@@ -828,8 +839,19 @@ struct ein_ctx {
     struct {
         char *key;
         int value;
-    } * cost_rows, *costs;  // sh maps to rows: every measurement's; the best of this GPU by key
-    uint64_t cost_hash;     // of the tables given, 0: none
+    } * cost_rows, *costs;     // sh maps to rows: every measurement's; the best of this GPU by key
+    uint64_t cost_hash;        // of the tables given, 0: none
+    int kernel_rows;           // of them are of kernels of our own, for this GPU
+    uint64_t kernel_seed[16];  // by ein__skind2: hash of the templates
+    ein__plan
+        *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
+    bool probed;  // `kernels` has those of all plans
+    bool quiet;   // what is priced is not remembered
+    int rank;     // which definition of a problem is taken: 0 is the cheapest
+    struct {
+        char *key;
+        const char *value;
+    } * kernels;  // sh map: kernels to be measured, as emit_probe.c writes them
     struct {
         char *key;
         bool value;
@@ -12723,19 +12745,69 @@ EIN__FN const char *ein__conv_key(ein_ctx *ctx, const ein__conv *c, bool transpo
 }
 
 // Remembers a call that the search has priced, for EIN_CALLS and EIN_PROBE.
-EIN__FN void ein__record_call(ein_ctx *ctx, const char *key) { shput(ctx->calls, key, true); }
+EIN__FN void ein__record_call(ein_ctx *ctx, const char *key) {
+    if (!ctx->quiet) shput(ctx->calls, key, true);
+}
+/* ---- engine.c ---- */
+// Engines of cuDNN's graph API as tables of costs name them: `engine:28`, or with settings, a type
+// and a choice each, `engine:28,2=5,13=0`. Types ascend and numbers have no other digits than they
+// need, so an engine with its settings has one text.
+
+enum { EIN__SETTINGS = 24 };  // of one engine
+
+typedef struct ein__engine {
+    int number, settings;
+    int setting[EIN__SETTINGS][2];  // type, choice
+} ein__engine;
+
+EIN__FN bool ein__is_engine(const char *algorithm) {
+    return algorithm && !strncmp(algorithm, "engine:", 7);
+}
+
+// A number of at most `most` digits; moves behind it.
+static bool ein__engine_number(const char **s, size_t most, int *v) {
+    size_t n = strspn(*s, "0123456789");
+    if (!n || n > most || (n > 1 && **s == '0')) return false;
+    for (*v = 0; n; n--, ++*s) *v = *v * 10 + (**s - '0');
+    return true;
+}
+
+// Reads such a text. NULL: it is one; else what is wrong stands there.
+EIN__FN const char *ein__read_engine(const char *text, ein__engine *e) {
+    const char *s = text + 7;
+    *e = (ein__engine){0};
+    if (!ein__is_engine(text)) return text;
+    if (!ein__engine_number(&s, 4, &e->number)) return s;
+    while (*s == ',') {
+        const char *at = s + 1;
+        int *to = e->setting[e->settings], last = e->settings ? to[-2] : -1;
+        if (e->settings == EIN__SETTINGS) return s;
+        s++;
+        if (!ein__engine_number(&s, 3, &to[0]) || to[0] <= last) return at;
+        if (*s != '=') return s;
+        bool negative = *++s == '-';
+        at = s;
+        s += negative;
+        if (!ein__engine_number(&s, 9, &to[1]) || (negative && !to[1])) return at;
+        if (negative) to[1] = -to[1];
+        e->settings++;
+    }
+    return *s ? s : NULL;
+}
 /* ---- cost_table.c ---- */
 // Tables of measured costs. A row is device, key, picoseconds, spread in 1/1000 and library
-// versions between tabs; ` algo=` at the end of a key names the library's algorithm that was
-// measured, so a call has a row for each. The fastest is taken, and pinned in the emitted file to
-// the version of the library that the row names.
+// versions between tabs; ` algo=` at the end of a key names the library's algorithm or engine that
+// was measured, so a call has a row for each. The fastest is taken, and pinned in the emitted file
+// to the version of the library that the row names. Rows of our own kernels (kernel_key.c) have the
+// version of the emitter and, as `text`, the end of the kernel's name, which is a hash of its text.
 
 typedef struct ein__cost_row {
     const char *device, *key, *algorithm;  // without ` algo=`; "": none
     int64_t ps, spread;                    // -1: not given
     const char *versions;
-    int64_t version;  // of the library that makes the call, 0: not known
-    int64_t age;      // version of cuDNN or cuBLAS, by which rows of one call are told apart
+    const char *text;  // of a kernel: the end of its name, interned; "": not given
+    int64_t version;   // of the library that makes the call, 0: not known
+    int64_t age;       // version of cuDNN or cuBLAS, by which rows of one call are told apart
     const char *file;
     uint32_t line;
 } ein__cost_row;
@@ -12795,8 +12867,14 @@ static bool ein__is_conv_key(const char *key) {
 
 static bool ein__is_gemm_key(const char *key) { return !strncmp(key, "gemm ", 5); }
 
-// What may follow ` algo=`: one of cuDNN's numbers, or `lt:` and nine numbers of cublasLt.
+static bool ein__is_kernel_key(const char *key) { return !strncmp(key, "kernel ", 7); }
+
+// What may follow ` algo=`: one of cuDNN's numbers, `lt:` and nine numbers of cublasLt, or the tile
+// of a product of our own.
 static bool ein__is_algorithm(const char *key, const char *s) {
+    size_t tile = strspn(s, "0123456789abcdefghijklmnopqrstuvwxyz.");
+    if (ein__is_kernel_key(key))
+        return !strncmp(key, "kernel product ", 15) && tile && tile <= 24 && !s[tile];
     if (ein__is_conv_key(key)) return s[0] >= '0' && s[0] <= (key[4] == '_' ? '5' : '7') && !s[1];
     if (!ein__is_gemm_key(key) || strncmp(s, "lt:", 3)) return false;
     s += 3;
@@ -12814,7 +12892,13 @@ static const char *ein__split_algorithm(ein__cost_line *z, ein__cost_row *r, con
     if (!mark) return "";
     const char *algorithm = ein__name(z->ctx, mark + 6);
     const char *key = ein__name_n(z->ctx, r->key, (size_t)(mark - r->key));
-    if (!ein__is_algorithm(key, algorithm))
+    ein__engine engine;
+    if (ein__is_conv_key(key) && ein__is_engine(algorithm)) {
+        const char *bad = ein__read_engine(algorithm, &engine);
+        if (bad)
+            ein__cost_error(z, at + (mark - r->key) + 6 + (bad - algorithm),
+                            "an engine is a number, then ,TYPE=CHOICE a setting, types ascending");
+    } else if (!ein__is_algorithm(key, algorithm))
         ein__cost_error(z, at + (mark - r->key) + 1, "this call has no such algorithm");
     r->key = key;
     return algorithm;
@@ -12832,9 +12916,28 @@ static int64_t ein__version_of(const char *versions, const char *name) {
     return 0;
 }
 
+// The word behind `text` there, interned; "": there is none.
+static const char *ein__text_of(ein_ctx *ctx, const char *versions) {
+    const char *s = strstr(versions, "text ");
+    return s ? ein__name_n(ctx, s + 5, strcspn(s + 5, " ")) : ein__name(ctx, "");
+}
+
 static const char *ein__library_of(const ein__cost_row *r) {
+    if (ein__is_kernel_key(r->key)) return "einnet";
     if (ein__is_conv_key(r->key)) return "cudnn";
     return *r->algorithm ? "cublaslt" : "cublas";
+}
+
+// What is wrong with a row whose key begins like that of a kernel of ours; NULL: nothing.
+static const char *ein__kernel_key_fault(const ein__cost_row *r) {
+    static const char *const kinds[] = {"map",  "transpose", "reduce",    "row",
+                                        "band", "basis",     "attention", "product"};
+    const char *s = r->key + 7;
+    size_t n = strcspn(s, " "), kind = 0;
+    while (kind < 8 && (strlen(kinds[kind]) != n || strncmp(s, kinds[kind], n))) kind++;
+    if (kind == 8 || !s[n] || strspn(s + n + 1, "0123456789abcdef") != 16 || s[n + 17])
+        return "a kernel's key is 'kernel KIND ID', ID 16 hexadecimal digits";
+    return kind == 7 && !*r->algorithm ? "a product's key ends with its tile: ' algo=TILE'" : NULL;
 }
 
 // ------------------------------------------------------------------------------------ rows
@@ -12847,10 +12950,13 @@ static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
     r->key = ein__cost_field(z, &at);
     if (!r->key || !*r->key) ein__cost_error(z, at, "the key of a call is missing");
     r->algorithm = z->failed ? "" : ein__split_algorithm(z, r, at);
+    const char *fault = z->failed || !ein__is_kernel_key(r->key) ? NULL : ein__kernel_key_fault(r);
+    if (fault) ein__cost_error(z, at, fault);
     r->ps = ein__cost_count(z, true, "picoseconds are needed here, as digits");
     r->spread = ein__cost_count(z, false, "the spread is a number, in 1/1000");
     r->versions = ein__cost_field(z, &at);
     if (!r->versions) r->versions = "";
+    r->text = ein__text_of(z->ctx, r->versions);
     if (z->s <= z->end) ein__cost_error(z, z->s, "a row has five fields");
     if (z->failed) return false;
     r->version = ein__version_of(r->versions, ein__library_of(r));
@@ -12863,6 +12969,8 @@ static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
 // Which of two rows for the same measurement stays: 0 the old one, 1 the new one, -1 nobody says.
 static int ein__preferred(const ein_ctx *ctx, const ein__cost_row *old, const ein__cost_row *r) {
     const char *how = ctx->desc.prefer ? ctx->desc.prefer : "";
+    // Another text is another kernel: the emitter has changed since the older table.
+    if (ein__is_kernel_key(r->key) && old->text != r->text) return 1;
     if (old->ps == r->ps || !strcmp(how, "first")) return 0;
     if (!strcmp(how, "last")) return 1;
     return !strcmp(how, "fastest") ? r->ps < old->ps : -1;
@@ -12904,9 +13012,11 @@ static bool ein__keep_cost_row(ein_ctx *ctx, const ein__cost_row *r) {
 static void ein__index_costs(ein_ctx *ctx) {
     const char *device = ein__gpu_of(ctx)->name;
     shfree(ctx->costs);
+    ctx->kernel_rows = 0;
     for (ptrdiff_t i = 0; i < arrlen(ctx->cost_row); i++) {
         const ein__cost_row *r = &ctx->cost_row[i];
         if (strcmp(r->device, device)) continue;
+        ctx->kernel_rows += ein__is_kernel_key(r->key);
         ptrdiff_t at = shgeti(ctx->costs, r->key);
         if (at < 0) shput(ctx->costs, r->key, (int)i);
         else if (ein__is_better_row(r, &ctx->cost_row[ctx->costs[at].value]))
@@ -12977,6 +13087,172 @@ EIN__FN void ein__emit_costs(ein_ctx *ctx, ein__buf *out) {
     }
     ein__index_costs(ctx);
 }
+
+// Whether the row that `key` is planned with, of a kernel, is of the text that `name` ends with.
+EIN__FN bool ein__is_row_of(const ein_ctx *ctx, const char *key, const char *name) {
+    const ein__cost_row *r = ein__row_of(ctx, key);
+    const char *text = strrchr(name, '_');
+    return r && text && (!*r->text || !strcmp(r->text, text + 1));
+}
+/* ---- kernel_key.c ---- */
+// Keys of our own kernels in tables of costs: `kernel KIND ID`. ID is a hash of all that decides a
+// kernel's text: expressions by structure, extents, shapes and strides of what it reads and stores,
+// sizes of their elements, the templates of its kind and EIN_CODEGEN. Values' names and a context's
+// ids are not in it, so equal kernels of different models and of different derivations share a row;
+// a kernel whose template has changed has lost its rows. A product's row names its tile behind
+// ` algo=`, as a call's names its algorithm.
+
+enum {
+    EIN__KEY_READS = 32,      // distinct operands that are told apart
+    EIN__KEY_NODES = 100000,  // of an expression as a tree; what follows is not told apart
+    EIN__KEY_LENGTH = 48,
+    EIN__KEY_ALIGN = 8  // elements: of 16-byte addresses, if they are halves
+};
+
+typedef struct ein__hasher {
+    ein_ctx *ctx;
+    bool relaid;            // operands known at load may still be laid out anew
+    const ein__val *inner;  // values in registers
+    const ein__val *load;   // two that the loads of a product compute, or NULL
+    int ninner, nodes, nseen;
+    uint32_t seen[EIN__KEY_READS];
+} ein__hasher;
+
+static const char *ein__kernel_word(ein__skind2 kind) {
+    switch (kind) {
+    case EIN__K_TRANSPOSE: return "transpose";
+    case EIN__K_REDUCE: return "reduce";
+    case EIN__K_ROW: return "row";
+    case EIN__K_BAND: return "band";
+    case EIN__K_BASIS: return "basis";
+    case EIN__K_ATTENTION: return "attention";
+    case EIN__K_PRODUCT: return "product";
+    case EIN__K_MAP:
+    case EIN__K_CONV:
+    case EIN__K_CONV_DATA:
+    case EIN__K_GEMM:
+    default: return "map";
+    }
+}
+
+static uint64_t ein__mix(uint64_t h, uint64_t v) { return ein__splitmix(h ^ ein__splitmix(v + 1)); }
+
+static uint64_t ein__hash_ex(ein__hasher *z, ein__ex ex);
+static uint64_t ein__hash_box(const ein__scope *s, uint32_t slots);
+
+// Terms have no order here: theirs is one of ids.
+static uint64_t ein__hash_ix(ein__hasher *z, ein__ix ix) {
+    ein_ctx *ctx = z->ctx;
+    const ein__index f = *ein__ix_get(ctx, ix);
+    uint64_t h = ein__mix(ein__mix(1, (uint64_t)f.c), (uint64_t)f.q), sum = 0;
+    if (++z->nodes > EIN__KEY_NODES) return h;
+    for (uint32_t t = 0; t < f.n; t++) {
+        const ein__index *now = ein__ix_get(ctx, ix);
+        const ein__atom a = *ein__atom_get(ctx, now->t[t].atom);
+        uint64_t term = ein__mix(ein__mix((uint64_t)now->t[t].k, a.kind), (uint64_t)a.n);
+        if (a.kind == EIN__ITER) term = ein__mix(term, a.slot);
+        else if (a.kind == EIN__GATHER) term = ein__mix(term, ein__hash_ex(z, (ein__ex){a.ex}));
+        else term = ein__mix(term, ein__hash_ix(z, (ein__ix){a.ix}));
+        sum += term;
+    }
+    return ein__mix(h, sum);
+}
+
+// What a kernel needs to know of an operand: where its elements lie and how large they are; of a
+// constant matrix its entries, which are in the text.
+static uint64_t ein__hash_operand(ein__hasher *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    int64_t stride[EIN__MAX_RANK];
+    const ein__value *p = &ctx->value[v.i];
+    bool real = p->dtype == EIN__F32 || p->dtype == EIN__F16;
+    // Before types are settled stand-ins do not tell what will be a half.
+    int64_t size = real && ein__is_untyped(ctx) ? 2 : ein__dtype_size(p->dtype);
+    uint64_t h = ein__mix(real ? 2 : 3 + (uint64_t)p->dtype, (uint64_t)size);
+    const ein__layout *l = ctx->plan.layout;
+    bool placed = (ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0;
+    ein__strides_of(ctx, v, stride);
+    for (int k = 0; k < p->shape.rank; k++) {
+        h = ein__mix(h, (uint64_t)p->shape.d[k]);
+        if (p->shape.d[k] > 1) h = ein__mix(h, (uint64_t)stride[k]);
+    }
+    h = ein__mix(h, placed ? (uint64_t)l[v.i].offset % EIN__KEY_ALIGN : 0);
+    return ein__is_table(ctx, v) ? ein__mix(h, ein__hash_ex(z, ein__scope_of(ctx, v)->body)) : h;
+}
+
+// What a load computes is told by its definition, and by where it is wanted.
+static uint64_t ein__hash_load(ein__hasher *z, const ein__expr *e) {
+    const ein__scope *s = ein__scope_of(z->ctx, (ein__val){e->val});
+    uint64_t h = ein__mix(ein__hash_box(s, s->nt), ein__hash_ex(z, s->body));
+    for (uint32_t k = 0; k < e->nix; k++) h = ein__mix(h, ein__hash_ix(z, e->ix[k]));
+    return h;
+}
+
+static uint64_t ein__hash_read(ein__hasher *z, const ein__expr *e) {
+    bool known = false;
+    for (int i = 0; z->load && i < 2; i++)
+        if (z->load[i].i && z->load[i].i == e->val) return ein__hash_load(z, e);
+    for (int i = 0; i < z->ninner; i++)
+        if (z->inner[i].i && z->inner[i].i == e->val) return ein__mix(4, (uint64_t)i);
+    for (int i = 0; i < z->nseen; i++) known |= z->seen[i] == e->val;
+    if (!known && z->nseen < EIN__KEY_READS) z->seen[z->nseen++] = e->val;
+    if (z->relaid && z->ctx->value[e->val].weight_only) {
+        uint32_t used = 0;
+        for (uint32_t k = 0; k < e->nix; k++) used |= ein__ix_uses(z->ctx, e->ix[k]);
+        return ein__mix(5, used);
+    }
+    uint64_t h = ein__mix(ein__hash_operand(z, (ein__val){e->val}), e->bits);
+    for (uint32_t k = 0; k < e->nix; k++) h = ein__mix(h, ein__hash_ix(z, e->ix[k]));
+    return h;
+}
+
+// Operands of what commutes have no order: theirs is one of ids.
+static uint64_t ein__hash_ex(ein__hasher *z, ein__ex ex) {
+    const ein__expr e = *ein__ex_get(z->ctx, ex);
+    if (++z->nodes > EIN__KEY_NODES) return 0;
+    if (e.op == EIN__X_READ) return ein__hash_read(z, &e);
+    bool commutes = e.op == EIN__X_BINARY &&
+                    (e.fn == EIN__ADD || e.fn == EIN__MUL || e.fn == EIN__MIN || e.fn == EIN__MAX);
+    uint64_t h = ein__mix(ein__mix(6 + e.op, e.fn), ein__mix(e.negate, (uint64_t)e.n)), sum = 0;
+    h = ein__mix(h, e.bits);
+    for (uint32_t k = 0; k < e.nkid; k++) {
+        uint64_t kid = ein__hash_ex(z, e.kid[k]);
+        if (commutes) sum += kid;
+        else h = ein__mix(h, kid);
+    }
+    if (e.op == EIN__X_IDX || e.op == EIN__X_WHEN) h = ein__mix(h, ein__hash_ix(z, e.ix[0]));
+    return ein__mix(h, sum);
+}
+
+static uint64_t ein__hash_box(const ein__scope *s, uint32_t slots) {
+    uint64_t h = ein__mix(ein__mix(s->reduce, s->nt), slots);
+    for (uint32_t i = 0; i < slots; i++) h = ein__mix(h, (uint64_t)s->n[i]);
+    return h;
+}
+
+static uint64_t ein__hash_kind(const ein_ctx *ctx, ein__skind2 kind) {
+    // Kernels that multiply may have other instructions in other modes.
+    bool product = kind == EIN__K_PRODUCT || kind == EIN__K_BAND || kind == EIN__K_ATTENTION;
+    uint64_t h = ein__mix(ein__mix(EIN_CODEGEN, ctx->kernel_seed[kind]), kind);
+    return ein__mix(h, product ? (uint64_t)ctx->desc.math : 0);
+}
+
+// The result's strides (NULL: dense) and the size of its elements.
+static uint64_t ein__hash_result(uint64_t h, const ein__scope *s, const int64_t *out,
+                                 int64_t size) {
+    int64_t dense[EIN__MAX_RANK];
+    if (!out) {
+        ein__dense_result(s, dense);
+        out = dense;
+    }
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1) h = ein__mix(h, (uint64_t)out[i]);
+    return ein__mix(h, (uint64_t)size);
+}
+
+static void ein__put_kernel_key(char key[EIN__KEY_LENGTH], ein__skind2 kind, uint64_t id) {
+    snprintf(key, EIN__KEY_LENGTH, "kernel %s %016llx", ein__kernel_word(kind),
+             (unsigned long long)id);
+}
 /* ---- product.c ---- */
 // Products that a kernel of ours computes (templates/product.cu): any contraction, by the groups of
 // its iterators. Those that only one factor has count the rows of a tile, those that only the other
@@ -13012,6 +13288,21 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {32, 32, 4, 4, 32, 4, 340, 4},  // so few that the terms are shared
     {16, 64, 4, 4, 64, 4, 330, 2},
 };
+
+// The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread has.
+static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
+    snprintf(name, 32, "%dx%dx%d.%d.%dx%d", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn);
+}
+
+// The place, from 1, of the tile with this name in the table of tiles; 0: there is none.
+EIN__FN int ein__product_tile_named(const char *name) {
+    char other[32];
+    for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
+        ein__product_tile_name(&ein__product_table[i], other);
+        if (!strcmp(name, other)) return i + 1;
+    }
+    return 0;
+}
 
 // What one step of a tile's loop takes at least, from load to load, ps: assumed.
 enum { EIN__PRODUCT_STEP_PS = 300000 };
@@ -13116,6 +13407,82 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
         if (best && other >= *ps) continue;
         best = &ein__product_table[i];
         *ps = other;
+    }
+    return best;
+}
+/* ---- tail.c ---- */
+// Tiles whose terms several blocks share (split-K in one kernel): each block leaves its sums in
+// memory, and the last to arrive at a tile adds all up in the order of the parts and goes on with
+// the epilogue (templates/tail.cu; the form of CUDA's threadFenceReduction sample). Against a
+// second kernel that adds the parts up (split.c) a launch is saved; what it costs is that one block
+// reads what all of the tile's blocks wrote.
+
+enum {
+    EIN__TAIL_PARTS = 16,  // at most
+    // What a block takes to make its sums visible, count itself, and get the others' sums: three
+    // trips to the L2 cache, one after the other. Assumed.
+    EIN__TAIL_PS = 900000,
+    EIN__TAIL_MARGIN = 10,  // percent that all of it is charged more, until it is measured
+    EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
+};
+
+// How a product is cut up: its tile, the blocks that share the terms of one, and how many terms
+// each of them has, the last one no more than those.
+typedef struct ein__product_cut {
+    const ein__product_tile *tile;
+    int parts;
+    int64_t share;
+} ein__product_cut;
+
+// Terms of a part in whole steps of the tile's loop; 0: there are not as many parts.
+static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, int parts) {
+    int64_t share = (p->depth + parts - 1) / parts;
+    share = (share + t->terms - 1) / t->terms * t->terms;
+    return share * (parts - 1) < p->depth ? share : 0;
+}
+
+// Bytes that the parts of all tiles take in memory.
+static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, int parts) {
+    return ein__muldiv(ein__product_blocks(p, t), 4 * t->rows * t->cols * parts, 1);
+}
+
+// Time of a product whose tiles are shared: the loops of the parts, the parts on their way to the
+// L2 cache, and the last block of each tile, which reads them alone.
+static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
+                            int parts) {
+    int64_t share = ein__tail_share(p, t, parts), bytes = ein__tail_bytes(p, t, parts);
+    int64_t tiles = ein__product_blocks(p, t), alone = g->sms / EIN__TAIL_ALONE;
+    if (!share || bytes > g->l2_bytes / 4) return INT64_MAX;
+    ein__tiled q = *p;
+    q.extent[2] = ein__muldiv(q.extent[2], parts, 1);
+    q.depth = share;
+    int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
+    // As if as many blocks read as the cache can serve.
+    int64_t tail =
+        ein__muldiv(4 * t->rows * t->cols * (parts - 1), tiles > alone ? tiles : alone, 1);
+    int64_t moved = ein__muldiv(bytes + tail, 1000 * 1000, l2);
+    int64_t all = ein__product_tile_ps(g, &q, t) + moved + EIN__TAIL_PS;
+    return all + ein__muldiv(all, EIN__TAIL_MARGIN, 100);
+}
+
+// The cut that is estimated to be fastest on the context's GPU, and its time.
+EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
+                                    ein__product_cut *cut) {
+    static const int choices[] = {2, 3, 4, 6, 8, 12, EIN__TAIL_PARTS};
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t best;
+    *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &best), 1, p->depth};
+    if (best <= EIN__TAIL_PS) return best;
+    for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
+        const ein__product_tile *t = &ein__product_table[i];
+        // A machine that is full has nothing to gain.
+        int64_t tiles = ein__product_blocks(p, t), slots = g->sms * t->resident;
+        for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
+            int64_t ps = ein__tail_ps(g, p, t, choices[k]);
+            if (ps >= best) continue;
+            best = ps;
+            *cut = (ein__product_cut){t, choices[k], ein__tail_share(p, t, choices[k])};
+        }
     }
     return best;
 }
@@ -13492,8 +13859,9 @@ static bool ein__is_transpose(ein_ctx *ctx, const ein__scope *s, const int64_t *
            s->n[out_inner] >= 8;
 }
 
-// A kernel to be estimated: the definitions that it computes, operands first. What `inner` names is
-// no memory traffic.
+// A kernel to be priced: the definitions that it computes, operands first. What `inner` names is no
+// memory traffic. Whatever else comes to decide a kernel's text belongs into ein__kernel_id as
+// well.
 typedef struct ein__kernel {
     ein__skind2 kind;
     int n;
@@ -13649,12 +14017,14 @@ static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__produ
 static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
                               ein__work *w) {
     ein__tiled p;
+    ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, k->out, &p)) return;
-    const ein__product_tile *t = ein__product_tile_of(ctx, &p, &w->math_ps);
+    w->math_ps = ein__product_cut_of(ctx, &p, &cut);
     for (int i = 0; i < 2; i++)
         for (int side = 0; side < 2; side++)
             if (k->load[i].i && p.read[side]->val == k->load[i].i)
-                w->math_ps = ein__plus(w->math_ps, ein__loads_ps(ctx, &p, t, side, k->load[i]));
+                w->math_ps =
+                    ein__plus(w->math_ps, ein__loads_ps(ctx, &p, cut.tile, side, k->load[i]));
     int64_t result = ein__times(ein__outputs_of(s), k->size);
     if (p.scattered)
         ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_STRIDE,
@@ -13664,7 +14034,7 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
 // A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
-static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
+static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
     bool terms = false;
@@ -13694,12 +14064,41 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
     return ein__work_ps(g, &w);
 }
 
+// What tells the kernel from others; see kernel_key.c.
+static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
+    ein__hasher z = {.ctx = ctx,
+                     .relaid = k->kind == EIN__K_PRODUCT,
+                     .inner = k->inner,
+                     .load = k->load,
+                     .ninner = 8};
+    uint64_t h = ein__hash_kind(ctx, k->kind);
+    for (int i = 0; i < k->n; i++) {
+        const ein__scope *s = k->s[i];
+        h = ein__mix(ein__mix(h, ein__hash_box(s, s->nt + s->ns)), ein__hash_ex(&z, s->body));
+    }
+    h = ein__mix(h, (uint64_t)z.nseen);
+    return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
+}
+
+// The kernel's measured row, of a product the fastest tile's; NULL: there is none.
+static const ein__cost_row *ein__kernel_row(ein_ctx *ctx, const ein__kernel *k) {
+    char key[EIN__KEY_LENGTH];
+    if (!ctx->kernel_rows) return NULL;
+    ein__put_kernel_key(key, k->kind, ein__kernel_id(ctx, k));
+    return ein__row_of(ctx, key);
+}
+
+// Measured where a table has it, else estimated.
+static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
+    const ein__cost_row *row = ein__kernel_row(ctx, k);
+    return row ? row->ps : ein__estimate_kernel(ctx, k);
+}
+
 // A kernel of its own for definition `s`, with map `m` (or none) fused that reads it by `read`.
 // Dense, but for values that a plan has placed.
-static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
-                               ein__ex read) {
+static ein__kernel ein__scope_kernel(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s,
+                                     ein__val m, ein__ex read, int64_t *out) {
     ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
-    int64_t out[EIN__MAX_RANK];
     if (m.i) {
         k.s[k.n++] = ein__scope_of(ctx, m);
         k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
@@ -13708,11 +14107,25 @@ static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope 
     ein__dense_result(k.s[k.n - 1], out);
     k.out = out;
     if (kind == EIN__K_MAP && !m.i && ein__is_transpose(ctx, s, out)) k.kind = EIN__K_TRANSPOSE;
+    return k;
+}
+
+static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
+                               ein__ex read) {
+    int64_t out[EIN__MAX_RANK];
+    ein__kernel k = ein__scope_kernel(ctx, kind, s, m, read, out);
     return ein__cost_kernel(ctx, &k);
 }
 
-// A kernel of the plan, its values placed.
-EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
+// Whether that cost is a measured one.
+static bool ein__is_scope_measured(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
+                                   ein__ex read) {
+    int64_t out[EIN__MAX_RANK];
+    ein__kernel k = ein__scope_kernel(ctx, kind, s, m, read, out);
+    return ein__kernel_row(ctx, &k) != NULL;
+}
+
+static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     ein__kernel k = {.kind = step->kind, .n = step->nval};
     for (int i = 0; i < step->nval; i++) {
         k.s[i] = ein__scope_of(ctx, step->val[i]);
@@ -13721,6 +14134,12 @@ EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
+    return k;
+}
+
+// A kernel of the plan, its values placed.
+EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
+    ein__kernel k = ein__step_kernel(ctx, step);
     return ein__cost_kernel(ctx, &k);
 }
 
@@ -14605,7 +15024,7 @@ EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a,
 
 // Time of the kernel: arithmetic, or what it moves. Queries, keys, values and what a score reads
 // come from memory once; keys and values once more for every tile of rows, from the L2 cache.
-EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__attention_tile t;
     ein__work w = {0};
@@ -14632,6 +15051,28 @@ EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64
     int64_t again = ein__times(ein__times(blocks, t.terms), key * t.depth + value * t.cols);
     int64_t ps = ein__memory_ps(g, again, ein__memory_share[EIN__BY_WINDOW], true);
     return ein__most(ein__least(ps, EIN__PS_LIMIT), ein__work_ps(g, &w));
+}
+
+// What tells the kernel from others; see kernel_key.c.
+static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    ein__val inner[] = {a->dot, a->max, a->sum, a->out};
+    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    ein__hasher z = {.ctx = ctx, .inner = inner, .ninner = 4};
+    uint64_t h = ein__mix(ein__hash_kind(ctx, EIN__K_ATTENTION), (uint64_t)bytes_out), alpha;
+    memcpy(&alpha, &a->alpha, sizeof alpha);
+    h = ein__mix(ein__mix(h, ein__hash_box(&a->box, a->slots)), alpha);
+    for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
+    return ein__mix(h, (uint64_t)z.nseen);
+}
+
+EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    char key[EIN__KEY_LENGTH];
+    int64_t ps;
+    if (ctx->kernel_rows) {
+        ein__put_kernel_key(key, EIN__K_ATTENTION, ein__attention_id(ctx, a, bytes_out));
+        if (ein__measured(ctx, key, &ps)) return ps;
+    }
+    return ein__estimate_attention(ctx, a, bytes_out);
 }
 /* ---- split.c ---- */
 // Long sums in parts (split-K): where a product has too few tiles to fill the machine, its terms
@@ -14811,20 +15252,13 @@ typedef struct ein__prologue {
 } ein__prologue;
 
 // What product `s`, map `m` behind it that reads it by `read` (or none), and its loads cost as a
-// kernel of our own.
+// kernel of our own, and whether that is `known` from a measurement.
 static int64_t ein__cost_loading(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                                 const ein__prologue *p) {
-    ein__kernel k = {
-        .kind = EIN__K_PRODUCT, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
+                                 const ein__prologue *p, bool *known) {
     int64_t out[EIN__MAX_RANK];
-    if (m.i) {
-        k.s[k.n++] = ein__scope_of(ctx, m);
-        k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
-        k.size = ein__element_size(ctx, m);
-    }
+    ein__kernel k = ein__scope_kernel(ctx, EIN__K_PRODUCT, s, m, read, out);
     memcpy(k.load, p->v, sizeof k.load);
-    ein__dense_result(k.s[k.n - 1], out);
-    k.out = out;
+    *known = ein__kernel_row(ctx, &k) != NULL;
     return ein__cost_kernel(ctx, &k);
 }
 
@@ -14859,8 +15293,8 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     return ein__match_band(ctx, s, &b) ? EIN__K_BAND : EIN__K_REDUCE;
 }
 
-// What a kernel of our own must be cheaper by than a library call, in percent: no estimate of a
-// tiled product has been measured yet.
+// What a kernel of our own must be cheaper by than a library call, in percent, while its cost is an
+// estimate: no estimate of a tiled product has been compared with a measurement yet.
 enum { EIN__OWN_MARGIN = 10 };
 
 static int64_t ein__with_margin(int64_t ps) {
@@ -14920,7 +15354,8 @@ static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val
     if (split) *split = (ein__split){0, 1};
     if (own < *ps) {
         *ps = own;
-        bound = ein__least(bound, ein__with_margin(own));
+        bool known = parts.parts == 1 && ein__is_scope_measured(ctx, EIN__K_PRODUCT, s, m, read);
+        bound = ein__least(bound, known ? own : ein__with_margin(own));
         kind = EIN__K_PRODUCT;
     }
     ein__skind2 best = ein__choose_library(ctx, s, m, read, free, kind, bound, ps);
@@ -15214,8 +15649,9 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
             if (set >> k & 1) some.v[some.n++] = all.v[k];
             else rest = ein__kernel_cost(ctx, all.v[k]);
         }
-        int64_t ps = ein__cost_loading(ctx, s, m, read, &some);
-        ps = ein__cost_sum(call ? ein__with_margin(ps) : ps, rest);
+        bool known;
+        int64_t ps = ein__cost_loading(ctx, s, m, read, &some, &known);
+        ps = ein__cost_sum(call && !known ? ein__with_margin(ps) : ps, rest);
         if (ps >= least) continue;
         least = ps;
         best = some;
@@ -18466,6 +18902,29 @@ static int ein__best_def(const ein__deriver *z, ein__val v) {
     return at >= 0 && at < arrlen(z->best) ? z->best[at] : -1;
 }
 
+// The definition of class `v`, whose cost is known, with `rank` cheaper ones; the last one where
+// there are fewer.
+static int ein__ranked_def(ein__deriver *z, ein__val v, int rank) {
+    int best = ein__best_def(z, v);
+    int64_t after = best < 0 || !rank ? 0 : ein__def_cost(z, &z->def[best], EIN__NO_WAY);
+    for (; rank > 0 && best >= 0; rank--) {
+        int next = -1;
+        int64_t least = EIN__NO_WAY;
+        for (ptrdiff_t i = 0; i < arrlen(z->def); i++) {
+            if (z->def[i].cls.i != v.i) continue;
+            int64_t c = ein__def_cost(z, &z->def[i], EIN__NO_WAY);
+            bool later = c > after || (c == after && (int)i > best);
+            if (!later || c >= least) continue;
+            least = c;
+            next = (int)i;
+        }
+        if (next < 0) break;
+        best = next;
+        after = least;
+    }
+    return best;
+}
+
 // Values made of the cheapest definitions. A problem that was derived once for all that are like it
 // reads stand-ins: `actual` is what they stand for, and `self` what the problem does.
 typedef struct ein__realiser {
@@ -18889,9 +19348,19 @@ static ein__choice ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, 
     p->z.map_read = read;
     if (arrlen(p->z.cost)) p->z.cost[0] = 0;
     c.ps = ein__class_cost(&p->z, p->z.problem);
-    c.best = ein__best_def(&p->z, p->z.problem);
+    c.best = ein__ranked_def(&p->z, p->z.problem, ctx->rank);
     if (known) arrput(p->choice, c);
     return c;
+}
+
+// What was chosen is asked for anew: something has changed that costs depend on.
+EIN__FN void ein__forget_choices(ein_ctx *ctx) {
+    ein__search *z = ein__search_of(ctx);
+    for (ptrdiff_t i = 0; i < arrlen(z->problem); i++) {
+        arrsetlen(z->problem[i]->choice, 0);
+        arrsetlen(z->problem[i]->z.cost, 0);
+        arrsetlen(z->problem[i]->z.best, 0);
+    }
 }
 
 // ------------------------------------------------------------------------------------ the pass
@@ -21751,7 +22220,7 @@ static void ein__constant_offsets(ein_ctx *ctx, const bool *kept) {
     }
 }
 
-// Calls on one branch share a workspace; those of branches that run side by side have one each.
+// Steps on one branch share a workspace; those of branches that run side by side have one each.
 static void ein__workspaces(ein__plan *p) {
     bool wanted[EIN__BRANCHES] = {false};
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
@@ -21762,6 +22231,15 @@ static void ein__workspaces(ein__plan *p) {
     for (int b = 0; b < EIN__BRANCHES; b++) {
         p->workspace_at[b] = wanted[b] ? p->arena_bytes : -1;
         if (wanted[b]) p->arena_bytes += ein__align(p->workspace_bytes);
+    }
+}
+
+// Every step has counters of its own, so that steps side by side never count together.
+static void ein__place_counters(ein__plan *p) {
+    p->counters = 0;
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
+        p->step[i].counter = p->counters;
+        p->counters += p->step[i].counters;
     }
 }
 
@@ -21776,6 +22254,7 @@ EIN__FN void ein__plan_memory(ein_ctx *ctx) {
     ein__constant_offsets(ctx, kept);
     arrfree(kept);
     ein__workspaces(p);
+    ein__place_counters(p);
 }
 /* ---- plan.c ---- */
 // The plan: steps in order, weight-only work split off, memory by liveness.
@@ -21844,6 +22323,19 @@ static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
     return true;
 }
 
+// Whether all operands begin where 16 bytes do, as engines were measured.
+static bool ein__is_aligned_conv(const ein_ctx *ctx, const ein__step *step) {
+    const ein__conv *c = &step->conv;
+    const ein__val v[] = {c->x, c->w, c->bias, c->z, step->out};
+    bool aligned = true;
+    for (int i = 0; i < 5; i++)
+        if (v[i].i)
+            aligned &=
+                ctx->plan.layout[v[i].i].offset * ein__dtype_size(ctx->value[v[i].i].dtype) % 16 ==
+                0;
+    return aligned;
+}
+
 // Fills the library parameters of a step whose first value is contraction `s`. False: the layouts
 // do not allow the call after all, and a kernel takes over.
 static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
@@ -21896,6 +22388,20 @@ static void ein__split_loads(ein_ctx *ctx, ein__step *step) {
     memmove(step->val, step->val + n, (size_t)step->nval * sizeof *step->val);
 }
 
+// How the product of a step is cut up under the layouts as they stand, and what its parts take.
+static void ein__cut_step(ein_ctx *ctx, ein__step *step) {
+    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+    ein__tiled p;
+    ein__product_cut cut;
+    if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
+    (void)ein__product_cut_of(ctx, &p, &cut);
+    step->tile = (int)(cut.tile - ein__product_table) + 1;
+    step->parts = cut.parts;
+    if (cut.parts == 1) return;
+    step->counters = ein__product_blocks(&p, cut.tile);
+    step->workspace = ein__tail_bytes(&p, cut.tile, cut.parts);
+}
+
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
@@ -21911,6 +22417,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     if (step->kind == EIN__K_MAP &&
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
         step->kind = EIN__K_TRANSPOSE;
+    if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step);
     return false;
 }
 
@@ -21952,6 +22459,26 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
     return (ein__price){ein__cost_step(ctx, &step), fell || copy || ein__is_scattered(ctx, &step)};
 }
 
+// The key of a kernel's row, where there may be one; and what the row says.
+static void ein__find_kernel_row(ein_ctx *ctx, ein__step *step) {
+    char key[EIN__KEY_LENGTH];
+    ein__attention a;
+    if (!ctx->kernel_rows && !ctx->desc.probe) return;
+    if (step->kind != EIN__K_ATTENTION) {
+        ein__kernel k = ein__step_kernel(ctx, step);
+        ein__put_kernel_key(key, step->kind, ein__kernel_id(ctx, &k));
+    } else {
+        if (!ein__attention_of(ctx, step, &a)) return;
+        int64_t bytes = ein__bytes_of(ctx, step->out);
+        ein__put_kernel_key(key, step->kind, ein__attention_id(ctx, &a, bytes));
+    }
+    step->key = ein__name(ctx, key);
+    const ein__cost_row *row = ein__row_of(ctx, key);
+    if (!row) return;
+    step->measured = true;
+    if (step->kind == EIN__K_PRODUCT) step->tile = ein__product_tile_named(row->algorithm);
+}
+
 static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step;
     if (ein__step_of(ctx, sel, v, &step)) {
@@ -21961,8 +22488,11 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         const ein__gemm *g = &step.gemm;
         bool fits = ein__is_matmul(g) || g->align >= 16;
         if (step.kind != EIN__K_GEMM || fits) step.algorithm = ein__pinned(row, &step.version);
+        if (ein__is_engine(step.algorithm) && !ein__is_aligned_conv(ctx, &step))
+            step.algorithm = NULL;
     } else {
         step.ps = ein__step_cost(ctx, &step);
+        ein__find_kernel_row(ctx, &step);
     }
     if (ctx->value[v.i].weight_only &&
         ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind == EIN__B_CONST) {
@@ -21977,6 +22507,16 @@ static void ein__plan_free(ein__plan *p) {
     arrfree(p->init);
     arrfree(p->buffer);
     arrfree(p->layout);
+    *p = (ein__plan){0};
+}
+
+// A plan that is not taken: kept where its kernels are to be measured.
+static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
+    if (!ctx->desc.probe) {
+        ein__plan_free(p);
+        return;
+    }
+    arrput(ctx->passed, *p);
     *p = (ein__plan){0};
 }
 
@@ -22059,10 +22599,10 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
         ctx->plan = (ein__plan){0};
         ein__plan_values(ctx, root, nroot, false);
         if (ein__plan_cost(&with) < ein__plan_cost(&ctx->plan)) {
-            ein__plan_free(&ctx->plan);
+            ein__pass_plan(ctx, &ctx->plan);
             ctx->plan = with;
         } else {
-            ein__plan_free(&with);
+            ein__pass_plan(ctx, &with);
         }
     }
     ctx->typed = false;
@@ -22078,10 +22618,10 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     ctx->plan.merging = merging;
     if (!ok || ein__plan_cost(&ctx->plan) >= ein__plan_cost(&best)) {
-        ein__plan_free(&ctx->plan);
+        ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = best;
     } else {
-        ein__plan_free(&best);
+        ein__pass_plan(ctx, &best);
     }
     return ok;
 }
@@ -22633,6 +23173,8 @@ static const char *const ein__tmpl_conv[] = {
     "//@key param    a parameter that gives it, or nothing",
     "//@key arg      the argument for it",
     "//@key scalar   type of a tensor's elements",
+    "//@key engines  some are made by cuDNN's graph API",
+    "//@key pinned   a table of costs has chosen its engines",
     "//@if tf32",
     "#if CUDNN_MAJOR < 8 || CUDART_VERSION < 11000",
     "#error \"TF32 needs CUDA 11 and cuDNN 8 or later\"",
@@ -22775,6 +23317,9 @@ static const char *const ein__tmpl_conv[] = {
     "}",
     "",
     "static int conv_open($model *m, conv_call *c, const conv_size *s) {",
+    "    //@if pinned",
+    "    if (s->choice.engine >= 0 && !engine_open(m, c, s)) return 0;",
+    "    //@end",
     "    int r = conv_describe(m, c, s);",
     "    if (r) return r;",
     "    return s->transposed \? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);",
@@ -22787,6 +23332,9 @@ static const char *const ein__tmpl_conv[] = {
     "    if (c->w) cudnnDestroyFilterDescriptor(c->w);",
     "    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);",
     "    if (c->act) cudnnDestroyActivationDescriptor(c->act);",
+    "    //@if engines",
+    "    engine_drop(&c->graph, 0);",
+    "    //@end",
     "}",
     "",
     "// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.",
@@ -22795,6 +23343,9 @@ static const char *const ein__tmpl_conv[] = {
     "    const float one = 1.f, zero = 0.f;",
     "    const conv_size *s = &conv_sizes[k];",
     "    const conv_call *c = &m->conv[k];",
+    "    //@if engines",
+    "    if (c->graph.plan) return engine_run(m, &m->conv[k].graph, s, x, w, bias, z, y, workspace);",
+    "    //@end",
     "    if (s->transposed)",
     "        CUDNN_CALL(m, s->name,",
     "                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,",
@@ -22821,6 +23372,8 @@ static const char *const ein__tmpl_conv_types[] = {
     "//@key pins     a table of costs has chosen algorithms",
     "//@key spatial  the most spatial axes of any convolution, at least 2",
     "//@key typed    convolutions have types of their own: not all are FP32",
+    "//@key engines  some are made by cuDNN's graph API",
+    "//@key pinned   a table of costs has chosen its engines",
     "// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.",
     "typedef struct conv_size {",
     "    const char *name;",
@@ -22835,6 +23388,12 @@ static const char *const ein__tmpl_conv_types[] = {
     "    size_t version;  // of the library with which algorithm `pin` was the fastest, 0: not measured",
     "    int pin;",
     "    //@end",
+    "    //@if engines",
+    "    int residual;  // something is added to the result beside the bias",
+    "    //@end",
+    "    //@if pinned",
+    "    engine_choice choice;  // instead of `pin`",
+    "    //@end",
     "} conv_size;",
     "",
     "typedef struct conv_call {",
@@ -22844,6 +23403,9 @@ static const char *const ein__tmpl_conv_types[] = {
     "    cudnnActivationDescriptor_t act;",
     "    int algorithm;",
     "    size_t workspace;",
+    "    //@if engines",
+    "    engine_call graph;",
+    "    //@end",
     "} conv_call;",
     0};
 static const char *const ein__tmpl_create[] = {
@@ -22853,7 +23415,7 @@ static const char *const ein__tmpl_create[] = {
     "//@key convs     how many convolutions",
     "//@key gemm      the program calls cuBLAS",
     "//@key matmuls   how many calls of cublasLt",
-    "//@key zeros     bytes of zeros at the end of the constants, 0: none",
+    "//@key zeros     bytes at the end of the constants that are 0 at first, 0: none",
     "//@key consts    bytes of the constants, 0: none",
     "//@key init      bytes that only create needs, 0: none",
     "//@key uploads   there are weights",
@@ -23061,6 +23623,379 @@ static const char *const ein__tmpl_destroy[] = {
     "const char *$model_error(const $model *m) {",
     "    return m \? m->error : \"there is no handle: host memory is exhausted\";",
     "}",
+    0};
+static const char *const ein__tmpl_engine[] = {
+    "//@key model    prefix of the program's symbols",
+    "//@key spatial  spatial axes that descriptors have",
+    "//@key rank     $spatial + 2",
+    "//@key limit    bytes of workspace a convolution may use",
+    "//@key typed    convolutions have types of their own: not all are FP32",
+    "//@key half     whether a convolution has f16 tensors",
+    "//@key tensorop whether it may use tensor cores",
+    "//@key settings room for settings of an engine",
+    "//@key pinned   a table of costs has chosen engines",
+    "//@key steps    the program reports its steps",
+    "// ---- convolutions by cuDNN's graph API",
+    "#if CUDNN_VERSION >= 8300",
+    "",
+    "struct engine_attribute {",
+    "    cudnnBackendAttributeName_t name;",
+    "    cudnnBackendAttributeType_t type;",
+    "    int64_t n;",
+    "    const void *value;",
+    "};",
+    "",
+    "static int engine_new($model *m, engine_call *c, const char *name,",
+    "                      cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *d) {",
+    "    if (c->n == ENGINE_DESCRIPTORS) return fail(m, BAD_CALL, name, \"too many descriptors\");",
+    "    CUDNN_CALL(m, name, cudnnBackendCreateDescriptor(type, d));",
+    "    c->own[c->n++] = *d;",
+    "    return 0;",
+    "}",
+    "",
+    "// Destroys all descriptors but the first `kept`.",
+    "static void engine_drop(engine_call *c, int kept) {",
+    "    while (c->n > kept) cudnnBackendDestroyDescriptor(c->own[--c->n]);",
+    "}",
+    "",
+    "// A finished descriptor.",
+    "template <int N>",
+    "static int engine_make($model *m, engine_call *c, const char *name,",
+    "                       cudnnBackendDescriptorType_t type, const engine_attribute (&a)[N],",
+    "                       cudnnBackendDescriptor_t *d) {",
+    "    CALL(engine_new(m, c, name, type, d));",
+    "    for (int i = 0; i < N; i++)",
+    "        if (a[i].n)",
+    "            CUDNN_CALL(m, name,",
+    "                       cudnnBackendSetAttribute(*d, a[i].name, a[i].type, a[i].n, a[i].value));",
+    "    CUDNN_CALL(m, name, cudnnBackendFinalize(*d));",
+    "    return 0;",
+    "}",
+    "",
+    "// Tensors from ENGINE_INNER on are never stored, nor rounded.",
+    "static int engine_tensor($model *m, engine_call *c, const conv_size *s, int64_t id,",
+    "                         const int64_t *dim, cudnnBackendDescriptor_t *d) {",
+    "    const bool inner = id >= ENGINE_INNER;",
+    "    //@if typed",
+    "    const cudnnDataType_t type = $half && !inner \? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;",
+    "    //@else",
+    "    const cudnnDataType_t type = CUDNN_DATA_FLOAT;",
+    "    //@end",
+    "    int64_t stride[$rank], alignment = 16;",
+    "    stride[$rank - 1] = 1;",
+    "    for (int i = $rank - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];",
+    "    const engine_attribute a[] = {",
+    "        {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},",
+    "        {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, $rank, dim},",
+    "        {CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, $rank, stride},",
+    "        {CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id},",
+    "        {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment},",
+    "        {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inner},",
+    "    };",
+    "    return engine_make(m, c, s->name, CUDNN_BACKEND_TENSOR_DESCRIPTOR, a, d);",
+    "}",
+    "",
+    "// y = x * w; transposed: the gradient of such a convolution with regard to its data.",
+    "static int engine_convolution($model *m, engine_call *c, const conv_size *s,",
+    "                              cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,",
+    "                              cudnnBackendDescriptor_t y, cudnnBackendDescriptor_t *op) {",
+    "    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;",
+    "    const cudnnDataType_t sums = CUDNN_DATA_FLOAT;",
+    "    const float one = 1.f, zero = 0.f;",
+    "    int64_t axes = $spatial, pad[$spatial], stride[$spatial], dilation[$spatial];",
+    "    cudnnBackendDescriptor_t conv;",
+    "    for (int i = 0; i < $spatial; i++) {",
+    "        pad[i] = s->pad[i];",
+    "        stride[i] = s->stride[i];",
+    "        dilation[i] = s->dilation[i];",
+    "    }",
+    "    const engine_attribute sizes[] = {",
+    "        {CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums},",
+    "        {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode},",
+    "        {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes},",
+    "        {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, axes, pad},",
+    "        {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, axes, pad},",
+    "        {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes, stride},",
+    "        {CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes, dilation},",
+    "    };",
+    "    CALL(engine_make(m, c, s->name, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, sizes, &conv));",
+    "    const cudnnBackendAttributeType_t part = CUDNN_TYPE_BACKEND_DESCRIPTOR;",
+    "    if (s->transposed) {",
+    "        const engine_attribute a[] = {",
+    "            {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, part, 1, &conv},",
+    "            {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, part, 1, &x},",
+    "            {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, part, 1, &w},",
+    "            {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, part, 1, &y},",
+    "            {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_FLOAT, 1, &one},",
+    "            {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_FLOAT, 1, &zero},",
+    "        };",
+    "        return engine_make(m, c, s->name,",
+    "                           CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, a, op);",
+    "    }",
+    "    const engine_attribute a[] = {",
+    "        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, part, 1, &conv},",
+    "        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, part, 1, &x},",
+    "        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, part, 1, &w},",
+    "        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, part, 1, &y},",
+    "        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one},",
+    "        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero},",
+    "    };",
+    "    return engine_make(m, c, s->name, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, a,",
+    "                       op);",
+    "}",
+    "",
+    "// y = x + b, or relu(x) where b is NULL.",
+    "static int engine_pointwise($model *m, engine_call *c, const conv_size *s,",
+    "                            cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,",
+    "                            cudnnBackendDescriptor_t y, cudnnBackendDescriptor_t *op) {",
+    "    const cudnnPointwiseMode_t mode = b \? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_RELU_FWD;",
+    "    const cudnnDataType_t sums = CUDNN_DATA_FLOAT;",
+    "    const cudnnBackendAttributeType_t part = CUDNN_TYPE_BACKEND_DESCRIPTOR;",
+    "    cudnnBackendDescriptor_t what;",
+    "    const engine_attribute of[] = {",
+    "        {CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode},",
+    "        {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &sums},",
+    "    };",
+    "    CALL(engine_make(m, c, s->name, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, of, &what));",
+    "    const engine_attribute a[] = {",
+    "        {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, part, 1, &what},",
+    "        {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, part, 1, &x},",
+    "        {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, part, b \? 1 : 0, &b},",
+    "        {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, part, 1, &y},",
+    "    };",
+    "    return engine_make(m, c, s->name, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, a, op);",
+    "}",
+    "",
+    "// The convolution as a graph of operations. Engines that are compiled take z, then a bias, then",
+    "// relu, in this order alone.",
+    "static int engine_describe($model *m, engine_call *c, const conv_size *s) {",
+    "    int64_t dx[$rank] = {s->n, s->c}, dy[$rank] = {s->n, s->f}, db[$rank] = {1, s->f},",
+    "            dw[$rank] = {s->transposed \? s->c : s->f, (s->transposed \? s->f : s->c) / s->group};",
+    "    for (int i = 0; i < $spatial; i++) {",
+    "        dx[2 + i] = s->in[i];",
+    "        dy[2 + i] = s->out[i];",
+    "        dw[2 + i] = s->filter[i];",
+    "        db[2 + i] = 1;",
+    "    }",
+    "    cudnnBackendDescriptor_t op[4], x, w, other[3] = {NULL, NULL, NULL}, at, next;",
+    "    int others = 0, ops = 0;",
+    "    CALL(engine_tensor(m, c, s, ENGINE_X, dx, &x));",
+    "    CALL(engine_tensor(m, c, s, ENGINE_W, dw, &w));",
+    "    if (s->residual) CALL(engine_tensor(m, c, s, ENGINE_Z, dy, &other[others++]));",
+    "    if (s->fused) CALL(engine_tensor(m, c, s, ENGINE_BIAS, db, &other[others++]));",
+    "    if (s->relu) others++;",
+    "    CALL(engine_tensor(m, c, s, others \? ENGINE_INNER : ENGINE_Y, dy, &at));",
+    "    CALL(engine_convolution(m, c, s, x, w, at, &op[ops++]));",
+    "    for (int i = 0; i < others; i++, at = next) {",
+    "        int64_t id = i + 1 < others \? ENGINE_INNER + 1 + i : ENGINE_Y;",
+    "        CALL(engine_tensor(m, c, s, id, dy, &next));",
+    "        CALL(engine_pointwise(m, c, s, at, other[i], next, &op[ops++]));",
+    "    }",
+    "    const engine_attribute a[] = {",
+    "        {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &m->cudnn},",
+    "        {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ops, op},",
+    "    };",
+    "    return engine_make(m, c, s->name, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, a, &c->graph);",
+    "}",
+    "",
+    "// Refuses an engine with other arithmetic than the program's, with other bits on another run, or",
+    "// one that would be compiled first.",
+    "static int engine_check($model *m, const conv_size *s, cudnnBackendDescriptor_t engine) {",
+    "    cudnnBackendNumericalNote_t note[32];",
+    "    cudnnBackendBehaviorNote_t behavior[32];",
+    "    int64_t notes = 0, behaviors = 0;",
+    "    bool good = true;",
+    "    CUDNN_CALL(m, s->name,",
+    "               cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,",
+    "                                        CUDNN_TYPE_NUMERICAL_NOTE, 32, &notes, note));",
+    "    CUDNN_CALL(m, s->name,",
+    "               cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,",
+    "                                        CUDNN_TYPE_BEHAVIOR_NOTE, 32, &behaviors, behavior));",
+    "    for (int i = 0; i < notes && i < 32; i++)",
+    "        good = good && note[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&",
+    "               note[i] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&",
+    "               (note[i] != CUDNN_NUMERICAL_NOTE_TENSOR_CORE || $tensorop) &&",
+    "               (note[i] != CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS || $half);",
+    "    for (int i = 0; i < behaviors && i < 32; i++)",
+    "        good = good && behavior[i] != CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;",
+    "    return good \? 0 : fail(m, BAD_CALL, s->name, \"cuDNN's engine does not do what is asked\");",
+    "}",
+    "",
+    "// The plan of an engine with its settings.",
+    "static int engine_plan($model *m, conv_call *c, const conv_size *s,",
+    "                       cudnnBackendDescriptor_t config) {",
+    "    cudnnBackendDescriptor_t plan;",
+    "    int64_t bytes = 0, n = 0;",
+    "    const engine_attribute a[] = {",
+    "        {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &m->cudnn},",
+    "        {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config},",
+    "    };",
+    "    CALL(engine_make(m, &c->graph, s->name, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, a, &plan));",
+    "    CUDNN_CALL(m, s->name,",
+    "               cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,",
+    "                                        CUDNN_TYPE_INT64, 1, &n, &bytes));",
+    "    if (n != 1 || bytes < 0 || (size_t)bytes > $limit)",
+    "        return fail(m, BAD_CALL, s->name, \"cuDNN's engine needs too much workspace\");",
+    "    c->graph.plan = plan;",
+    "    c->workspace = (size_t)bytes;",
+    "    return 0;",
+    "}",
+    "",
+    "// This engine with these settings.",
+    "static int engine_choose($model *m, conv_call *c, const conv_size *s, const engine_choice *choice) {",
+    "    const cudnnBackendAttributeType_t part = CUDNN_TYPE_BACKEND_DESCRIPTOR;",
+    "    cudnnBackendDescriptor_t engine, config, setting[$settings];",
+    "    int64_t number = choice->engine;",
+    "    const engine_attribute of[] = {",
+    "        {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, part, 1, &c->graph.graph},",
+    "        {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &number},",
+    "    };",
+    "    CALL(engine_make(m, &c->graph, s->name, CUDNN_BACKEND_ENGINE_DESCRIPTOR, of, &engine));",
+    "    CALL(engine_check(m, s, engine));",
+    "    for (int i = 0; i < choice->settings; i++) {",
+    "        const cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)choice->setting[i][0];",
+    "        int64_t value = choice->setting[i][1];",
+    "        const engine_attribute a[] = {",
+    "            {CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type},",
+    "            {CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value},",
+    "        };",
+    "        CALL(engine_make(m, &c->graph, s->name, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, a,",
+    "                         &setting[i]));",
+    "    }",
+    "    const engine_attribute a[] = {",
+    "        {CUDNN_ATTR_ENGINECFG_ENGINE, part, 1, &engine},",
+    "        {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, part, choice->settings, setting},",
+    "    };",
+    "    CALL(engine_make(m, &c->graph, s->name, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, a, &config));",
+    "    return engine_plan(m, c, s, config);",
+    "}",
+    "",
+    "// What the library offers, its first choice first; the engine of offer i is engine[i].",
+    "static int engine_offers($model *m, engine_call *c, const conv_size *s, cudnnBackendHeurMode_t mode,",
+    "                         cudnnBackendDescriptor_t *offer, int64_t *n) {",
+    "    cudnnBackendDescriptor_t list;",
+    "    const engine_attribute a[] = {",
+    "        {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &c->graph},",
+    "        {CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode},",
+    "    };",
+    "    CALL(engine_make(m, c, s->name, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, a, &list));",
+    "    for (int i = 0; i < ENGINE_OFFERS; i++)",
+    "        CALL(engine_new(m, c, s->name, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &offer[i]));",
+    "    CUDNN_CALL(m, s->name,",
+    "               cudnnBackendGetAttribute(list, CUDNN_ATTR_ENGINEHEUR_RESULTS,",
+    "                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, ENGINE_OFFERS, n, offer));",
+    "    if (*n > ENGINE_OFFERS) *n = ENGINE_OFFERS;",
+    "    return 0;",
+    "}",
+    "",
+    "// The engine of an offer, if a program may take it.",
+    "static int engine_of($model *m, engine_call *c, const conv_size *s, cudnnBackendDescriptor_t offer,",
+    "                     cudnnBackendDescriptor_t *engine) {",
+    "    int64_t n = 0;",
+    "    CALL(engine_new(m, c, s->name, CUDNN_BACKEND_ENGINE_DESCRIPTOR, engine));",
+    "    CUDNN_CALL(m, s->name,",
+    "               cudnnBackendGetAttribute(offer, CUDNN_ATTR_ENGINECFG_ENGINE,",
+    "                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, engine));",
+    "    return engine_check(m, s, *engine);",
+    "}",
+    "//@if pinned",
+    "",
+    "// The first engine of the library's choice that a program may take.",
+    "static int engine_first($model *m, conv_call *c, const conv_size *s, cudnnBackendHeurMode_t mode) {",
+    "    cudnnBackendDescriptor_t offer[ENGINE_OFFERS], engine;",
+    "    int64_t n = 0;",
+    "    CALL(engine_offers(m, &c->graph, s, mode, offer, &n));",
+    "    for (int i = 0; i < n; i++) {",
+    "        int before = c->graph.n, r = engine_of(m, &c->graph, s, offer[i], &engine);",
+    "        if (!r) r = engine_plan(m, c, s, offer[i]);",
+    "        if (!r) return 0;",
+    "        engine_drop(&c->graph, before);",
+    "    }",
+    "    return fail(m, BAD_CALL, s->name, \"cuDNN has no engine for this convolution\");",
+    "}",
+    "",
+    "// The engine that was measured as the fastest, with the version of the library that has it; else",
+    "// the library's choice. What fails here is no error of the program: the older API has the call too.",
+    "static int engine_open($model *m, conv_call *c, const conv_size *s) {",
+    "    int r = engine_describe(m, &c->graph, s), graph = c->graph.n;",
+    "    if (!r) {",
+    "        r = cudnnGetVersion() == s->version \? engine_choose(m, c, s, &s->choice) : BAD_CALL;",
+    "        if (r) engine_drop(&c->graph, graph);",
+    "        if (r) r = engine_first(m, c, s, CUDNN_HEUR_MODE_A);",
+    "        if (r) engine_drop(&c->graph, graph);",
+    "        if (r) r = engine_first(m, c, s, CUDNN_HEUR_MODE_FALLBACK);",
+    "    }",
+    "    if (r) engine_drop(&c->graph, 0);",
+    "    m->error[0] = 0;",
+    "    (void)cudaGetLastError();",
+    "    return r;",
+    "}",
+    "//@end",
+    "",
+    "// A pack of addresses cannot be changed; that of the call before mostly serves again.",
+    "static int engine_pack($model *m, engine_call *c, const conv_size *s, const void *const *at) {",
+    "    const int64_t ids[] = {ENGINE_X, ENGINE_W, ENGINE_Y, ENGINE_BIAS, ENGINE_Z};",
+    "    if (c->pack) engine_drop(c, c->n - 1);",
+    "    c->pack = NULL;",
+    "    cudnnBackendDescriptor_t pack;",
+    "    const int64_t n = 3 + (s->fused \? 1 : 0) + (s->residual \? 1 : 0);",
+    "    const engine_attribute a[] = {",
+    "        {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, at},",
+    "        {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids},",
+    "        {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &at[5]},",
+    "    };",
+    "    int before = c->n,",
+    "        r = engine_make(m, c, s->name, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, a, &pack);",
+    "    if (r) {",
+    "        engine_drop(c, before);",
+    "        return r;",
+    "    }",
+    "    c->pack = pack;",
+    "    memcpy(c->at, at, sizeof c->at);",
+    "    return 0;",
+    "}",
+    "",
+    "static int engine_run($model *m, engine_call *c, const conv_size *s, const void *x, const void *w,",
+    "                      const void *bias, const void *z, void *y, void *workspace) {",
+    "    const void *const at[] = {x, w, y, bias, z, workspace};",
+    "    if (!c->pack || memcmp(at, c->at, sizeof at)) CALL(engine_pack(m, c, s, at));",
+    "    CUDNN_CALL(m, s->name, cudnnBackendExecute(m->cudnn, c->plan, c->pack));",
+    "    //@if steps",
+    "    stepped(m, s->name);",
+    "    //@end",
+    "    return 0;",
+    "}",
+    "#else",
+    "// This version lacks what is used: the older API makes the calls.",
+    "static void engine_drop(engine_call *, int) {}",
+    "//@if pinned",
+    "static int engine_open($model *, conv_call *, const conv_size *) { return BAD_CALL; }",
+    "//@end",
+    "static int engine_run($model *, engine_call *, const conv_size *, const void *, const void *,",
+    "                      const void *, const void *, void *, void *) {",
+    "    return BAD_CALL;",
+    "}",
+    "#endif",
+    0};
+static const char *const ein__tmpl_engine_types[] = {
+    "//@key settings  room for settings of an engine",
+    "// An engine of cuDNN's graph API, by its number for a convolution of this form, and its settings:",
+    "// type and choice. -1: none.",
+    "typedef struct engine_choice {",
+    "    int engine, settings, setting[$settings][2];",
+    "} engine_choice;",
+    "",
+    "enum { ENGINE_DESCRIPTORS = 128, ENGINE_OFFERS = 64 };",
+    "enum { ENGINE_X = 1, ENGINE_W, ENGINE_BIAS, ENGINE_Z, ENGINE_Y, ENGINE_INNER };",
+    "",
+    "typedef struct engine_call {",
+    "    cudnnBackendDescriptor_t own[ENGINE_DESCRIPTORS];  // all that the call has, as it was made",
+    "    int n;",
+    "    cudnnBackendDescriptor_t graph,",
+    "        plan;                       // two of them; plan: NULL where another API makes the call",
+    "    cudnnBackendDescriptor_t pack;  // addresses `at` for the plan",
+    "    const void *at[6];",
+    "} engine_call;",
     0};
 static const char *const ein__tmpl_gemm[] = {
     "//@key steps   the program reports its steps",
@@ -23511,19 +24446,25 @@ static const char *const ein__tmpl_probe[] = {
     "//@key gemm  the program calls cuBLAS",
     "//@key gpu   the device's name in tables of costs",
     "//@key typed  calls have types of their own: not all are FP32",
+    "//@key half   some data are halves",
+    "//@key kernels  the program has kernels of our own",
+    "//@key calls    it calls a library",
+    "//@key codegen  version of the emitter",
     "enum { USAGE = 2, BAD_FILE = 3, FAILED = 5, STOPPED = 75, NO_DEVICE = 77 };",
     "enum { SAMPLES = 9, REPEATS = 20, ALGORITHMS = 16, LT_ALGORITHMS = 8 };",
     "static const double BATCH_MS = 2, AWAKE_MS = 300;",
     "",
     "static const char *name_of(int i) {",
-    "    //@if conv",
-    "    //@if gemm",
-    "    return i < CONVS \? conv_sizes[i].name : matmul_sizes[i - CONVS].name;",
-    "    //@else",
-    "    return conv_sizes[i].name;",
+    "    //@if kernels",
+    "    if (i >= CALLS) return kernel_cases[i - CALLS].name;",
     "    //@end",
+    "    //@if conv",
+    "    if (i < CONVS) return conv_sizes[i].name;",
+    "    //@end",
+    "    //@if gemm",
+    "    return matmul_sizes[i - CONVS].name;",
     "    //@else",
-    "    return matmul_sizes[i].name;",
+    "    return NULL;",
     "    //@end",
     "}",
     "",
@@ -23542,7 +24483,7 @@ static const char *const ein__tmpl_probe[] = {
     "        unsigned v = (unsigned)i * 2654435761u ^ (unsigned)(i >> 32) ^ seed * 0x9e3779b9u;",
     "        v = (v ^ v >> 16) * 0x85ebca6bu;",
     "        v = (v ^ v >> 13) * 0xc2b2ae35u;",
-    "        //@if typed",
+    "        //@if half",
     "        // Two f16 numbers of a size between 1/2 and 1; together they are an f32 number as well.",
     "        to[i] = __uint_as_float((v & 0x83ff83ffu) | 0x38003800u);",
     "        //@else",
@@ -23551,35 +24492,52 @@ static const char *const ein__tmpl_probe[] = {
     "    }",
     "}",
     "",
-    "// Makes buffer `k` hold at least so much.",
-    "static int reserve(probe *h, int k, size_t bytes) {",
-    "    if (bytes <= h->bytes[k]) return 0;",
-    "    void *old = h->buffer[k];",
-    "    h->buffer[k] = NULL;",
-    "    h->bytes[k] = 0;",
-    "    if (old) CUDA_CALL(h, \"cudaFree\", cudaFree(old));",
-    "    cudaError_t e = cudaMalloc(&h->buffer[k], bytes);",
-    "    if (e != cudaSuccess) {",
-    "        char what[64];",
-    "        snprintf(what, sizeof what, \"%zu bytes of device memory\", bytes);",
-    "        (void)cudaGetLastError();",
-    "        h->buffer[k] = NULL;",
-    "        return fail(h, BAD_CALL, what, cudaGetErrorString(e));",
-    "    }",
-    "    h->bytes[k] = bytes;",
-    "    fill<<<dim3(1024), dim3(256), 0, h->stream>>>((float *)h->buffer[k], bytes / 4, (unsigned)k);",
+    "static int refill(probe *h, void *to, size_t bytes, int seed) {",
+    "    fill<<<dim3(1024), dim3(256), 0, h->stream>>>((float *)to, bytes / 4, (unsigned)seed);",
     "    LAUNCHED(h, \"fill\");",
     "    return 0;",
     "}",
     "",
+    "// Makes a buffer hold at least so much.",
+    "static int grow(probe *h, void **buffer, size_t *had, size_t bytes, int seed) {",
+    "    if (bytes <= *had) return 0;",
+    "    void *old = *buffer;",
+    "    *buffer = NULL;",
+    "    *had = 0;",
+    "    if (old) CUDA_CALL(h, \"cudaFree\", cudaFree(old));",
+    "    cudaError_t e = cudaMalloc(buffer, bytes);",
+    "    if (e != cudaSuccess) {",
+    "        char what[64];",
+    "        snprintf(what, sizeof what, \"%zu bytes of device memory\", bytes);",
+    "        (void)cudaGetLastError();",
+    "        *buffer = NULL;",
+    "        return fail(h, BAD_CALL, what, cudaGetErrorString(e));",
+    "    }",
+    "    *had = bytes;",
+    "    return refill(h, *buffer, bytes, seed);",
+    "}",
+    "//@if calls",
+    "",
+    "static int reserve(probe *h, int k, size_t bytes) {",
+    "    return grow(h, &h->buffer[k], &h->bytes[k], bytes, k);",
+    "}",
+    "",
     "static float *data_of(const probe *h, int k) { return (float *)h->buffer[k]; }",
+    "//@end",
     "",
     "// Makes call `i` once.",
     "static int issue(probe *h, int i) {",
+    "    //@if kernels",
+    "    if (i >= CALLS) {",
+    "        kernel_cases[i - CALLS].launch((char *const *)h->operand, h->stream);",
+    "        LAUNCHED(h, name_of(i));",
+    "        return 0;",
+    "    }",
+    "    //@end",
     "    //@if conv",
     "    if (i < CONVS)",
     "        return conv_run(h, i, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),",
-    "                        conv_residual[i] \? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),",
+    "                        conv_sizes[i].residual \? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),",
     "                        h->buffer[WORKSPACE]);",
     "    //@end",
     "    //@if gemm",
@@ -23684,12 +24642,13 @@ static const char *const ein__tmpl_probe[] = {
     "    }",
     "    return r;",
     "}",
+    "//@if calls",
     "",
     "// What was measured of a call, by algorithm; printed when all of them are done, so that a table",
     "// has all rows of a call or none.",
     "struct outcome {",
-    "    figure best, f[ALGORITHMS];",
-    "    char algorithm[ALGORITHMS][80];",
+    "    figure best, f[2 * ALGORITHMS];",
+    "    char algorithm[2 * ALGORITHMS][400];",
     "    int n;",
     "};",
     "",
@@ -23716,6 +24675,7 @@ static const char *const ein__tmpl_probe[] = {
     "    CUDA_CALL(h, \"after a failed call\", cudaStreamSynchronize(h->stream));",
     "    return 0;",
     "}",
+    "//@end",
     "//@if gemm",
     "",
     "// Elements of a batch of row-major matrices.",
@@ -23880,6 +24840,45 @@ static const char *const ein__tmpl_probe[] = {
     "    return 0;",
     "}",
     "",
+    "#if CUDNN_VERSION >= 8300",
+    "",
+    "// The fastest engines have rows, after `first` others.",
+    "static void keep_engine(outcome *o, int first, const figure *f, const engine_choice *choice) {",
+    "    int slowest = first;",
+    "    for (int k = first; k < o->n; k++)",
+    "        if (o->f[k].ps > o->f[slowest].ps) slowest = k;",
+    "    int to = o->n - first < ENGINES_KEPT \? o->n : slowest;",
+    "    if (to < o->n && f->ps >= o->f[to].ps) return;",
+    "    name_engine(choice, o->algorithm[to], sizeof o->algorithm[to]);",
+    "    if (to == o->n) keep(o, f);",
+    "    else o->f[to] = *f;",
+    "    if (f->ps < o->best.ps) o->best = *f;",
+    "}",
+    "",
+    "// Every engine that a program may take, with settings that the library offers.",
+    "static int measure_engines(probe *h, int i, outcome *o) {",
+    "    engine_choice list[ENGINES];",
+    "    conv_call *c = &h->conv[i];",
+    "    int n = list_engines(h, i, list), graph = c->graph.n, first = o->n;",
+    "    for (int k = 0; k < n; k++) {",
+    "        figure f;",
+    "        char name[sizeof o->algorithm[0]];",
+    "        name_engine(&list[k], name, sizeof name);",
+    "        int r = engine_choose(h, c, &conv_sizes[i], &list[k]);",
+    "        if (!r) r = reserve(h, WORKSPACE, c->workspace);",
+    "        if (!r) r = measure(h, i, hopeless(o), &f);",
+    "        if (!r) keep_engine(o, first, &f, &list[k]);",
+    "        else CALL(refused(h, i, name));",
+    "        c->graph.plan = c->graph.pack = NULL;",
+    "        engine_drop(&c->graph, graph);",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "#else",
+    "static int measure_engines(probe *, int, outcome *) { return 0; }",
+    "#endif",
+    "",
     "// Every algorithm in turn.",
     "static int measure_algorithms(probe *h, int i) {",
     "    choice list[ALGORITHMS];",
@@ -23900,6 +24899,7 @@ static const char *const ein__tmpl_probe[] = {
     "        if (!r) keep(&o, &f);",
     "        else CALL(refused(h, i, o.algorithm[o.n]));",
     "    }",
+    "    CALL(measure_engines(h, i, &o));",
     "    if (!o.n) return fail(h, BAD_CALL, \"cuDNN\", \"no algorithm runs\");",
     "    put_rows(h, i, &o);",
     "    return 0;",
@@ -23912,7 +24912,7 @@ static const char *const ein__tmpl_probe[] = {
     "    CALL(reserve(h, WEIGHTS, w));",
     "    CALL(reserve(h, RESULT, y));",
     "    CALL(reserve(h, BIAS, 4 * (size_t)conv_sizes[i].f));",
-    "    if (conv_residual[i]) CALL(reserve(h, RESIDUAL, y));",
+    "    if (conv_sizes[i].residual) CALL(reserve(h, RESIDUAL, y));",
     "    int r = conv_open(h, &h->conv[i], &conv_sizes[i]);",
     "    if (!r) r = measure_algorithms(h, i);",
     "    conv_close(&h->conv[i]);",
@@ -23921,7 +24921,39 @@ static const char *const ein__tmpl_probe[] = {
     "}",
     "//@end",
     "",
+    "//@if kernels",
+    "",
+    "// Operands of kernel `k`: what another one left there is data as good as any, but for integers.",
+    "static int reserve_operands(probe *h, const kernel_case *k) {",
+    "    for (int j = 0; j < k->count; j++) {",
+    "        size_t bytes = (k->operand[j].bytes + 31) / 16 * 16;",
+    "        bool fresh = bytes > h->operand_bytes[j];",
+    "        CALL(grow(h, &h->operand[j], &h->operand_bytes[j], bytes, j));",
+    "        if (!k->operand[j].real)",
+    "            CUDA_CALL(h, \"memset\", cudaMemsetAsync(h->operand[j], 0, bytes, h->stream));",
+    "        else if (!fresh) CALL(refill(h, h->operand[j], bytes, j));",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "static int measure_kernel(probe *h, int i) {",
+    "    const kernel_case *k = &kernel_cases[i - CALLS];",
+    "    figure f;",
+    "    CALL(reserve_operands(h, k));",
+    "    CALL(measure(h, i, 1e18, &f));",
+    "    int driver = 0;",
+    "    CUDA_CALL(h, \"cudaDriverGetVersion\", cudaDriverGetVersion(&driver));",
+    "    printf(\"%s\\t%s\\t%lld\\t%d\\teinnet $codegen text %s driver %d\\n\", h->device, k->name, f.ps,",
+    "           f.spread, k->text, driver);",
+    "    fflush(stdout);",
+    "    return 0;",
+    "}",
+    "//@end",
+    "",
     "static int measure_any(probe *h, int i) {",
+    "    //@if kernels",
+    "    if (i >= CALLS) return measure_kernel(h, i);",
+    "    //@end",
     "    //@if conv",
     "    if (i < CONVS) return measure_conv(h, i);",
     "    //@end",
@@ -23935,7 +24967,7 @@ static const char *const ein__tmpl_probe[] = {
     "// Measures what the table lacks. A call that fails is told of; one that breaks the device ends it.",
     "static int measure_all(probe *h) {",
     "    int measured = 0, failed = 0;",
-    "    for (int i = 0; i < CALLS; i++) {",
+    "    for (int i = 0; i < CASES; i++) {",
     "        if (h->done[i]) continue;",
     "        if (h->deadline_ms > 0 && now_ms() >= h->deadline_ms) {",
     "            fprintf(stderr, \"probe: out of time: %d measured, %d failed\\n\", measured, failed);",
@@ -24002,6 +25034,10 @@ static const char *const ein__tmpl_probe[] = {
     "static void release(probe *h) {",
     "    for (int k = 0; k < BUFFERS; k++)",
     "        if (h->buffer[k]) (void)cudaFree(h->buffer[k]);",
+    "    //@if kernels",
+    "    for (int k = 0; k < OPERANDS; k++)",
+    "        if (h->operand[k]) (void)cudaFree(h->operand[k]);",
+    "    //@end",
     "    //@if conv",
     "    if (h->cudnn) (void)cudnnDestroy(h->cudnn);",
     "    //@end",
@@ -24020,9 +25056,17 @@ static const char *const ein__tmpl_probe[] = {
     "    char *key = strchr(line, '\\t'), *end = key \? strchr(key + 1, '\\t') : NULL;",
     "    if (*line == '#' || !end) return;",
     "    *key++ = *end = 0;",
+    "    if (strcmp(line, h->device)) return;",
+    "    //@if kernels",
+    "    for (int i = CALLS; i < CASES; i++) {",
+    "        char text[24];",
+    "        snprintf(text, sizeof text, \" text %s \", kernel_cases[i - CALLS].text);",
+    "        // A row of another text is one of another kernel.",
+    "        if (!strcmp(name_of(i), key) && strstr(end + 1, text)) h->done[i] = 1;",
+    "    }",
+    "    //@end",
     "    char *algorithm = strstr(key, \" algo=\");",
     "    if (algorithm) *algorithm = 0;",
-    "    if (strcmp(line, h->device)) return;",
     "    for (int i = 0; i < CALLS; i++)",
     "        if (!strcmp(name_of(i), key)) h->done[i] = 1;",
     "}",
@@ -24087,7 +25131,7 @@ static const char *const ein__tmpl_probe[] = {
     "    if (!code && h->have) code = read_have(h);",
     "    if (code) return code;",
     "    if (h->deadline_ms > 0) h->deadline_ms += now_ms();",
-    "    for (int i = 0; list && i < CALLS; i++)",
+    "    for (int i = 0; list && i < CASES; i++)",
     "        if (!h->done[i]) printf(\"%s\\n\", name_of(i));",
     "    if (list) return 0;",
     "    code = find_device();",
@@ -24113,14 +25157,99 @@ static const char *const ein__tmpl_probe[] = {
     "    return code;",
     "}",
     0};
+static const char *const ein__tmpl_probe_engine[] = {
+    "//@key settings  room for settings of an engine",
+    "// ---- engines of cuDNN's graph API",
+    "// Of those that a program may take, the first so many are measured, and the fastest are told of.",
+    "enum { ENGINES = 24, ENGINES_KEPT = 4 };",
+    "#if CUDNN_VERSION >= 8300",
+    "",
+    "// The number of an engine, and how an offer sets it; types of settings ascend.",
+    "static int read_choice(probe *h, engine_call *c, const conv_size *s, cudnnBackendDescriptor_t offer,",
+    "                       cudnnBackendDescriptor_t engine, engine_choice *choice) {",
+    "    cudnnBackendDescriptor_t setting[$settings];",
+    "    int64_t number = -1, n = 0, settings = 0, value = 0;",
+    "    CUDNN_CALL(h, s->name,",
+    "               cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,",
+    "                                        &n, &number));",
+    "    for (int i = 0; i < $settings; i++)",
+    "        CALL(engine_new(h, c, s->name, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &setting[i]));",
+    "    CUDNN_CALL(",
+    "        h, s->name,",
+    "        cudnnBackendGetAttribute(offer, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,",
+    "                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, $settings, &settings, setting));",
+    "    if (settings > $settings) return fail(h, BAD_CALL, s->name, \"an engine has too many settings\");",
+    "    choice->engine = (int)number;",
+    "    choice->settings = (int)settings;",
+    "    for (int i = 0; i < settings; i++) {",
+    "        cudnnBackendKnobType_t type;",
+    "        CUDNN_CALL(h, s->name,",
+    "                   cudnnBackendGetAttribute(setting[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,",
+    "                                            CUDNN_TYPE_KNOB_TYPE, 1, &n, &type));",
+    "        CUDNN_CALL(h, s->name,",
+    "                   cudnnBackendGetAttribute(setting[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE,",
+    "                                            CUDNN_TYPE_INT64, 1, &n, &value));",
+    "        int at = i;",
+    "        for (; at > 0 && choice->setting[at - 1][0] > (int)type; at--)",
+    "            memcpy(choice->setting[at], choice->setting[at - 1], sizeof choice->setting[at]);",
+    "        choice->setting[at][0] = (int)type;",
+    "        choice->setting[at][1] = (int)value;",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "// Adds what the library offers in a mode.",
+    "static int list_offers(probe *h, int i, cudnnBackendHeurMode_t mode, engine_choice *list, int *n) {",
+    "    engine_call *c = &h->conv[i].graph;",
+    "    const conv_size *s = &conv_sizes[i];",
+    "    cudnnBackendDescriptor_t offer[ENGINE_OFFERS], engine;",
+    "    int64_t offers = 0;",
+    "    CALL(engine_offers(h, c, s, mode, offer, &offers));",
+    "    for (int64_t k = 0; k < offers && *n < ENGINES; k++) {",
+    "        int before = c->n, known = 0;",
+    "        memset(&list[*n], 0, sizeof *list);",
+    "        int r = engine_of(h, c, s, offer[k], &engine);",
+    "        if (!r) r = read_choice(h, c, s, offer[k], engine, &list[*n]);",
+    "        engine_drop(c, before);",
+    "        for (int j = 0; j < *n && !r; j++) known |= !memcmp(&list[j], &list[*n], sizeof *list);",
+    "        if (!r && !known) ++*n;",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "// What may be tried for convolution `i`; its graph is described then. None: the library cannot.",
+    "static int list_engines(probe *h, int i, engine_choice *list) {",
+    "    const cudnnBackendHeurMode_t mode[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};",
+    "    engine_call *c = &h->conv[i].graph;",
+    "    int n = 0, r = engine_describe(h, c, &conv_sizes[i]), graph = c->n;",
+    "    for (int k = 0; k < 2 && !r; k++) {",
+    "        (void)list_offers(h, i, mode[k], list, &n);",
+    "        engine_drop(c, graph);",
+    "    }",
+    "    if (r) engine_drop(c, 0);",
+    "    h->error[0] = 0;",
+    "    (void)cudaGetLastError();",
+    "    return n;",
+    "}",
+    "",
+    "static void name_engine(const engine_choice *choice, char *to, size_t room) {",
+    "    size_t used = (size_t)snprintf(to, room, \"engine:%d\", choice->engine);",
+    "    for (int i = 0; i < choice->settings && used < room; i++)",
+    "        used += (size_t)snprintf(to + used, room - used, \",%d=%d\", choice->setting[i][0],",
+    "                                 choice->setting[i][1]);",
+    "}",
+    "#endif",
+    0};
 static const char *const ein__tmpl_probe_state[] = {
     "//@key conv     the program calls cuDNN",
     "//@key gemm     the program calls cuBLAS",
     "//@key convs    how many convolutions",
     "//@key gemms    how many products",
     "//@key spatial  spatial axes that descriptors have",
+    "//@key kernels  how many kernels of our own",
     "//@key size     bytes of an element of convolution s",
-    "enum { CONVS = $convs, GEMMS = $gemms, CALLS = CONVS + GEMMS };",
+    "enum { CONVS = $convs, GEMMS = $gemms, KERNELS = $kernels };",
+    "enum { CALLS = CONVS + GEMMS, CASES = CALLS + KERNELS };",
     "",
     "// Operands and results on the device, each as large as any call so far needed it.",
     "enum { DATA, WEIGHTS, BIAS, RESIDUAL, RESULT, WORKSPACE, BUFFERS };",
@@ -24130,13 +25259,17 @@ static const char *const ein__tmpl_probe_state[] = {
     "    char error[256];  // of the call being measured",
     "    const char *device, *have;",
     "    double deadline_ms;         // from the start, 0: none",
-    "    unsigned char done[CALLS];  // the table has a row",
+    "    unsigned char done[CASES];  // the table has a row",
     "    char versions[160];",
     "    cudaStream_t stream;",
     "    cudaEvent_t start, stop;",
     "    int awake;  // the clocks are up",
     "    void *buffer[BUFFERS];",
     "    size_t bytes[BUFFERS];",
+    "    //@if kernels",
+    "    void *operand[OPERANDS];  // of kernels",
+    "    size_t operand_bytes[OPERANDS];",
+    "    //@end",
     "    //@if conv",
     "    cudnnHandle_t cudnn;",
     "    conv_call conv[CONVS];",
@@ -24173,6 +25306,26 @@ static const char *const ein__tmpl_probe_state[] = {
     "}",
     "//@end",
     0};
+static const char *const ein__tmpl_probe_types[] = {
+    "//@key operands  the most that a kernel has, its result among them",
+    "//@key list      the kernels' entries",
+    "enum { OPERANDS = $operands };",
+    "",
+    "// A kernel of ours: what its row is found by, the end of its name, operands. Integers are zeros:",
+    "// they may be places in other operands.",
+    "struct kernel_case {",
+    "    const char *name, *text;",
+    "    void (*launch)(char *const *, cudaStream_t);",
+    "    int count;",
+    "    struct {",
+    "        size_t bytes;",
+    "        int real;",
+    "    } operand[OPERANDS];",
+    "};",
+    "static const kernel_case kernel_cases[] = {$list;",
+    "}",
+    ";",
+    0};
 static const char *const ein__tmpl_product[] = {
     "//@key name     the kernel's name",
     "//@key params   its parameters",
@@ -24187,6 +25340,8 @@ static const char *const ein__tmpl_product[] = {
     "//@key terms    terms of the product",
     "//@key loadA    returns element e (or four) of the first operand, in the step from term k0 on",
     "//@key loadB    the same for the second operand",
+    "//@key parts    blocks that share the terms of a tile; empty: one",
+    "//@key share    terms of each, the last one no more than those",
     "//@key along    whether neighbouring threads load neighbouring terms of the operands",
     "//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store",
     "static __global__ void __launch_bounds__(256) $name($params) {",
@@ -24203,7 +25358,13 @@ static const char *const ein__tmpl_product[] = {
     "        $loadB;",
     "    };",
     "    float acc[$RM][$RN] = {};",
+    "    //@if parts",
+    "    const bool last =",
+    "        multiply_part<$parts, $rows, $along>(tile, $terms, $share, a, b, acc, parts, arrived);",
+    "    if (!last) return;",
+    "    //@else",
     "    tile.multiply<$along>($terms, a, b, acc);",
+    "    //@end",
     "#pragma unroll",
     "    for (int e = 0; e < $rows * $RN; e += $V) {",
     "        const int i = e / $RN, j = e % $RN;",
@@ -24531,6 +25692,61 @@ static const char *const ein__tmpl_state[] = {
     "    cudaStream_t lt_stream;  // that its calls go to",
     "    //@end",
     "};",
+    0};
+static const char *const ein__tmpl_tail[] = {
+    "//@key parts  blocks share the terms of a tile",
+    "// Whether this block is the last of n to arrive. What the others wrote before they arrived it may",
+    "// read (by __ldcg) then, and the counter is 0 again.",
+    "static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {",
+    "    __shared__ bool last;",
+    "    __syncthreads();",
+    "    if (threadIdx.x == 0u) {",
+    "        __threadfence();",
+    "        last = atomicInc(arrived, n - 1u) == n - 1u;",
+    "        __threadfence();",
+    "    }",
+    "    __syncthreads();",
+    "    return last;",
+    "}",
+    "//@if parts",
+    "",
+    "// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,",
+    "// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.",
+    "template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, typename TILE, typename A, typename B,",
+    "          int RM, int RN>",
+    "static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,",
+    "                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,",
+    "                                                     unsigned *arrived) {",
+    "    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;",
+    "    const auto part_a = [&](unsigned e, unsigned k0) {",
+    "        return a(e, from + k0);",
+    "    };",
+    "    const auto part_b = [&](unsigned e, unsigned k0) {",
+    "        return b(e, from + k0);",
+    "    };",
+    "    tile.template multiply<ALONG_A, ALONG_B>(min(share, terms - from), part_a, part_b, acc);",
+    "    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;",
+    "#pragma unroll",
+    "    for (unsigned e = 0; e < n; e++) {",
+    "        const float *v = &acc[4 * e / RN][4 * e % RN];",
+    "        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);",
+    "    }",
+    "    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;",
+    "#pragma unroll",
+    "    for (unsigned e = 0; e < n; e++) {",
+    "        float *const v = &acc[4 * e / RN][4 * e % RN];",
+    "        float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);",
+    "#pragma unroll",
+    "        for (unsigned p = 0; p < PARTS; p++) {",
+    "            float4 other = make_float4(v[0], v[1], v[2], v[3]);",
+    "            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);",
+    "            sum = make_float4(sum.x + other.x, sum.y + other.y, sum.z + other.z, sum.w + other.w);",
+    "        }",
+    "        v[0] = sum.x, v[1] = sum.y, v[2] = sum.z, v[3] = sum.w;",
+    "    }",
+    "    return true;",
+    "}",
+    "//@end",
     0};
 static const char *const ein__tmpl_test_base[] = {
     "//@key model      prefix of the program's symbols",
@@ -26195,6 +27411,7 @@ typedef struct ein__kgen {
     bool wide;      // 64-bit index arithmetic
     bool too_wide;  // 32 bits turned out not to be enough
     bool overflow;  // nor 64
+    bool shared;    // blocks share the terms of a sum, see ein__launch
     ein__knum num;
     int narg;
     ein__val arg[EIN__MAX_ARGS];
@@ -26834,7 +28051,8 @@ enum {
     EIN__NEED_TILES = 1 << 13,
     EIN__NEED_LOAD4 = 1 << 14,
     EIN__NEED_STORE4 = 1 << 15,
-    EIN__NEED_AWAIT = 1 << 16  // it can be launched before the kernel before it is over
+    EIN__NEED_AWAIT = 1 << 16,  // it can be launched before the kernel before it is over
+    EIN__NEED_PARTS = 1 << 17
 };
 enum { EIN__LONG = 60 };
 
@@ -27195,6 +28413,7 @@ typedef struct ein__launch {
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     unsigned needs;     // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument behind the pointers, or NULL
+    bool shared;        // behind them: memory for the parts of sums, and counters of blocks
     int ndevice;        // functions that it calls, each with the matrix that it applies
     const char *device[3];
     ein__val table[3];
@@ -27451,6 +28670,7 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
         ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
     }
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
+    if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
     return s;
@@ -27486,6 +28706,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     l->arg[g->narg] = out;
     l->narg = g->narg + 1;
     l->needs = g->needs;
+    l->shared = g->shared;
     const ein__value *v = ein__val_get(g->ctx, out);
     l->bytes_written = ein__elements(&v->shape) * ein__dtype_size(v->dtype);
 }
@@ -28458,6 +29679,8 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
 typedef struct ein__kprod {
     ein__tiled p;
     const ein__product_tile *t;
+    int parts;                           // blocks that share the terms of a tile
+    int64_t share;                       // terms of each, the last one no more than those
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
     int sum[EIN__MAX_ITERS], nsum;
     uint32_t used;                    // slots of the batch that some address needs
@@ -28752,10 +29975,10 @@ static const char *ein__kprod_first(ein__kgen *g, int64_t *below, int64_t n, int
     return ein__namef(g->ctx, "%s %% %lld%s * %d%s", s, (long long)n, u, size, u);
 }
 
-// Column tile, row tile and batch of a block: id counts them, the column tile fastest.
+// Part, column tile, row tile and batch of a block: id counts them, the part fastest.
 static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     const char *u = ein__kunsigned(g), *type = ein__kint(g);
-    int64_t below = 1, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols,
+    int64_t below = r->parts, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols,
             down = (r->p.extent[0] + r->t->rows - 1) / r->t->rows;
     memcpy(g->slot, r->slot, sizeof r->slot);
     const char *column = ein__kprod_first(g, &below, across, r->t->cols);
@@ -28784,19 +30007,22 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"rows", ein__namef(c, "%d", t->rm / t->parts)},
                        {"V", ein__namef(c, "%d", g->vec)},
                        {"number", ein__kunsigned(g)},
-                       {"many", blocks > 1 ? "1" : ""},
+                       {"many", blocks > r->parts ? "1" : ""},
                        {"index", r->index.s},
                        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
                        {"loadA", r->load[0].s},
                        {"loadB", r->load[1].s},
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
+                       {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
+                       {"share", ein__namef(c, "%lldu", (long long)r->share)},
                        {"store", r->store.s}};
     for (int k = 0; k < 2; k++) {
         ein__val read = {ein__ex_get(c, r->main[k])->val};
         const ein__value *v = ein__val_get(c, read);
         l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
     }
-    g->needs |= EIN__NEED_TILES;
+    g->needs |= EIN__NEED_TILES | (r->parts > 1 ? EIN__NEED_PARTS : 0u);
+    g->shared = r->parts > 1;
     int64_t flops = 2 * r->p.depth + g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
@@ -28837,6 +30063,9 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     if (!ein__match_tiles(g->ctx, s, stride, &r.p)) return ein__kreduce(g, step, hint, out, l);
     r.t =
         step->tile ? &ein__product_table[step->tile - 1] : ein__product_tile_of(g->ctx, &r.p, &ps);
+    r.parts = step->parts ? step->parts : 1;
+    r.share = ein__tail_share(&r.p, r.t, r.parts);
+    EIN_ASSERT(r.share);
     ein__kscan all = ein__kscan_make(g);
     g->inner[g->ninner++] = (ein__kinner){
         step->val[0], {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}, false};
@@ -29569,6 +30798,35 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     return reduce ? ein__kreduce : ein__kmap;
 }
 
+static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
+    for (; *line; line++) h = ein__fnv(h, *line, strlen(*line) + 1);
+    return h;
+}
+
+// Hashes of the templates that kernels of each kind may be made of, for the keys of their rows in
+// tables of costs.
+EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
+    static const struct {
+        ein__skind2 kind;
+        const char *const *lines[4];
+    } of[] = {
+        {EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
+        {EIN__K_TRANSPOSE, {ein__tmpl_transpose}},
+        {EIN__K_REDUCE,
+         {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp, ein__tmpl_warp}},
+        {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
+        {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
+        {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
+        {EIN__K_ATTENTION, {ein__tmpl_attention, ein__tmpl_warp}},
+        {EIN__K_PRODUCT, {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_half4}}};
+    if (ctx->kernel_seed[EIN__K_MAP]) return;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        uint64_t h = EIN__FNV_START;
+        for (int k = 0; k < 4 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
+        ctx->kernel_seed[of[i].kind] = h;
+    }
+}
+
 // Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
 // equal text whatever the tensors are called: equal names mean the same kernel. The widest form is
 // tried first.
@@ -29678,6 +30936,11 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
         ein__put(out, "\n");
     }
+    ein__key tail[] = {{"parts", "1"}};
+    if (needs & EIN__NEED_PARTS) {
+        ein__tmpl_put(out, ein__tmpl_tail, tail, 1);
+        ein__put(out, "\n");
+    }
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
                        {"store", needs & EIN__NEED_STORE4 ? "1" : ""}};
     if (needs & (EIN__NEED_LOAD4 | EIN__NEED_STORE4)) ein__tmpl_put(out, ein__tmpl_half4, half, 2);
@@ -29757,6 +31020,44 @@ EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limi
                        {"steps", steps ? "1" : "0"}};
     ein__tmpl_put(out, ein__tmpl_matmul, keys, 8);
 }
+/* ---- emit_engine.c ---- */
+// Text of convolutions that cuDNN's graph API makes.
+
+// What follows in the table of convolutions: whether something is added beside the bias, and the
+// engine of a table of costs, if there is one.
+EIN__FN void ein__put_engine(ein__buf *line, const ein__conv *c, const char *algorithm) {
+    ein__engine e = {.number = -1};
+    if (ein__is_engine(algorithm)) ein__read_engine(algorithm, &e);
+    ein__putf(line, ", %d, {%d, %d, {", c->z.i != 0, e.number, e.settings);
+    for (int i = 0; i < e.settings; i++)
+        ein__putf(line, "%s{%d, %d}", i ? ", " : "", e.setting[i][0], e.setting[i][1]);
+    ein__put(line, "}}");
+}
+
+// `settings`: the most that an engine has.
+EIN__FN void ein__emit_engine_types(ein_ctx *ctx, ein__buf *out, int settings) {
+    ein__key keys[] = {{"settings", ein__namef(ctx, "%d", settings ? settings : 1)}};
+    ein__tmpl_put(out, ein__tmpl_engine_types, keys, 1);
+    ein__put(out, "\n");
+}
+
+// The functions that make the calls, for program or probe `model`; `pinned`: with engines that a
+// table of costs has chosen.
+EIN__FN void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const char *model, int spatial,
+                              const char *limit, bool typed, int settings, bool pinned) {
+    ein__key keys[] = {{"model", model},
+                       {"spatial", ein__namef(ctx, "%d", spatial)},
+                       {"rank", ein__namef(ctx, "%d", spatial + 2)},
+                       {"limit", limit},
+                       {"typed", typed ? "1" : ""},
+                       {"half", typed ? "s->half" : "false"},
+                       {"tensorop", typed ? "(s->half || s->tf32)" : "false"},
+                       {"settings", ein__namef(ctx, "%d", settings ? settings : 1)},
+                       {"pinned", pinned ? "1" : ""},
+                       {"steps", pinned ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_engine, keys, 10);
+    ein__put(out, "\n");
+}
 /* ---- emit_names.c ---- */
 // Names in the emitted files, and the kernels that a plan needs, each distinct text once.
 
@@ -29790,6 +31091,10 @@ static bool ein__is_taken(const char *name) {
         "conv_tensor"
         " conv_describe conv_choose_forward conv_choose_data conv_open conv_close conv_run gemm_run"
         " gemm_size matmul matmul_call matmul_size matmul_sizes matmul_open matmul_close matmul_run"
+        " engine engine_attribute engine_call engine_check engine_choice engine_choose "
+        "engine_convolution"
+        " engine_describe engine_drop engine_first engine_make engine_new engine_of engine_offers"
+        " engine_open engine_pack engine_plan engine_pointwise engine_run engine_tensor"
         " matmul_matrix matmul_describe matmul_wish matmul_pinned uploads upload_size run_on "
         "create_all open_libraries prepare_weights "
         "same_addresses"
@@ -29826,8 +31131,8 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
         ein__put_n(&b, &c, 1);
     }
     // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
-    static const char *const own[] = {"_",     "v_",      "k_",      "conv_",  "CONV_",
-                                      "gemm_", "matmul_", "MATMUL_", "steps_", "prepare_"};
+    static const char *const own[] = {"_",       "v_",      "k_",      "conv_",  "CONV_",   "gemm_",
+                                      "matmul_", "MATMUL_", "engine_", "steps_", "prepare_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
@@ -29907,9 +31212,12 @@ typedef struct ein__emitter {
     int spatial;   // axes of convolution descriptors
     int calls_on;  // branch of the last library call put
     bool pins;     // a table of costs has chosen algorithms
-    bool early;    // some kernels may be launched before the one before is over
-    bool zeros;    // some fused convolution has no bias
+    bool engines;  // and engines of cuDNN's graph API, with no more settings than these
+    int settings;
+    bool early;  // some kernels may be launched before the one before is over
+    bool zeros;  // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
+    int64_t counters;  // bytes that count blocks, 0 between runs
 } ein__emitter;
 
 // Bytes of the weight blob, and the offset of weight `index` in it.
@@ -29961,23 +31269,6 @@ static void ein__name_buffers(ein__emitter *z) {
         arrput(z->buffer, name);
     }
     shfree(taken);
-}
-
-static const char *ein__kernel_hint(const ein__step *s) {
-    switch (s->kind) {
-    case EIN__K_TRANSPOSE: return "transpose";
-    case EIN__K_REDUCE: return "reduce";
-    case EIN__K_ROW: return "row";
-    case EIN__K_BAND: return "band";
-    case EIN__K_BASIS: return "basis";
-    case EIN__K_ATTENTION: return "attention";
-    case EIN__K_PRODUCT: return "product";
-    case EIN__K_MAP:
-    case EIN__K_CONV:
-    case EIN__K_CONV_DATA:
-    case EIN__K_GEMM:
-    default: return "map";
-    }
 }
 
 // A comment; long ones continue on the next line, broken at spaces.
@@ -30035,7 +31326,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
         ein__step *step = &steps[i];
         if (!ein__is_library(&steps[i])) {
             ein__buf text = {0};
-            ein__emit_kernel(ctx, &steps[i], ein__kernel_hint(&steps[i]), &text, &l);
+            ein__emit_kernel(ctx, &steps[i], ein__kernel_word(steps[i].kind), &text, &l);
             if (ctx->status) return;
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
@@ -30049,7 +31340,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 if (!z->first_kernel) z->first_kernel = l.name;
             }
             z->needs |= l.needs;
-            step->measured = ein__measured(ctx, ein__namef(ctx, "kernel %s", l.name), &step->ps);
+            // A row of what the emitter wrote once is none of this kernel.
+            step->measured = step->measured && ein__is_row_of(ctx, step->key, l.name);
             ein__buf_free(&text);
         }
         arrput(*launches, l);
@@ -30081,6 +31373,11 @@ static void ein__collect(ein__emitter *z) {
         z->pins |= s->algorithm != NULL;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
         z->convs++;
+        ein__engine engine;
+        if (ein__is_engine(s->algorithm) && !ein__read_engine(s->algorithm, &engine)) {
+            z->engines = true;
+            if (engine.settings > z->settings) z->settings = engine.settings;
+        }
         if (s->conv.spatial > z->spatial) z->spatial = s->conv.spatial;
         bool fused = s->conv.z.i || s->conv.relu;
         if (fused && !s->conv.bias.i) {
@@ -30089,7 +31386,8 @@ static void ein__collect(ein__emitter *z) {
         }
     }
     z->zeros_bytes = (z->zeros_bytes + 255) & ~(int64_t)255;
-    z->const_bytes = ctx->plan.const_bytes + z->zeros_bytes;
+    z->counters = (ctx->plan.counters * 4 + 255) & ~(int64_t)255;
+    z->const_bytes = ctx->plan.const_bytes + z->zeros_bytes + z->counters;
     ein__blob_offset(ctx, -1, &z->blob_bytes);
 }
 
@@ -30153,8 +31451,12 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
         if (c->group > 1) ein__putf(out, " in %lld groups", (long long)c->group);
         ein__put_epilogue(out, c->z.i != 0, c->bias.i != 0,
                           c->relu ? EIN__ACT_RELU : EIN__ACT_NONE);
+        ein__engine engine;
+        if (ein__is_engine(s->algorithm) && !ein__read_engine(s->algorithm, &engine))
+            ein__putf(out, ", engine %d", engine.number);
     } else {
         ein__put(out, l->name);
+        if (s->parts > 1) ein__putf(out, ", in %d parts", s->parts);
     }
 }
 
@@ -30368,7 +31670,7 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
         else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
         else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
     }
-    for (int b = 0; (z->convs || z->matmuls) && b < ctx->plan.branches; b++) {
+    for (int b = 0; (z->convs || z->matmuls || z->counters) && b < ctx->plan.branches; b++) {
         if (ctx->plan.workspace_at[b] < 0) continue;
         ein__putf(out, "#define v_workspace%s ARENA_OF(char, %lld)\n", ein__branch_suffix(ctx, b),
                   (long long)ctx->plan.workspace_at[b]);
@@ -30376,6 +31678,9 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
     if (z->zeros)
         ein__putf(out, "#define v_zeros CONST_OF(const float, %lld)\n",
                   (long long)ctx->plan.const_bytes);
+    if (z->counters)
+        ein__putf(out, "#define v_arrived CONST_OF(unsigned, %lld)\n",
+                  (long long)(ctx->plan.const_bytes + z->zeros_bytes));
 }
 
 static void ein__put_uploads(ein__emitter *z, ein__buf *out, bool *any) {
@@ -30437,9 +31742,17 @@ EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv
 }
 
 static const char *ein__conv_pin_text(const ein__emitter *z, const ein__step *s) {
+    bool engine = ein__is_engine(s->algorithm);
+    ein__buf text = {0};
     if (!z->pins) return "";
-    if (!s->algorithm) return ", 0, 0";
-    return ein__namef(z->ctx, ", %lld, %s", (long long)s->version, s->algorithm);
+    ein__putf(&text, ", %lld, %s", s->algorithm ? (long long)s->version : 0ll,
+              engine         ? "-1"
+              : s->algorithm ? s->algorithm
+                             : "0");
+    if (z->engines) ein__put_engine(&text, &s->conv, s->algorithm);
+    const char *pin = ein__name(z->ctx, text.s);
+    ein__buf_free(&text);
+    return pin;
 }
 
 static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
@@ -30590,6 +31903,9 @@ static void ein__put_launch(ein__emitter *z, ein__buf *out, const ein__step *s,
         ein__put_pointer(z, out, l->arg[i], 0);
     }
     if (l->extra) ein__putf(out, ", %s", l->extra);
+    if (l->shared)
+        ein__putf(out, ", (float4 *)v_workspace%s, v_arrived + %lld",
+                  ein__branch_suffix(z->ctx, s->branch), (long long)s->counter);
     ein__put(out, "));\n");
 }
 
@@ -30740,7 +32056,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"conv", conv},
         {"convs", convs},
         {"gemm", gemm},
-        {"zeros", ein__bytes_text(ctx, z->zeros_bytes)},
+        {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters)},
         {"consts", ein__bytes_text(ctx, z->const_bytes)},
         {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
         {"uploads", uploads ? "1" : "0"},
@@ -30809,8 +32125,14 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     ein__put_uploads(z, out, uploads);
     if (z->convs) {
         ein__put(out, "\n");
-        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"}, {"typed", typed}};
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 3);
+        const char *engines = z->engines ? "1" : "";
+        ein__key types[] = {{"spatial", spatial},
+                            {"pins", z->pins ? "1" : "0"},
+                            {"typed", typed},
+                            {"engines", engines},
+                            {"pinned", engines}};
+        if (z->engines) ein__emit_engine_types(ctx, out, z->settings);
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 5);
         ein__put_conv_sizes(z, out);
     }
     if (z->matmuls) {
@@ -30846,10 +32168,14 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
         ein__put(out, "\n");
+        const char *limit = ein__number_text(ctx, ctx->plan.workspace_bytes);
+        const char *engines = z->engines ? "1" : "";
+        if (z->engines)
+            ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->settings, true);
         ein__key conv[] = {{"model", model},
                            {"spatial", ein__number_text(ctx, z->spatial)},
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
-                           {"limit", ein__number_text(ctx, ctx->plan.workspace_bytes)},
+                           {"limit", limit},
                            {"pins", z->pins ? "1" : "0"},
                            {"typed", typed},
                            {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
@@ -30857,8 +32183,10 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                            {"param", *typed ? ", cudnnDataType_t type" : ""},
                            {"arg", *typed ? ", type" : ""},
                            {"scalar", *typed ? "void" : "float"},
-                           {"steps", "1"}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 12);
+                           {"steps", "1"},
+                           {"engines", engines},
+                           {"pinned", engines}};
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 14);
     }
     if (z->gemms) {
         ein__put(out, "\n");
@@ -31350,10 +32678,182 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
     }
     ein__tfree(&z);
 }
+/* ---- probe_kernels.c ---- */
+// Kernels to be measured: those of the plan, of the plans that were not taken (the untouched
+// program among them), of plans without libraries and of such as take each problem's second and
+// third best definition; of products every tile that is estimated to be nearly as good as the best.
+// Contexts of other models hand theirs over as text (EIN_CALLS): a line with the row's key, then,
+// each behind a tab,
+//     #NAME grid=1x1x1 block=256x1x1 smem=0 needs=0 rank=0 text=CHARACTERS   how it is launched
+//     @TYPE n=ELEMENTS at=OFFSET                                       an operand, or the result
+//     <...  >...  |...    functions that it calls, first lines apart; its own text; line by line
+// A kernel's rank is the place of the first plan that has it: the chosen one has 0.
+
+enum {
+    EIN__PROBE_RANKS = 2,   // definitions of a problem behind the best that are tried
+    EIN__PROBE_SLOWER = 3,  // tiles that take so many times as long as the best are left out
+    EIN__PROBE_RANK_LIMIT = 1000
+};
+
+// Plans the program in one more way, for its kernels: calls are measured for the plan itself alone.
+static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
+    ein__plan chosen = ctx->plan;
+    ein_libs own = ctx->desc.libs;
+    ctx->plan = (ein__plan){0};
+    ctx->desc.libs = libs;
+    ctx->rank = rank;
+    ctx->quiet = true;
+    ein__forget_choices(ctx);
+    bool ok = ein__cheapest_plan(ctx);
+    ein__pass_plan(ctx, &ctx->plan);
+    ctx->desc.libs = own;
+    ctx->rank = 0;
+    ctx->quiet = false;
+    ctx->plan = chosen;
+    ein__forget_choices(ctx);
+    return ok;
+}
+
+static bool ein__probe_variants(ein_ctx *ctx) {
+    bool ok = true;
+    if (ctx->desc.libs != EIN_LIBS_NONE) ok = ein__probe_variant(ctx, EIN_LIBS_NONE, 0);
+    for (int rank = 1; ok && rank <= EIN__PROBE_RANKS && !ctx->desc.baseline; rank++)
+        ok = ein__probe_variant(ctx, ctx->desc.libs, rank);
+    return ok;
+}
+
+// ------------------------------------------------------------------------------------ as text
+
+// Lines of `text`, each behind a tab and a mark, that of the first one `first`.
+static void ein__put_marked(ein__buf *out, char first, char mark, const char *text) {
+    for (bool begins = true; *text; begins = false) {
+        size_t n = strcspn(text, "\n");
+        ein__putf(out, "\t%c", begins ? first : mark);
+        ein__put_n(out, text, n);
+        ein__put(out, "\n");
+        text += n + (text[n] != 0);
+    }
+}
+
+static void ein__put_box(ein__buf *out, const int64_t *n, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) ein__putf(out, "%s%lld", i ? "x" : "", (long long)n[i]);
+    if (!count) ein__put(out, "1");
+}
+
+static void ein__put_argument(ein_ctx *ctx, ein__buf *out, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    const ein__layout *l = &ctx->plan.layout[v.i];
+    int64_t n = 1;
+    for (int k = 0; k < p->shape.rank; k++)
+        n = ein__plus(n, ein__times(p->shape.d[k] - 1, l->stride[k]));
+    ein__putf(out, "\t@%s n=%lld at=%lld\n", ein__ctype(p->dtype), (long long)n,
+              (long long)(l->offset % EIN__KEY_ALIGN));
+}
+
+static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int rank) {
+    ein__buf out = {0}, text = {0};
+    ein__launch l = {0};
+    const char *block = NULL;
+    ein__put(&text, "");
+    ein__emit_kernel(ctx, step, ein__kernel_word(step->kind), &text, &l);
+    if (!ctx->status && !l.extra) {
+        const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+        ein__putf(&out, "\t#%s grid=%ux%ux%u block=%ux%ux%u smem=%d needs=%u rank=%d size=", l.name,
+                  l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2], l.smem,
+                  l.needs, rank);
+        ein__put_box(&out, s->n, s->nt);
+        ein__putf(&out, " sum=");
+        ein__put_box(&out, s->n + s->nt, s->ns);
+        ein__put(&out, "\n");
+        for (int k = 0; k < l.narg; k++) ein__put_argument(ctx, &out, l.arg[k]);
+        for (int k = 0; k < l.ndevice; k++) ein__put_marked(&out, '<', '>', l.device[k]);
+        ein__put_marked(&out, '|', '|', text.s);
+        block = ein__name(ctx, out.s);
+    }
+    ein__buf_free(&out);
+    ein__buf_free(&text);
+    return block;
+}
+
+// Of two blocks for one key that with the lower rank stays, whatever their order.
+static void ein__keep_block(ein_ctx *ctx, const char *key, const char *block) {
+    ptrdiff_t at = shgeti(ctx->kernels, key);
+    if (at >= 0) {
+        const char *old = ctx->kernels[at].value;
+        int64_t was = INT64_MAX, now = INT64_MAX;
+        const char *s = strstr(old, " rank="), *t = strstr(block, " rank=");
+        if (s) was = strtoll(s + 6, NULL, 10);
+        if (t) now = strtoll(t + 6, NULL, 10);
+        if (was < now || (was == now && strcmp(old, block) <= 0)) return;
+    }
+    shput(ctx->kernels, key, block);
+}
+
+// ------------------------------------------------------------------------------------ collecting
+
+// Whether a table has the row of this kernel with this text.
+static bool ein__has_kernel(ein_ctx *ctx, const char *key, const char *tile, const char *block) {
+    const char *same =
+        ein__namef(ctx, "%s\t%s\t%s\t%d", ein__gpu_of(ctx)->name, key, tile, EIN_CODEGEN);
+    ptrdiff_t at = shgeti(ctx->cost_rows, same);
+    if (at < 0) return false;
+    const char *text = ctx->cost_row[ctx->cost_rows[at].value].text;
+    return !*text || strstr(block, ein__namef(ctx, "_%s grid=", text));
+}
+
+static void ein__collect_kernel(ein_ctx *ctx, const ein__step *step, const char *tile, int rank) {
+    const char *key = *tile ? ein__namef(ctx, "%s algo=%s", step->key, tile) : step->key;
+    const char *block = ein__kernel_block(ctx, step, rank);
+    if (block && !ein__has_kernel(ctx, step->key, tile, block)) ein__keep_block(ctx, key, block);
+}
+
+// Every tile that may turn out to be the best one.
+static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    const ein__scope *s = ein__scope_of(ctx, step.val[0]);
+    ein__tiled p;
+    int64_t best;
+    if (!ein__match_tiles(ctx, s, ctx->plan.layout[step.out.i].stride, &p)) return;
+    (void)ein__product_tile_of(ctx, &p, &best);
+    for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
+        const ein__product_tile *t = &ein__product_table[step.tile - 1];
+        int64_t ps = ein__product_tile_ps(g, &p, t);
+        char name[32];
+        if (ps / EIN__PROBE_SLOWER > best) continue;
+        ein__product_tile_name(t, name);
+        ein__collect_kernel(ctx, &step, name, ps > best ? rank + 1 : rank);
+    }
+}
+
+static void ein__collect_plan(ein_ctx *ctx, int rank) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && !ctx->status; i++) {
+        ein__step step = ctx->plan.step[i];
+        if (ein__is_call(step.kind) || !step.key) continue;
+        if (step.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, step, rank);
+        else ein__collect_kernel(ctx, &step, "", rank);
+    }
+}
+
+// The kernels of all plans, in ctx->kernels.
+static bool ein__gather_kernels(ein_ctx *ctx) {
+    if (!ctx->desc.probe || ctx->probed) return !ctx->status;
+    ctx->probed = true;
+    if (!ein__probe_variants(ctx)) return false;
+    ein__plan chosen = ctx->plan;
+    ein__collect_plan(ctx, 0);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) {
+        int rank = (int)ein__least(2 * (i + 1), EIN__PROBE_RANK_LIMIT);
+        ctx->plan = ctx->passed[i];
+        ein__collect_plan(ctx, rank);
+    }
+    ctx->plan = chosen;
+    return !ctx->status;
+}
 /* ---- emit_probe.c ---- */
-// The probe: a program that measures the library calls which planning asked for and no table of
-// costs has, and prints rows for such a table. A call's key tells everything about it, so calls of
-// several models are collected as keys, and the program is made from them.
+// The probe: a program that measures the library calls which planning asked for, and the kernels of
+// candidate plans, that no table of costs has, and prints rows for such a table. A call's key tells
+// everything about it, so calls of several models are collected as keys; kernels come with their
+// text (probe_kernels.c). The program is made from them.
 
 typedef struct ein__call {
     const char *key;
@@ -31468,6 +32968,51 @@ static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
     return ok && c->n > 0 && c->c > 0 && c->f > 0 && c->group > 0;
 }
 
+// A kernel to be measured, as its lines tell.
+typedef struct ein__pkernel {
+    const char *key, *block, *name;
+    int64_t grid[3], block_size[3], smem, needs, rank;
+    int narg;
+    bool half;
+} ein__pkernel;
+
+// An operand's line behind its mark: `float n=100 at=0`. False: it is none.
+static bool ein__read_argument(const char *s, const char **type, int64_t *n, int64_t *at) {
+    *type = NULL;
+    for (int t = 0; t < EIN__NDTYPE && !*type; t++)
+        if (ein__key_word(&s, ein__ctype((ein__dtype)t))) *type = ein__ctype((ein__dtype)t);
+    return *type && ein__key_number(&s, " n=", n, EIN__MAX_ELEMENTS) &&
+           ein__key_number(&s, " at=", at, EIN__KEY_ALIGN) && *s == '\n';
+}
+
+// The lines of kernel `key`; false when they are none.
+static bool ein__read_kernel(ein_ctx *ctx, const char *key, const char *block, ein__pkernel *k) {
+    const char *s = block, *type;
+    *k = (ein__pkernel){.key = key, .block = block};
+    if (!ein__key_word(&s, "\t#k_")) return false;
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    k->name = ein__name_n(ctx, s - 2, n + 2);
+    s += n;
+    bool ok = n && ein__key_numbers(&s, " grid=", k->grid, 3) == 3 &&
+              ein__key_numbers(&s, " block=", k->block_size, 3) == 3 &&
+              ein__key_number(&s, " smem=", &k->smem, 1 << 20) &&
+              ein__key_number(&s, " needs=", &k->needs, INT32_MAX) &&
+              ein__key_number(&s, " rank=", &k->rank, INT32_MAX) && !strncmp(s, " size=", 6);
+    for (int i = 0; ok && i < 3; i++)
+        ok = k->grid[i] > 0 && k->grid[i] <= INT32_MAX && k->block_size[i] > 0 &&
+             k->block_size[i] <= 1024;
+    bool text = false;
+    for (s = strchr(s, '\n'); ok && s && s[1]; s = strchr(s + 1, '\n')) {
+        int64_t elements, at;
+        ok = s[1] == '\t' && strchr("@<>|", s[2]) && s[2];
+        if (!ok || s[2] != '@') text |= ok && s[2] == '|';
+        else if ((ok = k->narg++ < EIN__MAX_RANK * 4 &&
+                       ein__read_argument(s + 3, &type, &elements, &at)))
+            k->half |= !strcmp(type, ein__ctype(EIN__F16));
+    }
+    return ok && text;
+}
+
 // The call that `key` tells; false when it is no key of a call that a library could take.
 static bool ein__call_of(ein_ctx *ctx, const char *key, ein__call *call) {
     *call = (ein__call){.key = key, .gemm = !strncmp(key, "gemm", 4)};
@@ -31477,20 +33022,50 @@ static bool ein__call_of(ein_ctx *ctx, const char *key, ein__call *call) {
            ein__conv_key(ctx, &call->c, call->transposed) == ein__name(ctx, key);
 }
 
+// Whether `key` is one that kernels' rows have, with a tile where there has to be one.
+static bool ein__is_kernel_row_key(ein_ctx *ctx, const char *key) {
+    ein__cost_row r = {.key = key, .algorithm = ""};
+    const char *mark = strstr(key, " algo=");
+    if (!ein__is_kernel_key(key)) return false;
+    if (mark) {
+        r.key = ein__name_n(ctx, key, (size_t)(mark - key));
+        r.algorithm = mark + 6;
+        if (!ein__is_algorithm(r.key, r.algorithm)) return false;
+    }
+    return ein__kernel_key_fault(&r) == NULL;
+}
+
+// The lines of a kernel at `text`, each behind a tab; moves behind them.
+static const char *ein__kernel_lines(ein_ctx *ctx, const char **text, const char *end) {
+    const char *from = *text, *s = from;
+    while (s < end && *s == '\t') {
+        const char *stop = memchr(s, '\n', (size_t)(end - s));
+        s = stop ? stop + 1 : end;
+    }
+    *text = s;
+    return ein__name_n(ctx, from, (size_t)(s - from));
+}
+
 EIN__FN bool ein__add_calls(ein_ctx *ctx, const char *text, size_t length) {
     const char *end = text + length;
     while (text < end) {
         const char *stop = memchr(text, '\n', (size_t)(end - text));
         if (!stop) stop = end;
         const char *key = ein__name_n(ctx, text, (size_t)(stop - text));
+        bool kernel = ein__is_kernel_row_key(ctx, key);
         ein__call call;
-        if (*key && !ein__call_of(ctx, key, &call)) {
-            ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "not a library call: '%s'", key);
+        ein__pkernel k;
+        text = stop < end ? stop + 1 : end;
+        const char *block = kernel ? ein__kernel_lines(ctx, &text, end) : "";
+        bool ok = kernel ? ein__read_kernel(ctx, key, block, &k) : ein__call_of(ctx, key, &call);
+        if (*key && !ok) {
+            ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
+                       "not a library call, nor a kernel: '%s'", key);
             return false;
         }
-        if (*key) ein__record_call(ctx, key);
+        if (kernel) ein__keep_block(ctx, key, block);
+        else if (*key) ein__record_call(ctx, key);
         if (*key) ctx->more_calls = true;
-        text = stop + 1;
     }
     return true;
 }
@@ -31511,10 +33086,29 @@ static ein__call *ein__calls_left(ein_ctx *ctx) {
     return list;
 }
 
+static int ein__kernel_order(const void *a, const void *b) {
+    const ein__pkernel *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : strcmp(x->key, y->key);
+}
+
+// Kernels that no table has, those of the best plans first; an stb_ds array.
+static ein__pkernel *ein__kernels_left(ein_ctx *ctx) {
+    ein__pkernel *list = NULL, k;
+    if (!ein__gather_kernels(ctx)) return NULL;
+    for (ptrdiff_t i = 0; i < shlen(ctx->kernels); i++)
+        if (ein__read_kernel(ctx, ctx->kernels[i].key, ctx->kernels[i].value, &k)) arrput(list, k);
+    if (list) qsort(list, (size_t)arrlen(list), sizeof *list, ein__kernel_order);
+    return list;
+}
+
 EIN__FN void ein__emit_call_keys(ein_ctx *ctx, ein__buf *out) {
+    ein__pkernel *kernel = ein__kernels_left(ctx);
     ein__call *list = ein__calls_left(ctx);
     for (ptrdiff_t i = 0; i < arrlen(list); i++) ein__putf(out, "%s\n", list[i].key);
+    for (ptrdiff_t i = 0; i < arrlen(kernel); i++)
+        ein__putf(out, "%s\n%s", kernel[i].key, kernel[i].block);
     arrfree(list);
+    arrfree(kernel);
 }
 
 // What was measured on the context's GPU beside what would be estimated: key, picoseconds, spread,
@@ -31536,11 +33130,15 @@ EIN__FN void ein__emit_estimates(ein_ctx *ctx, ein__buf *out) {
 
 // ------------------------------------------------------------------------------------ the program
 
+enum { EIN__PROBE_KERNELS = 120 };  // in a program: nvcc takes about a third of a second for each
+
 typedef struct ein__prober {
     ein_ctx *ctx;
     ein__call *call;
-    int convs, gemms, spatial;
-    bool typed, tf32;
+    ein__pkernel *kernel;  // of this part
+    int convs, gemms, spatial, kernels, known;
+    unsigned needs;
+    bool typed, tf32, half;
 } ein__prober;
 
 // Axes of the convolutions' descriptors. A program gives all of its own as many as the largest has,
@@ -31568,12 +33166,12 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
     ein__put_comment(out, license, strlen(license));
     ein__putf(out,
               "\n// clang-format off\n//\n// Measures library calls for %s, %s: %d convolutions, "
-              "%d products. Build and run:\n"
+              "%d products;\n// and %d kernels of %d that candidate plans have. Build and run:\n"
               "//     nvcc -O2 -arch=sm_%d probe.cu -o probe%s%s\n"
               "//     ./probe >> costs.tsv\n"
               "// With --help it tells what else it can do.\n",
-              ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms,
-              ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
+              ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms, z->kernels,
+              z->known, ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
               z->gemms ? " -lcublas -lcublasLt" : "");
     ein__put_section(out, "includes");
     ein__put(out, "#include <cuda_runtime.h>\n");
@@ -31582,19 +33180,103 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
     ein__put(out,
              "#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
              "#include <time.h>\n");
+    ein__emit_includes(out, z->needs | (z->half ? EIN__NEED_HALF : 0));
+}
+
+// The text of a block's lines with this mark; those of functions that were not put before.
+static void ein__put_lines(ein_ctx *ctx, ein__buf *out, const char *block, const char *marks,
+                           const char ***seen) {
+    ein__buf text = {0};
+    for (const char *s = block; *s;) {
+        size_t n = strcspn(s, "\n");
+        if (n > 1 && strchr(marks, s[1])) {
+            ein__put_n(&text, s + 2, n - 2);
+            ein__put(&text, "\n");
+        }
+        s += n + (s[n] != 0);
+        bool ends = !*s || s[1] == '<' || s[1] == '|';
+        if (!text.n || (s[0] && !ends)) continue;
+        if (*marks == '|' && *s) continue;
+        if (ein__is_new(seen, ein__name(ctx, text.s))) ein__putf(out, "%s\n", text.s);
+        text.n = 0;
+        text.s[0] = 0;
+    }
+    ein__buf_free(&text);
+}
+
+// The kernels, each distinct text once, and the functions that they call.
+static void ein__put_probe_texts(ein__prober *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    const char **seen = NULL;
+    ein__put_section(out, "kernels");
+    ein__emit_helpers(ctx, out, z->needs);
+    for (int i = 0; i < z->kernels; i++) {
+        ein__put_lines(ctx, out, z->kernel[i].block, "<>", &seen);
+        ein__put_lines(ctx, out, z->kernel[i].block, "|", &seen);
+    }
+    arrfree(seen);
+}
+
+// A kernel's ID and tile as part of a name.
+static const char *ein__launch_name(ein_ctx *ctx, const char *key) {
+    const char *id = strchr(key + 7, ' ') + 1, *tile = strstr(key, " algo=");
+    ein__buf b = {0};
+    ein__put(&b, "launch_");
+    ein__put_n(&b, id, 16);
+    if (tile) ein__put(&b, "_");
+    for (const char *s = tile ? tile + 6 : ""; *s; s++) ein__put_n(&b, *s == '.' ? "_" : s, 1);
+    const char *name = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+    return name;
+}
+
+// A function that launches a kernel on buffers, and its line in the list.
+static void ein__put_probe_launch(ein__prober *z, ein__buf *out, ein__buf *list,
+                                  const ein__pkernel *k) {
+    const char *name = ein__launch_name(z->ctx, k->key), *type;
+    int64_t n, at;
+    int arg = 0;
+    ein__putf(out, "static void %s(char *const *v, cudaStream_t stream) {\n", name);
+    // One line, as launches are in emitted files.
+    ein__putf(out, "    %s<<<dim3(%lld, %lld, %lld), dim3(%lld, %lld, %lld), %lld, stream>>>(",
+              k->name, (long long)k->grid[0], (long long)k->grid[1], (long long)k->grid[2],
+              (long long)k->block_size[0], (long long)k->block_size[1], (long long)k->block_size[2],
+              (long long)k->smem);
+    ein__putf(list, "    {\"%s\", \"%s\", %s, %d, {", k->key, strrchr(k->name, '_') + 1, name,
+              k->narg);
+    for (const char *s = strstr(k->block, "\n\t@"); s; s = strstr(s + 1, "\n\t@"), arg++) {
+        if (!ein__read_argument(s + 3, &type, &n, &at)) continue;
+        ein__putf(out, "%s(%s *)v[%d]", arg ? ", " : "", type, arg);
+        if (at) ein__putf(out, " + %lld", (long long)at);
+        bool real = !strcmp(type, ein__ctype(EIN__F32)) || !strcmp(type, ein__ctype(EIN__F16)) ||
+                    !strcmp(type, ein__ctype(EIN__BF16));
+        ein__putf(list, "%s{%lldull * sizeof(%s), %d}", arg ? ", " : "", (long long)(n + at), type,
+                  real);
+    }
+    ein__put(out, ");\n}\n\n");
+    ein__put(list, "}},\n");
+}
+
+static void ein__put_probe_launches(ein__prober *z, ein__buf *out) {
+    ein__buf list = {0};
+    int most = 1;
+    ein__put(&list, "");
+    ein__put(out, "\n");
+    for (int i = 0; i < z->kernels; i++) {
+        if (z->kernel[i].narg > most) most = z->kernel[i].narg;
+        ein__put_probe_launch(z, out, &list, &z->kernel[i]);
+    }
+    ein__key types[] = {{"operands", ein__number_text(z->ctx, most)}, {"list", list.s}};
+    ein__tmpl_put(out, ein__tmpl_probe_types, types, 2);
+    ein__buf_free(&list);
 }
 
 static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
     ein__put(out, "static const conv_size conv_sizes[] = {\n");
     for (int i = 0; i < z->convs; i++)
         ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial,
-                           z->typed, "");
-    ein__put(out,
-             "};\n// Whether something is added to the result beside the bias.\n"
-             "static const unsigned char conv_residual[] = {");
-    for (int i = 0; i < z->convs; i++)
-        ein__putf(out, "%s%d,", i % 30 ? " " : "\n    ", z->call[i].c.z.i != 0);
-    ein__put(out, "\n};\n");
+                           z->typed, z->call[i].c.z.i ? ", 1" : ", 0");
+    ein__put(out, "};\n");
 }
 
 static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
@@ -31610,24 +33292,37 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
     const char *spatial = ein__number_text(ctx, z->spatial);
+    const char *kernels = ein__number_text(ctx, z->kernels);
     ein__put_probe_head(z, out);
+    if (z->kernels) ein__put_probe_texts(z, out);
     ein__put_section(out, "calls");
     const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
-    ein__key types[] = {{"spatial", spatial}, {"pins", "0"}, {"typed", typed}};
+    ein__key conv_types[] = {
+        {"spatial", spatial}, {"pins", "0"}, {"typed", typed}, {"engines", "1"}, {"pinned", "0"}};
+    ein__key types[] = {{"pins", "0"}, {"typed", typed}};
     if (z->convs) {
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 3);
+        ein__emit_engine_types(ctx, out, EIN__SETTINGS);
+        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 5);
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
     if (z->gemms) {
-        ein__tmpl_put(out, ein__tmpl_matmul_types, types + 1, 2);
+        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
         ein__put_probe_gemms(z, out);
         ein__put(out, "\n");
     }
-    ein__key state[] = {{"conv", convs},      {"gemm", gemms},
-                        {"convs", convs},     {"gemms", gemms},
-                        {"spatial", spatial}, {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
-    ein__tmpl_put(out, ein__tmpl_probe_state, state, 6);
+    if (z->kernels) {
+        ein__put_probe_launches(z, out);
+        ein__put(out, "\n");
+    }
+    ein__key state[] = {{"kernels", kernels},
+                        {"conv", convs},
+                        {"gemm", gemms},
+                        {"convs", convs},
+                        {"gemms", gemms},
+                        {"spatial", spatial},
+                        {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
+    ein__tmpl_put(out, ein__tmpl_probe_state, state, 7);
     ein__put(out, "\n");
     ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0, false);
     ein__key conv[] = {{"model", "probe"},
@@ -31641,10 +33336,14 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
                        {"param", *typed ? ", cudnnDataType_t type" : ""},
                        {"arg", *typed ? ", type" : ""},
                        {"scalar", *typed ? "void" : "float"},
-                       {"steps", "0"}};
+                       {"steps", "0"},
+                       {"engines", "1"},
+                       {"pinned", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 12);
+        ein__emit_engine(ctx, out, "probe", z->spatial, "conv_limit(s)", z->typed, EIN__SETTINGS,
+                         false);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 14);
     }
     ein__key gemm[] = {{"model", "probe"},
                        {"typed", typed},
@@ -31658,13 +33357,42 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         ein__emit_matmul(out, "probe", "m->cublas_workspace", z->typed, false, false);
     }
     ein__put_section(out, "measuring");
+    if (z->convs) {
+        ein__key engine[] = {{"settings", ein__number_text(ctx, EIN__SETTINGS)}};
+        ein__tmpl_put(out, ein__tmpl_probe_engine, engine, 1);
+        ein__put(out, "\n");
+    }
     const ein__gpu *g = ein__gpu_of(ctx);
-    ein__key probe[] = {{"conv", convs}, {"gemm", gemms}, {"gpu", g->name}, {"typed", typed}};
-    ein__tmpl_put(out, ein__tmpl_probe, probe, 4);
+    ein__key probe[] = {{"conv", convs},
+                        {"gemm", gemms},
+                        {"gpu", g->name},
+                        {"typed", typed},
+                        {"half", z->typed || z->half ? "1" : ""},
+                        {"kernels", kernels},
+                        {"calls", ein__number_text(ctx, z->convs + z->gemms)},
+                        {"codegen", ein__number_text(ctx, EIN_CODEGEN)}};
+    ein__tmpl_put(out, ein__tmpl_probe, probe, 8);
+}
+
+// Of the calls and kernels left those of this part: calls are the first one's.
+static void ein__probe_part(ein__prober *z, ein__pkernel *kernel) {
+    const ein_desc *d = &z->ctx->desc;
+    int parts = d->parts > 1 ? d->parts : 1, part = d->parts > 1 ? d->part : 1;
+    int most = d->kernels ? d->kernels : EIN__PROBE_KERNELS;
+    z->known = (int)arrlen(kernel);
+    for (int i = part - 1; i < z->known && z->kernels < most && d->kernels >= 0; i += parts) {
+        arrput(z->kernel, kernel[i]);
+        z->kernels++;
+        z->needs |= (unsigned)kernel[i].needs;
+        z->half |= kernel[i].half;
+    }
+    if (part > 1) arrsetlen(z->call, 0);
 }
 
 EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
+    ein__pkernel *kernel = ein__kernels_left(ctx);
     ein__prober z = {.ctx = ctx, .call = ein__calls_left(ctx)};
+    ein__probe_part(&z, kernel);
     for (ptrdiff_t i = 0; i < arrlen(z.call); i++) {
         ein__math math = z.call[i].gemm ? z.call[i].g.math : z.call[i].c.math;
         if (z.call[i].gemm) z.gemms++;
@@ -31673,7 +33401,7 @@ EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
         z.tf32 |= math == EIN__MATH_TF32;
     }
     if (!ctx->status && ein__probe_axes(&z)) {
-        if (z.convs + z.gemms) {
+        if (z.convs + z.gemms + z.kernels) {
             ein__put_probe(&z, out);
         } else {
             ein__put_probe_head(&z, out);
@@ -31681,6 +33409,8 @@ EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
         }
     }
     arrfree(z.call);
+    arrfree(z.kernel);
+    arrfree(kernel);
 }
 /* ---- explain_step.c ---- */
 // How explaining prints one step: its library call or kernel, its equation, the rules that led to
@@ -31759,6 +33489,14 @@ static void ein__put_distances(ein__explainer *x, const ein__def *d) {
     if (x->json) ein__put(x->out, "}");
 }
 
+static const char *ein__tiled_name(ein_ctx *ctx, const ein__scope *s, const int64_t *out) {
+    ein__tiled p;
+    ein__product_cut cut = {.parts = 1};
+    if (ein__match_tiles(ctx, s, out, &p)) (void)ein__product_cut_of(ctx, &p, &cut);
+    if (cut.parts == 1) return "tiled product kernel";
+    return ein__namef(ctx, "tiled product kernel, terms in %d parts, one kernel", cut.parts);
+}
+
 // How a definition is computed: the library call that is cheapest, or a kernel. In JSON also every
 // call that matches, cheapest or not.
 static void ein__put_signature(ein__explainer *x, const ein__def *d) {
@@ -31782,7 +33520,7 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     ein__basis t;
     const char *name = ein__match_basis(ctx, s, &t) ? "transform kernel"
                        : split.parts > 1            ? "tiled product kernel, terms in parts"
-                       : kind == EIN__K_PRODUCT     ? "tiled product kernel"
+                       : kind == EIN__K_PRODUCT     ? ein__tiled_name(ctx, s, dense)
                        : s->ns                      ? "reduction kernel"
                                                     : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);
@@ -32683,6 +34421,9 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->cost_row);
     shfree(ctx->calls);
     ein__plan_free(&ctx->plan);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
+    arrfree(ctx->passed);
+    shfree(ctx->kernels);
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
     for (int i = 0; i < 5; i++) ein__table_free(tables[i]);
@@ -32733,6 +34474,7 @@ static bool ein__need_model(ein_ctx *ctx) {
 }
 
 static bool ein__need_values(ein_ctx *ctx) {
+    ein__seed_kernels(ctx);
     return ein__need_model(ctx) && (ctx->tensor_value || ein__lower(ctx));
 }
 

@@ -577,8 +577,11 @@ static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
 
 // What tells the kernel from others; see kernel_key.c.
 static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
-    ein__hasher z = {
-        .ctx = ctx, .relaid = k->kind == EIN__K_PRODUCT, .inner = k->inner, .ninner = 8};
+    ein__hasher z = {.ctx = ctx,
+                     .relaid = k->kind == EIN__K_PRODUCT,
+                     .inner = k->inner,
+                     .load = k->load,
+                     .ninner = 8};
     uint64_t h = ein__hash_kind(ctx, k->kind);
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];

@@ -16,6 +16,7 @@ typedef struct ein__hasher {
     ein_ctx *ctx;
     bool relaid;            // operands known at load may still be laid out anew
     const ein__val *inner;  // values in registers
+    const ein__val *load;   // two that the loads of a product compute, or NULL
     int ninner, nodes, nseen;
     uint32_t seen[EIN__KEY_READS];
 } ein__hasher;
@@ -40,6 +41,7 @@ static const char *ein__kernel_word(ein__skind2 kind) {
 static uint64_t ein__mix(uint64_t h, uint64_t v) { return ein__splitmix(h ^ ein__splitmix(v + 1)); }
 
 static uint64_t ein__hash_ex(ein__hasher *z, ein__ex ex);
+static uint64_t ein__hash_box(const ein__scope *s, uint32_t slots);
 
 // Terms have no order here: theirs is one of ids.
 static uint64_t ein__hash_ix(ein__hasher *z, ein__ix ix) {
@@ -80,8 +82,18 @@ static uint64_t ein__hash_operand(ein__hasher *z, ein__val v) {
     return ein__is_table(ctx, v) ? ein__mix(h, ein__hash_ex(z, ein__scope_of(ctx, v)->body)) : h;
 }
 
+// What a load computes is told by its definition, and by where it is wanted.
+static uint64_t ein__hash_load(ein__hasher *z, const ein__expr *e) {
+    const ein__scope *s = ein__scope_of(z->ctx, (ein__val){e->val});
+    uint64_t h = ein__mix(ein__hash_box(s, s->nt), ein__hash_ex(z, s->body));
+    for (uint32_t k = 0; k < e->nix; k++) h = ein__mix(h, ein__hash_ix(z, e->ix[k]));
+    return h;
+}
+
 static uint64_t ein__hash_read(ein__hasher *z, const ein__expr *e) {
     bool known = false;
+    for (int i = 0; z->load && i < 2; i++)
+        if (z->load[i].i && z->load[i].i == e->val) return ein__hash_load(z, e);
     for (int i = 0; i < z->ninner; i++)
         if (z->inner[i].i && z->inner[i].i == e->val) return ein__mix(4, (uint64_t)i);
     for (int i = 0; i < z->nseen; i++) known |= z->seen[i] == e->val;

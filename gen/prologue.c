@@ -13,20 +13,13 @@ typedef struct ein__prologue {
 } ein__prologue;
 
 // What product `s`, map `m` behind it that reads it by `read` (or none), and its loads cost as a
-// kernel of our own.
+// kernel of our own, and whether that is `known` from a measurement.
 static int64_t ein__cost_loading(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                                 const ein__prologue *p) {
-    ein__kernel k = {
-        .kind = EIN__K_PRODUCT, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
+                                 const ein__prologue *p, bool *known) {
     int64_t out[EIN__MAX_RANK];
-    if (m.i) {
-        k.s[k.n++] = ein__scope_of(ctx, m);
-        k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
-        k.size = ein__element_size(ctx, m);
-    }
+    ein__kernel k = ein__scope_kernel(ctx, EIN__K_PRODUCT, s, m, read, out);
     memcpy(k.load, p->v, sizeof k.load);
-    ein__dense_result(k.s[k.n - 1], out);
-    k.out = out;
+    *known = ein__kernel_row(ctx, &k) != NULL;
     return ein__cost_kernel(ctx, &k);
 }
 

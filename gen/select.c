@@ -376,8 +376,9 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
             if (set >> k & 1) some.v[some.n++] = all.v[k];
             else rest = ein__kernel_cost(ctx, all.v[k]);
         }
-        int64_t ps = ein__cost_loading(ctx, s, m, read, &some);
-        ps = ein__cost_sum(call ? ein__with_margin(ps) : ps, rest);
+        bool known;
+        int64_t ps = ein__cost_loading(ctx, s, m, read, &some, &known);
+        ps = ein__cost_sum(call && !known ? ein__with_margin(ps) : ps, rest);
         if (ps >= least) continue;
         least = ps;
         best = some;

@@ -9,7 +9,7 @@
 // weights   262 tensors, blob of 14 MB
 // memory    arena 38 MB (workspace 32 MB of it), constants 13 MB, peak in create 60 MB
 // plan      55 steps, 75.0 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 17 steps, without it up to 11.0 us more
+// libraries cuDNN (415 MB) 17 steps, without it up to 10.7 us more
 //           cuBLAS (596 MB) 1 step, without it up to 1.4 us more
 //     1.3 us est. stem             k_product_1e27c0a5
 //     1.4 us est. b1.d             k_reduce_3902d19c

@@ -8,8 +8,8 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 37 MB (workspace 32 MB of it), constants 53 MB, peak in create 141 MB
-// plan      49 steps, 125.7 us estimated; 175.8 us without derivation
-// libraries cuDNN (415 MB) 3 steps, without it up to 0.3 us more
+// plan      49 steps, 125.3 us estimated; 175.4 us without derivation
+// libraries cuDNN (415 MB) 2 steps, without it up to 0.2 us more
 //           cuBLAS (596 MB) 13 steps, without it up to 14.9 us more
 // by        basis change 30, summation splitting 10
 //     9.2 us est. r0               k_product_89711744
@@ -54,7 +54,7 @@
 //     1.3 us est. l4.h.r           k_reduce_de3e16ae
 //     9.4 us est. l4.h.b.c.part    cuBLAS sgemm 4608 x 49 x 512
 //     1.3 us est. l4.h.b.c         k_reduce_63c080e8
-//     2.5 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
+//     2.1 us est. l4.h             k_product_9bf6d7c2, in 4 parts
 //     9.4 us est. l4.a.c.part      cuBLAS sgemm 4608 x 49 x 512
 //     1.3 us est. l4.r             k_reduce_9f36c0bc
 //     9.4 us est. l4.b.c.part      cuBLAS sgemm 4608 x 49 x 512
@@ -355,6 +355,7 @@ const resnet18_info *resnet18_describe(void);
 #define v_l4 ARENA(903168)
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 5218304)
+#define v_arrived CONST_OF(unsigned, 55386112)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -484,12 +485,10 @@ typedef struct conv_call {
 static const conv_size conv_sizes[] = {
     {"l2.h", 0, 1, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l3.h", 0, 1, 128, 256, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
-    {"l4.h", 0, 1, 256, 512, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
 };
 enum {
     CONV_l2_h,
     CONV_l3_h,
-    CONV_l4_h,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -589,6 +588,57 @@ struct product_tile {
         if (PARTS > 1) sum(acc);
     }
 };
+
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    __shared__ bool last;
+    __syncthreads();
+    if (threadIdx.x == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
+}
+
+// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
+// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
+template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, typename TILE, typename A, typename B,
+          int RM, int RN>
+static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
+                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
+                                                     unsigned *arrived) {
+    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
+    const auto part_a = [&](unsigned e, unsigned k0) {
+        return a(e, from + k0);
+    };
+    const auto part_b = [&](unsigned e, unsigned k0) {
+        return b(e, from + k0);
+    };
+    tile.template multiply<ALONG_A, ALONG_B>(min(share, terms - from), part_a, part_b, acc);
+    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        const float *v = &acc[4 * e / RN][4 * e % RN];
+        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float *const v = &acc[4 * e / RN][4 * e % RN];
+        float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(v[0], v[1], v[2], v[3]);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            sum = make_float4(sum.x + other.x, sum.y + other.y, sum.z + other.z, sum.w + other.w);
+        }
+        v[0] = sum.x, v[1] = sum.y, v[2] = sum.z, v[3] = sum.w;
+    }
+    return true;
+}
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
@@ -1810,6 +1860,44 @@ static __global__ void __launch_bounds__(64) k_reduce_63c080e8(const float *p0,
     y[i1 * 49 + i2 * 7 + i3] = acc;
 }
 
+// l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3 in
+//     0:7
+// l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
+static __global__ void __launch_bounds__(256) k_product_9bf6d7c2(const float *__restrict__ p0,
+    const float *p1, const float *p2, const float *__restrict__ p3, float *__restrict__ y,
+    float4 *parts, unsigned *arrived) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = 0u, m0 = id / 4u % 32u * 16u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(k0 + e % 16u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i1 * 256 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u);
+        const int r0 = (int)(k0 + e / 64u);
+        return n < 49u ? p1[r0 * 196 + i2 * 28 + i3 * 2] : 0.f;
+    };
+    float acc[4][4] = {};
+    const bool last =
+        multiply_part<4, 1, true, false>(tile, 256u, 64u, a, b, acc, parts, arrived);
+    if (!last) return;
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            const float v0 = acc[i][j] + p2[i1 * 49 + i3] + p3[i1];
+            y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
+        }
+    }
+}
+
 // by summation splitting
 // l4.a.c[0,i1,i2,i3] = sum(r0,r1) l4.a.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in
 //     0:7, pad l4.a.c.part 0
@@ -1926,7 +2014,7 @@ struct resnet18 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[3];
+    conv_call conv[2];
     cublasHandle_t cublas;
 };
 
@@ -2313,8 +2401,9 @@ static int check_device(resnet18 *m) {
 }
 
 static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 55386112ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 55386368ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 54200832ull));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 55386368ull - 256ull, 0, 256ull, stream));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -2329,7 +2418,7 @@ static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
 
 static int open_libraries(resnet18 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
         if (r) return r;
     }
@@ -2485,11 +2574,7 @@ static int steps_2(resnet18 *m, const void *const *in, void *const *out,
     //     l4.h.b.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_h_b_c_part, v_l4_h_b_c_part_filter, v_l4_h_r, v_l4_h_b_c_part));
     CALL(launch(m, ORDERED, k_reduce_63c080e8, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_part, v_l4_h_b_c));
-    // l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
-    //     in 0:7
-    // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
-    CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
-        v_workspace));
+    CALL(launch(m, EARLY, k_product_9bf6d7c2, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3, v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
     // by summation splitting (r0 inside), variable substitution
     // l4.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h[0,r0,i3,i4] * l4.a.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_a_c_part, v_l4_a_c_part_filter, v_l4_h, v_l4_a_c_part));
@@ -2604,7 +2689,7 @@ int resnet18_capture(resnet18 *m, const void *const *in, void *const *out) {
 void resnet18_destroy(resnet18 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 2; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -2731,6 +2816,6 @@ static const resnet18_tensor info_weights[] = {
 static const resnet18_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_ARENA_BYTES, RESNET18_WEIGHT_BYTES,
-    55386112ull, 148359680ull, 0x0349b93ac5df4a66ull};
+    55386368ull, 148359936ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_info *resnet18_describe(void) { return &info; }

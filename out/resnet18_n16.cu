@@ -10,7 +10,7 @@
 // memory    arena 112 MB (workspace 32 MB of it), constants 154 MB, peak in create 344 MB
 // plan      57 steps, 826.9 us estimated; 1733.1 us without derivation
 // libraries cuDNN (415 MB) 4 steps, without it up to 12.3 us more
-//           cuBLAS (596 MB) 16 steps, without it up to 81.2 us more
+//           cuBLAS (596 MB) 16 steps, without it up to 80.8 us more
 // by        basis change 39, operand re-laid 4, summation splitting 3
 //   116.9 us est. r0               k_product_47598f54
 //    16.4 us est. p0               k_reduce_50965344
