@@ -202,7 +202,53 @@ static bool ein__ktile_transform(ein__kgen *g, const ein__ktile *z, ein__buf *b,
     return true;
 }
 
-// Epilogue and store of one element, where it is inside of the result.
+// The widest vectors of neighbours that the last loop's elements make in the result: their number,
+// with the lanes set up for it; 1: none.
+static int ein__ktile_lanes(ein__kgen *g, const ein__step *step, const ein__ktile *z) {
+    int slot = z->rows[z->b.n - 1];
+    const ein__value *out = ein__val_get(g->ctx, step->out);
+    int64_t offset = g->ctx->plan.layout[step->out.i].offset;
+    for (g->vec = 4; g->vec > 1; g->vec /= 2) {
+        ein__kform f = {0};
+        ein__klin l;
+        l.c = l.n = l.uneven = 0;
+        if (out->dtype != EIN__F32 || g->slot[slot].n % g->vec) continue;
+        g->vec_slot = slot;
+        g->slot[slot].gone = g->slot[slot].n == g->vec;
+        bool ok = offset % g->vec == 0;
+        for (int d = 0; d < out->shape.rank; d++) {
+            int64_t stride = ein__kstride(g, step->out, d);
+            ein__klin one = ein__klin_of(g, z->to[d], 0);
+            bool whole = ein__klin_div(&one) % g->vec == 0 && out->shape.d[d] % g->vec == 0;
+            ok = ok && (ein__klin_step(&one) == 0 || (stride == 1 && whole));
+            ein__kform_add(g, &f, stride, z->to[d]);
+        }
+        ein__kform_lower(g, &l, &f, 0);
+        if (ok && ein__klin_step(&l) == 1 && ein__klin_div(&l) % g->vec == 0) return g->vec;
+    }
+    g->vec_slot = -1;
+    g->slot[slot].gone = g->slot[slot].n == 1;
+    return g->vec = 1;
+}
+
+// The tile's element in a lane of the store.
+static const char *ein__ktile_lane(ein__kgen *g, const ein__ktile *z, int lane) {
+    ein__buf b = {0};
+    ein__put(&b, "d");
+    for (int k = 0; k < z->b.n; k++) {
+        const ein__kslot *s = &g->slot[z->rows[k]];
+        int by = z->rows[k] == g->vec_slot ? lane : 0;
+        if (s->gone) ein__putf(&b, "[%d]", by);
+        else if (by) ein__putf(&b, "[%s + %d]", s->name, by);
+        else ein__putf(&b, "[%s]", s->name);
+    }
+    const char *s = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
+}
+
+// Epilogue and store of one element, or of the vector that it begins, where it is inside of the
+// result.
 static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__ktile *z,
                              ein__buf *store) {
     ein_ctx *ctx = g->ctx;
@@ -210,7 +256,9 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
     ein__buf inside = {0}, core = {0}, guarded = {0};
     ein__kform f = {0};
     ein__klin l;
-    l.c = l.n = 0;
+    ein__ktext value[EIN__KLANES];
+    l.c = l.n = l.uneven = 0;
+    ein__ktile_lanes(g, step, z);
     g->post = &core;
     ein__put(&core, "");
     for (int d = 0; d < out->shape.rank; d++) {
@@ -219,13 +267,16 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
         ein__kform_add(g, &f, ein__kstride(g, step->out, d), z->to[d]);
     }
     ein__kform_lower(g, &l, &f, 0);
-    const char *value = ein__ktile_at(g, z, z->rows);
+    for (int i = 0; i < g->vec; i++)
+        value[i] = (ein__ktext){ein__ktile_lane(g, z, i), EIN__PRIMARY, 0};
     if (z->epilogue.i) {
-        g->inner[g->ninner++] = (ein__kinner){step->val[0], {value}, false};
+        ein__kinner *in = &g->inner[g->ninner++];
+        *in = (ein__kinner){step->val[0], {NULL}, false};
+        for (int i = 0; i < g->vec; i++) in->text[i] = value[i].s;
         ein__kcount(g, z->epilogue);
-        value = ein__kvalue(g, z->epilogue, 0).s;
+        for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, z->epilogue, i);
     }
-    ein__putf(&core, "y[%s] = %s;\n", ein__klin_text(g, &l, 0).s, value);
+    ein__kput_store(g, &core, out->dtype, ein__klin_text(g, &l, 0).s, value);
     g->post = NULL;
     if (inside.n) {
         ein__putf(&guarded, "if (%s) {\n", inside.s);
@@ -233,6 +284,8 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
         ein__put(&guarded, "}\n");
     }
     ein__kloops(g, store, z->rows, z->b.n, inside.n ? guarded.s : core.s);
+    g->vec = 1;
+    g->vec_slot = -1;
     ein__buf_free(&inside);
     ein__buf_free(&core);
     ein__buf_free(&guarded);

@@ -15,7 +15,7 @@ enum {
 };
 enum { EIN__LONG = 60 };
 
-static const char *const ein__klane[4] = {"x", "y", "z", "w"};
+static const char *const ein__klane[EIN__KLANES] = {"x", "y", "z", "w", "b.x", "b.y", "b.z", "b.w"};
 
 static const char *ein__knum_type(const ein__kgen *g) {
     static const char *const name[] = {"float", "double", "long long"};
@@ -96,13 +96,31 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
     return (ein__ktext){s, prec, level};
 }
 
-// Four neighbours at once, as a float4.
+// The type of `vec` neighbours in registers; of four where the lanes are no longer set up.
+static const char *ein__kvec_type(const ein__kgen *g) {
+    return ein__namef(g->ctx, "float%d", g->vec > 1 ? g->vec : 4);
+}
+
+// Neighbours at once, as a float4 or what else `vec` asks for.
 static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     bool half = at->dtype == EIN__F16;
     if (half) g->needs |= EIN__NEED_LOAD4;
-    return ein__namef(g->ctx, "%s(%s + %s)",
-                      half ? "load_half4" : "*reinterpret_cast<const float4 *>", at->param,
-                      ein__kparen(g, at->at, EIN__TERM));
+    const char *load = half
+                           ? "load_half4"
+                           : ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
+    if (!strcmp(at->at.s, "0")) return ein__namef(g->ctx, "%s(%s)", load, at->param);
+    return ein__namef(g->ctx, "%s(%s + %s)", load, at->param, ein__kparen(g, at->at, EIN__TERM));
+}
+
+// `make_float4(v, v, v, v)`
+static const char *ein__kfill(ein__kgen *g, const char *v) {
+    ein__buf b = {0};
+    ein__putf(&b, "make_%s(%s", ein__kvec_type(g), v);
+    for (int i = 1; i < g->vec; i++) ein__putf(&b, ", %s", v);
+    ein__put(&b, ")");
+    const char *s = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
 }
 
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane);
@@ -133,11 +151,9 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
         ein__kaccess at = ein__kaccess_of(g, ex, 0);
         if (at.vector) {
             const char *s = ein__kload4(g, &at);
-            if (at.guard)
-                s = ein__namef(g->ctx, "%s ? %s : make_float4(%s, %s, %s, %s)", at.guard, s, pad.s,
-                               pad.s, pad.s, pad.s);
+            if (at.guard) s = ein__namef(g->ctx, "%s ? %s : %s", at.guard, s, ein__kfill(g, pad.s));
             ein__kterm t = {1, {s, EIN__COND, at.level}, 0, 1, 0};
-            ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, "float4", t);
+            ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, ein__kvec_type(g), t);
             known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
         } else if (at.step) {
             // Lanes that are constants apart (digits of the position) may be read one by one:

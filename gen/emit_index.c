@@ -7,7 +7,7 @@
 // Lanes: with `vec` > 1 a thread computes that many neighbours along `vec_slot`, and the slot's own
 // name is the first one's position, a multiple of `vec`. `step` of a piece is what it grows by from
 // one lane to the next (EIN__IRREGULAR when lanes need text of their own) and `div` divides its
-// value in lane 0: together they prove that four reads are one aligned vector.
+// value in lane 0: together they prove that `vec` reads are one aligned vector.
 
 enum {
     EIN__NAMED,
@@ -19,7 +19,12 @@ enum {
     EIN__AND,
     EIN__COND
 };
-enum { EIN__IRREGULAR = 1 << 20, EIN__KLIN = 144, EIN__KLEVELS = EIN__MAX_ITERS + 2 };
+enum {
+    EIN__IRREGULAR = 1 << 20,
+    EIN__KLIN = 144,
+    EIN__KLEVELS = EIN__MAX_ITERS + 2,
+    EIN__KLANES = 8
+};
 
 typedef enum { EIN__NUM_FLOAT, EIN__NUM_DOUBLE, EIN__NUM_INT } ein__knum;
 
@@ -61,13 +66,13 @@ typedef struct ein__kslot {
     const char *name;
     int64_t n;
     int level;
-    bool gone;  // extent 1, or part of the slot it was merged with
+    bool gone;  // extent 1, part of the slot it was merged with, or all in one vector
 } ein__kslot;
 
 // Values of the step that later ones read: text by lane, or none: their definition is put in place.
 typedef struct ein__kinner {
     ein__val v;
-    const char *text[4];
+    const char *text[EIN__KLANES];
     bool put;
 } ein__kinner;
 
@@ -330,13 +335,16 @@ static ein__ktext ein__klin_text(ein__kgen *g, const ein__klin *l, int lane) {
     if (!g->wide && ein__klin_max(g, l) > INT32_MAX - 64) g->too_wide = true;
     ein__buf b = {0};
     int prec = EIN__PRIMARY, shown = 0;
-    bool lead = l->n && t[0].k < 0 && c > 0;  // `55 - w` rather than `-w + 55`
-    if (lead || !l->n) {
+    int named = 0;  // a slot that is one vector long has no text
+    for (int i = 0; i < l->n; i++)
+        if (*t[i].text.s) t[named++] = t[i];
+    bool lead = named && t[0].k < 0 && c > 0;  // `55 - w` rather than `-w + 55`
+    if (lead || !named) {
         ein__putf(&b, "%lld", (long long)c);
         if (c < 0) prec = EIN__PREFIX;
         shown++;
     }
-    for (int i = 0; i < l->n; i++, shown++) {
+    for (int i = 0; i < named; i++, shown++) {
         int64_t k = t[i].k;
         if (shown) prec = EIN__TERM;
         else prec = k == 1 ? t[i].text.prec : k == -1 ? EIN__PREFIX : EIN__PRODUCT;
@@ -345,7 +353,7 @@ static ein__ktext ein__klin_text(ein__kgen *g, const ein__klin *l, int lane) {
         ein__put(&b, ein__kparen(g, t[i].text, EIN__PREFIX));
         if (k != 1) ein__putf(&b, " * %lld", (long long)k);
     }
-    if (l->n && !lead && c) {
+    if (named && !lead && c) {
         ein__putf(&b, " %c %lld", c < 0 ? '-' : '+', (long long)(c < 0 ? -c : c));
         prec = EIN__TERM;
     }
@@ -538,9 +546,10 @@ static void ein__katom(ein__kgen *g, ein__klin *l, int64_t k, uint32_t id, int l
     case EIN__ITER: {
         const ein__kslot *s = &g->slot[a->slot];
         bool v = (int)a->slot == g->vec_slot;
-        if (s->gone) return;
-        ein__klin_add(
-            g, l, (ein__kterm){k, {s->name, EIN__NAMED, s->level}, v, v ? g->vec : 1, s->n - 1});
+        if (s->gone && !v) return;
+        ein__ktext name = {s->gone ? ein__name(g->ctx, "") : s->name, EIN__NAMED, s->level};
+        int64_t div = !v ? 1 : s->gone ? 0 : g->vec;
+        ein__klin_add(g, l, (ein__kterm){k, name, v, div, s->n - 1});
         return;
     }
     case EIN__FLOOR:

@@ -202,28 +202,20 @@ static void ein__kdecompose(ein__kgen *g, ein__buf *b, const int *order, int n, 
 }
 
 // `y[at] = value;` or a vector of lanes; converts to the stored type.
-static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__kscan *scan,
-                        const ein__ktext *value) {
-    ein__klin l;
-    const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
-    l.c = l.n = l.uneven = 0;
-    for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
-        const ein__kslot *s = &g->slot[d];
-        ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
-        if (!s->gone) ein__klin_add(g, &l, t);
-    }
-    ein__ktext at = ein__klin_text(g, &l, 0);
+static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char *at,
+                            const ein__ktext *value) {
     if (g->vec > 1) {
-        bool half = ein__kdtype(g, out) == EIN__F16, zero = !strcmp(at.s, "0");
+        bool half = t == EIN__F16, zero = !strcmp(at, "0");
+        const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
         if (half) g->needs |= EIN__NEED_STORE4;
-        ein__putf(
-            b, half ? "store_half4(y%s%s, " : "*reinterpret_cast<float4 *>(y%s%s) = make_float4(",
-            zero ? "" : " + ", zero ? "" : at.s);
-        ein__putf(b, "%s, %s, %s, %s);\n", value[0].s, value[1].s, value[2].s, value[3].s);
+        if (zero) at = "";
+        if (half) ein__putf(b, "store_half4(y%s%s", plus, at);
+        else ein__putf(b, "*reinterpret_cast<%s *>(y%s%s) = make_%s(", type, plus, at, type);
+        for (int i = 0; i < g->vec; i++) ein__putf(b, "%s%s", i || half ? ", " : "", value[i].s);
+        ein__put(b, ");\n");
         return;
     }
     const char *s = value[0].s, *p = ein__kparen(g, value[0], EIN__PREFIX);
-    ein__dtype t = ein__kdtype(g, out);
     if (g->num == EIN__NUM_DOUBLE && t <= EIN__BF16) s = ein__namef(g->ctx, "(float)%s", p);
     switch (t) {
     case EIN__F16:
@@ -248,7 +240,21 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
         break;
     case EIN__NDTYPE: break;
     }
-    ein__putf(b, "y[%s] = %s;\n", at.s, s);
+    ein__putf(b, "y[%s] = %s;\n", at, s);
+}
+
+// The same at the position that the output's slots have.
+static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__kscan *scan,
+                        const ein__ktext *value) {
+    ein__klin l;
+    const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
+    l.c = l.n = l.uneven = 0;
+    for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
+        const ein__kslot *s = &g->slot[d];
+        ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
+        if (!s->gone) ein__klin_add(g, &l, t);
+    }
+    ein__kput_store(g, b, ein__kdtype(g, out), ein__klin_text(g, &l, 0).s, value);
 }
 
 // Whether nothing writes to `v` while the program runs.
@@ -367,7 +373,7 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
     if (ok) {
         ein__kcount(g, body);
         if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, body)) g->num = EIN__NUM_INT;
-        ein__ktext value[4];
+        ein__ktext value[EIN__KLANES];
         for (int lane = 0; lane < g->vec; lane++) value[lane] = ein__kvalue(g, body, lane);
         ein__kstore(g, &g->code[0], v, &scan, value);
         ok = !g->scattered && !g->too_wide;

@@ -40,8 +40,9 @@ static void ein__kindent(ein__buf *out, const char *text, int by) {
     }
 }
 
-// The loops over an order's slots around `core`, each level's own statements first. Small loops are
-// unrolled from the inside while at most 64 bodies result.
+// The loops over an order's slots around `core`, each level's own statements first; a slot that is
+// one vector long needs none. Small loops are unrolled from the inside while at most 64 bodies
+// result.
 static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, const char *core) {
     ein__buf text = {0};
     int64_t bodies = 1;
@@ -51,9 +52,19 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, co
         ein__buf loop = {0};
         bodies = s->n <= 16 && bodies ? bodies * s->n : 0;
         if (bodies > 64) bodies = 0;
+        int step = order[i] == g->vec_slot ? g->vec : 1;
+        if (step == s->n && step > 1) {
+            ein__put(&loop, g->code[i + 1].s);
+            ein__put(&loop, text.s);
+            ein__buf_free(&text);
+            text = loop;
+            continue;
+        }
         if (bodies && !g->naive) ein__put(&loop, "#pragma unroll\n");
-        ein__putf(&loop, "for (%s %s = 0; %s < %lld; %s++) {\n", ein__kint(g), s->name, s->name,
-                  (long long)s->n, s->name);
+        ein__putf(&loop, "for (%s %s = 0; %s < %lld; %s) {\n", ein__kint(g), s->name, s->name,
+                  (long long)s->n,
+                  step > 1 ? ein__namef(g->ctx, "%s += %d", s->name, step)
+                           : ein__namef(g->ctx, "%s++", s->name));
         ein__kindent(&loop, g->code[i + 1].s, 4);
         ein__kindent(&loop, text.s, 4);
         ein__put(&loop, "}\n");
@@ -147,7 +158,7 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     }
     ein__put(&r->init, ";\n");
     g->post = &r->post;
-    ein__ktext value[4];
+    ein__ktext value[EIN__KLANES];
     if (step->nval > 1) {
         body = ein__kbody(g, r->out);
         ein__kcount(g, body);
