@@ -141,7 +141,11 @@ static ein__ktext ein__kvalue_named(ein__kgen *g, ein__ex ex, int lane) {
 static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     for (int i = 0; i < g->nover; i++)
-        if (g->over[i].ex.i == ex.i) return g->over[i].text;
+        if (g->over[i].ex.i == ex.i) {
+            ein__ktext t = g->over[i].text;
+            if (g->over[i].lane[lane]) t.s = g->over[i].lane[lane];
+            return t;
+        }
     const ein__kinner *in = ein__kinner_of(g, x->val);
     if (in && in->put) return ein__kvalue(g, ein__kbody(g, in->v), lane);
     if (in) return (ein__ktext){in->text[lane], EIN__NAMED, 0};

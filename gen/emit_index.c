@@ -102,10 +102,11 @@ typedef struct ein__kgen {
     struct {
         ein__ex ex;
         ein__ktext text;
-    } over[4];         // reads replaced by registers or tiles
-    ein__kname *name;  // stb_ds array
-    ein__kmemo *memo;  // by expression
-    unsigned passes;   // scans made so far
+        const char *lane[EIN__KLANES];  // instead, by lane; or none
+    } over[4];                          // reads replaced by registers or tiles
+    ein__kname *name;                   // stb_ds array
+    ein__kmemo *memo;                   // by expression
+    unsigned passes;                    // scans made so far
     int nindex, nvalue, scattered;
     ein__buf code[EIN__KLEVELS];
     ein__buf *post;  // where statements go once the loops are over

@@ -339,16 +339,18 @@ static const char *ein__knumber(const ein__kgen *g, int64_t v) {
     return ein__namef(g->ctx, "%lld%s", (long long)v, g->wide ? "ull" : "u");
 }
 
-// Whether four lanes along the last slot of the order can be stored as one vector.
+// Whether `vec` lanes along the last slot of the order can be stored as one vector.
 static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
                              const ein__kscan *s) {
     const ein__krow *row = &s->row[arrlen(s->row) - 1];
     ein__dtype type = ein__kdtype(g, out);
-    if (g->naive || !n || (type != EIN__F32 && type != EIN__F16)) return false;
+    bool half = type == EIN__F16;
+    if (g->naive || !n || (type != EIN__F32 && !half) || (half && g->vec == 2)) return false;
     int v = order[n - 1];
-    if (row->k[v] != 1 || g->slot[v].n % 4 || g->ctx->plan.layout[out.i].offset % 4) return false;
+    if (row->k[v] != 1 || g->slot[v].n % g->vec) return false;
+    if (g->ctx->plan.layout[out.i].offset % g->vec) return false;
     for (int i = 0; i < n - 1; i++)
-        if (row->k[order[i]] % 4) return false;
+        if (row->k[order[i]] % g->vec) return false;
     return true;
 }
 

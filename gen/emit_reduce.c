@@ -112,8 +112,9 @@ static void ein__ksort_reduction(ein__kred *r) {
     }
 }
 
-// Scans both definitions, orders and merges the slots.
-static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step) {
+// Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
+// apart.
+static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__strip *w) {
     ein__kred r = {.acc = step->val[0], .out = step->out, .scan = ein__kscan_make(g)};
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, r.acc)->scope);
     r.reduce = (ein__red)s->reduce;
@@ -121,6 +122,10 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step) {
     ein__kscan_expr(g, &r.scan, s->body);
     if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
     ein__kscan_out(g, &r.scan, r.out);
+    const int apart[] = {w ? w->row.t : -1, w ? w->row.k : -1, w ? w->col.t : -1,
+                         w ? w->col.k : -1};
+    for (int i = 0; i < 4; i++)
+        if (apart[i] >= 0) r.scan.pinned |= 1u << apart[i], r.scan.used |= 1u << apart[i];
     r.nt = ein__korder(g, r.out, r.t);
     for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
     ein__ksort_reduction(&r);
@@ -141,7 +146,8 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step) {
 // over `k` declares them all.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels,
                             ein__launch *l) {
-    static const char *const acc[4] = {"acc0", "acc1", "acc2", "acc3"};
+    static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
+                                                 "acc4", "acc5", "acc6", "acc7"};
     for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
     ein__ex body = ein__kbody(g, r->acc);
     ein__kcount(g, body);
@@ -274,7 +280,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
-    ein__kred r = ein__kred_make(g, step);
+    ein__kred r = ein__kred_make(g, step, NULL);
     ein__kshare how = g->num == EIN__NUM_FLOAT ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
     bool ok = how == EIN__SHARE_NONE ? ein__kreduce_thread(g, &r, step, hint, out, l)
                                      : ein__kreduce_shared(g, &r, how, step, hint, out, l);

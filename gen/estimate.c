@@ -542,6 +542,15 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
                          ein__times(result, EIN__SECTOR / 4 - 1));
 }
 
+// Whether a reduction's threads keep what their windows see in registers: each tap is then an
+// instruction, as in a map.
+static bool ein__is_strip(ein_ctx *ctx, const ein__kernel *k) {
+    int64_t out[EIN__MAX_RANK];
+    ein__strip w;
+    if (!k->out) ein__dense_result(k->s[0], out);
+    return ein__match_strip(ctx, k->s[0], k->out ? k->out : out, &w);
+}
+
 // A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
@@ -551,9 +560,9 @@ static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
     bool terms = false;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
-    ein__ekind kind = k->kind == EIN__K_ROW      ? EIN__E_ROW
-                      : k->kind == EIN__K_REDUCE ? EIN__E_LOOPS
-                                                 : EIN__E_MAP;
+    ein__ekind kind = k->kind == EIN__K_ROW                                ? EIN__E_ROW
+                      : k->kind == EIN__K_REDUCE && !ein__is_strip(ctx, k) ? EIN__E_LOOPS
+                                                                           : EIN__E_MAP;
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);

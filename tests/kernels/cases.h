@@ -571,6 +571,7 @@ static void same_text(ein_ctx *ctx) {
 }
 
 #include "products.h"
+#include "strips.h"
 
 static void all_cases(ein_ctx *ctx) {
     map_shapes(ctx);
@@ -586,5 +587,6 @@ static void all_cases(ein_ctx *ctx) {
     bands(ctx);
     transforms(ctx);
     products(ctx);
+    strips(ctx);
     same_text(ctx);
 }

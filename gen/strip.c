@@ -1,0 +1,118 @@
+// Windowed reductions: every output adds up (or takes the largest of) what a window over one tensor
+// has, the terms weighted or not, and no iterator of the result is contracted: depthwise
+// convolutions, pooling, box filters. A thread takes a strip of neighbouring columns of some rows
+// and keeps the part of the image under all its windows in registers, so that neighbours are read
+// once instead of once a tap (templates/window.cu).
+
+// One of the two axes along which windows slide: position stride * t + dilation * k + first of the
+// image, for traversal iterator `t` of extent n and reduction iterator `k` of extent `taps`.
+typedef struct ein__strip_axis {
+    int t, k;  // slots; k -1: one tap, t -1: no such axis
+    int dim;   // of the image, -1: none
+    int64_t n, taps, stride, dilation, first;
+} ein__strip_axis;
+
+typedef struct ein__strip {
+    ein__ex image;  // the read
+    ein__strip_axis row, col;
+} ein__strip;
+
+enum {
+    EIN__WINDOW_TAPS = 64,      // that are unrolled
+    EIN__WINDOW_REGISTERS = 96  // elements of the image that a thread holds
+};
+
+// Elements of the image that `n` neighbouring positions see along an axis.
+static int64_t ein__strip_span(const ein__strip_axis *a, int64_t n) {
+    return (n - 1) * a->stride + (a->taps - 1) * a->dilation + 1;
+}
+
+// Whether an expression is made of reads and arithmetic alone.
+static bool ein__strip_plain(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_IDX || e->op == EIN__X_WHEN || e->op == EIN__X_SELECT) return false;
+    for (uint32_t i = 0; i < e->nkid; i++)
+        if (!ein__strip_plain(ctx, e->kid[i])) return false;
+    return true;
+}
+
+// Reads one subscript as an axis of a window. False: it is something else.
+static bool ein__strip_axis_of(ein_ctx *ctx, const ein__scope *s, ein__ix ix, int dim,
+                               ein__strip_axis *a) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    *a = (ein__strip_axis){-1, -1, dim, 1, 1, 1, 1, f->c};
+    if (f->q != 1 || f->n > 2) return false;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *x = ein__atom_get(ctx, f->t[i].atom);
+        bool sum = x->slot >= s->nt;
+        if (x->kind != EIN__ITER || f->t[i].k < 1 || f->t[i].k > EIN__WINDOW_REGISTERS)
+            return false;
+        if (sum ? a->k >= 0 : a->t >= 0) return false;
+        if (sum) a->k = (int)x->slot, a->taps = s->n[x->slot], a->dilation = f->t[i].k;
+        else a->t = (int)x->slot, a->n = s->n[x->slot], a->stride = f->t[i].k;
+    }
+    return a->t >= 0 && a->taps <= EIN__WINDOW_TAPS && a->first < INT32_MAX / 2 &&
+           a->first > -INT32_MAX / 2;
+}
+
+// The image's subscripts: the two axes, and others that depend on neither and stay inside.
+static bool ein__strip_image(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, int lane,
+                             ein__strip *w) {
+    const ein__shape *shape = &ctx->value[e->val].shape;
+    uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1), found = 0;
+    w->row = w->col = (ein__strip_axis){-1, -1, -1, 1, 1, 1, 1, 0};
+    for (uint32_t d = 0; d < e->nix; d++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[d]);
+        uint32_t uses = ein__ix_uses(ctx, e->ix[d]);
+        bool inside = f->q == 1 && f->lo >= 0 && f->hi < shape->d[d];
+        ein__strip_axis a;
+        if (!(uses & sums) && !(uses >> lane & 1)) {
+            if (!inside || ein__ix_has_gather(ctx, e->ix[d])) return false;
+            continue;
+        }
+        if (!ein__strip_axis_of(ctx, s, e->ix[d], (int)d, &a)) return false;
+        ein__strip_axis *to = a.t == lane ? &w->col : &w->row;
+        if (to->dim >= 0) return false;
+        *to = a;
+        found |= uses;
+    }
+    for (uint32_t d = 0; d < e->nix; d++)
+        if ((int)d != w->row.dim && (int)d != w->col.dim && (ein__ix_uses(ctx, e->ix[d]) & found))
+            return false;
+    return w->col.dim >= 0 && (found & sums) == sums;
+}
+
+// Windowed reduction `s` whose result has strides `out`: columns lie along its unit stride. Reads
+// beside the image's are the same for all outputs of a strip.
+EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                              ein__strip *w) {
+    ein__ex *reads = NULL;
+    int lane = -1;
+    int64_t taps = 1;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
+    bool ok = s->reduce != EIN__R_NONE && taps > 1 && taps <= EIN__WINDOW_TAPS &&
+              ein__strip_plain(ctx, s->body);
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1 && out[i] == 1) lane = (int)i;
+    if (!ok || lane < 0) return false;
+    ein__ex_reads(ctx, s->body, &reads);
+    *w = (ein__strip){{0}, {0}, {0}};
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (!(ein__read_slots(ctx, e) >> lane & 1)) continue;
+        ok = !w->image.i && ein__strip_image(ctx, s, e, lane, w);
+        w->image = reads[i];
+    }
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        uint32_t uses = ein__read_slots(ctx, ein__ex_get(ctx, reads[i]));
+        if (reads[i].i != w->image.i && w->row.t >= 0) ok = !(uses >> w->row.t & 1);
+    }
+    arrfree(reads);
+    int64_t stride[EIN__MAX_RANK];
+    if (!ok || !w->image.i) return false;
+    const ein__expr *e = ein__ex_get(ctx, w->image);
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    ein__dtype t = ctx->value[e->val].dtype;
+    return stride[w->col.dim] == 1 && (t == EIN__F32 || t == EIN__F16) &&
+           ein__strip_span(&w->col, 1) <= EIN__WINDOW_REGISTERS;
+}

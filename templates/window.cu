@@ -1,0 +1,25 @@
+//@key name     the kernel's name
+//@key params   its parameters
+//@key block    threads a block
+//@key number   unsigned type that counts all threads
+//@key threads  threads with work
+//@key index    this thread's position: its first column, and which strip of rows it takes
+//@key tile     the image under the thread's windows, in registers: x[6][8]
+//@key load     fills it
+//@key rows     rows a thread
+//@key row      row o: its position, the reduction, the epilogue, the store
+static __global__ void __launch_bounds__($block) $name($params) {
+    const $number id = ($number)blockIdx.x * $block + threadIdx.x;
+    if (id >= $threads) return;
+    $index;
+    float $tile;
+    $load;
+    //@if rows
+#pragma unroll
+    for (int o = 0; o < $rows; o++) {
+        $row;
+    }
+    //@else
+    $row;
+    //@end
+}

@@ -1,0 +1,54 @@
+// Windows over an image whose threads take strips of columns and rows: the extents around vectors,
+// windows that lie beside the image, every stride and dilation of the template. The GPU of one SM
+// has enough threads for strips at these sizes.
+
+typedef struct strip_case {
+    int64_t h, w, r, s, stride, dilation, top, left;
+} strip_case;
+
+static void strip(ein_ctx *ctx, strip_case k, ein__dtype from, ein__dtype to, bool aligned) {
+    int64_t oh = (k.h + 2 * k.top - k.dilation * (k.r - 1) - 1) / k.stride + 1;
+    int64_t ow = (k.w + 2 * k.left - k.dilation * (k.s - 1) - 1) / k.stride + 1;
+    // As many channels as make threads enough.
+    int64_t c = 600 / (oh * ow) + 5;
+    ein__val x = input(ctx, from, 3, DIMS(c, k.h, k.w)), w = input(ctx, from, 3, DIMS(c, k.r, k.s));
+    ein__val b = input(ctx, EIN__F32, 1, DIMS(c)), z = input(ctx, from, 3, DIMS(c, oh, ow));
+    ein__ix i = it(ctx, 0, c), row = it(ctx, 1, oh), col = it(ctx, 2, ow), r = it(ctx, 3, k.r),
+            s = it(ctx, 4, k.s);
+    ein__ix ih = ADDC(ADD(SCALE(row, k.stride), SCALE(r, k.dilation)), -k.top),
+            iw = ADDC(ADD(SCALE(col, k.stride), SCALE(s, k.dilation)), -k.left);
+    const int64_t *box = DIMS(c, oh, ow, k.r, k.s);
+    if (!aligned) {
+        layout(ctx, x, NULL, 3, 1);
+        layout(ctx, z, NULL, 2, 2);
+    }
+    ein__val sum = define(ctx, EIN__F32, EIN__R_SUM, 3, 2, box,
+                          BIN(MUL, READ(x, 0, i, ih, iw), READ(w, 0, i, r, s)));
+    if (to == EIN__F32) CHECK("strip", EIN__K_REDUCE, sum);
+    ein__ex y =
+        BIN(ADD, READ(sum, 0, i, row, col), BIN(ADD, READ(b, 0, i), READ(z, 0, i, row, col)));
+    ein__val relu6 = define(ctx, to, EIN__R_NONE, 3, 0, box, BIN(MIN, UN(RELU, y), NUM(6)));
+    CHECK("strip_residual", EIN__K_REDUCE, sum, relu6);
+    if (!aligned) layout(ctx, relu6, NULL, 1, 4);
+    if (!aligned) CHECK("strip_residual", EIN__K_REDUCE, sum, relu6);
+    ein__val most = define(ctx, EIN__F32, EIN__R_MAX, 3, 2, box, READ(x, -INFINITY, i, ih, iw));
+    if (to == EIN__F32) CHECK("strip_max", EIN__K_REDUCE, most);
+}
+
+static void strips(ein_ctx *ctx) {
+    static const strip_case cases[] = {
+        {9, 16, 3, 3, 1, 1, 1, 1},  {7, 7, 3, 3, 1, 1, 1, 1},    {14, 14, 3, 3, 1, 1, 1, 1},
+        {14, 14, 3, 3, 2, 1, 1, 1}, {16, 24, 3, 3, 2, 1, 1, 1},  {5, 49, 5, 5, 1, 1, 2, 2},
+        {12, 20, 3, 3, 1, 2, 2, 2}, {1, 2001, 1, 3, 1, 1, 0, 1}, {13, 12, 3, 1, 1, 1, 1, 0},
+        {9, 9, 2, 2, 2, 1, 0, 0},   {8, 8, 7, 7, 1, 1, 3, 3},    {3, 8, 3, 3, 1, 1, 3, 5},
+        {17, 20, 2, 2, 1, 3, 0, 0}, {11, 16, 3, 3, 3, 1, 1, 1},  {3, 3, 3, 3, 1, 1, 1, 1}};
+    const char *gpu = ctx->desc.gpu;
+    ctx->desc.gpu = "nano";
+    for (int i = 0; i < COUNT(cases); i++) {
+        strip(ctx, cases[i], EIN__F32, EIN__F32, i % 3 != 2);
+        strip(ctx, cases[i], EIN__F16, EIN__F16, true);
+        if (i % 4 == 0) strip(ctx, cases[i], EIN__F16, EIN__F32, i % 8 == 0);
+        if (i % 4 == 2) strip(ctx, cases[i], EIN__F32, EIN__F16, i % 8 == 2);
+    }
+    ctx->desc.gpu = gpu;
+}
