@@ -143,7 +143,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
 }
 
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
-// over `k` declares them all.
+// over `k` declares them all. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels,
                             ein__launch *l) {
     static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
@@ -153,23 +153,29 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     ein__kcount(g, body);
     int64_t flops = (g->flops + 1) * r->count;
     g->flops = 0;
+    bool terms = false;
+    for (int i = 0; i < r->ns; i++) terms |= r->s[i] == g->vec_slot;
     for (int i = 0; i < g->vec; i++) {
-        const char *a = g->vec > 1 ? acc[i] : "acc";
+        const char *a = g->vec > 1 && !terms ? acc[i] : "acc";
         ein__ktext v = ein__kvalue(g, body, i);
         if (g->num == EIN__NUM_INT) v = ein__kname_value(g, body, i, v);
         g->inner[0].text[i] = a;
         ein__put(&r->core, ein__kcombine(g, r->reduce, a, v.s));
+        if (i && terms) continue;
         ein__put(&r->init, i ? ", " : ein__knum_type(g));
         ein__putf(&r->init, "%s%s = %s", i ? "" : " ", a, ein__kidentity(g, r->reduce));
     }
     ein__put(&r->init, ";\n");
+    if (terms) g->vec_slot = -1;
+    int lanes = terms ? 1 : g->vec, vec = g->vec;
+    g->vec = lanes;
     g->post = &r->post;
     ein__ktext value[EIN__KLANES];
     if (step->nval > 1) {
         body = ein__kbody(g, r->out);
         ein__kcount(g, body);
     }
-    for (int i = 0; i < g->vec; i++) {
+    for (int i = 0; i < lanes; i++) {
         value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
         if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
     }
@@ -178,6 +184,7 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     flops += g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kbytes(g, &r->scan, r->outputs * r->count, l);
+    g->vec = vec;
 }
 
 static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
@@ -233,11 +240,24 @@ static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
     return r->outputs <= 528 && r->count >= 2048 ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
 }
 
+// Lanes along the terms, where these lie side by side and are enough for a warp.
+static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare how) {
+    int slot = r->ns ? r->s[r->ns - 1] : -1;
+    bool unit = false;
+    if (how == EIN__SHARE_COLUMN || slot < 0 || g->slot[slot].n % g->vec) return false;
+    if (r->count / g->vec < 32) return false;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) unit |= r->scan.near[k].k[slot] == 1;
+    if (unit) g->vec_slot = slot;
+    return unit;
+}
+
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
-    if (g->vec > 1) return false;
+    int vec = g->vec;
+    if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
+    int last = g->vec_slot;
     ein__kred_parts(g, r, step, false, l);
-    if (g->too_wide) return false;
+    if (g->too_wide || g->scattered) return false;
     bool column = how == EIN__SHARE_COLUMN, warp = how == EIN__SHARE_WARP;
     bool block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
@@ -246,6 +266,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         return true;
     if (column) l->block[0] = 32, l->block[1] = 8;
     ein__buf terms = {0};
+    g->vec_slot = last;
     ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
     ein__put(&terms, r->core.s);
@@ -257,7 +278,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                        {"index", r->index.s},
                        {"before", g->code[0].s},
                        {"identity", ein__kidentity(g, r->reduce)},
-                       {"count", ein__knumber(g, r->count)},
+                       {"count", ein__knumber(g, r->count / vec)},
                        {"terms", terms.s},
                        {"after", r->post.s},
                        {"store", r->store.s},

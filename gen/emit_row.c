@@ -59,7 +59,7 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
     return true;
 }
 
-static void ein__krows_choose(ein__krows *r) {
+static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
     bool along_rows = false, along_row = false;
     for (ptrdiff_t k = 0; k < arrlen(r->scan.row); k++) {
         for (int i = 0; i < r->nt; i++) along_rows |= r->scan.near[k].k[r->t[i]] == 1;
@@ -68,9 +68,9 @@ static void ein__krows_choose(ein__krows *r) {
     bool many = r->rows >= 2048 || r->count <= 64;
     if ((along_rows && !along_row && many) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
     else r->form = r->count <= 1024 ? EIN__ROW_WARP : EIN__ROW_BLOCK;
-    int step = r->form == EIN__ROW_WARP ? 32 : 256;
+    int step = (r->form == EIN__ROW_WARP ? 32 : 256) * g->vec;
     int64_t turns = (r->count + step - 1) / step;
-    r->turns = r->form != EIN__ROW_THREAD && turns <= EIN__ROW_REGISTERS ? (int)turns : 0;
+    r->turns = r->form != EIN__ROW_THREAD && turns * g->vec <= EIN__ROW_REGISTERS ? (int)turns : 0;
 }
 
 // Reads that more than one pass makes, and that step along the row: by pass, as bits.
@@ -111,6 +111,7 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
     }
     const char *u = ein__kunsigned(g);
     int step = r->form == EIN__ROW_WARP ? 32 : 256;
+    int64_t count = r->count / g->vec;
     uint32_t used = 0;
     for (int i = 0; i < r->ns; i++) {
         const char *name = g->slot[r->s[i]].name;
@@ -122,10 +123,10 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
     if (r->turns) {
         ein__put(out, "#pragma unroll\n");
         ein__putf(out, "for (int j = 0; j < %d; j++) {\n", r->turns);
-        if (used || r->count % step)
+        if (used || count % step)
             ein__putf(out, "    const %s k = lane + %du * (unsigned)j;\n", u, step);
-        if (r->count % step) {
-            ein__putf(out, "    if (k < %s) {\n", ein__knumber(g, r->count));
+        if (count % step) {
+            ein__putf(out, "    if (k < %s) {\n", ein__knumber(g, count));
             ein__kindent(out, body.s, 8);
             ein__put(out, "    }\n");
         } else {
@@ -133,8 +134,7 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
         }
     } else {
         ein__put(out, "#pragma unroll 4\n");
-        ein__putf(out, "for (%s k = lane; k < %s; k += %du) {\n", u, ein__knumber(g, r->count),
-                  step);
+        ein__putf(out, "for (%s k = lane; k < %s; k += %du) {\n", u, ein__knumber(g, count), step);
         ein__kindent(out, body.s, 4);
     }
     ein__put(out, "}\n");
@@ -151,23 +151,30 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
         if (!first || !(passes[k] & (passes[k] - 1))) continue;
-        if ((g->nover + 1) * r->turns > EIN__ROW_REGISTERS || g->nover == 4) continue;
+        if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_REGISTERS || g->nover == 4) continue;
         ein__ktext load = ein__kread(g, r->scan.read[k], 0);
+        const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, r->scan.read[k].i, 0);
+        if (g->vec > 1 && !all) continue;
         const char *name = ein__namef(g->ctx, "c%d[j]", g->nover);
-        ein__putf(&r->phases, "float c%d[%d];\n", g->nover, r->turns);
-        ein__putf(&g->code[1], "%s = %s;\n", name, load.s);
+        ein__putf(&r->phases, "%s c%d[%d];\n", all ? ein__kvec_type(g) : "float", g->nover,
+                  r->turns);
+        ein__putf(&g->code[1], "%s = %s;\n", name, all ? all->t.text.s : load.s);
+        for (int i = 0; i < EIN__KLANES; i++)
+            g->over[g->nover].lane[i] =
+                all ? ein__namef(g->ctx, "%s.%s", name, ein__klane[i]) : NULL;
         g->over[g->nover].ex = r->scan.read[k];
         g->over[g->nover++].text = (ein__ktext){name, EIN__NAMED, 1};
     }
     ein__kuncount(g);
     ein__kcount(g, s->body);
-    ein__ktext value = ein__kvalue(g, s->body, 0);
+    ein__ktext value[EIN__KLANES];
+    for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, s->body, i);
     if (last) {
-        ein__kstore(g, &core, step->out, &r->scan, &value);
+        ein__kstore(g, &core, step->out, &r->scan, value);
     } else {
         const char *name = g->inner[p].text[0];
         ein__red red = (ein__red)s->reduce;
-        ein__put(&core, ein__kcombine(g, red, name, value.s));
+        for (int i = 0; i < g->vec; i++) ein__put(&core, ein__kcombine(g, red, name, value[i].s));
         ein__putf(&lines, "float %s = %s;\n", name, ein__kidentity(g, red));
     }
     ein__put(&r->phases, g->code[0].s);
@@ -221,15 +228,26 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
                  keys, warp ? 8 : 7, out, l);
 }
 
-// One attempt; false: try again with 64-bit indices.
+// Lanes along the row, where its elements lie side by side and are enough for a warp.
+static bool ein__krows_vector(ein__kgen *g, ein__val out, const ein__krows *r) {
+    int order[2 * EIN__MAX_ITERS], n = 0;
+    if (r->form == EIN__ROW_THREAD || !r->ns || r->count / g->vec < 32) return false;
+    for (int i = 0; i < r->nt; i++) order[n++] = r->t[i];
+    for (int i = 0; i < r->ns; i++) order[n++] = r->s[i];
+    if (!ein__kvector_out(g, out, order, n, &r->scan)) return false;
+    g->vec_slot = r->s[r->ns - 1];
+    return true;
+}
+
+// One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                              ein__launch *l) {
     ein__krows r = {.scan = ein__kscan_make(g)};
-    if (g->vec > 1) return false;
     bool ok = ein__krows_make(g, step, &r);
     EIN_ASSERT(ok);
+    if (ok) ein__krows_choose(g, &r);
+    if (ok && g->vec > 1) ok = ein__krows_vector(g, step->out, &r);
     if (ok) {
-        ein__krows_choose(&r);
         for (int i = 0; i < r.ns; i++)
             g->slot[r.s[i]].level = r.form == EIN__ROW_THREAD ? i + 1 : 1;
         uint32_t *passes = EIN_REALLOC(NULL, (size_t)arrlen(r.scan.read) * sizeof *passes);
@@ -238,7 +256,7 @@ static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hi
         ein__krows_passes(g, step, &r, passes);
         for (int p = 0; p < step->nval; p++)
             if (p + 1 == step->nval || !g->inner[p].put) ein__krows_phase(g, step, &r, p, passes);
-        ok = !g->too_wide && (r.rows <= INT32_MAX || g->wide);
+        ok = !g->too_wide && !g->scattered && (r.rows <= INT32_MAX || g->wide);
         if (ok && !g->overflow) ein__krows_finish(g, step, &r, hint, out, l);
         EIN_FREE(passes);
     }
