@@ -18,7 +18,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     case EIN__K_CONV_DATA:
     case EIN__K_GEMM: EIN_ASSERT(0 && "a library call");
     }
-    return reduce ? ein__kwindow : ein__kmap;
+    return reduce ? ein__kreduction : ein__kmap;
 }
 
 static uint64_t ein__hash_template(uint64_t h, const char *const *line) {

@@ -551,6 +551,22 @@ static bool ein__is_strip(ein_ctx *ctx, const ein__kernel *k) {
     return ein__match_strip(ctx, k->s[0], k->out ? k->out : out, &w);
 }
 
+// Whether a reduction streams one factor of a skinny product.
+static bool ein__is_skinny(ein_ctx *ctx, const ein__kernel *k, ein__skinny *z) {
+    int64_t out[EIN__MAX_RANK];
+    if (k->kind != EIN__K_REDUCE) return false;
+    if (!k->out) ein__dense_result(k->s[0], out);
+    return ein__match_skinny(ctx, k->s[0], k->out ? k->out : out, z);
+}
+
+// Its blocks fetch the few lines again and again; its threads share the terms.
+static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
+    int64_t turns, size = ein__element_size(ctx, (ein__val){z->p.read[z->few]->val});
+    int64_t bytes = ein__times(ein__skinny_again(ctx, z, &turns), size);
+    w->math_ps = ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[0], true);
+    w->chain_ps = ein__times(turns, EIN__LOOP_TURN_PS);
+}
+
 // A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
@@ -560,9 +576,13 @@ static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
     bool terms = false;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
-    ein__ekind kind = k->kind == EIN__K_ROW                                ? EIN__E_ROW
-                      : k->kind == EIN__K_REDUCE && !ein__is_strip(ctx, k) ? EIN__E_LOOPS
-                                                                           : EIN__E_MAP;
+    ein__skinny skinny;
+    bool streams = ein__is_skinny(ctx, k, &skinny);
+    ein__ekind kind = k->kind == EIN__K_ROW      ? EIN__E_ROW
+                      : streams                  ? EIN__E_GEMM_SKINNY
+                      : k->kind != EIN__K_REDUCE ? EIN__E_MAP
+                      : ein__is_strip(ctx, k)    ? EIN__E_MAP
+                                                 : EIN__E_LOOPS;
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
@@ -574,6 +594,7 @@ static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
         if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
+        if (streams && s->reduce != EIN__R_NONE) ein__skinny_work(ctx, &skinny, &w);
         if (k->kind == EIN__K_ROW && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__plus(
                 w.chain_ps,

@@ -572,6 +572,7 @@ static void same_text(ein_ctx *ctx) {
 
 #include "products.h"
 #include "strips.h"
+#include "skinny.h"
 
 static void all_cases(ein_ctx *ctx) {
     map_shapes(ctx);
@@ -588,5 +589,6 @@ static void all_cases(ein_ctx *ctx) {
     transforms(ctx);
     products(ctx);
     strips(ctx);
+    skinny_products(ctx);
     same_text(ctx);
 }

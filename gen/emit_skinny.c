@@ -1,0 +1,294 @@
+// Skinny products; see skinny.c. Where a line of the streamed factor is one vector after the other
+// the threads of a block lie along its terms, four each, and every thread has some lines; where
+// neighbours belong to different lines, eight threads lie along 32 of these and the others share
+// the terms. Either way the few lines of the other factor are a loop in registers, and the parts of
+// a sum are added in a fixed order.
+
+typedef struct ein__kskinny {
+    ein__skinny k;
+    ein__kred r;
+    int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
+    int64_t few, many;
+    int columns, lanes, block;
+    ein__buf index, position, terms, result, store;
+} ein__kskinny;
+
+enum { EIN__SKINNY_LANES = 8, EIN__SKINNY_BLOCK = 256 };
+
+static void ein__kskinny_free(ein__kskinny *z) {
+    ein__kred_free(&z->r);
+    ein__buf_free(&z->index);
+    ein__buf_free(&z->position);
+    ein__buf_free(&z->terms);
+    ein__buf_free(&z->result);
+    ein__buf_free(&z->store);
+}
+
+// Splits the traversal order into the groups, and sets the levels: terms 1, the many 2, the few 3.
+static void ein__kskinny_slots(ein__kgen *g, ein__kskinny *z) {
+    for (int i = 0; i < z->r.nt; i++)
+        for (int k = 0; k < 3; k++)
+            if (z->k.p.group[k] >> z->r.t[i] & 1) z->order[k][z->n[k]++] = z->r.t[i];
+    for (int i = 0; i < z->n[z->k.few]; i++) g->slot[z->order[z->k.few][i]].level = 3;
+    for (int i = 0; i < z->n[z->k.many]; i++)
+        g->slot[z->order[z->k.many][i]].level = z->k.terms ? 2 : 1;
+    for (int i = 0; i < z->r.ns; i++) g->slot[z->r.s[i]].level = 1;
+    z->few = ein__kcount_slots(g, z->order[z->k.few], z->n[z->k.few]);
+    z->many = ein__kcount_slots(g, z->order[z->k.many], z->n[z->k.many]);
+}
+
+// Lines a thread and threads a block, so that there are blocks enough for the GPU.
+static void ein__kskinny_choose(const ein__kgen *g, ein__kskinny *z) {
+    int64_t sms = ein__gpu_of(g->ctx)->sms, batch = z->r.outputs / z->few / z->many;
+    z->columns = ein__skinny_columns(g->ctx, z->few, z->many * batch);
+    z->lanes = 1;
+    z->block = EIN__SKINNY_BLOCK;
+    if (!z->k.terms) {
+        z->lanes = EIN__SKINNY_LANES;
+        if (z->many * batch < sms * 4 * z->lanes) z->lanes /= 2;
+        return;
+    }
+    while (z->block > 32 && z->r.count / 4 <= z->block / 2) z->block /= 2;
+}
+
+// Declares an order's slots from a flat number, `from`, that lies below their count.
+static void ein__kskinny_digits(ein__kgen *g, ein__buf *b, const int *order, int n,
+                                const char *from) {
+    int vec = g->vec_slot;
+    g->vec_slot = -1;
+    bool bare = !strpbrk(from, " ");
+    if (n == 1 && strcmp(from, g->slot[order[0]].name))
+        ein__putf(b, bare ? "const %s %s = (%s)%s;\n" : "const %s %s = (%s)(%s);\n", ein__kint(g),
+                  g->slot[order[0]].name, ein__kint(g), from);
+    if (n > 1) ein__kdecompose(g, b, order, n, ~0u, from);
+    g->vec_slot = vec;
+}
+
+static void ein__kskinny_index(ein__kgen *g, ein__kskinny *z, int64_t *blocks) {
+    int64_t lines = z->k.terms ? z->columns : 4 * z->lanes, below = 1;
+    int64_t groups = (z->many + lines - 1) / lines;
+    ein__putf(&z->index, "const %s n0 = %s;\n", ein__kunsigned(g),
+              ein__kprod_first(g, &below, groups, (int)lines));
+    for (int i = z->n[2] - 1; i >= 0; i--) {
+        const ein__kslot *s = &g->slot[z->order[2][i]];
+        ein__putf(&z->index, "const %s %s = %s;\n", ein__kint(g), s->name,
+                  ein__kdigit(g, &below, s->n, 1));
+    }
+    *blocks = below;
+}
+
+// The lines of `text` in a loop over `name` below `n`, unrolled; without one for a single turn.
+static void ein__kskinny_loop(ein__buf *b, const char *name, int64_t n, const char *text) {
+    if (n == 1) {
+        ein__put(b, text);
+        return;
+    }
+    ein__putf(b, "#pragma unroll\nfor (int %s = 0; %s < %lld; %s++) {\n", name, name, (long long)n,
+              name);
+    ein__kindent(b, text, 4);
+    ein__put(b, "}\n");
+}
+
+// A factor's element in one lane, padding included.
+static const char *ein__kskinny_lane(ein__kgen *g, ein__ex read, int lane) {
+    ein__kaccess at = ein__kaccess_of(g, read, lane);
+    const char *s = ein__kload(g, &at, at.level).s;
+    return at.guard ? ein__namef(g->ctx, "%s ? %s : %s", at.guard, s, ein__kliteral(g, 0).s) : s;
+}
+
+// Four elements of a factor along the vector's slot, as a float4.
+static const char *ein__kskinny_vector(ein__kgen *g, ein__ex read) {
+    ein__kaccess at = ein__kaccess_of(g, read, 0);
+    const char *zero = ein__kliteral(g, 0).s;
+    if (at.vector) {
+        const char *s = ein__kload4(g, &at);
+        return at.guard ? ein__namef(g->ctx, "%s ? %s : %s", at.guard, s, ein__kfill(g, zero)) : s;
+    }
+    const char *lane[4];
+    for (int i = 0; i < 4; i++) lane[i] = ein__kskinny_lane(g, read, i);
+    return ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", lane[0], lane[1], lane[2], lane[3]);
+}
+
+// Takes the statements of a level.
+static const char *ein__kskinny_take(ein__kgen *g, int level) {
+    const char *s = ein__name(g->ctx, g->code[level].s);
+    g->code[level].s[g->code[level].n = 0] = 0;
+    return s;
+}
+
+// Threads along the terms: the lines' vectors, then each of the few against all of them.
+static bool ein__kskinny_along_terms(ein__kgen *g, ein__kskinny *z, ein__ex many, ein__ex few) {
+    ein_ctx *c = g->ctx;
+    ein__buf load = {0}, one = {0}, body = {0};
+    g->vec_slot = z->k.slot;
+    ein__kaccess at = ein__kaccess_of(g, many, 0);
+    if (!at.vector) return false;
+    const char *w = ein__kskinny_vector(g, many);
+    const char *i = z->few > 1 ? "i" : "0", *j = z->columns > 1 ? "j" : "0";
+    const char *n = z->columns > 1 ? "n0 + (unsigned)j" : "n0";
+    if (z->many % z->columns)
+        n = ein__namef(c, "(%s < %s ? %s : %s)", n, ein__knumber(g, z->many), n,
+                       ein__knumber(g, z->many - 1));
+    ein__kskinny_digits(g, &load, z->order[z->k.many], z->n[z->k.many], n);
+    ein__putf(&load, "%sw[%s] = %s;\n", ein__kskinny_take(g, 2), j, w);
+    const char *x = ein__kskinny_vector(g, few);
+    if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
+    ein__putf(&one, "%sconst float4 x = %s;\n", ein__kskinny_take(g, 3), x);
+    for (int lane = 0; lane < 4; lane++)
+        ein__putf(&body, "acc[%s][%s] += w[%s].%s * x.%s;\n", i, j, j, ein__klane[lane],
+                  ein__klane[lane]);
+    ein__kskinny_loop(&one, "j", z->columns, body.s);
+    ein__put(&z->terms, ein__kskinny_take(g, 1));
+    ein__putf(&z->terms, "float4 w[%d];\n", z->columns);
+    ein__kskinny_loop(&z->terms, "j", z->columns, load.s);
+    ein__kskinny_loop(&z->terms, "i", z->few, one.s);
+    ein__buf_free(&load);
+    ein__buf_free(&one);
+    ein__buf_free(&body);
+    return true;
+}
+
+// Threads along the lines: a vector of four lines, and of each of the few the term that they share.
+static bool ein__kskinny_along_lines(ein__kgen *g, ein__kskinny *z, ein__ex many, ein__ex few) {
+    ein_ctx *c = g->ctx;
+    ein__buf one = {0};
+    g->vec_slot = z->k.slot;
+    ein__kaccess at = ein__kaccess_of(g, many, 0);
+    if (!at.vector) return false;
+    const char *w = ein__kskinny_vector(g, many);
+    const char *n = "n0 + lane * 4u";
+    if (z->many % (4 * z->lanes))
+        n = ein__namef(c, "(%s < %s ? %s : %s)", n, ein__knumber(g, z->many), n,
+                       ein__knumber(g, z->many - 4));
+    ein__kskinny_digits(g, &z->position, z->order[z->k.many], z->n[z->k.many], n);
+    int vec = g->vec;
+    g->vec = 1;
+    g->vec_slot = -1;
+    const char *x = ein__kskinny_lane(g, few, 0);
+    if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
+    ein__putf(&one, "%sconst float x = %s;\n", ein__kskinny_take(g, 3), x);
+    for (int i = 0; i < 4; i++)
+        ein__putf(&one, "acc[%s][%d] += w.%s * x;\n", z->few > 1 ? "i" : "0", i, ein__klane[i]);
+    ein__putf(&z->terms, "%sconst float4 w = %s;\n", ein__kskinny_take(g, 1), w);
+    ein__kskinny_loop(&z->terms, "i", z->few, one.s);
+    g->vec = vec;
+    ein__buf_free(&one);
+    return true;
+}
+
+// Position of output e of the block, the epilogue and the store.
+static void ein__kskinny_store(ein__kgen *g, const ein__step *step, ein__kskinny *z) {
+    int64_t lines = z->k.terms ? z->columns : 4 * z->lanes;
+    g->vec = 1;
+    g->vec_slot = -1;
+    ein__kforget(g, 1);
+    const char *width = ein__namef(g->ctx, "%lldu", (long long)lines);
+    if (z->few > 1)
+        ein__kskinny_digits(g, &z->result, z->order[z->k.few], z->n[z->k.few],
+                            ein__namef(g->ctx, "e / %s", width));
+    ein__putf(&z->result, z->few > 1 ? "const %s n = n0 + e %% %s;\n" : "const %s n = n0 + e;\n",
+              ein__kunsigned(g), width);
+    ein__kskinny_digits(g, &z->result, z->order[z->k.many], z->n[z->k.many], "n");
+    ein__ktext value = {"v", EIN__NAMED, 0};
+    if (z->k.p.alpha != 1) ein__putf(&z->store, "v *= %s;\n", ein__kliteral(g, z->k.p.alpha).s);
+    g->inner[0].text[0] = "v";
+    g->post = &z->store;
+    if (step->nval > 1) {
+        ein__ex body = ein__kbody(g, step->out);
+        ein__kcount(g, body);
+        value = ein__kvalue(g, body, 0);
+    }
+    ein__kstore(g, &z->store, step->out, &z->r.scan, &value);
+    g->post = NULL;
+}
+
+static void ein__kskinny_finish(ein__kgen *g, const ein__step *step, ein__kskinny *z,
+                                int64_t blocks, const char *hint, ein__buf *out, ein__launch *l) {
+    ein_ctx *c = g->ctx;
+    int columns = z->k.terms ? z->columns : 4, lines = z->k.terms ? z->columns : 4 * z->lanes;
+    bool guard = z->many % lines != 0;
+    ein__buf index = {0};
+    ein__putf(&index, "%s%s", z->index.s, g->code[0].s);
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"block", ein__namef(c, "%d", z->block)},
+        {"warps", ein__namef(c, "%d", z->block / 32)},
+        {"rows", ein__namef(c, "%lld", (long long)z->few)},
+        {"columns", ein__namef(c, "%d", columns)},
+        {"lanes", ein__namef(c, "%du", z->lanes)},
+        {"along", z->lanes > 1 ? "1" : ""},
+        {"each", ein__namef(c, "%lld", (long long)(z->few * lines))},
+        {"number", ein__kunsigned(g)},
+        {"many", blocks > 1 ? "1" : ""},
+        {"index", index.s},
+        {"count", ein__knumber(g, z->k.terms ? z->r.count / 4 : z->r.count)},
+        {"sums", ein__namef(c, "%lld", (long long)(z->few * columns))},
+        {"stride", ein__namef(c, "%du", z->block / z->lanes)},
+        {"start", z->lanes > 1 ? ein__namef(c, "threadIdx.x / %du", z->lanes) : "threadIdx.x"},
+        {"position", z->position.s ? z->position.s : ""},
+        {"terms", z->terms.s},
+        {"first", ein__namef(c, "%d", z->lanes)},
+        {"one", ein__namef(c, "threadIdx.x %% 32u < %du", z->lanes)},
+        {"output",
+         z->lanes > 1 ? ein__namef(c, "e / 4 * %d + (int)lane * 4 + e %% 4", lines) : "e"},
+        {"result", z->result.s},
+        {"inside", guard ? ein__namef(c, "n < %s", ein__knumber(g, z->many)) : ""},
+        {"store", z->store.s}};
+    for (int k = 0; k < 2; k++) l->bytes_read += ein__bytes_of(c, (ein__val){z->k.p.read[k]->val});
+    int64_t flops = 2 * z->k.p.depth + g->flops;
+    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
+    ein__kfinish(g, step->out, hint, ein__tmpl_skinny, keys, (int)(sizeof keys / sizeof *keys), out,
+                 l);
+    ein__buf_free(&index);
+}
+
+// One attempt; false: not with these vectors or indices.
+static bool ein__kskinny_put(ein__kgen *g, const ein__step *step, ein__kskinny *z, const char *hint,
+                             ein__buf *out, ein__launch *l) {
+    ein__ex many = ein__ex_of(g->ctx, z->k.p.read[z->k.many]),
+            few = ein__ex_of(g->ctx, z->k.p.read[z->k.few]);
+    int64_t blocks;
+    ein__kskinny_slots(g, z);
+    ein__kskinny_choose(g, z);
+    ein__kskinny_index(g, z, &blocks);
+    bool ok = z->k.terms ? ein__kskinny_along_terms(g, z, many, few)
+                         : ein__kskinny_along_lines(g, z, many, few);
+    if (!ok) return false;
+    g->vec = z->k.terms ? 4 : 1;
+    g->vec_slot = z->k.terms ? z->k.slot : -1;
+    ein__buf terms = {0};
+    ein__put(&terms, "");
+    ein__kdecompose(g, &terms, z->r.s, z->r.ns, z->r.scan.used, "k");
+    ein__put(&terms, z->terms.s);
+    ein__buf_free(&z->terms);
+    z->terms = terms;
+    ein__kskinny_store(g, step, z);
+    // A block's last lines may lie beyond the end.
+    if (g->too_wide || (z->many > INT32_MAX - EIN__SKINNY_BLOCK && !g->wide)) return false;
+    if (!g->overflow && ein__kgrid(g->ctx, l, blocks, z->block))
+        ein__kskinny_finish(g, step, z, blocks, hint, out, l);
+    return true;
+}
+
+// One attempt at a reduction, as a skinny product where it is one; false: try again without vectors
+// or with 64-bit indices.
+static bool ein__kreduction(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                            ein__launch *l) {
+    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
+    int64_t stride[EIN__MAX_RANK];
+    ein__kskinny z = {.columns = 0};
+    ein__dtype t = ein__kdtype(g, step->out);
+    for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
+    if (g->vec != 4 || t > EIN__BF16 || !ein__match_skinny(g->ctx, s, stride, &z.k))
+        return ein__kwindow(g, step, hint, out, l);
+    bool wide = g->wide;
+    z.r = ein__kred_make(g, step, NULL);
+    bool ok = ein__kskinny_put(g, step, &z, hint, out, l);
+    ein__kskinny_free(&z);
+    if (ok) return true;
+    ein_ctx *ctx = g->ctx;
+    ein__kgen_free(g);
+    *g = ein__kgen_make(ctx, step->val[0], wide, 4);
+    return ein__kwindow(g, step, hint, out, l);
+}
