@@ -97,6 +97,7 @@ typedef struct ein__kgen {
     ein__val arg[EIN__MAX_ARGS];
     ein__kslot slot[EIN__MAX_ITERS];
     int vec, vec_slot;
+    bool whole;  // vectors are stored by their number
     int ninner, nover;
     ein__kinner inner[8];
     struct {

@@ -248,13 +248,26 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
                         const ein__ktext *value) {
     ein__klin l;
     const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
+    bool whole = g->whole && g->vec > 1 && ein__kdtype(g, out) == EIN__F32;
     l.c = l.n = l.uneven = 0;
     for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
         const ein__kslot *s = &g->slot[d];
         ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
+        if (whole && d != g->vec_slot) t.k /= g->vec;
+        if (whole && d == g->vec_slot)
+            t.text =
+                ein__kt(g, EIN__PREFIX, s->level, ein__namef(g->ctx, "%s / %d", s->name, g->vec));
         if (!s->gone) ein__klin_add(g, &l, t);
     }
-    ein__kput_store(g, b, ein__kdtype(g, out), ein__klin_text(g, &l, 0).s, value);
+    const char *at = ein__klin_text(g, &l, 0).s;
+    if (whole) {
+        const char *type = ein__kvec_type(g);
+        ein__putf(b, "reinterpret_cast<%s *>(y)[%s] = make_%s(", type, at, type);
+        for (int i = 0; i < g->vec; i++) ein__putf(b, "%s%s", i ? ", " : "", value[i].s);
+        ein__put(b, ");\n");
+        return;
+    }
+    ein__kput_store(g, b, ein__kdtype(g, out), at, value);
 }
 
 // Whether nothing writes to `v` while the program runs.

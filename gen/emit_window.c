@@ -176,6 +176,8 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
     ein_ctx *c = g->ctx;
     ein__buf index = {0}, load = {0}, rows = {0};
     g->vec = t->vec;
+    // Of several rows, nvcc takes the first one's vector apart unless its address is a vector's.
+    g->whole = t->rows > 1;
     if (t->vec > 1) g->vec_slot = r->t[r->nt - 1];
     g->over[g->nover].ex = t->w.image;
     g->over[g->nover].text = (ein__ktext){"", EIN__PRIMARY, r->ns};

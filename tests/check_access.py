@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""What kernels move at once: emits small models whose extents allow vectors, compiles them to PTX and
+looks at the width of every global load and store, at registers, spills and local memory.
+
+    check_access.py                 the cases below; ends with `N passed, N failed`
+    check_access.py --table FILE.cu...   a table of every kernel of emitted files
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ARCH = "sm_90"
+ACCESS = re.compile(r"\b(ld|st)\.(?:global|local)(?:\.(?:nc|relaxed|gpu|L\w+))*(?:\.v(\d))?\.[a-z]+(\d+)")
+
+NAME = re.compile(r"k_[a-z]\w*?_[0-9a-f]{8}")  # of a kernel, in its mangled name
+
+
+def compiled(path, folder):
+    """By kernel: bytes of each load and of each store, registers, bytes of stack."""
+    ptx = os.path.join(folder, os.path.basename(path) + ".ptx")
+    subprocess.run(["nvcc", "-std=c++14", "-arch=" + ARCH, "-ptx", path, "-o", ptx], check=True)
+    report = subprocess.run(
+        ["ptxas", "-arch=" + ARCH, "-v", ptx, "-o", os.path.join(folder, "cubin")],
+        check=True, capture_output=True, text=True).stderr
+    with open(ptx) as f:
+        text = f.read()
+    kernels = {}
+    for part in re.split(r"^\.(?:visible )?entry ", text, flags=re.M)[1:]:
+        name = NAME.search(part).group()
+        wide = {"ld": [], "st": []}
+        for what, lanes, bits in ACCESS.findall(part):
+            wide[what].append(int(lanes or 1) * int(bits) // 8)
+        kernels[name] = [wide["ld"], wide["st"], 0, ".local" in part]
+    for part in report.split("Compiling entry function '")[1:]:
+        name = NAME.search(part).group()
+        kernels[name][2] = int(re.search(r"Used (\d+) registers", part).group(1))
+        kernels[name][3] |= not re.search(r"\b0 bytes stack frame, 0 bytes spill", part)
+    return kernels
+
+
+def widths(sizes):
+    return " ".join("%dx%d" % (sizes.count(n), n) for n in sorted(set(sizes), reverse=True)) or "-"
+
+
+def table(paths):
+    with tempfile.TemporaryDirectory() as folder:
+        for path in paths:
+            print("%s: loads, stores (number x bytes), registers, local memory" % path)
+            for name, (loads, stores, registers, local) in sorted(compiled(path, folder).items()):
+                print("  %-22s %-24s %-16s %3d %s" % (name, widths(loads), widths(stores),
+                                                      registers, "local" if local else ""))
+
+
+def unary(name, shape, text):
+    return "ein 1\nmodel %s\ninput x: f32[%s]\noutput y\ny = %s\n" % (name, shape, text)
+
+
+def weighted(name, shape, weights, text):
+    lines = ["weight %s: f32[%s] = randn(std=0.1)" % w for w in weights]
+    return "ein 1\nmodel %s\ninput x: f32[%s]\n%s\noutput y\ny = %s\n" % (
+        name, shape, "\n".join(lines), text)
+
+
+DEPTHWISE = "Conv(x, k; pads=%d, strides=%d, group=%d)"
+# Kernel, model, options; the narrowest store in bytes, and the least share of the loads that are at
+# least as wide, in percent. What several lanes add up is stored one by one.
+CASES = [
+    ("map", unary("relu", "32,64,28,28", "Relu(x)"), "", 16, 100),
+    ("map, bias along the vectors",
+     weighted("bias", "64,768", [("b", "768")], "Add(x, b)"), "", 16, 100),
+    ("map, bias across", weighted("across", "64,96,56", [("b", "96,1")], "Mul(x, b)"), "", 16, 50),
+    ("softmax", unary("softmax", "600,768", "Softmax(x; axis=-1)"), "", 16, 100),
+    ("softmax, a block a row", unary("wide", "60,4096", "Softmax(x; axis=-1)"), "", 16, 100),
+    ("layer norm", weighted("layernorm", "600,768", [("g", "768"), ("b", "768")],
+                            "LayerNormalization(x, g, b; axis=-1)"), "", 16, 100),
+    ("mean", unary("mean", "64,2048", "ReduceMean(x; axes=[1], keepdims=0)"), "", 4, 100),
+    ("global average", unary("pool", "1,1280,16,16", "GlobalAveragePool(x)"), "", 4, 100),
+    ("depthwise", weighted("depthwise", "16,64,56,56", [("k", "64,1,3,3")],
+                           DEPTHWISE % (1, 1, 64)), "", 16, 25),
+    ("depthwise, stride 2", weighted("halved", "16,64,56,56", [("k", "64,1,3,3")],
+                                     DEPTHWISE % (1, 2, 64)), "", 16, 25),
+    ("max pool", unary("maxpool", "16,64,112,112",
+                       "MaxPool(x; kernel_shape=[3,3], strides=[2,2], pads=1)"), "", 16, 100),
+    ("gemv", weighted("gemv", "1,4096", [("k", "1024,4096"), ("b", "1024")],
+                      "Gemm(x, k, b; transB=1)"), "--libs none", 4, 60),
+    ("skinny", weighted("skinny", "4,4096", [("k", "1024,4096"), ("b", "1024")],
+                        "Gemm(x, k, b; transB=1)"), "--libs none", 4, 60),
+    ("winograd", weighted("winograd", "4,64,56,56", [("k", "64,64,3,3"), ("b", "64")],
+                          "Conv(x, k, b; pads=1)"), "--math fp32", 16, 0),
+]
+
+
+def steps_of(text):
+    return re.findall(r"^// +[0-9.]+ us est\. (\S+) +(k_\w+)", text, flags=re.M)
+
+
+def check(case, folder):
+    title, model, options, store, share = case
+    source, path = os.path.join(folder, "model.ein"), os.path.join(folder, "model.cu")
+    with open(source, "w") as f:
+        f.write(model)
+    subprocess.run(["build/einnet", "emit", source, "-o", path] + options.split(), check=True)
+    with open(path) as f:
+        steps = steps_of(f.read())
+    kernels = compiled(path, folder)
+    if not steps:
+        return "%s: no kernel computes it" % title
+    loads, stores, registers, local = kernels[steps[-1][1]]
+    wide = sum(n >= 16 for n in loads) * 100 >= share * len(loads)
+    if local or not stores or min(stores) < store or not wide:
+        return "%s: %s loads %s, stores %s, %d registers%s" % (
+            title, steps[-1][1], widths(loads), widths(stores), registers,
+            ", local memory" if local else "")
+    return None
+
+
+def main():
+    if sys.argv[1:2] == ["--table"]:
+        table(sys.argv[2:])
+        return 0
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for case in CASES:
+            wrong = check(case, folder)
+            failed += wrong is not None
+            if wrong:
+                print(wrong)
+    print("%d passed, %d failed" % (len(CASES) - failed, failed))
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
