@@ -234,8 +234,6 @@ static void ein__kskinny_finish(ein__kgen *g, const ein__step *step, ein__kskinn
          z->lanes > 1 ? ein__namef(c, "e / 4 * %d + (int)lane * 4 + e %% 4", lines) : "e"},
         {"result", z->result.s},
         {"inside", guard ? ein__namef(c, "n >= %s", ein__knumber(g, z->many)) : ""},
-        {"once", z->few * lines <= z->block ? "1" : ""},
-        {"leave", z->few * lines <= z->block ? "return" : "continue"},
         {"store", z->store.s}};
     for (int k = 0; k < 2; k++) l->bytes_read += ein__bytes_of(c, (ein__val){z->k.p.read[k]->val});
     int64_t flops = 2 * z->k.p.depth + g->flops;

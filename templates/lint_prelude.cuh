@@ -19,6 +19,38 @@
 #define $body y[i0] = p0[i0]
 #endif
 
+#ifdef LINT_window
+#define $block 256
+#define $threads 1000u
+#define $index const int i0 = (int)id
+#define $tile x[2][2]
+#define $load x[0][0] = x[0][1] = p0[i0], x[1][0] = x[1][1] = 0.f
+#define $rows 2
+#define $row y[i0] = x[0][0]
+#endif
+
+#ifdef LINT_skinny
+#define $block 256
+#define $warps 8
+#define $rows 2
+#define $columns 4
+#define $lanes 8u
+#define $each 64
+#define $index const unsigned n0 = id * 32u
+#define $count 100u
+#define $start threadIdx.x / 8u
+#define $stride 32u
+#define $position const int i1 = (int)(n0 + lane * 4u)
+#define $terms acc[0][0] += p0[i1 + (int)k]
+#define $sums 8
+#define $first 8
+#define $one threadIdx.x % 32u < 8u
+#define $output (int)lane * 8 + e
+#define $result const int n = (int)(n0 + e)
+#define $inside n >= 1000
+#define $store y[n] = v
+#endif
+
 #ifdef LINT_basis
 #define $block 256
 #define $threads 1000u

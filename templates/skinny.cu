@@ -20,9 +20,7 @@
 //@key one       whether this lane keeps what these sum up to
 //@key output    number of a thread's sum e in the block
 //@key result    position of the block's output e
-//@key once      whether every thread has at most one
 //@key inside    whether it lies beside the result
-//@key leave     what to do then
 //@key store     the epilogue and the store of v
 static __global__ void __launch_bounds__($block) $name($params) {
     __shared__ float part[$warps][$each];
@@ -32,6 +30,7 @@ static __global__ void __launch_bounds__($block) $name($params) {
     //@if many
     const $number id = blockIdx.x;
     //@end
+    await_previous();
     $index;
     float acc[$rows][$columns] = {};
     {
@@ -49,19 +48,15 @@ static __global__ void __launch_bounds__($block) $name($params) {
         if ($one) part[threadIdx.x / 32u][$output] = v;
     }
     __syncthreads();
-    //@if once
-    const unsigned e = threadIdx.x;
-    if (e < $each) {
-        //@else
-        for (unsigned e = threadIdx.x; e < $each; e += $block) {
-            //@end
-            $result;
-            //@if inside
-            if ($inside) $leave;
-            //@end
-            float v = part[0][e];
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < $each; e += $block) {
+        $result;
+        //@if inside
+        if ($inside) continue;
+        //@end
+        float v = part[0][e];
 #pragma unroll
-            for (int j = 1; j < $warps; j++) v += part[j][e];
-            $store;
-        }
+        for (int j = 1; j < $warps; j++) v += part[j][e];
+        $store;
     }
+}

@@ -10,6 +10,7 @@
 //@key row      row o: its position, the reduction, the epilogue, the store
 static __global__ void __launch_bounds__($block) $name($params) {
     const $number id = ($number)blockIdx.x * $block + threadIdx.x;
+    await_previous();
     if (id >= $threads) return;
     $index;
     float $tile;

@@ -67,6 +67,7 @@ parts=(
     'math     -    sh tests/frame/test_math.sh'
     "demo     cuda $python tests/demo/test_classifier.py"
     'kernels  cuda sh tests/kernels/run'
+    'access   cuda python3 tests/check_access.py'
     'stable   -    python3 tests/check_stable.py'
     "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
     "attend   cuda $python tests/check_attention.py"
