@@ -13486,6 +13486,196 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     }
     return best;
 }
+/* ---- strip.c ---- */
+// Windowed reductions: every output adds up (or takes the largest of) what a window over one tensor
+// has, the terms weighted or not, and no iterator of the result is contracted: depthwise
+// convolutions, pooling, box filters. A thread takes a strip of neighbouring columns of some rows
+// and keeps the part of the image under all its windows in registers, so that neighbours are read
+// once instead of once a tap (templates/window.cu).
+
+// One of the two axes along which windows slide: position stride * t + dilation * k + first of the
+// image, for traversal iterator `t` of extent n and reduction iterator `k` of extent `taps`.
+typedef struct ein__strip_axis {
+    int t, k;  // slots; k -1: one tap, t -1: no such axis
+    int dim;   // of the image, -1: none
+    int64_t n, taps, stride, dilation, first;
+} ein__strip_axis;
+
+typedef struct ein__strip {
+    ein__ex image;  // the read
+    ein__strip_axis row, col;
+} ein__strip;
+
+enum {
+    EIN__WINDOW_TAPS = 64,      // that are unrolled
+    EIN__WINDOW_REGISTERS = 96  // elements of the image that a thread holds
+};
+
+// Elements of the image that `n` neighbouring positions see along an axis.
+static int64_t ein__strip_span(const ein__strip_axis *a, int64_t n) {
+    return (n - 1) * a->stride + (a->taps - 1) * a->dilation + 1;
+}
+
+// Whether an expression is made of reads and arithmetic alone.
+static bool ein__strip_plain(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_IDX || e->op == EIN__X_WHEN || e->op == EIN__X_SELECT) return false;
+    for (uint32_t i = 0; i < e->nkid; i++)
+        if (!ein__strip_plain(ctx, e->kid[i])) return false;
+    return true;
+}
+
+// Reads one subscript as an axis of a window. False: it is something else.
+static bool ein__strip_axis_of(ein_ctx *ctx, const ein__scope *s, ein__ix ix, int dim,
+                               ein__strip_axis *a) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    *a = (ein__strip_axis){-1, -1, dim, 1, 1, 1, 1, f->c};
+    if (f->q != 1 || f->n > 2) return false;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *x = ein__atom_get(ctx, f->t[i].atom);
+        bool sum = x->slot >= s->nt;
+        if (x->kind != EIN__ITER || f->t[i].k < 1 || f->t[i].k > EIN__WINDOW_REGISTERS)
+            return false;
+        if (sum ? a->k >= 0 : a->t >= 0) return false;
+        if (sum) a->k = (int)x->slot, a->taps = s->n[x->slot], a->dilation = f->t[i].k;
+        else a->t = (int)x->slot, a->n = s->n[x->slot], a->stride = f->t[i].k;
+    }
+    return a->t >= 0 && a->taps <= EIN__WINDOW_TAPS && a->first < INT32_MAX / 2 &&
+           a->first > -INT32_MAX / 2;
+}
+
+// The image's subscripts: the two axes, and others that depend on neither and stay inside.
+static bool ein__strip_image(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, int lane,
+                             ein__strip *w) {
+    const ein__shape *shape = &ctx->value[e->val].shape;
+    uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1), found = 0;
+    w->row = w->col = (ein__strip_axis){-1, -1, -1, 1, 1, 1, 1, 0};
+    for (uint32_t d = 0; d < e->nix; d++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[d]);
+        uint32_t uses = ein__ix_uses(ctx, e->ix[d]);
+        bool inside = f->q == 1 && f->lo >= 0 && f->hi < shape->d[d];
+        ein__strip_axis a;
+        if (!(uses & sums) && !(uses >> lane & 1)) {
+            if (!inside || ein__ix_has_gather(ctx, e->ix[d])) return false;
+            continue;
+        }
+        if (!ein__strip_axis_of(ctx, s, e->ix[d], (int)d, &a)) return false;
+        ein__strip_axis *to = a.t == lane ? &w->col : &w->row;
+        if (to->dim >= 0) return false;
+        *to = a;
+        found |= uses;
+    }
+    for (uint32_t d = 0; d < e->nix; d++)
+        if ((int)d != w->row.dim && (int)d != w->col.dim && (ein__ix_uses(ctx, e->ix[d]) & found))
+            return false;
+    return w->col.dim >= 0 && (found & sums) == sums;
+}
+
+// Windowed reduction `s` whose result has strides `out`: columns lie along its unit stride. Reads
+// beside the image's are the same for all outputs of a strip.
+EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                              ein__strip *w) {
+    ein__ex *reads = NULL;
+    int lane = -1;
+    int64_t taps = 1;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
+    bool ok = s->reduce != EIN__R_NONE && taps > 1 && taps <= EIN__WINDOW_TAPS &&
+              ein__strip_plain(ctx, s->body);
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1 && out[i] == 1) lane = (int)i;
+    if (!ok || lane < 0) return false;
+    ein__ex_reads(ctx, s->body, &reads);
+    *w = (ein__strip){{0}, {0}, {0}};
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (!(ein__read_slots(ctx, e) >> lane & 1)) continue;
+        ok = !w->image.i && ein__strip_image(ctx, s, e, lane, w);
+        w->image = reads[i];
+    }
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        uint32_t uses = ein__read_slots(ctx, ein__ex_get(ctx, reads[i]));
+        if (reads[i].i != w->image.i && w->row.t >= 0) ok = !(uses >> w->row.t & 1);
+    }
+    arrfree(reads);
+    int64_t stride[EIN__MAX_RANK];
+    if (!ok || !w->image.i) return false;
+    const ein__expr *e = ein__ex_get(ctx, w->image);
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    ein__dtype t = ctx->value[e->val].dtype;
+    return stride[w->col.dim] == 1 && (t == EIN__F32 || t == EIN__F16) &&
+           ein__strip_span(&w->col, 1) <= EIN__WINDOW_REGISTERS;
+}
+/* ---- skinny.c ---- */
+// Skinny products: a contraction with at most a few rows (or columns), so few that the other factor
+// streams through once and its bytes are what the product costs: fully connected layers at small
+// batches. A block takes some lines of the streamed factor and all of the few, its threads share
+// the terms (templates/skinny.cu).
+
+typedef struct ein__skinny {
+    ein__tiled p;
+    int few, many;  // groups of `p`: 0 rows, 1 columns
+    int slot;       // along which four elements of the streamed factor are one vector
+    bool terms;     // that slot is one of the summation; else one of the many
+} ein__skinny;
+
+enum {
+    EIN__SKINNY_FEW = 16,
+    EIN__SKINNY_SUMS = 64,  // of a thread
+    EIN__SKINNY_LINES = 8,  // that a thread streams at once
+    EIN__SKINNY_MANY = 8,   // lines to stream at least
+    EIN__SKINNY_DEPTH = 64  // terms at least: below, a thread an output does
+};
+
+// Whether four neighbours of a factor along `slot` are one aligned vector.
+static bool ein__skinny_vector(const ein__scope *s, const ein__factor *f, uint32_t slot) {
+    bool ok = f->coef[slot] == 1 && s->n[slot] % 4 == 0 && f->offset % 4 == 0;
+    for (uint32_t i = 0; ok && i < s->nt + s->ns; i++)
+        if (i != slot && s->n[i] > 1) ok = f->coef[i] % 4 == 0;
+    return ok;
+}
+
+// Contraction `s` as such a product whose result has strides `out`.
+EIN__FN bool ein__match_skinny(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                               ein__skinny *k) {
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    if (!ein__match_tiles(ctx, s, out, &k->p)) return false;
+    k->few = k->p.extent[0] <= k->p.extent[1] ? 0 : 1;
+    k->many = 1 - k->few;
+    k->slot = -1;
+    if (k->p.extent[k->few] > EIN__SKINNY_FEW || k->p.extent[k->many] < EIN__SKINNY_MANY ||
+        k->p.depth < EIN__SKINNY_DEPTH)
+        return false;
+    const ein__expr *e = k->p.read[k->many];
+    ein__dtype t = ctx->value[e->val].dtype;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    if ((t != EIN__F32 && t != EIN__F16) || !ein__address(ctx, e, stride, &f)) return false;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        bool line = i < s->nt && (k->p.group[k->many] >> i & 1);
+        if ((!line && i < s->nt) || !ein__skinny_vector(s, &f, i)) continue;
+        k->slot = (int)i;
+        k->terms = i >= s->nt;
+    }
+    return k->slot >= 0;
+}
+
+// Lines of the streamed factor that a block takes, so many that the few are not read again too
+// often, so few that every SM has two blocks. `lines`: of all batches.
+static int ein__skinny_columns(const ein_ctx *ctx, int64_t few, int64_t lines) {
+    int n = EIN__SKINNY_LINES;
+    while (n > 1 && (n * few > EIN__SKINNY_SUMS || lines < 2 * n * ein__gpu_of(ctx)->sms)) n /= 2;
+    return n;
+}
+
+// What the blocks read of the few again and again, from the caches, in elements; and the turns of a
+// thread's loop.
+EIN__FN int64_t ein__skinny_again(const ein_ctx *ctx, const ein__skinny *k, int64_t *turns) {
+    int64_t few = k->p.extent[k->few], lines = ein__muldiv(k->p.extent[k->many], k->p.extent[2], 1);
+    int64_t columns = k->terms ? ein__skinny_columns(ctx, few, lines) : 32;
+    int64_t shared = k->terms ? 4 * 256 : 32;
+    *turns = (k->p.depth + shared - 1) / shared;
+    return ein__muldiv(ein__muldiv(lines / columns + 1, few, 1), k->p.depth, 1);
+}
 /* ---- estimate.c ---- */
 // Estimates: how long a library call or a kernel takes that no table knows. A roofline with shares
 // of the peaks by kind of call, the machine's fill by tiles, bytes by class of access, and the L2
@@ -14031,6 +14221,31 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
                          ein__times(result, EIN__SECTOR / 4 - 1));
 }
 
+// Whether a reduction's threads keep what their windows see in registers: each tap is then an
+// instruction, as in a map.
+static bool ein__is_strip(ein_ctx *ctx, const ein__kernel *k) {
+    int64_t out[EIN__MAX_RANK];
+    ein__strip w;
+    if (!k->out) ein__dense_result(k->s[0], out);
+    return ein__match_strip(ctx, k->s[0], k->out ? k->out : out, &w);
+}
+
+// Whether a reduction streams one factor of a skinny product.
+static bool ein__is_skinny(ein_ctx *ctx, const ein__kernel *k, ein__skinny *z) {
+    int64_t out[EIN__MAX_RANK];
+    if (k->kind != EIN__K_REDUCE) return false;
+    if (!k->out) ein__dense_result(k->s[0], out);
+    return ein__match_skinny(ctx, k->s[0], k->out ? k->out : out, z);
+}
+
+// Its blocks fetch the few lines again and again; its threads share the terms.
+static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
+    int64_t turns, size = ein__element_size(ctx, (ein__val){z->p.read[z->few]->val});
+    int64_t bytes = ein__times(ein__skinny_again(ctx, z, &turns), size);
+    w->math_ps = ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[0], true);
+    w->chain_ps = ein__times(turns, EIN__LOOP_TURN_PS);
+}
+
 // A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
@@ -14040,9 +14255,13 @@ static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
     bool terms = false;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
+    ein__skinny skinny;
+    bool streams = ein__is_skinny(ctx, k, &skinny);
     ein__ekind kind = k->kind == EIN__K_ROW      ? EIN__E_ROW
-                      : k->kind == EIN__K_REDUCE ? EIN__E_LOOPS
-                                                 : EIN__E_MAP;
+                      : streams                  ? EIN__E_GEMM_SKINNY
+                      : k->kind != EIN__K_REDUCE ? EIN__E_MAP
+                      : ein__is_strip(ctx, k)    ? EIN__E_MAP
+                                                 : EIN__E_LOOPS;
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
@@ -14054,6 +14273,7 @@ static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
         if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
+        if (streams && s->reduce != EIN__R_NONE) ein__skinny_work(ctx, &skinny, &w);
         if (k->kind == EIN__K_ROW && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__plus(
                 w.chain_ps,
@@ -25645,6 +25865,70 @@ static const char *const ein__tmpl_run[] = {
     "    return r;",
     "}",
     0};
+static const char *const ein__tmpl_skinny[] = {
+    "//@key name      the kernel's name",
+    "//@key params    its parameters",
+    "//@key block     threads a block",
+    "//@key warps     warps a block",
+    "//@key rows      lines of the factor that has few",
+    "//@key columns   lines of the streamed factor that a thread multiplies with them",
+    "//@key lanes     threads that lie side by side along lines; the others share the terms",
+    "//@key along     whether there are such",
+    "//@key each      outputs of a block",
+    "//@key number    unsigned type that counts blocks and terms",
+    "//@key many      whether there is more than one block",
+    "//@key index     the batch's position and the first line n0 of the block, from id",
+    "//@key count     terms, in vectors",
+    "//@key start     this thread's first term",
+    "//@key stride    threads that share the terms",
+    "//@key sums      outputs of a thread",
+    "//@key position  of the thread's lines",
+    "//@key terms     one step from term k on: loads, acc",
+    "//@key first     lanes of a warp, that many apart, which add up to the same output",
+    "//@key one       whether this lane keeps what these sum up to",
+    "//@key output    number of a thread's sum e in the block",
+    "//@key result    position of the block's output e",
+    "//@key inside    whether it lies beside the result",
+    "//@key store     the epilogue and the store of v",
+    "static __global__ void __launch_bounds__($block) $name($params) {",
+    "    __shared__ float part[$warps][$each];",
+    "    //@if along",
+    "    const unsigned lane = threadIdx.x % $lanes;",
+    "    //@end",
+    "    //@if many",
+    "    const $number id = blockIdx.x;",
+    "    //@end",
+    "    await_previous();",
+    "    $index;",
+    "    float acc[$rows][$columns] = {};",
+    "    {",
+    "        $position;",
+    "#pragma unroll 2",
+    "        for ($number k = $start; k < $count; k += $stride) {",
+    "            $terms;",
+    "        }",
+    "    }",
+    "#pragma unroll",
+    "    for (int e = 0; e < $sums; e++) {",
+    "        float v = acc[e / $columns][e % $columns];",
+    "#pragma unroll",
+    "        for (int d = $first; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);",
+    "        if ($one) part[threadIdx.x / 32u][$output] = v;",
+    "    }",
+    "    __syncthreads();",
+    "#pragma unroll 1",
+    "    for (unsigned e = threadIdx.x; e < $each; e += $block) {",
+    "        $result;",
+    "        //@if inside",
+    "        if ($inside) continue;",
+    "        //@end",
+    "        float v = part[0][e];",
+    "#pragma unroll",
+    "        for (int j = 1; j < $warps; j++) v += part[j][e];",
+    "        $store;",
+    "    }",
+    "}",
+    0};
 static const char *const ein__tmpl_state[] = {
     "//@key model  prefix of the program's symbols",
     "//@key conv   the program calls cuDNN",
@@ -27150,6 +27434,34 @@ static const char *const ein__tmpl_warp[] = {
     "}",
     "//@end",
     0};
+static const char *const ein__tmpl_window[] = {
+    "//@key name     the kernel's name",
+    "//@key params   its parameters",
+    "//@key block    threads a block",
+    "//@key number   unsigned type that counts all threads",
+    "//@key threads  threads with work",
+    "//@key index    this thread's position: its first column, and which strip of rows it takes",
+    "//@key tile     the image under the thread's windows, in registers: x[6][8]",
+    "//@key load     fills it",
+    "//@key rows     rows a thread",
+    "//@key row      row o: its position, the reduction, the epilogue, the store",
+    "static __global__ void __launch_bounds__($block) $name($params) {",
+    "    const $number id = ($number)blockIdx.x * $block + threadIdx.x;",
+    "    await_previous();",
+    "    if (id >= $threads) return;",
+    "    $index;",
+    "    float $tile;",
+    "    $load;",
+    "    //@if rows",
+    "#pragma unroll",
+    "    for (int o = 0; o < $rows; o++) {",
+    "        $row;",
+    "    }",
+    "    //@else",
+    "    $row;",
+    "    //@end",
+    "}",
+    0};
 
 typedef struct ein__key {
     const char *name, *text;
@@ -27332,7 +27644,7 @@ EIN__FN void ein__tmpl_put(ein__buf *out, const char *const *lines, const ein__k
 // Lanes: with `vec` > 1 a thread computes that many neighbours along `vec_slot`, and the slot's own
 // name is the first one's position, a multiple of `vec`. `step` of a piece is what it grows by from
 // one lane to the next (EIN__IRREGULAR when lanes need text of their own) and `div` divides its
-// value in lane 0: together they prove that four reads are one aligned vector.
+// value in lane 0: together they prove that `vec` reads are one aligned vector.
 
 enum {
     EIN__NAMED,
@@ -27344,7 +27656,12 @@ enum {
     EIN__AND,
     EIN__COND
 };
-enum { EIN__IRREGULAR = 1 << 20, EIN__KLIN = 144, EIN__KLEVELS = EIN__MAX_ITERS + 2 };
+enum {
+    EIN__IRREGULAR = 1 << 20,
+    EIN__KLIN = 144,
+    EIN__KLEVELS = EIN__MAX_ITERS + 2,
+    EIN__KLANES = 8
+};
 
 typedef enum { EIN__NUM_FLOAT, EIN__NUM_DOUBLE, EIN__NUM_INT } ein__knum;
 
@@ -27386,13 +27703,13 @@ typedef struct ein__kslot {
     const char *name;
     int64_t n;
     int level;
-    bool gone;  // extent 1, or part of the slot it was merged with
+    bool gone;  // extent 1, part of the slot it was merged with, or all in one vector
 } ein__kslot;
 
 // Values of the step that later ones read: text by lane, or none: their definition is put in place.
 typedef struct ein__kinner {
     ein__val v;
-    const char *text[4];
+    const char *text[EIN__KLANES];
     bool put;
 } ein__kinner;
 
@@ -27417,15 +27734,17 @@ typedef struct ein__kgen {
     ein__val arg[EIN__MAX_ARGS];
     ein__kslot slot[EIN__MAX_ITERS];
     int vec, vec_slot;
+    bool whole;  // vectors are stored by their number
     int ninner, nover;
     ein__kinner inner[8];
     struct {
         ein__ex ex;
         ein__ktext text;
-    } over[4];         // reads replaced by registers or tiles
-    ein__kname *name;  // stb_ds array
-    ein__kmemo *memo;  // by expression
-    unsigned passes;   // scans made so far
+        const char *lane[EIN__KLANES];  // instead, by lane; or none
+    } over[4];                          // reads replaced by registers or tiles
+    ein__kname *name;                   // stb_ds array
+    ein__kmemo *memo;                   // by expression
+    unsigned passes;                    // scans made so far
     int nindex, nvalue, scattered;
     ein__buf code[EIN__KLEVELS];
     ein__buf *post;  // where statements go once the loops are over
@@ -27655,13 +27974,16 @@ static ein__ktext ein__klin_text(ein__kgen *g, const ein__klin *l, int lane) {
     if (!g->wide && ein__klin_max(g, l) > INT32_MAX - 64) g->too_wide = true;
     ein__buf b = {0};
     int prec = EIN__PRIMARY, shown = 0;
-    bool lead = l->n && t[0].k < 0 && c > 0;  // `55 - w` rather than `-w + 55`
-    if (lead || !l->n) {
+    int named = 0;  // a slot that is one vector long has no text
+    for (int i = 0; i < l->n; i++)
+        if (*t[i].text.s) t[named++] = t[i];
+    bool lead = named && t[0].k < 0 && c > 0;  // `55 - w` rather than `-w + 55`
+    if (lead || !named) {
         ein__putf(&b, "%lld", (long long)c);
         if (c < 0) prec = EIN__PREFIX;
         shown++;
     }
-    for (int i = 0; i < l->n; i++, shown++) {
+    for (int i = 0; i < named; i++, shown++) {
         int64_t k = t[i].k;
         if (shown) prec = EIN__TERM;
         else prec = k == 1 ? t[i].text.prec : k == -1 ? EIN__PREFIX : EIN__PRODUCT;
@@ -27670,7 +27992,7 @@ static ein__ktext ein__klin_text(ein__kgen *g, const ein__klin *l, int lane) {
         ein__put(&b, ein__kparen(g, t[i].text, EIN__PREFIX));
         if (k != 1) ein__putf(&b, " * %lld", (long long)k);
     }
-    if (l->n && !lead && c) {
+    if (named && !lead && c) {
         ein__putf(&b, " %c %lld", c < 0 ? '-' : '+', (long long)(c < 0 ? -c : c));
         prec = EIN__TERM;
     }
@@ -27863,9 +28185,10 @@ static void ein__katom(ein__kgen *g, ein__klin *l, int64_t k, uint32_t id, int l
     case EIN__ITER: {
         const ein__kslot *s = &g->slot[a->slot];
         bool v = (int)a->slot == g->vec_slot;
-        if (s->gone) return;
-        ein__klin_add(
-            g, l, (ein__kterm){k, {s->name, EIN__NAMED, s->level}, v, v ? g->vec : 1, s->n - 1});
+        if (s->gone && !v) return;
+        ein__ktext name = {s->gone ? ein__name(g->ctx, "") : s->name, EIN__NAMED, s->level};
+        int64_t div = !v ? 1 : s->gone ? 0 : g->vec;
+        ein__klin_add(g, l, (ein__kterm){k, name, v, div, s->n - 1});
         return;
     }
     case EIN__FLOOR:
@@ -28056,7 +28379,7 @@ enum {
 };
 enum { EIN__LONG = 60 };
 
-static const char *const ein__klane[4] = {"x", "y", "z", "w"};
+static const char *const ein__klane[EIN__KLANES] = {"x", "y", "z", "w", "b.x", "b.y", "b.z", "b.w"};
 
 static const char *ein__knum_type(const ein__kgen *g) {
     static const char *const name[] = {"float", "double", "long long"};
@@ -28137,13 +28460,31 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
     return (ein__ktext){s, prec, level};
 }
 
-// Four neighbours at once, as a float4.
+// The type of `vec` neighbours in registers; of four where the lanes are no longer set up.
+static const char *ein__kvec_type(const ein__kgen *g) {
+    return ein__namef(g->ctx, "float%d", g->vec > 1 ? g->vec : 4);
+}
+
+// Neighbours at once, as a float4 or what else `vec` asks for.
 static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     bool half = at->dtype == EIN__F16;
     if (half) g->needs |= EIN__NEED_LOAD4;
-    return ein__namef(g->ctx, "%s(%s + %s)",
-                      half ? "load_half4" : "*reinterpret_cast<const float4 *>", at->param,
-                      ein__kparen(g, at->at, EIN__TERM));
+    const char *load = half
+                           ? "load_half4"
+                           : ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
+    if (!strcmp(at->at.s, "0")) return ein__namef(g->ctx, "%s(%s)", load, at->param);
+    return ein__namef(g->ctx, "%s(%s + %s)", load, at->param, ein__kparen(g, at->at, EIN__TERM));
+}
+
+// `make_float4(v, v, v, v)`
+static const char *ein__kfill(ein__kgen *g, const char *v) {
+    ein__buf b = {0};
+    ein__putf(&b, "make_%s(%s", ein__kvec_type(g), v);
+    for (int i = 1; i < g->vec; i++) ein__putf(&b, ", %s", v);
+    ein__put(&b, ")");
+    const char *s = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
 }
 
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane);
@@ -28164,7 +28505,11 @@ static ein__ktext ein__kvalue_named(ein__kgen *g, ein__ex ex, int lane) {
 static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     for (int i = 0; i < g->nover; i++)
-        if (g->over[i].ex.i == ex.i) return g->over[i].text;
+        if (g->over[i].ex.i == ex.i) {
+            ein__ktext t = g->over[i].text;
+            if (g->over[i].lane[lane]) t.s = g->over[i].lane[lane];
+            return t;
+        }
     const ein__kinner *in = ein__kinner_of(g, x->val);
     if (in && in->put) return ein__kvalue(g, ein__kbody(g, in->v), lane);
     if (in) return (ein__ktext){in->text[lane], EIN__NAMED, 0};
@@ -28174,11 +28519,9 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
         ein__kaccess at = ein__kaccess_of(g, ex, 0);
         if (at.vector) {
             const char *s = ein__kload4(g, &at);
-            if (at.guard)
-                s = ein__namef(g->ctx, "%s ? %s : make_float4(%s, %s, %s, %s)", at.guard, s, pad.s,
-                               pad.s, pad.s, pad.s);
+            if (at.guard) s = ein__namef(g->ctx, "%s ? %s : %s", at.guard, s, ein__kfill(g, pad.s));
             ein__kterm t = {1, {s, EIN__COND, at.level}, 0, 1, 0};
-            ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, "float4", t);
+            ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, ein__kvec_type(g), t);
             known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
         } else if (at.step) {
             // Lanes that are constants apart (digits of the position) may be read one by one:
@@ -28601,28 +28944,20 @@ static void ein__kdecompose(ein__kgen *g, ein__buf *b, const int *order, int n, 
 }
 
 // `y[at] = value;` or a vector of lanes; converts to the stored type.
-static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__kscan *scan,
-                        const ein__ktext *value) {
-    ein__klin l;
-    const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
-    l.c = l.n = l.uneven = 0;
-    for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
-        const ein__kslot *s = &g->slot[d];
-        ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
-        if (!s->gone) ein__klin_add(g, &l, t);
-    }
-    ein__ktext at = ein__klin_text(g, &l, 0);
+static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char *at,
+                            const ein__ktext *value) {
     if (g->vec > 1) {
-        bool half = ein__kdtype(g, out) == EIN__F16, zero = !strcmp(at.s, "0");
+        bool half = t == EIN__F16, zero = !strcmp(at, "0");
+        const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
         if (half) g->needs |= EIN__NEED_STORE4;
-        ein__putf(
-            b, half ? "store_half4(y%s%s, " : "*reinterpret_cast<float4 *>(y%s%s) = make_float4(",
-            zero ? "" : " + ", zero ? "" : at.s);
-        ein__putf(b, "%s, %s, %s, %s);\n", value[0].s, value[1].s, value[2].s, value[3].s);
+        if (zero) at = "";
+        if (half) ein__putf(b, "store_half4(y%s%s", plus, at);
+        else ein__putf(b, "*reinterpret_cast<%s *>(y%s%s) = make_%s(", type, plus, at, type);
+        for (int i = 0; i < g->vec; i++) ein__putf(b, "%s%s", i || half ? ", " : "", value[i].s);
+        ein__put(b, ");\n");
         return;
     }
     const char *s = value[0].s, *p = ein__kparen(g, value[0], EIN__PREFIX);
-    ein__dtype t = ein__kdtype(g, out);
     if (g->num == EIN__NUM_DOUBLE && t <= EIN__BF16) s = ein__namef(g->ctx, "(float)%s", p);
     switch (t) {
     case EIN__F16:
@@ -28647,7 +28982,34 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
         break;
     case EIN__NDTYPE: break;
     }
-    ein__putf(b, "y[%s] = %s;\n", at.s, s);
+    ein__putf(b, "y[%s] = %s;\n", at, s);
+}
+
+// The same at the position that the output's slots have.
+static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__kscan *scan,
+                        const ein__ktext *value) {
+    ein__klin l;
+    const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
+    bool whole = g->whole && g->vec > 1 && ein__kdtype(g, out) == EIN__F32;
+    l.c = l.n = l.uneven = 0;
+    for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
+        const ein__kslot *s = &g->slot[d];
+        ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
+        if (whole && d != g->vec_slot) t.k /= g->vec;
+        if (whole && d == g->vec_slot)
+            t.text =
+                ein__kt(g, EIN__PREFIX, s->level, ein__namef(g->ctx, "%s / %d", s->name, g->vec));
+        if (!s->gone) ein__klin_add(g, &l, t);
+    }
+    const char *at = ein__klin_text(g, &l, 0).s;
+    if (whole) {
+        const char *type = ein__kvec_type(g);
+        ein__putf(b, "reinterpret_cast<%s *>(y)[%s] = make_%s(", type, at, type);
+        for (int i = 0; i < g->vec; i++) ein__putf(b, "%s%s", i ? ", " : "", value[i].s);
+        ein__put(b, ");\n");
+        return;
+    }
+    ein__kput_store(g, b, ein__kdtype(g, out), at, value);
 }
 
 // Whether nothing writes to `v` while the program runs.
@@ -28732,16 +29094,18 @@ static const char *ein__knumber(const ein__kgen *g, int64_t v) {
     return ein__namef(g->ctx, "%lld%s", (long long)v, g->wide ? "ull" : "u");
 }
 
-// Whether four lanes along the last slot of the order can be stored as one vector.
+// Whether `vec` lanes along the last slot of the order can be stored as one vector.
 static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
                              const ein__kscan *s) {
     const ein__krow *row = &s->row[arrlen(s->row) - 1];
     ein__dtype type = ein__kdtype(g, out);
-    if (g->naive || !n || (type != EIN__F32 && type != EIN__F16)) return false;
+    bool half = type == EIN__F16;
+    if (g->naive || !n || (type != EIN__F32 && !half) || (half && g->vec == 2)) return false;
     int v = order[n - 1];
-    if (row->k[v] != 1 || g->slot[v].n % 4 || g->ctx->plan.layout[out.i].offset % 4) return false;
+    if (row->k[v] != 1 || g->slot[v].n % g->vec) return false;
+    if (g->ctx->plan.layout[out.i].offset % g->vec) return false;
     for (int i = 0; i < n - 1; i++)
-        if (row->k[order[i]] % 4) return false;
+        if (row->k[order[i]] % g->vec) return false;
     return true;
 }
 
@@ -28766,7 +29130,7 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
     if (ok) {
         ein__kcount(g, body);
         if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, body)) g->num = EIN__NUM_INT;
-        ein__ktext value[4];
+        ein__ktext value[EIN__KLANES];
         for (int lane = 0; lane < g->vec; lane++) value[lane] = ein__kvalue(g, body, lane);
         ein__kstore(g, &g->code[0], v, &scan, value);
         ok = !g->scattered && !g->too_wide;
@@ -28944,8 +29308,9 @@ static void ein__kindent(ein__buf *out, const char *text, int by) {
     }
 }
 
-// The loops over an order's slots around `core`, each level's own statements first. Small loops are
-// unrolled from the inside while at most 64 bodies result.
+// The loops over an order's slots around `core`, each level's own statements first; a slot that is
+// one vector long needs none. Small loops are unrolled from the inside while at most 64 bodies
+// result.
 static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, const char *core) {
     ein__buf text = {0};
     int64_t bodies = 1;
@@ -28955,9 +29320,19 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, co
         ein__buf loop = {0};
         bodies = s->n <= 16 && bodies ? bodies * s->n : 0;
         if (bodies > 64) bodies = 0;
+        int step = order[i] == g->vec_slot ? g->vec : 1;
+        if (step == s->n && step > 1) {
+            ein__put(&loop, g->code[i + 1].s);
+            ein__put(&loop, text.s);
+            ein__buf_free(&text);
+            text = loop;
+            continue;
+        }
         if (bodies && !g->naive) ein__put(&loop, "#pragma unroll\n");
-        ein__putf(&loop, "for (%s %s = 0; %s < %lld; %s++) {\n", ein__kint(g), s->name, s->name,
-                  (long long)s->n, s->name);
+        ein__putf(&loop, "for (%s %s = 0; %s < %lld; %s) {\n", ein__kint(g), s->name, s->name,
+                  (long long)s->n,
+                  step > 1 ? ein__namef(g->ctx, "%s += %d", s->name, step)
+                           : ein__namef(g->ctx, "%s++", s->name));
         ein__kindent(&loop, g->code[i + 1].s, 4);
         ein__kindent(&loop, text.s, 4);
         ein__put(&loop, "}\n");
@@ -29005,8 +29380,9 @@ static void ein__ksort_reduction(ein__kred *r) {
     }
 }
 
-// Scans both definitions, orders and merges the slots.
-static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step) {
+// Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
+// apart.
+static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__strip *w) {
     ein__kred r = {.acc = step->val[0], .out = step->out, .scan = ein__kscan_make(g)};
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, r.acc)->scope);
     r.reduce = (ein__red)s->reduce;
@@ -29014,6 +29390,10 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step) {
     ein__kscan_expr(g, &r.scan, s->body);
     if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
     ein__kscan_out(g, &r.scan, r.out);
+    const int apart[] = {w ? w->row.t : -1, w ? w->row.k : -1, w ? w->col.t : -1,
+                         w ? w->col.k : -1};
+    for (int i = 0; i < 4; i++)
+        if (apart[i] >= 0) r.scan.pinned |= 1u << apart[i], r.scan.used |= 1u << apart[i];
     r.nt = ein__korder(g, r.out, r.t);
     for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
     ein__ksort_reduction(&r);
@@ -29031,32 +29411,39 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step) {
 }
 
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
-// over `k` declares them all.
+// over `k` declares them all. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels,
                             ein__launch *l) {
-    static const char *const acc[4] = {"acc0", "acc1", "acc2", "acc3"};
+    static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
+                                                 "acc4", "acc5", "acc6", "acc7"};
     for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
     ein__ex body = ein__kbody(g, r->acc);
     ein__kcount(g, body);
     int64_t flops = (g->flops + 1) * r->count;
     g->flops = 0;
+    bool terms = false;
+    for (int i = 0; i < r->ns; i++) terms |= r->s[i] == g->vec_slot;
     for (int i = 0; i < g->vec; i++) {
-        const char *a = g->vec > 1 ? acc[i] : "acc";
+        const char *a = g->vec > 1 && !terms ? acc[i] : "acc";
         ein__ktext v = ein__kvalue(g, body, i);
         if (g->num == EIN__NUM_INT) v = ein__kname_value(g, body, i, v);
         g->inner[0].text[i] = a;
         ein__put(&r->core, ein__kcombine(g, r->reduce, a, v.s));
+        if (i && terms) continue;
         ein__put(&r->init, i ? ", " : ein__knum_type(g));
         ein__putf(&r->init, "%s%s = %s", i ? "" : " ", a, ein__kidentity(g, r->reduce));
     }
     ein__put(&r->init, ";\n");
+    if (terms) g->vec_slot = -1;
+    int lanes = terms ? 1 : g->vec, vec = g->vec;
+    g->vec = lanes;
     g->post = &r->post;
-    ein__ktext value[4];
+    ein__ktext value[EIN__KLANES];
     if (step->nval > 1) {
         body = ein__kbody(g, r->out);
         ein__kcount(g, body);
     }
-    for (int i = 0; i < g->vec; i++) {
+    for (int i = 0; i < lanes; i++) {
         value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
         if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
     }
@@ -29065,6 +29452,7 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     flops += g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kbytes(g, &r->scan, r->outputs * r->count, l);
+    g->vec = vec;
 }
 
 static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
@@ -29120,11 +29508,24 @@ static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
     return r->outputs <= 528 && r->count >= 2048 ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
 }
 
+// Lanes along the terms, where these lie side by side and are enough for a warp.
+static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare how) {
+    int slot = r->ns ? r->s[r->ns - 1] : -1;
+    bool unit = false;
+    if (how == EIN__SHARE_COLUMN || slot < 0 || g->slot[slot].n % g->vec) return false;
+    if (r->count / g->vec < 32) return false;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) unit |= r->scan.near[k].k[slot] == 1;
+    if (unit) g->vec_slot = slot;
+    return unit;
+}
+
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
-    if (g->vec > 1) return false;
+    int vec = g->vec;
+    if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
+    int last = g->vec_slot;
     ein__kred_parts(g, r, step, false, l);
-    if (g->too_wide) return false;
+    if (g->too_wide || g->scattered) return false;
     bool column = how == EIN__SHARE_COLUMN, warp = how == EIN__SHARE_WARP;
     bool block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
@@ -29133,6 +29534,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         return true;
     if (column) l->block[0] = 32, l->block[1] = 8;
     ein__buf terms = {0};
+    g->vec_slot = last;
     ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
     ein__put(&terms, r->core.s);
@@ -29144,7 +29546,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                        {"index", r->index.s},
                        {"before", g->code[0].s},
                        {"identity", ein__kidentity(g, r->reduce)},
-                       {"count", ein__knumber(g, r->count)},
+                       {"count", ein__knumber(g, r->count / vec)},
                        {"terms", terms.s},
                        {"after", r->post.s},
                        {"store", r->store.s},
@@ -29167,12 +29569,252 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
-    ein__kred r = ein__kred_make(g, step);
+    ein__kred r = ein__kred_make(g, step, NULL);
     ein__kshare how = g->num == EIN__NUM_FLOAT ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
     bool ok = how == EIN__SHARE_NONE ? ein__kreduce_thread(g, &r, step, hint, out, l)
                                      : ein__kreduce_shared(g, &r, how, step, hint, out, l);
     ein__kred_free(&r);
     return ok;
+}
+/* ---- emit_window.c ---- */
+// Windowed reductions with what the windows see in registers; see strip.c. The rows that a thread
+// computes are a loop over `o` around what a reduction's own thread would do, with the image's read
+// replaced by an element of the registers.
+
+typedef struct ein__kwindow_tile {
+    ein__strip w;
+    int vec, rows;
+    bool vectors;                  // `vec` neighbours of the image's rows are loaded at once
+    int64_t first, columns, down;  // columns loaded, from stride * column + first on; rows loaded
+} ein__kwindow_tile;
+
+enum {
+    EIN__WINDOW_THREADS = 512,  // of an SM, so that their loads hide each other's latency: assumed
+    EIN__WINDOW_LEAST = 124     // threads an SM below which a thread an output is better
+};
+
+// Whether the image's rows can be loaded `vec` elements at a time: every row begins at a multiple,
+// and a vector lies inside a row or outside.
+static bool ein__kwindow_aligned(const ein__kgen *g, const ein__strip *w, int vec) {
+    const ein__expr *e = ein__ex_get(g->ctx, w->image);
+    const ein__value *v = ein__val_get(g->ctx, (ein__val){e->val});
+    bool whole = vec == 4 || (vec == 2 && v->dtype == EIN__F32);
+    if (!whole || v->shape.d[w->col.dim] % vec) return false;
+    if (g->ctx->plan.layout[e->val].offset % vec) return false;
+    for (int d = 0; d < v->shape.rank; d++)
+        if (d != w->col.dim && ein__kstride(g, (ein__val){e->val}, d) % vec) return false;
+    return true;
+}
+
+static void ein__kwindow_size(ein__kwindow_tile *t) {
+    const ein__strip_axis *c = &t->w.col;
+    t->first = t->vectors ? ein__floordiv(c->first, t->vec) * t->vec : c->first;
+    t->columns = c->first - t->first + ein__strip_span(c, t->vec);
+    if (t->vectors) t->columns = (t->columns + t->vec - 1) / t->vec * t->vec;
+    t->down = ein__strip_span(&t->w.row, t->rows);
+}
+
+// Columns and rows of a thread: vectors where the result has them, then as many rows as leave
+// enough threads and fit the registers. False: a thread an output is better.
+static bool ein__kwindow_choose(ein__kgen *g, const ein__kred *r, ein__kwindow_tile *t) {
+    int64_t sms = ein__gpu_of(g->ctx)->sms;
+    int vec = g->vec;
+    for (t->vec = 4; t->vec > 1; t->vec /= 2) {
+        g->vec = t->vec;
+        if (ein__kvector_out(g, r->out, r->t, r->nt, &r->scan)) break;
+    }
+    g->vec = vec;
+    t->vectors = t->vec > 1 && ein__kwindow_aligned(g, &t->w, t->vec);
+    if (r->outputs / t->vec < sms * EIN__WINDOW_LEAST) return false;
+    int64_t taps = t->w.row.taps * t->w.col.taps;
+    for (t->rows = 4; t->rows > 0; t->rows /= 2) {
+        ein__kwindow_size(t);
+        int64_t strips = (t->w.row.n + t->rows - 1) / t->rows;
+        int64_t threads = r->outputs / t->vec / t->w.row.n * strips;
+        bool fits = t->down * t->columns <= EIN__WINDOW_REGISTERS &&
+                    taps * t->rows * t->vec <= 8 * EIN__WINDOW_TAPS;
+        bool some = t->rows == 1 || (t->w.row.n >= t->rows && threads >= sms * EIN__WINDOW_THREADS);
+        if (fits && some) return t->vec > 1 || t->rows > 1;
+    }
+    return false;
+}
+
+// The thread's position: columns fastest, then strips of rows, then the rest.
+static void ein__kwindow_index(ein__kgen *g, const ein__kred *r, const ein__kwindow_tile *t,
+                               ein__buf *b) {
+    ein__kslot keep = t->w.row.t >= 0 ? g->slot[t->w.row.t] : (ein__kslot){0};
+    if (t->rows > 1) {
+        g->slot[t->w.row.t].name = "strip";
+        g->slot[t->w.row.t].n = (keep.n + t->rows - 1) / t->rows;
+    }
+    ein__kdecompose(g, b, r->t, r->nt, ~0u, "id");
+    if (t->rows > 1) g->slot[t->w.row.t] = keep;
+}
+
+// Loads of the registers: x[j][k] is what lies at row j and column k from the first ones.
+static bool ein__kwindow_load(ein__kgen *g, const ein__kwindow_tile *t, ein__buf *b) {
+    ein_ctx *ctx = g->ctx;
+    const ein__expr *e = ein__ex_get(ctx, t->w.image);
+    const ein__strip_axis *row = &t->w.row, *col = &t->w.col;
+    const ein__value *v = ein__val_get(ctx, (ein__val){e->val});
+    ein__kaccess at = {.param = ein__kparam(g, (ein__val){e->val}),
+                       .dtype = ein__kdtype(g, (ein__val){e->val})};
+    ein__ktext slot = {g->slot[col->t].name, EIN__NAMED, 0}, k = {"k", EIN__NAMED, 0},
+               j = {"j", EIN__NAMED, 0}, strip = {"strip", EIN__NAMED, 0};
+    ein__klin l = {0}, x = {.c = t->first}, y = {.c = row->first};
+    ein__kform f = {0};
+    ein__buf guard = {0};
+    for (int d = 0; d < v->shape.rank; d++)
+        if (d != row->dim && d != col->dim)
+            ein__kform_add(g, &f, ein__kstride(g, (ein__val){e->val}, d), e->ix[d]);
+    ein__kform_recombine(g, &f);
+    ein__kform_lower(g, &l, &f, 0);
+    ein__klin_add(g, &x, (ein__kterm){col->stride, slot, 0, 1, g->slot[col->t].n});
+    ein__klin_add(g, &x, (ein__kterm){1, k, 0, 1, t->columns});
+    if (t->rows > 1) ein__klin_add(g, &y, (ein__kterm){row->stride * t->rows, strip, 0, 1, row->n});
+    else if (row->t >= 0 && !g->slot[row->t].gone)
+        ein__klin_add(
+            g, &y, (ein__kterm){row->stride, {g->slot[row->t].name, EIN__NAMED, 0}, 0, 1, row->n});
+    ein__klin_add(g, &y, (ein__kterm){1, j, 0, 1, t->down});
+    // The furthest that a thread looks; rows beyond the last strip's are among them.
+    int64_t h = row->dim >= 0 ? v->shape.d[row->dim] : 1, w = v->shape.d[col->dim];
+    int64_t beyond = row->first + ein__strip_span(row, (row->n + t->rows - 1) / t->rows * t->rows);
+    bool top = row->first < 0, bottom = row->dim >= 0 && beyond > h;
+    int64_t right = t->first + (col->n - t->vec) * col->stride + t->columns;
+    bool left = t->first<0, end = right> w;
+    const char *t0 = "t0", *t1 = "t1", *type = ein__kint(g);
+    ein__put(b, "#pragma unroll\n");
+    ein__putf(b, "for (int j = 0; j < %lld; j++) {\n", (long long)t->down);
+    if (row->dim >= 0) ein__putf(b, "    const %s t0 = %s;\n", type, ein__klin_text(g, &y, 0).s);
+    ein__put(b, "#pragma unroll\n");
+    ein__putf(b, "    for (int k = 0; k < %lld; k%s) {\n", (long long)t->columns,
+              t->vectors ? ein__namef(ctx, " += %d", t->vec) : "++");
+    ein__putf(b, "        const %s t1 = %s;\n", type, ein__klin_text(g, &x, 0).s);
+    ein__kterm down = {1, {t0, EIN__NAMED, 0}, 0, 1, h}, across = {1, {t1, EIN__NAMED, 0}, 0, 1, w};
+    ein__klin dl = {.n = 1, .t[0] = down}, al = {.n = 1, .t[0] = across};
+    if (top || bottom) ein__put(&guard, ein__kwithin(g, dl, 0, h, top, bottom));
+    if (left || end)
+        ein__putf(&guard, "%s%s", guard.n ? " && " : "", ein__kwithin(g, al, 0, w, left, end));
+    if (row->dim >= 0) {
+        down.k = ein__kstride(g, (ein__val){e->val}, row->dim);
+        ein__klin_add(g, &l, down);
+    }
+    ein__klin_add(g, &l, across);
+    at.at = ein__klin_text(g, &l, 0);
+    const char *pad = ein__kliteral(g, ein__kbits(e)).s;
+    if (t->vectors) {
+        g->vec = t->vec;
+        const char *s = ein__kload4(g, &at);
+        if (guard.n) s = ein__namef(ctx, "%s ? %s : %s", guard.s, s, ein__kfill(g, pad));
+        ein__putf(b, "        const %s v = %s;\n", ein__kvec_type(g), s);
+        for (int i = 0; i < t->vec; i++)
+            ein__putf(b, "        x[j][k%s] = v.%s;\n", i ? ein__namef(ctx, " + %d", i) : "",
+                      ein__klane[i]);
+    } else {
+        const char *s = ein__kload(g, &at, 0).s;
+        if (guard.n) s = ein__namef(ctx, "%s ? %s : %s", guard.s, s, pad);
+        ein__putf(b, "        x[j][k] = %s;\n", s);
+    }
+    ein__put(b, "    }\n}\n");
+    ein__buf_free(&guard);
+    return !g->too_wide;
+}
+
+// `name * k + c`, shortened.
+static const char *ein__kwindow_at(ein__kgen *g, const ein__strip_axis *a, const char *outer,
+                                   int64_t c) {
+    ein__klin l = {.c = c};
+    if (outer) ein__klin_add(g, &l, (ein__kterm){a->stride, {outer, EIN__NAMED, 0}, 0, 1, a->n});
+    if (a->k >= 0 && !g->slot[a->k].gone)
+        ein__klin_add(
+            g, &l, (ein__kterm){a->dilation, {g->slot[a->k].name, EIN__NAMED, 0}, 0, 1, a->taps});
+    return ein__klin_text(g, &l, 0).s;
+}
+
+// One row: its position and, where the last strip is not whole, whether it exists.
+static void ein__kwindow_row(ein__kgen *g, ein__kred *r, const ein__kwindow_tile *t, ein__buf *b) {
+    const ein__strip_axis *row = &t->w.row;
+    ein__buf body = {0};
+    if (t->rows > 1) {
+        const char *name = g->slot[row->t].name;
+        ein__putf(b, "const %s %s = strip * %d + o;\n", ein__kint(g), name, t->rows);
+        if (row->n % t->rows) ein__putf(b, "if (%s >= %lld) break;\n", name, (long long)row->n);
+    }
+    ein__put(&body, g->code[0].s);
+    ein__put(&body, r->init.s);
+    ein__kloops(g, &body, r->s, r->ns, r->core.s);
+    ein__put(&body, r->post.s);
+    ein__put(&body, r->store.s);
+    ein__put(b, body.s);
+    ein__buf_free(&body);
+}
+
+static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
+                             const ein__step *step, const char *hint, ein__buf *out,
+                             ein__launch *l) {
+    ein_ctx *c = g->ctx;
+    ein__buf index = {0}, load = {0}, rows = {0};
+    g->vec = t->vec;
+    // Of several rows, nvcc takes the first one's vector apart unless its address is a vector's.
+    g->whole = t->rows > 1;
+    if (t->vec > 1) g->vec_slot = r->t[r->nt - 1];
+    g->over[g->nover].ex = t->w.image;
+    g->over[g->nover].text = (ein__ktext){"", EIN__PRIMARY, r->ns};
+    for (int i = 0; i < t->vec; i++)
+        g->over[g->nover].lane[i] = ein__namef(
+            c, "x[%s][%s]", ein__kwindow_at(g, &t->w.row, t->rows > 1 ? "o" : NULL, 0),
+            ein__kwindow_at(g, &t->w.col, NULL, i * t->w.col.stride + t->w.col.first - t->first));
+    g->nover++;
+    bool ok = ein__kwindow_load(g, t, &load);
+    g->vec = t->vec;
+    ein__kwindow_index(g, r, t, &index);
+    ein__kred_parts(g, r, step, true, l);
+    ein__kwindow_row(g, r, t, &rows);
+    int64_t strips = (t->w.row.n + t->rows - 1) / t->rows;
+    int64_t threads = r->outputs / t->vec / t->w.row.n * strips;
+    int block = ein__kblock(threads);
+    ok = ok && !g->too_wide && (threads <= INT32_MAX || g->wide);
+    if (ok && !g->overflow && ein__kgrid(c, l, (threads + block - 1) / block, block)) {
+        ein__key keys[] = {
+            {0},
+            {0},
+            {"block", ein__namef(c, "%d", block)},
+            {"number", ein__kunsigned(g)},
+            {"threads", ein__knumber(g, threads)},
+            {"index", index.s},
+            {"tile", ein__namef(c, "x[%lld][%lld]", (long long)t->down, (long long)t->columns)},
+            {"load", load.s},
+            {"rows", t->rows > 1 ? ein__namef(c, "%d", t->rows) : ""},
+            {"row", rows.s}};
+        ein__kfinish(g, r->out, hint, ein__tmpl_window, keys, 10, out, l);
+    }
+    ein__buf_free(&index);
+    ein__buf_free(&load);
+    ein__buf_free(&rows);
+    return ok;
+}
+
+// One attempt at a reduction, by windows where it has such; false: try again without vectors or
+// with 64-bit indices.
+static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                         ein__launch *l) {
+    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
+    int64_t stride[EIN__MAX_RANK];
+    ein__kwindow_tile t = {.vec = 1};
+    for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
+    bool wide = g->wide;
+    if (g->vec == 1 || !ein__match_strip(g->ctx, s, stride, &t.w))
+        return ein__kreduce(g, step, hint, out, l);
+    ein__kred r = ein__kred_make(g, step, &t.w);
+    bool fits = g->num == EIN__NUM_FLOAT && ein__kwindow_choose(g, &r, &t);
+    bool ok = fits && ein__kwindow_put(g, &r, &t, step, hint, out, l);
+    ein__kred_free(&r);
+    if (fits) return ok;
+    ein_ctx *ctx = g->ctx;
+    int vec = g->vec;
+    ein__kgen_free(g);
+    *g = ein__kgen_make(ctx, step->val[0], wide, vec);
+    return ein__kreduce(g, step, hint, out, l);
 }
 /* ---- emit_row.c ---- */
 // Rows: reductions over the trailing iterators, each one pass over the row, then a map that stores.
@@ -29236,7 +29878,7 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
     return true;
 }
 
-static void ein__krows_choose(ein__krows *r) {
+static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
     bool along_rows = false, along_row = false;
     for (ptrdiff_t k = 0; k < arrlen(r->scan.row); k++) {
         for (int i = 0; i < r->nt; i++) along_rows |= r->scan.near[k].k[r->t[i]] == 1;
@@ -29245,9 +29887,9 @@ static void ein__krows_choose(ein__krows *r) {
     bool many = r->rows >= 2048 || r->count <= 64;
     if ((along_rows && !along_row && many) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
     else r->form = r->count <= 1024 ? EIN__ROW_WARP : EIN__ROW_BLOCK;
-    int step = r->form == EIN__ROW_WARP ? 32 : 256;
+    int step = (r->form == EIN__ROW_WARP ? 32 : 256) * g->vec;
     int64_t turns = (r->count + step - 1) / step;
-    r->turns = r->form != EIN__ROW_THREAD && turns <= EIN__ROW_REGISTERS ? (int)turns : 0;
+    r->turns = r->form != EIN__ROW_THREAD && turns * g->vec <= EIN__ROW_REGISTERS ? (int)turns : 0;
 }
 
 // Reads that more than one pass makes, and that step along the row: by pass, as bits.
@@ -29288,6 +29930,7 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
     }
     const char *u = ein__kunsigned(g);
     int step = r->form == EIN__ROW_WARP ? 32 : 256;
+    int64_t count = r->count / g->vec;
     uint32_t used = 0;
     for (int i = 0; i < r->ns; i++) {
         const char *name = g->slot[r->s[i]].name;
@@ -29299,10 +29942,10 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
     if (r->turns) {
         ein__put(out, "#pragma unroll\n");
         ein__putf(out, "for (int j = 0; j < %d; j++) {\n", r->turns);
-        if (used || r->count % step)
+        if (used || count % step)
             ein__putf(out, "    const %s k = lane + %du * (unsigned)j;\n", u, step);
-        if (r->count % step) {
-            ein__putf(out, "    if (k < %s) {\n", ein__knumber(g, r->count));
+        if (count % step) {
+            ein__putf(out, "    if (k < %s) {\n", ein__knumber(g, count));
             ein__kindent(out, body.s, 8);
             ein__put(out, "    }\n");
         } else {
@@ -29310,8 +29953,7 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
         }
     } else {
         ein__put(out, "#pragma unroll 4\n");
-        ein__putf(out, "for (%s k = lane; k < %s; k += %du) {\n", u, ein__knumber(g, r->count),
-                  step);
+        ein__putf(out, "for (%s k = lane; k < %s; k += %du) {\n", u, ein__knumber(g, count), step);
         ein__kindent(out, body.s, 4);
     }
     ein__put(out, "}\n");
@@ -29328,23 +29970,30 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
         if (!first || !(passes[k] & (passes[k] - 1))) continue;
-        if ((g->nover + 1) * r->turns > EIN__ROW_REGISTERS || g->nover == 4) continue;
+        if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_REGISTERS || g->nover == 4) continue;
         ein__ktext load = ein__kread(g, r->scan.read[k], 0);
+        const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, r->scan.read[k].i, 0);
+        if (g->vec > 1 && !all) continue;
         const char *name = ein__namef(g->ctx, "c%d[j]", g->nover);
-        ein__putf(&r->phases, "float c%d[%d];\n", g->nover, r->turns);
-        ein__putf(&g->code[1], "%s = %s;\n", name, load.s);
+        ein__putf(&r->phases, "%s c%d[%d];\n", all ? ein__kvec_type(g) : "float", g->nover,
+                  r->turns);
+        ein__putf(&g->code[1], "%s = %s;\n", name, all ? all->t.text.s : load.s);
+        for (int i = 0; i < EIN__KLANES; i++)
+            g->over[g->nover].lane[i] =
+                all ? ein__namef(g->ctx, "%s.%s", name, ein__klane[i]) : NULL;
         g->over[g->nover].ex = r->scan.read[k];
         g->over[g->nover++].text = (ein__ktext){name, EIN__NAMED, 1};
     }
     ein__kuncount(g);
     ein__kcount(g, s->body);
-    ein__ktext value = ein__kvalue(g, s->body, 0);
+    ein__ktext value[EIN__KLANES];
+    for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, s->body, i);
     if (last) {
-        ein__kstore(g, &core, step->out, &r->scan, &value);
+        ein__kstore(g, &core, step->out, &r->scan, value);
     } else {
         const char *name = g->inner[p].text[0];
         ein__red red = (ein__red)s->reduce;
-        ein__put(&core, ein__kcombine(g, red, name, value.s));
+        for (int i = 0; i < g->vec; i++) ein__put(&core, ein__kcombine(g, red, name, value[i].s));
         ein__putf(&lines, "float %s = %s;\n", name, ein__kidentity(g, red));
     }
     ein__put(&r->phases, g->code[0].s);
@@ -29398,15 +30047,26 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
                  keys, warp ? 8 : 7, out, l);
 }
 
-// One attempt; false: try again with 64-bit indices.
+// Lanes along the row, where its elements lie side by side and are enough for a warp.
+static bool ein__krows_vector(ein__kgen *g, ein__val out, const ein__krows *r) {
+    int order[2 * EIN__MAX_ITERS], n = 0;
+    if (r->form == EIN__ROW_THREAD || !r->ns || r->count / g->vec < 32) return false;
+    for (int i = 0; i < r->nt; i++) order[n++] = r->t[i];
+    for (int i = 0; i < r->ns; i++) order[n++] = r->s[i];
+    if (!ein__kvector_out(g, out, order, n, &r->scan)) return false;
+    g->vec_slot = r->s[r->ns - 1];
+    return true;
+}
+
+// One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                              ein__launch *l) {
     ein__krows r = {.scan = ein__kscan_make(g)};
-    if (g->vec > 1) return false;
     bool ok = ein__krows_make(g, step, &r);
     EIN_ASSERT(ok);
+    if (ok) ein__krows_choose(g, &r);
+    if (ok && g->vec > 1) ok = ein__krows_vector(g, step->out, &r);
     if (ok) {
-        ein__krows_choose(&r);
         for (int i = 0; i < r.ns; i++)
             g->slot[r.s[i]].level = r.form == EIN__ROW_THREAD ? i + 1 : 1;
         uint32_t *passes = EIN_REALLOC(NULL, (size_t)arrlen(r.scan.read) * sizeof *passes);
@@ -29415,7 +30075,7 @@ static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hi
         ein__krows_passes(g, step, &r, passes);
         for (int p = 0; p < step->nval; p++)
             if (p + 1 == step->nval || !g->inner[p].put) ein__krows_phase(g, step, &r, p, passes);
-        ok = !g->too_wide && (r.rows <= INT32_MAX || g->wide);
+        ok = !g->too_wide && !g->scattered && (r.rows <= INT32_MAX || g->wide);
         if (ok && !g->overflow) ein__krows_finish(g, step, &r, hint, out, l);
         EIN_FREE(passes);
     }
@@ -30088,6 +30748,301 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     ein__kprod_free(&r);
     return ok;
 }
+/* ---- emit_skinny.c ---- */
+// Skinny products; see skinny.c. Where a line of the streamed factor is one vector after the other
+// the threads of a block lie along its terms, four each, and every thread has some lines; where
+// neighbours belong to different lines, eight threads lie along 32 of these and the others share
+// the terms. Either way the few lines of the other factor are a loop in registers, and the parts of
+// a sum are added in a fixed order.
+
+typedef struct ein__kskinny {
+    ein__skinny k;
+    ein__kred r;
+    int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
+    int64_t few, many;
+    int columns, lanes, block;
+    ein__buf index, position, terms, result, store;
+} ein__kskinny;
+
+enum { EIN__SKINNY_LANES = 8, EIN__SKINNY_BLOCK = 256 };
+
+static void ein__kskinny_free(ein__kskinny *z) {
+    ein__kred_free(&z->r);
+    ein__buf_free(&z->index);
+    ein__buf_free(&z->position);
+    ein__buf_free(&z->terms);
+    ein__buf_free(&z->result);
+    ein__buf_free(&z->store);
+}
+
+// Splits the traversal order into the groups, and sets the levels: terms 1, the many 2, the few 3.
+static void ein__kskinny_slots(ein__kgen *g, ein__kskinny *z) {
+    for (int i = 0; i < z->r.nt; i++)
+        for (int k = 0; k < 3; k++)
+            if (z->k.p.group[k] >> z->r.t[i] & 1) z->order[k][z->n[k]++] = z->r.t[i];
+    for (int i = 0; i < z->n[z->k.few]; i++) g->slot[z->order[z->k.few][i]].level = 3;
+    for (int i = 0; i < z->n[z->k.many]; i++)
+        g->slot[z->order[z->k.many][i]].level = z->k.terms ? 2 : 1;
+    for (int i = 0; i < z->r.ns; i++) g->slot[z->r.s[i]].level = 1;
+    z->few = ein__kcount_slots(g, z->order[z->k.few], z->n[z->k.few]);
+    z->many = ein__kcount_slots(g, z->order[z->k.many], z->n[z->k.many]);
+}
+
+// Lines a thread and threads a block, so that there are blocks enough for the GPU.
+static void ein__kskinny_choose(const ein__kgen *g, ein__kskinny *z) {
+    int64_t sms = ein__gpu_of(g->ctx)->sms, batch = z->r.outputs / z->few / z->many;
+    z->columns = ein__skinny_columns(g->ctx, z->few, z->many * batch);
+    z->lanes = 1;
+    z->block = EIN__SKINNY_BLOCK;
+    if (!z->k.terms) {
+        z->lanes = EIN__SKINNY_LANES;
+        if (z->many * batch < sms * 4 * z->lanes) z->lanes /= 2;
+        return;
+    }
+    while (z->block > 32 && z->r.count / 4 <= z->block / 2) z->block /= 2;
+}
+
+// Declares an order's slots from a flat number, `from`, that lies below their count.
+static void ein__kskinny_digits(ein__kgen *g, ein__buf *b, const int *order, int n,
+                                const char *from) {
+    int vec = g->vec_slot;
+    g->vec_slot = -1;
+    bool bare = !strpbrk(from, " ");
+    if (n == 1 && strcmp(from, g->slot[order[0]].name))
+        ein__putf(b, bare ? "const %s %s = (%s)%s;\n" : "const %s %s = (%s)(%s);\n", ein__kint(g),
+                  g->slot[order[0]].name, ein__kint(g), from);
+    if (n > 1) ein__kdecompose(g, b, order, n, ~0u, from);
+    g->vec_slot = vec;
+}
+
+static void ein__kskinny_index(ein__kgen *g, ein__kskinny *z, int64_t *blocks) {
+    int64_t lines = z->k.terms ? z->columns : 4 * z->lanes, below = 1;
+    int64_t groups = (z->many + lines - 1) / lines;
+    ein__putf(&z->index, "const %s n0 = %s;\n", ein__kunsigned(g),
+              ein__kprod_first(g, &below, groups, (int)lines));
+    for (int i = z->n[2] - 1; i >= 0; i--) {
+        const ein__kslot *s = &g->slot[z->order[2][i]];
+        ein__putf(&z->index, "const %s %s = %s;\n", ein__kint(g), s->name,
+                  ein__kdigit(g, &below, s->n, 1));
+    }
+    *blocks = below;
+}
+
+// The lines of `text` in a loop over `name` below `n`, unrolled; without one for a single turn.
+static void ein__kskinny_loop(ein__buf *b, const char *name, int64_t n, const char *text) {
+    if (n == 1) {
+        ein__put(b, text);
+        return;
+    }
+    ein__putf(b, "#pragma unroll\nfor (int %s = 0; %s < %lld; %s++) {\n", name, name, (long long)n,
+              name);
+    ein__kindent(b, text, 4);
+    ein__put(b, "}\n");
+}
+
+// A factor's element in one lane, padding included.
+static const char *ein__kskinny_lane(ein__kgen *g, ein__ex read, int lane) {
+    ein__kaccess at = ein__kaccess_of(g, read, lane);
+    const char *s = ein__kload(g, &at, at.level).s;
+    return at.guard ? ein__namef(g->ctx, "%s ? %s : %s", at.guard, s, ein__kliteral(g, 0).s) : s;
+}
+
+// Four elements of a factor along the vector's slot, as a float4.
+static const char *ein__kskinny_vector(ein__kgen *g, ein__ex read) {
+    ein__kaccess at = ein__kaccess_of(g, read, 0);
+    const char *zero = ein__kliteral(g, 0).s;
+    if (at.vector) {
+        const char *s = ein__kload4(g, &at);
+        return at.guard ? ein__namef(g->ctx, "%s ? %s : %s", at.guard, s, ein__kfill(g, zero)) : s;
+    }
+    const char *lane[4];
+    for (int i = 0; i < 4; i++) lane[i] = ein__kskinny_lane(g, read, i);
+    return ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", lane[0], lane[1], lane[2], lane[3]);
+}
+
+// Takes the statements of a level.
+static const char *ein__kskinny_take(ein__kgen *g, int level) {
+    const char *s = ein__name(g->ctx, g->code[level].s);
+    g->code[level].s[g->code[level].n = 0] = 0;
+    return s;
+}
+
+// Threads along the terms: the lines' vectors, then each of the few against all of them.
+static bool ein__kskinny_along_terms(ein__kgen *g, ein__kskinny *z, ein__ex many, ein__ex few) {
+    ein_ctx *c = g->ctx;
+    ein__buf load = {0}, one = {0}, body = {0};
+    g->vec_slot = z->k.slot;
+    ein__kaccess at = ein__kaccess_of(g, many, 0);
+    if (!at.vector) return false;
+    const char *w = ein__kskinny_vector(g, many);
+    const char *i = z->few > 1 ? "i" : "0", *j = z->columns > 1 ? "j" : "0";
+    const char *n = z->columns > 1 ? "n0 + (unsigned)j" : "n0";
+    if (z->many % z->columns)
+        n = ein__namef(c, "(%s < %s ? %s : %s)", n, ein__knumber(g, z->many), n,
+                       ein__knumber(g, z->many - 1));
+    ein__kskinny_digits(g, &load, z->order[z->k.many], z->n[z->k.many], n);
+    ein__putf(&load, "%sw[%s] = %s;\n", ein__kskinny_take(g, 2), j, w);
+    const char *x = ein__kskinny_vector(g, few);
+    if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
+    ein__putf(&one, "%sconst float4 x = %s;\n", ein__kskinny_take(g, 3), x);
+    for (int lane = 0; lane < 4; lane++)
+        ein__putf(&body, "acc[%s][%s] += w[%s].%s * x.%s;\n", i, j, j, ein__klane[lane],
+                  ein__klane[lane]);
+    ein__kskinny_loop(&one, "j", z->columns, body.s);
+    ein__put(&z->terms, ein__kskinny_take(g, 1));
+    ein__putf(&z->terms, "float4 w[%d];\n", z->columns);
+    ein__kskinny_loop(&z->terms, "j", z->columns, load.s);
+    ein__kskinny_loop(&z->terms, "i", z->few, one.s);
+    ein__buf_free(&load);
+    ein__buf_free(&one);
+    ein__buf_free(&body);
+    return true;
+}
+
+// Threads along the lines: a vector of four lines, and of each of the few the term that they share.
+static bool ein__kskinny_along_lines(ein__kgen *g, ein__kskinny *z, ein__ex many, ein__ex few) {
+    ein_ctx *c = g->ctx;
+    ein__buf one = {0};
+    g->vec_slot = z->k.slot;
+    ein__kaccess at = ein__kaccess_of(g, many, 0);
+    if (!at.vector) return false;
+    const char *w = ein__kskinny_vector(g, many);
+    const char *n = "n0 + lane * 4u";
+    if (z->many % (4 * z->lanes))
+        n = ein__namef(c, "(%s < %s ? %s : %s)", n, ein__knumber(g, z->many), n,
+                       ein__knumber(g, z->many - 4));
+    ein__kskinny_digits(g, &z->position, z->order[z->k.many], z->n[z->k.many], n);
+    int vec = g->vec;
+    g->vec = 1;
+    g->vec_slot = -1;
+    const char *x = ein__kskinny_lane(g, few, 0);
+    if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
+    ein__putf(&one, "%sconst float x = %s;\n", ein__kskinny_take(g, 3), x);
+    for (int i = 0; i < 4; i++)
+        ein__putf(&one, "acc[%s][%d] += w.%s * x;\n", z->few > 1 ? "i" : "0", i, ein__klane[i]);
+    ein__putf(&z->terms, "%sconst float4 w = %s;\n", ein__kskinny_take(g, 1), w);
+    ein__kskinny_loop(&z->terms, "i", z->few, one.s);
+    g->vec = vec;
+    ein__buf_free(&one);
+    return true;
+}
+
+// Position of output e of the block, the epilogue and the store.
+static void ein__kskinny_store(ein__kgen *g, const ein__step *step, ein__kskinny *z) {
+    int64_t lines = z->k.terms ? z->columns : 4 * z->lanes;
+    g->vec = 1;
+    g->vec_slot = -1;
+    ein__kforget(g, 1);
+    const char *width = ein__namef(g->ctx, "%lldu", (long long)lines);
+    if (z->few > 1)
+        ein__kskinny_digits(g, &z->result, z->order[z->k.few], z->n[z->k.few],
+                            ein__namef(g->ctx, "e / %s", width));
+    ein__putf(&z->result, z->few > 1 ? "const %s n = n0 + e %% %s;\n" : "const %s n = n0 + e;\n",
+              ein__kunsigned(g), width);
+    ein__kskinny_digits(g, &z->result, z->order[z->k.many], z->n[z->k.many], "n");
+    ein__ktext value = {"v", EIN__NAMED, 0};
+    if (z->k.p.alpha != 1) ein__putf(&z->store, "v *= %s;\n", ein__kliteral(g, z->k.p.alpha).s);
+    g->inner[0].text[0] = "v";
+    g->post = &z->store;
+    if (step->nval > 1) {
+        ein__ex body = ein__kbody(g, step->out);
+        ein__kcount(g, body);
+        value = ein__kvalue(g, body, 0);
+    }
+    ein__kstore(g, &z->store, step->out, &z->r.scan, &value);
+    g->post = NULL;
+}
+
+static void ein__kskinny_finish(ein__kgen *g, const ein__step *step, ein__kskinny *z,
+                                int64_t blocks, const char *hint, ein__buf *out, ein__launch *l) {
+    ein_ctx *c = g->ctx;
+    int columns = z->k.terms ? z->columns : 4, lines = z->k.terms ? z->columns : 4 * z->lanes;
+    bool guard = z->many % lines != 0;
+    ein__buf index = {0};
+    ein__putf(&index, "%s%s", z->index.s, g->code[0].s);
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"block", ein__namef(c, "%d", z->block)},
+        {"warps", ein__namef(c, "%d", z->block / 32)},
+        {"rows", ein__namef(c, "%lld", (long long)z->few)},
+        {"columns", ein__namef(c, "%d", columns)},
+        {"lanes", ein__namef(c, "%du", z->lanes)},
+        {"along", z->lanes > 1 ? "1" : ""},
+        {"each", ein__namef(c, "%lld", (long long)(z->few * lines))},
+        {"number", ein__kunsigned(g)},
+        {"many", blocks > 1 ? "1" : ""},
+        {"index", index.s},
+        {"count", ein__knumber(g, z->k.terms ? z->r.count / 4 : z->r.count)},
+        {"sums", ein__namef(c, "%lld", (long long)(z->few * columns))},
+        {"stride", ein__namef(c, "%du", z->block / z->lanes)},
+        {"start", z->lanes > 1 ? ein__namef(c, "threadIdx.x / %du", z->lanes) : "threadIdx.x"},
+        {"position", z->position.s ? z->position.s : ""},
+        {"terms", z->terms.s},
+        {"first", ein__namef(c, "%d", z->lanes)},
+        {"one", ein__namef(c, "threadIdx.x %% 32u < %du", z->lanes)},
+        {"output",
+         z->lanes > 1 ? ein__namef(c, "e / 4 * %d + (int)lane * 4 + e %% 4", lines) : "e"},
+        {"result", z->result.s},
+        {"inside", guard ? ein__namef(c, "n >= %s", ein__knumber(g, z->many)) : ""},
+        {"store", z->store.s}};
+    for (int k = 0; k < 2; k++) l->bytes_read += ein__bytes_of(c, (ein__val){z->k.p.read[k]->val});
+    int64_t flops = 2 * z->k.p.depth + g->flops;
+    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
+    ein__kfinish(g, step->out, hint, ein__tmpl_skinny, keys, (int)(sizeof keys / sizeof *keys), out,
+                 l);
+    ein__buf_free(&index);
+}
+
+// One attempt; false: not with these vectors or indices.
+static bool ein__kskinny_put(ein__kgen *g, const ein__step *step, ein__kskinny *z, const char *hint,
+                             ein__buf *out, ein__launch *l) {
+    ein__ex many = ein__ex_of(g->ctx, z->k.p.read[z->k.many]),
+            few = ein__ex_of(g->ctx, z->k.p.read[z->k.few]);
+    int64_t blocks;
+    ein__kskinny_slots(g, z);
+    ein__kskinny_choose(g, z);
+    ein__kskinny_index(g, z, &blocks);
+    bool ok = z->k.terms ? ein__kskinny_along_terms(g, z, many, few)
+                         : ein__kskinny_along_lines(g, z, many, few);
+    if (!ok) return false;
+    g->vec = z->k.terms ? 4 : 1;
+    g->vec_slot = z->k.terms ? z->k.slot : -1;
+    ein__buf terms = {0};
+    ein__put(&terms, "");
+    ein__kdecompose(g, &terms, z->r.s, z->r.ns, z->r.scan.used, "k");
+    ein__put(&terms, z->terms.s);
+    ein__buf_free(&z->terms);
+    z->terms = terms;
+    ein__kskinny_store(g, step, z);
+    // A block's last lines may lie beyond the end.
+    if (g->too_wide || (z->many > INT32_MAX - EIN__SKINNY_BLOCK && !g->wide)) return false;
+    if (!g->overflow && ein__kgrid(g->ctx, l, blocks, z->block))
+        ein__kskinny_finish(g, step, z, blocks, hint, out, l);
+    return true;
+}
+
+// One attempt at a reduction, as a skinny product where it is one; false: try again without vectors
+// or with 64-bit indices.
+static bool ein__kreduction(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                            ein__launch *l) {
+    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
+    int64_t stride[EIN__MAX_RANK];
+    ein__kskinny z = {.columns = 0};
+    ein__dtype t = ein__kdtype(g, step->out);
+    for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
+    if (g->vec != 4 || t > EIN__BF16 || !ein__match_skinny(g->ctx, s, stride, &z.k))
+        return ein__kwindow(g, step, hint, out, l);
+    bool wide = g->wide;
+    z.r = ein__kred_make(g, step, NULL);
+    bool ok = ein__kskinny_put(g, step, &z, hint, out, l);
+    ein__kskinny_free(&z);
+    if (ok) return true;
+    ein_ctx *ctx = g->ctx;
+    ein__kgen_free(g);
+    *g = ein__kgen_make(ctx, step->val[0], wide, 4);
+    return ein__kwindow(g, step, hint, out, l);
+}
 /* ---- emit_relay.c ---- */
 // Weights re-laid at load: one kernel with sizes and strides as arguments serves them all. It runs
 // once, so its rate does not matter; the size of the emitted file does.
@@ -30336,7 +31291,53 @@ static bool ein__ktile_transform(ein__kgen *g, const ein__ktile *z, ein__buf *b,
     return true;
 }
 
-// Epilogue and store of one element, where it is inside of the result.
+// The widest vectors of neighbours that the last loop's elements make in the result: their number,
+// with the lanes set up for it; 1: none.
+static int ein__ktile_lanes(ein__kgen *g, const ein__step *step, const ein__ktile *z) {
+    int slot = z->rows[z->b.n - 1];
+    const ein__value *out = ein__val_get(g->ctx, step->out);
+    int64_t offset = g->ctx->plan.layout[step->out.i].offset;
+    for (g->vec = 4; g->vec > 1; g->vec /= 2) {
+        ein__kform f = {0};
+        ein__klin l;
+        l.c = l.n = l.uneven = 0;
+        if (out->dtype != EIN__F32 || g->slot[slot].n % g->vec) continue;
+        g->vec_slot = slot;
+        g->slot[slot].gone = g->slot[slot].n == g->vec;
+        bool ok = offset % g->vec == 0;
+        for (int d = 0; d < out->shape.rank; d++) {
+            int64_t stride = ein__kstride(g, step->out, d);
+            ein__klin one = ein__klin_of(g, z->to[d], 0);
+            bool whole = ein__klin_div(&one) % g->vec == 0 && out->shape.d[d] % g->vec == 0;
+            ok = ok && (ein__klin_step(&one) == 0 || (stride == 1 && whole));
+            ein__kform_add(g, &f, stride, z->to[d]);
+        }
+        ein__kform_lower(g, &l, &f, 0);
+        if (ok && ein__klin_step(&l) == 1 && ein__klin_div(&l) % g->vec == 0) return g->vec;
+    }
+    g->vec_slot = -1;
+    g->slot[slot].gone = g->slot[slot].n == 1;
+    return g->vec = 1;
+}
+
+// The tile's element in a lane of the store.
+static const char *ein__ktile_lane(ein__kgen *g, const ein__ktile *z, int lane) {
+    ein__buf b = {0};
+    ein__put(&b, "d");
+    for (int k = 0; k < z->b.n; k++) {
+        const ein__kslot *s = &g->slot[z->rows[k]];
+        int by = z->rows[k] == g->vec_slot ? lane : 0;
+        if (s->gone) ein__putf(&b, "[%d]", by);
+        else if (by) ein__putf(&b, "[%s + %d]", s->name, by);
+        else ein__putf(&b, "[%s]", s->name);
+    }
+    const char *s = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
+}
+
+// Epilogue and store of one element, or of the vector that it begins, where it is inside of the
+// result.
 static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__ktile *z,
                              ein__buf *store) {
     ein_ctx *ctx = g->ctx;
@@ -30344,7 +31345,9 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
     ein__buf inside = {0}, core = {0}, guarded = {0};
     ein__kform f = {0};
     ein__klin l;
-    l.c = l.n = 0;
+    ein__ktext value[EIN__KLANES];
+    l.c = l.n = l.uneven = 0;
+    ein__ktile_lanes(g, step, z);
     g->post = &core;
     ein__put(&core, "");
     for (int d = 0; d < out->shape.rank; d++) {
@@ -30353,13 +31356,16 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
         ein__kform_add(g, &f, ein__kstride(g, step->out, d), z->to[d]);
     }
     ein__kform_lower(g, &l, &f, 0);
-    const char *value = ein__ktile_at(g, z, z->rows);
+    for (int i = 0; i < g->vec; i++)
+        value[i] = (ein__ktext){ein__ktile_lane(g, z, i), EIN__PRIMARY, 0};
     if (z->epilogue.i) {
-        g->inner[g->ninner++] = (ein__kinner){step->val[0], {value}, false};
+        ein__kinner *in = &g->inner[g->ninner++];
+        *in = (ein__kinner){step->val[0], {NULL}, false};
+        for (int i = 0; i < g->vec; i++) in->text[i] = value[i].s;
         ein__kcount(g, z->epilogue);
-        value = ein__kvalue(g, z->epilogue, 0).s;
+        for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, z->epilogue, i);
     }
-    ein__putf(&core, "y[%s] = %s;\n", ein__klin_text(g, &l, 0).s, value);
+    ein__kput_store(g, &core, out->dtype, ein__klin_text(g, &l, 0).s, value);
     g->post = NULL;
     if (inside.n) {
         ein__putf(&guarded, "if (%s) {\n", inside.s);
@@ -30367,6 +31373,8 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
         ein__put(&guarded, "}\n");
     }
     ein__kloops(g, store, z->rows, z->b.n, inside.n ? guarded.s : core.s);
+    g->vec = 1;
+    g->vec_slot = -1;
     ein__buf_free(&inside);
     ein__buf_free(&core);
     ein__buf_free(&guarded);
@@ -30795,7 +31803,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     case EIN__K_CONV_DATA:
     case EIN__K_GEMM: EIN_ASSERT(0 && "a library call");
     }
-    return reduce ? ein__kreduce : ein__kmap;
+    return reduce ? ein__kreduction : ein__kmap;
 }
 
 static uint64_t ein__hash_template(uint64_t h, const char *const *line) {

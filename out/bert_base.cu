@@ -14,99 +14,99 @@
 //    12.3 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.0.o            k_attention_1d9d2bcb
 //     4.6 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.0              k_row_48efd158
+//     1.3 us est. n.0              k_row_c43a53a9
 //    15.9 us est. f.0.p            cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.0              k_map_a0f4d32d
 //    16.2 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.0              k_row_48efd158
+//     1.3 us est. h.0              k_row_c43a53a9
 //    12.3 us est. a.1.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.1.o            k_attention_1d9d2bcb
 //     4.6 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.1              k_row_48efd158
+//     1.3 us est. n.1              k_row_c43a53a9
 //    15.9 us est. f.1.p            cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.1              k_map_a0f4d32d
 //    16.2 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.1              k_row_48efd158
+//     1.3 us est. h.1              k_row_c43a53a9
 //    12.3 us est. a.2.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.2.o            k_attention_1d9d2bcb
 //     4.6 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.2              k_row_48efd158
+//     1.3 us est. n.2              k_row_c43a53a9
 //    15.9 us est. f.2.p            cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.2              k_map_a0f4d32d
 //    16.2 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.2              k_row_48efd158
+//     1.3 us est. h.2              k_row_c43a53a9
 //    12.3 us est. a.3.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.3.o            k_attention_1d9d2bcb
 //     4.6 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.3              k_row_48efd158
+//     1.3 us est. n.3              k_row_c43a53a9
 //    15.9 us est. f.3.p            cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.3              k_map_a0f4d32d
 //    16.2 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.3              k_row_48efd158
+//     1.3 us est. h.3              k_row_c43a53a9
 //    12.3 us est. a.4.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.4.o            k_attention_1d9d2bcb
 //     4.6 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.4              k_row_48efd158
+//     1.3 us est. n.4              k_row_c43a53a9
 //    15.9 us est. f.4.p            cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.4              k_map_a0f4d32d
 //    16.2 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.4              k_row_48efd158
+//     1.3 us est. h.4              k_row_c43a53a9
 //    12.3 us est. a.5.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.5.o            k_attention_1d9d2bcb
 //     4.6 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.5              k_row_48efd158
+//     1.3 us est. n.5              k_row_c43a53a9
 //    15.9 us est. f.5.p            cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.5              k_map_a0f4d32d
 //    16.2 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.5              k_row_48efd158
+//     1.3 us est. h.5              k_row_c43a53a9
 //    12.3 us est. a.6.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.6.o            k_attention_1d9d2bcb
 //     4.6 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.6              k_row_48efd158
+//     1.3 us est. n.6              k_row_c43a53a9
 //    15.9 us est. f.6.p            cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.6              k_map_a0f4d32d
 //    16.2 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.6              k_row_48efd158
+//     1.3 us est. h.6              k_row_c43a53a9
 //    12.3 us est. a.7.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.7.o            k_attention_1d9d2bcb
 //     4.6 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.7              k_row_48efd158
+//     1.3 us est. n.7              k_row_c43a53a9
 //    15.9 us est. f.7.p            cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.7              k_map_a0f4d32d
 //    16.2 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.7              k_row_48efd158
+//     1.3 us est. h.7              k_row_c43a53a9
 //    12.3 us est. a.8.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.8.o            k_attention_1d9d2bcb
 //     4.6 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.8              k_row_48efd158
+//     1.3 us est. n.8              k_row_c43a53a9
 //    15.9 us est. f.8.p            cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.8              k_map_a0f4d32d
 //    16.2 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.8              k_row_48efd158
+//     1.3 us est. h.8              k_row_c43a53a9
 //    12.3 us est. a.9.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.9.o            k_attention_1d9d2bcb
 //     4.6 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.9              k_row_48efd158
+//     1.3 us est. n.9              k_row_c43a53a9
 //    15.9 us est. f.9.p            cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.9              k_map_a0f4d32d
 //    16.2 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.9              k_row_48efd158
+//     1.3 us est. h.9              k_row_c43a53a9
 //    12.3 us est. a.10.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.10.o           k_attention_1d9d2bcb
 //     4.6 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.10             k_row_48efd158
+//     1.3 us est. n.10             k_row_c43a53a9
 //    15.9 us est. f.10.p           cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.10             k_map_a0f4d32d
 //    16.2 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.10             k_row_48efd158
+//     1.3 us est. h.10             k_row_c43a53a9
 //    12.3 us est. a.11.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     3.6 us est. a.11.o           k_attention_1d9d2bcb
 //     4.6 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.11             k_row_48efd158
+//     1.3 us est. n.11             k_row_c43a53a9
 //    15.9 us est. f.11.p           cuBLAS sgemm 128 x 3072 x 768
 //     1.3 us est. g.11             k_map_a0f4d32d
 //    16.2 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. y                k_row_48efd158
+//     1.3 us est. y                k_row_c43a53a9
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1035,36 +1035,53 @@ static __global__ void __launch_bounds__(128, 1) k_attention_1d9d2bcb(const floa
 // n.0.sum2[0,i1] = sum(r0) square(r.0[0,i1,r0] - n.0.sum[0,i1] / 768)
 // n.0[0,i1,i2] = rsqrt(n.0.sum2[0,i1] / 768 + 1e-12) * (r.0[0,i1,i2] - n.0.sum[0,i1] / 768) *
 //     n.0.scale[i2] + n.0.bias[i2]
-static __global__ void __launch_bounds__(32) k_row_48efd158(const float *p0,
+static __global__ void __launch_bounds__(32) k_row_c43a53a9(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
     await_previous();
     if (id >= 128u) return;
     const int i1 = (int)id;
-    float c0[24];
+    float4 c0[6];
     float s0 = 0.f;
 #pragma unroll
-    for (int j = 0; j < 24; j++) {
+    for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
-        const int r0 = (int)k;
-        c0[j] = p0[i1 * 768 + r0];
-        s0 += c0[j];
+        const int r0 = (int)k * 4;
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        c0[j] = v0;
+        s0 += c0[j].x;
+        s0 += c0[j].y;
+        s0 += c0[j].z;
+        s0 += c0[j].w;
     }
     s0 = warp_sum(s0);
+    const float v1 = s0 / 768.f;
     float s1 = 0.f;
 #pragma unroll
-    for (int j = 0; j < 24; j++) {
-        const float v0 = c0[j] - s0 / 768.f;
-        s1 += v0 * v0;
+    for (int j = 0; j < 6; j++) {
+        const float v2 = c0[j].x - v1;
+        const float v3 = c0[j].y - v1;
+        const float v4 = c0[j].z - v1;
+        const float v5 = c0[j].w - v1;
+        s1 += v2 * v2;
+        s1 += v3 * v3;
+        s1 += v4 * v4;
+        s1 += v5 * v5;
     }
     s1 = warp_sum(s1);
+    const float v6 = s1 / 768.f;
+    const float v7 = v6 + 1e-12f;
+    const float v8 = 1.f / sqrtf(v7);
 #pragma unroll
-    for (int j = 0; j < 24; j++) {
+    for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
-        const int r0 = (int)k;
-        const float v1 = (c0[j] - s0 / 768.f) * (1.f / sqrtf(s1 / 768.f + 1e-12f)) * p1[r0];
-        y[i1 * 768 + r0] = v1 + p2[r0];
+        const int r0 = (int)k * 4;
+        const float4 v9 = *reinterpret_cast<const float4 *>(p1 + r0);
+        const float4 v10 = *reinterpret_cast<const float4 *>(p2 + r0);
+        *reinterpret_cast<float4 *>(y + i1 * 768 + r0) = make_float4((c0[j].x - v1) * v8 * v9.x
+            + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
+            (c0[j].w - v1) * v8 * v9.w + v10.w);
     }
 }
 
@@ -1485,14 +1502,14 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_x, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.0", 128, 32, stream, v_r_0, v_n_0_scale, v_n_0_bias, v_n_0));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.0", 128, 32, stream, v_r_0, v_n_0_scale, v_n_0_bias, v_n_0));
     // f.0.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * f.0.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_0_p, v_n_0, v_f_0_w, v_f_0_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.0", 384, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
     // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
     // s.0[0,i1,i2] = n.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
     CALL(matmul_run(m, MATMUL_s_0, v_g_0, v_b_0_w, v_b_0_b, v_n_0, v_s_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.0", 128, 32, stream, v_s_0, v_h_0_scale, v_h_0_bias, v_h_0));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.0", 128, 32, stream, v_s_0, v_h_0_scale, v_h_0_bias, v_h_0));
     // by merging: shared input
     // a.1.v.p.p.merged[0,i1,i2] = sum(r0) h.0[0,i1,r0] * a.1.v.p.p.weights[i2,r0]
     // by merging: shared input
@@ -1504,14 +1521,14 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
     // a.1.p[0,i1,i2] = sum(r0) a.1.c[0,i1,r0] * a.1.w[r0,i2]
     // r.1[0,i1,i2] = h.0[0,i1,i2] + a.1.p[0,i1,i2] + a.1.b[i2]
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.1", 128, 32, stream, v_r_1, v_n_1_scale, v_n_1_bias, v_n_1));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.1", 128, 32, stream, v_r_1, v_n_1_scale, v_n_1_bias, v_n_1));
     // f.1.p[0,i1,i2] = sum(r0) n.1[0,i1,r0] * f.1.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_1_p, v_n_1, v_f_1_w, v_f_1_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.1", 384, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
     // b.1.p[0,i1,i2] = sum(r0) g.1[0,i1,r0] * b.1.w[r0,i2]
     // s.1[0,i1,i2] = n.1[0,i1,i2] + b.1.p[0,i1,i2] + b.1.b[i2]
     CALL(matmul_run(m, MATMUL_s_1, v_g_1, v_b_1_w, v_b_1_b, v_n_1, v_s_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.1", 128, 32, stream, v_s_1, v_h_1_scale, v_h_1_bias, v_h_1));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.1", 128, 32, stream, v_s_1, v_h_1_scale, v_h_1_bias, v_h_1));
     // by merging: shared input
     // a.2.v.p.p.merged[0,i1,i2] = sum(r0) h.1[0,i1,r0] * a.2.v.p.p.weights[i2,r0]
     // by merging: shared input
@@ -1523,14 +1540,14 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
     // a.2.p[0,i1,i2] = sum(r0) a.2.c[0,i1,r0] * a.2.w[r0,i2]
     // r.2[0,i1,i2] = h.1[0,i1,i2] + a.2.p[0,i1,i2] + a.2.b[i2]
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.2", 128, 32, stream, v_r_2, v_n_2_scale, v_n_2_bias, v_n_2));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.2", 128, 32, stream, v_r_2, v_n_2_scale, v_n_2_bias, v_n_2));
     // f.2.p[0,i1,i2] = sum(r0) n.2[0,i1,r0] * f.2.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_2_p, v_n_2, v_f_2_w, v_f_2_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.2", 384, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
     // b.2.p[0,i1,i2] = sum(r0) g.2[0,i1,r0] * b.2.w[r0,i2]
     // s.2[0,i1,i2] = n.2[0,i1,i2] + b.2.p[0,i1,i2] + b.2.b[i2]
     CALL(matmul_run(m, MATMUL_s_2, v_g_2, v_b_2_w, v_b_2_b, v_n_2, v_s_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.2", 128, 32, stream, v_s_2, v_h_2_scale, v_h_2_bias, v_h_2));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.2", 128, 32, stream, v_s_2, v_h_2_scale, v_h_2_bias, v_h_2));
     // by merging: shared input
     // a.3.v.p.p.merged[0,i1,i2] = sum(r0) h.2[0,i1,r0] * a.3.v.p.p.weights[i2,r0]
     // by merging: shared input
@@ -1542,14 +1559,14 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
     // a.3.p[0,i1,i2] = sum(r0) a.3.c[0,i1,r0] * a.3.w[r0,i2]
     // r.3[0,i1,i2] = h.2[0,i1,i2] + a.3.p[0,i1,i2] + a.3.b[i2]
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.3", 128, 32, stream, v_r_3, v_n_3_scale, v_n_3_bias, v_n_3));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.3", 128, 32, stream, v_r_3, v_n_3_scale, v_n_3_bias, v_n_3));
     // f.3.p[0,i1,i2] = sum(r0) n.3[0,i1,r0] * f.3.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_3_p, v_n_3, v_f_3_w, v_f_3_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.3", 384, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
     // b.3.p[0,i1,i2] = sum(r0) g.3[0,i1,r0] * b.3.w[r0,i2]
     // s.3[0,i1,i2] = n.3[0,i1,i2] + b.3.p[0,i1,i2] + b.3.b[i2]
     CALL(matmul_run(m, MATMUL_s_3, v_g_3, v_b_3_w, v_b_3_b, v_n_3, v_s_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.3", 128, 32, stream, v_s_3, v_h_3_scale, v_h_3_bias, v_h_3));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.3", 128, 32, stream, v_s_3, v_h_3_scale, v_h_3_bias, v_h_3));
     // by merging: shared input
     // a.4.v.p.p.merged[0,i1,i2] = sum(r0) h.3[0,i1,r0] * a.4.v.p.p.weights[i2,r0]
     // by merging: shared input
@@ -1561,14 +1578,14 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
     // a.4.p[0,i1,i2] = sum(r0) a.4.c[0,i1,r0] * a.4.w[r0,i2]
     // r.4[0,i1,i2] = h.3[0,i1,i2] + a.4.p[0,i1,i2] + a.4.b[i2]
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.4", 128, 32, stream, v_r_4, v_n_4_scale, v_n_4_bias, v_n_4));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.4", 128, 32, stream, v_r_4, v_n_4_scale, v_n_4_bias, v_n_4));
     // f.4.p[0,i1,i2] = sum(r0) n.4[0,i1,r0] * f.4.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_4_p, v_n_4, v_f_4_w, v_f_4_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.4", 384, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
     // b.4.p[0,i1,i2] = sum(r0) g.4[0,i1,r0] * b.4.w[r0,i2]
     // s.4[0,i1,i2] = n.4[0,i1,i2] + b.4.p[0,i1,i2] + b.4.b[i2]
     CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.4", 128, 32, stream, v_s_4, v_h_4_scale, v_h_4_bias, v_h_4));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.4", 128, 32, stream, v_s_4, v_h_4_scale, v_h_4_bias, v_h_4));
     return 0;
 }
 
@@ -1588,14 +1605,14 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
     // a.5.p[0,i1,i2] = sum(r0) a.5.c[0,i1,r0] * a.5.w[r0,i2]
     // r.5[0,i1,i2] = h.4[0,i1,i2] + a.5.p[0,i1,i2] + a.5.b[i2]
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.5", 128, 32, stream, v_r_5, v_n_5_scale, v_n_5_bias, v_n_5));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.5", 128, 32, stream, v_r_5, v_n_5_scale, v_n_5_bias, v_n_5));
     // f.5.p[0,i1,i2] = sum(r0) n.5[0,i1,r0] * f.5.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_5_p, v_n_5, v_f_5_w, v_f_5_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.5", 384, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
     // b.5.p[0,i1,i2] = sum(r0) g.5[0,i1,r0] * b.5.w[r0,i2]
     // s.5[0,i1,i2] = n.5[0,i1,i2] + b.5.p[0,i1,i2] + b.5.b[i2]
     CALL(matmul_run(m, MATMUL_s_5, v_g_5, v_b_5_w, v_b_5_b, v_n_5, v_s_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.5", 128, 32, stream, v_s_5, v_h_5_scale, v_h_5_bias, v_h_5));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.5", 128, 32, stream, v_s_5, v_h_5_scale, v_h_5_bias, v_h_5));
     // by merging: shared input
     // a.6.v.p.p.merged[0,i1,i2] = sum(r0) h.5[0,i1,r0] * a.6.v.p.p.weights[i2,r0]
     // by merging: shared input
@@ -1607,14 +1624,14 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
     // a.6.p[0,i1,i2] = sum(r0) a.6.c[0,i1,r0] * a.6.w[r0,i2]
     // r.6[0,i1,i2] = h.5[0,i1,i2] + a.6.p[0,i1,i2] + a.6.b[i2]
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.6", 128, 32, stream, v_r_6, v_n_6_scale, v_n_6_bias, v_n_6));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.6", 128, 32, stream, v_r_6, v_n_6_scale, v_n_6_bias, v_n_6));
     // f.6.p[0,i1,i2] = sum(r0) n.6[0,i1,r0] * f.6.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_6_p, v_n_6, v_f_6_w, v_f_6_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.6", 384, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
     // b.6.p[0,i1,i2] = sum(r0) g.6[0,i1,r0] * b.6.w[r0,i2]
     // s.6[0,i1,i2] = n.6[0,i1,i2] + b.6.p[0,i1,i2] + b.6.b[i2]
     CALL(matmul_run(m, MATMUL_s_6, v_g_6, v_b_6_w, v_b_6_b, v_n_6, v_s_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.6", 128, 32, stream, v_s_6, v_h_6_scale, v_h_6_bias, v_h_6));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.6", 128, 32, stream, v_s_6, v_h_6_scale, v_h_6_bias, v_h_6));
     // by merging: shared input
     // a.7.v.p.p.merged[0,i1,i2] = sum(r0) h.6[0,i1,r0] * a.7.v.p.p.weights[i2,r0]
     // by merging: shared input
@@ -1626,14 +1643,14 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
     // a.7.p[0,i1,i2] = sum(r0) a.7.c[0,i1,r0] * a.7.w[r0,i2]
     // r.7[0,i1,i2] = h.6[0,i1,i2] + a.7.p[0,i1,i2] + a.7.b[i2]
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.7", 128, 32, stream, v_r_7, v_n_7_scale, v_n_7_bias, v_n_7));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.7", 128, 32, stream, v_r_7, v_n_7_scale, v_n_7_bias, v_n_7));
     // f.7.p[0,i1,i2] = sum(r0) n.7[0,i1,r0] * f.7.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_7_p, v_n_7, v_f_7_w, v_f_7_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.7", 384, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
     // b.7.p[0,i1,i2] = sum(r0) g.7[0,i1,r0] * b.7.w[r0,i2]
     // s.7[0,i1,i2] = n.7[0,i1,i2] + b.7.p[0,i1,i2] + b.7.b[i2]
     CALL(matmul_run(m, MATMUL_s_7, v_g_7, v_b_7_w, v_b_7_b, v_n_7, v_s_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.7", 128, 32, stream, v_s_7, v_h_7_scale, v_h_7_bias, v_h_7));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.7", 128, 32, stream, v_s_7, v_h_7_scale, v_h_7_bias, v_h_7));
     // by merging: shared input
     // a.8.v.p.p.merged[0,i1,i2] = sum(r0) h.7[0,i1,r0] * a.8.v.p.p.weights[i2,r0]
     // by merging: shared input
@@ -1645,14 +1662,14 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
     // a.8.p[0,i1,i2] = sum(r0) a.8.c[0,i1,r0] * a.8.w[r0,i2]
     // r.8[0,i1,i2] = h.7[0,i1,i2] + a.8.p[0,i1,i2] + a.8.b[i2]
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.8", 128, 32, stream, v_r_8, v_n_8_scale, v_n_8_bias, v_n_8));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.8", 128, 32, stream, v_r_8, v_n_8_scale, v_n_8_bias, v_n_8));
     // f.8.p[0,i1,i2] = sum(r0) n.8[0,i1,r0] * f.8.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_8_p, v_n_8, v_f_8_w, v_f_8_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.8", 384, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
     // b.8.p[0,i1,i2] = sum(r0) g.8[0,i1,r0] * b.8.w[r0,i2]
     // s.8[0,i1,i2] = n.8[0,i1,i2] + b.8.p[0,i1,i2] + b.8.b[i2]
     CALL(matmul_run(m, MATMUL_s_8, v_g_8, v_b_8_w, v_b_8_b, v_n_8, v_s_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.8", 128, 32, stream, v_s_8, v_h_8_scale, v_h_8_bias, v_h_8));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.8", 128, 32, stream, v_s_8, v_h_8_scale, v_h_8_bias, v_h_8));
     // by merging: shared input
     // a.9.v.p.p.merged[0,i1,i2] = sum(r0) h.8[0,i1,r0] * a.9.v.p.p.weights[i2,r0]
     // by merging: shared input
@@ -1664,14 +1681,14 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
     // a.9.p[0,i1,i2] = sum(r0) a.9.c[0,i1,r0] * a.9.w[r0,i2]
     // r.9[0,i1,i2] = h.8[0,i1,i2] + a.9.p[0,i1,i2] + a.9.b[i2]
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.9", 128, 32, stream, v_r_9, v_n_9_scale, v_n_9_bias, v_n_9));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.9", 128, 32, stream, v_r_9, v_n_9_scale, v_n_9_bias, v_n_9));
     // f.9.p[0,i1,i2] = sum(r0) n.9[0,i1,r0] * f.9.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_9_p, v_n_9, v_f_9_w, v_f_9_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.9", 384, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // b.9.p[0,i1,i2] = sum(r0) g.9[0,i1,r0] * b.9.w[r0,i2]
     // s.9[0,i1,i2] = n.9[0,i1,i2] + b.9.p[0,i1,i2] + b.9.b[i2]
     CALL(matmul_run(m, MATMUL_s_9, v_g_9, v_b_9_w, v_b_9_b, v_n_9, v_s_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.9", 128, 32, stream, v_s_9, v_h_9_scale, v_h_9_bias, v_h_9));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.9", 128, 32, stream, v_s_9, v_h_9_scale, v_h_9_bias, v_h_9));
     return 0;
 }
 
@@ -1691,14 +1708,14 @@ static int steps_3(bert_base *m, const void *const *in, void *const *out,
     // a.10.p[0,i1,i2] = sum(r0) a.10.c[0,i1,r0] * a.10.w[r0,i2]
     // r.10[0,i1,i2] = h.9[0,i1,i2] + a.10.p[0,i1,i2] + a.10.b[i2]
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.10", 128, 32, stream, v_r_10, v_n_10_scale, v_n_10_bias, v_n_10));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.10", 128, 32, stream, v_r_10, v_n_10_scale, v_n_10_bias, v_n_10));
     // f.10.p[0,i1,i2] = sum(r0) n.10[0,i1,r0] * f.10.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_10_p, v_n_10, v_f_10_w, v_f_10_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.10", 384, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
     // b.10.p[0,i1,i2] = sum(r0) g.10[0,i1,r0] * b.10.w[r0,i2]
     // s.10[0,i1,i2] = n.10[0,i1,i2] + b.10.p[0,i1,i2] + b.10.b[i2]
     CALL(matmul_run(m, MATMUL_s_10, v_g_10, v_b_10_w, v_b_10_b, v_n_10, v_s_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "h.10", 128, 32, stream, v_s_10, v_h_10_scale, v_h_10_bias, v_h_10));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.10", 128, 32, stream, v_s_10, v_h_10_scale, v_h_10_bias, v_h_10));
     // by merging: shared input
     // a.11.v.p.p.merged[0,i1,i2] = sum(r0) h.10[0,i1,r0] * a.11.v.p.p.weights[i2,r0]
     // by merging: shared input
@@ -1710,14 +1727,14 @@ static int steps_3(bert_base *m, const void *const *in, void *const *out,
     // a.11.p[0,i1,i2] = sum(r0) a.11.c[0,i1,r0] * a.11.w[r0,i2]
     // r.11[0,i1,i2] = h.10[0,i1,i2] + a.11.p[0,i1,i2] + a.11.b[i2]
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "n.11", 128, 32, stream, v_r_11, v_n_11_scale, v_n_11_bias, v_n_11));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.11", 128, 32, stream, v_r_11, v_n_11_scale, v_n_11_bias, v_n_11));
     // f.11.p[0,i1,i2] = sum(r0) n.11[0,i1,r0] * f.11.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_11_p, v_n_11, v_f_11_w, v_f_11_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.11", 384, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
     // b.11.p[0,i1,i2] = sum(r0) g.11[0,i1,r0] * b.11.w[r0,i2]
     // s.11[0,i1,i2] = n.11[0,i1,i2] + b.11.p[0,i1,i2] + b.11.b[i2]
     CALL(matmul_run(m, MATMUL_s_11, v_g_11, v_b_11_w, v_b_11_b, v_n_11, v_s_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_48efd158, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias, v_y));
+    CALL(launch(m, ORDERED, k_row_c43a53a9, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias, v_y));
     return 0;
 }
 

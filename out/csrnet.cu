@@ -15,49 +15,49 @@
 //     5.8 us est. v1.a             k_product_1ccf4136
 //    10.2 us est. v1.b.c.sum.data  k_basis_9b896829
 //    24.3 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. v1.b             k_basis_1cbea8c8
-//     2.9 us est. p1               k_reduce_bccc3340
+//    10.6 us est. v1.b             k_basis_85824345
+//     2.9 us est. p1               k_reduce_8d511b0c
 //     2.2 us est. v2.a.c.sum.data  k_basis_85af818e
 //    11.8 us est. v2.a.c.sum.product cuBLAS sgemm 128 x 784 x 64, batch 36
-//     3.8 us est. v2.a             k_basis_278b3f9f
+//     3.8 us est. v2.a             k_basis_c9b0fa23
 //     4.3 us est. v2.b.c.sum.data  k_basis_d7af3d13
 //    23.6 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. v2.b             k_basis_278b3f9f
-//     1.5 us est. p2               k_reduce_84abe07e
+//     3.8 us est. v2.b             k_basis_c9b0fa23
+//     1.5 us est. p2               k_reduce_8ef63306
 //     1.3 us est. v3.a.c.sum.data  k_basis_f05366da
 //    17.4 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
-//     1.9 us est. v3.a             k_basis_ea574b6e
+//     1.9 us est. v3.a             k_basis_ed414313
 //     2.2 us est. v3.b.c.sum.data  k_basis_d4b1ab00
 //    34.7 us est. v3.b.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     1.9 us est. v3.b             k_basis_ea574b6e
+//     1.9 us est. v3.b             k_basis_ed414313
 //     2.2 us est. v3.c.c.sum.data  k_basis_d4b1ab00
 //    34.7 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     1.9 us est. v3.c             k_basis_ea574b6e
-//     1.3 us est. p3               k_reduce_bd2100b7
+//     1.9 us est. v3.c             k_basis_ed414313
+//     1.3 us est. p3               k_reduce_d88b6c8f
 //     1.3 us est. v4.a.c.sum.data  k_basis_8a5ef0ea
 //    19.8 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
-//     1.3 us est. v4.a             k_basis_bc8676af
+//     1.3 us est. v4.a             k_basis_1525606d
 //     1.3 us est. v4.b.c.sum.data  k_basis_b2fabb08
 //    36.1 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     1.3 us est. v4.b             k_basis_bc8676af
+//     1.3 us est. v4.b             k_basis_1525606d
 //     1.3 us est. v4.c.c.sum.data  k_basis_b2fabb08
 //    36.1 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     1.3 us est. d1.c.sum.digits.split k_basis_bc8676af
+//     1.3 us est. d1.c.sum.digits.split k_basis_1525606d
 //     1.4 us est. d1.c.sum.data    k_basis_1e79a85e
 //    37.3 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d1.c.sum.phases  k_basis_e9f1a85c
+//     1.3 us est. d1.c.sum.phases  k_basis_82990c71
 //     1.3 us est. d2.c.sum.digits  k_map_85b2848d
 //     1.4 us est. d2.c.sum.data    k_basis_ff8123a2
 //    37.3 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d2.c.sum.phases  k_basis_e9f1a85c
+//     1.3 us est. d2.c.sum.phases  k_basis_82990c71
 //     1.3 us est. d3.c.sum.digits  k_map_85b2848d
 //     1.4 us est. d3.c.sum.data    k_basis_ff8123a2
 //    37.3 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d3.c.sum.phases  k_basis_e9f1a85c
+//     1.3 us est. d3.c.sum.phases  k_basis_82990c71
 //     1.3 us est. d4.c.sum.digits  k_map_85b2848d
 //     1.4 us est. d4.c.sum.data    k_basis_ff8123a2
 //    20.6 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
-//     1.3 us est. d4.c.sum.phases  k_basis_134f0924
+//     1.3 us est. d4.c.sum.phases  k_basis_cecec526
 //     1.3 us est. d5.c.sum.digits  k_map_3788aba9
 //     1.3 us est. d5.c.sum.data    k_basis_01024980
 //     5.9 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
@@ -873,7 +873,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // v1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // v1.b[0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1])
-static __global__ void __launch_bounds__(256) k_basis_1cbea8c8(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_85824345(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -899,36 +899,58 @@ static __global__ void __launch_bounds__(256) k_basis_1cbea8c8(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 50176 + i2 * 896 + o0 * 224 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 896 + o0 * 224
+            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
+            v4 < 0.f ? 0.f : v4);
     }
 }
 
 // p1[0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:112, i3 in 0:112, r0 in
 //     0:2, r1 in 0:2
-static __global__ void __launch_bounds__(256) k_reduce_bccc3340(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_8d511b0c(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
-    if (id >= 200704u) return;
+    if (id >= 100352u) return;
     const int i3 = (int)(id % 28u) * 4;
-    const int i2 = (int)(id / 28u);
-    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
+    const int strip = (int)(id / 28u % 56u);
+    const int i1 = (int)(id / 1568u);
+    float x[4][8];
 #pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
+    for (int j = 0; j < 4; j++) {
+        const int t0 = strip * 4 + j;
 #pragma unroll
-        for (int r1 = 0; r1 < 2; r1++) {
-            const int t0 = i2 * 448 + r0 * 224 + i3 * 2 + r1;
-            acc0 = fmaxf(acc0, p0[t0]);
-            acc1 = fmaxf(acc1, p0[t0 + 2]);
-            acc2 = fmaxf(acc2, p0[t0 + 4]);
-            acc3 = fmaxf(acc3, p0[t0 + 6]);
+        for (int k = 0; k < 8; k += 4) {
+            const int t1 = i3 * 2 + k;
+            const float4 v = *reinterpret_cast<const float4 *>(p0 + i1 * 50176 + t0 * 224 + t1);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
         }
     }
-    *reinterpret_cast<float4 *>(y + i2 * 112 + i3) = make_float4(acc0, acc1, acc2, acc3);
+#pragma unroll
+    for (int o = 0; o < 2; o++) {
+        const int i2 = strip * 2 + o;
+        float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
+#pragma unroll
+        for (int r0 = 0; r0 < 2; r0++) {
+#pragma unroll
+            for (int r1 = 0; r1 < 2; r1++) {
+                acc0 = fmaxf(acc0, x[o * 2 + r0][r1]);
+                acc1 = fmaxf(acc1, x[o * 2 + r0][r1 + 2]);
+                acc2 = fmaxf(acc2, x[o * 2 + r0][r1 + 4]);
+                acc3 = fmaxf(acc3, x[o * 2 + r0][r1 + 6]);
+            }
+        }
+        reinterpret_cast<float4 *>(y)[i1 * 3136 + i2 * 28 + i3 / 4] = make_float4(acc0, acc1, acc2,
+            acc3);
+    }
 }
 
 // by basis change F(4x4,3x3)
@@ -975,7 +997,7 @@ static __global__ void __launch_bounds__(128) k_basis_85af818e(const float *p0,
 // v2.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v2.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:112, i3 in 0:112
 // v2.a[0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1])
-static __global__ void __launch_bounds__(256) k_basis_278b3f9f(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_c9b0fa23(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1001,11 +1023,14 @@ static __global__ void __launch_bounds__(256) k_basis_278b3f9f(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 12544 + i2 * 448 + o0 * 112 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 12544 + i2 * 448 + o0 * 112
+            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
+            v4 < 0.f ? 0.f : v4);
     }
 }
 
@@ -1051,26 +1076,40 @@ static __global__ void __launch_bounds__(256) k_basis_d7af3d13(const float *p0,
 
 // p2[0,i1,i2,i3] = max(r0,r1) v2.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:56, i3 in 0:56, r0 in 0:2,
 //     r1 in 0:2
-static __global__ void __launch_bounds__(256) k_reduce_84abe07e(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_8ef63306(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u);
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float x[2][8];
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const int t0 = i2 * 2 + j;
+#pragma unroll
+        for (int k = 0; k < 8; k += 4) {
+            const int t1 = i3 * 2 + k;
+            const float4 v = *reinterpret_cast<const float4 *>(p0 + i1 * 12544 + t0 * 112 + t1);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 2; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 2; r1++) {
-            const int t0 = i2 * 224 + r0 * 112 + i3 * 2 + r1;
-            acc0 = fmaxf(acc0, p0[t0]);
-            acc1 = fmaxf(acc1, p0[t0 + 2]);
-            acc2 = fmaxf(acc2, p0[t0 + 4]);
-            acc3 = fmaxf(acc3, p0[t0 + 6]);
+            acc0 = fmaxf(acc0, x[r0][r1]);
+            acc1 = fmaxf(acc1, x[r0][r1 + 2]);
+            acc2 = fmaxf(acc2, x[r0][r1 + 4]);
+            acc3 = fmaxf(acc3, x[r0][r1 + 6]);
         }
     }
-    *reinterpret_cast<float4 *>(y + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by basis change F(4x4,3x3)
@@ -1117,7 +1156,7 @@ static __global__ void __launch_bounds__(64) k_basis_f05366da(const float *p0,
 // v3.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v3.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // v3.a[0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1])
-static __global__ void __launch_bounds__(128) k_basis_ea574b6e(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_ed414313(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -1143,11 +1182,14 @@ static __global__ void __launch_bounds__(128) k_basis_ea574b6e(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
+            v4 < 0.f ? 0.f : v4);
     }
 }
 
@@ -1193,26 +1235,40 @@ static __global__ void __launch_bounds__(128) k_basis_d4b1ab00(const float *p0,
 
 // p3[0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:28, i3 in 0:28, r0 in 0:2,
 //     r1 in 0:2
-static __global__ void __launch_bounds__(128) k_reduce_bd2100b7(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_d88b6c8f(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u);
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u);
+    float x[2][8];
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const int t0 = i2 * 2 + j;
+#pragma unroll
+        for (int k = 0; k < 8; k += 4) {
+            const int t1 = i3 * 2 + k;
+            const float4 v = *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + t0 * 56 + t1);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 2; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 2; r1++) {
-            const int t0 = i2 * 112 + r0 * 56 + i3 * 2 + r1;
-            acc0 = fmaxf(acc0, p0[t0]);
-            acc1 = fmaxf(acc1, p0[t0 + 2]);
-            acc2 = fmaxf(acc2, p0[t0 + 4]);
-            acc3 = fmaxf(acc3, p0[t0 + 6]);
+            acc0 = fmaxf(acc0, x[r0][r1]);
+            acc1 = fmaxf(acc1, x[r0][r1 + 2]);
+            acc2 = fmaxf(acc2, x[r0][r1 + 4]);
+            acc3 = fmaxf(acc3, x[r0][r1 + 6]);
         }
     }
-    *reinterpret_cast<float4 *>(y + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by basis change F(4x4,3x3)
@@ -1259,7 +1315,7 @@ static __global__ void __launch_bounds__(64) k_basis_8a5ef0ea(const float *p0,
 // v4.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // v4.a[0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_bc8676af(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_1525606d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1285,11 +1341,14 @@ static __global__ void __launch_bounds__(64) k_basis_bc8676af(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 784 + i2 * 112 + o0 * 28 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
+            v4 < 0.f ? 0.f : v4);
     }
 }
 
@@ -1379,7 +1438,7 @@ static __global__ void __launch_bounds__(64) k_basis_1e79a85e(const float *p0,
 // by digit re-layout; basis change F(4x4,3x3)
 // d1.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_e9f1a85c(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_82990c71(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1410,10 +1469,10 @@ static __global__ void __launch_bounds__(64) k_basis_e9f1a85c(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
+        for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
-                y[i0 * 200704 + i1 * 100352 + i3 * 196 + i4 * 56 + o0 * 14 + i5 * 4
-                    + o1] = d[o0][o1];
+                *reinterpret_cast<float2 *>(y + i0 * 200704 + i1 * 100352 + i3 * 196 + i4 * 56
+                    + o0 * 14 + i5 * 4 + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
             }
         }
     }
@@ -1485,7 +1544,7 @@ static __global__ void __launch_bounds__(64) k_basis_ff8123a2(const float *p0,
 // by digit re-layout; basis change F(4x4,3x3)
 // d4.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_134f0924(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_cecec526(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1516,10 +1575,10 @@ static __global__ void __launch_bounds__(64) k_basis_134f0924(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
+        for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
-                y[i0 * 100352 + i1 * 50176 + i3 * 196 + i4 * 56 + o0 * 14 + i5 * 4
-                    + o1] = d[o0][o1];
+                *reinterpret_cast<float2 *>(y + i0 * 100352 + i1 * 50176 + i3 * 196 + i4 * 56
+                    + o0 * 14 + i5 * 4 + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
             }
         }
     }
@@ -2089,73 +2148,73 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     //     v1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v1_b_c_sum_product, v_v1_b_c_sum_filter, v_v1_b_c_sum_data,
         v_v1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_1cbea8c8, "v1.b", 784, 256, stream, v_v1_b_c_sum_product, v_v1_b_b, v_v1_b));
-    CALL(launch(m, EARLY, k_reduce_bccc3340, "p1", 784, 256, stream, v_v1_b, v_p1));
+    CALL(launch(m, ORDERED, k_basis_85824345, "v1.b", 784, 256, stream, v_v1_b_c_sum_product, v_v1_b_b, v_v1_b));
+    CALL(launch(m, EARLY, k_reduce_8d511b0c, "p1", 392, 256, stream, v_v1_b, v_p1));
     CALL(launch(m, EARLY, k_basis_85af818e, "v2.a.c.sum.data", 392, 128, stream, v_p1, v_v2_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // v2.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v2.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v2_a_c_sum_product, v_v2_a_c_sum_filter, v_v2_a_c_sum_data,
         v_v2_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_278b3f9f, "v2.a", 392, 256, stream, v_v2_a_c_sum_product, v_v2_a_b, v_v2_a));
+    CALL(launch(m, ORDERED, k_basis_c9b0fa23, "v2.a", 392, 256, stream, v_v2_a_c_sum_product, v_v2_a_b, v_v2_a));
     CALL(launch(m, EARLY, k_basis_d7af3d13, "v2.b.c.sum.data", 392, 256, stream, v_v2_a, v_v2_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v2.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v2_b_c_sum_product, v_v2_b_c_sum_filter, v_v2_b_c_sum_data,
         v_v2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_278b3f9f, "v2.b", 392, 256, stream, v_v2_b_c_sum_product, v_v2_b_b, v_v2_b));
-    CALL(launch(m, EARLY, k_reduce_84abe07e, "p2", 392, 256, stream, v_v2_b, v_p2));
+    CALL(launch(m, ORDERED, k_basis_c9b0fa23, "v2.b", 392, 256, stream, v_v2_b_c_sum_product, v_v2_b_b, v_v2_b));
+    CALL(launch(m, EARLY, k_reduce_8ef63306, "p2", 392, 256, stream, v_v2_b, v_p2));
     CALL(launch(m, EARLY, k_basis_f05366da, "v3.a.c.sum.data", 392, 64, stream, v_p2, v_v3_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // v3.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_a_c_sum_product, v_v3_a_c_sum_filter, v_v3_a_c_sum_data,
         v_v3_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ea574b6e, "v3.a", 392, 128, stream, v_v3_a_c_sum_product, v_v3_a_b, v_v3_a));
+    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.a", 392, 128, stream, v_v3_a_c_sum_product, v_v3_a_b, v_v3_a));
     CALL(launch(m, EARLY, k_basis_d4b1ab00, "v3.b.c.sum.data", 392, 128, stream, v_v3_a, v_v3_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
         v_v3_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ea574b6e, "v3.b", 392, 128, stream, v_v3_b_c_sum_product, v_v3_b_b, v_v3_b));
+    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.b", 392, 128, stream, v_v3_b_c_sum_product, v_v3_b_b, v_v3_b));
     CALL(launch(m, EARLY, k_basis_d4b1ab00, "v3.c.c.sum.data", 392, 128, stream, v_v3_b, v_v3_c_c_sum_data));
     // by basis change F(4x4,3x3)
     // v3.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.c.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.c.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
         v_v3_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ea574b6e, "v3.c", 392, 128, stream, v_v3_c_c_sum_product, v_v3_c_b, v_v3_c));
-    CALL(launch(m, EARLY, k_reduce_bd2100b7, "p3", 392, 128, stream, v_v3_c, v_p3));
+    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.c", 392, 128, stream, v_v3_c_c_sum_product, v_v3_c_b, v_v3_c));
+    CALL(launch(m, EARLY, k_reduce_d88b6c8f, "p3", 392, 128, stream, v_v3_c, v_p3));
     CALL(launch(m, EARLY, k_basis_8a5ef0ea, "v4.a.c.sum.data", 196, 64, stream, v_p3, v_v4_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
         v_v4_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_bc8676af, "v4.a", 392, 64, stream, v_v4_a_c_sum_product, v_v4_a_b, v_v4_a));
+    CALL(launch(m, ORDERED, k_basis_1525606d, "v4.a", 392, 64, stream, v_v4_a_c_sum_product, v_v4_a_b, v_v4_a));
     CALL(launch(m, EARLY, k_basis_b2fabb08, "v4.b.c.sum.data", 392, 64, stream, v_v4_a, v_v4_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
         v_v4_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_bc8676af, "v4.b", 392, 64, stream, v_v4_b_c_sum_product, v_v4_b_b, v_v4_b));
+    CALL(launch(m, ORDERED, k_basis_1525606d, "v4.b", 392, 64, stream, v_v4_b_c_sum_product, v_v4_b_b, v_v4_b));
     CALL(launch(m, EARLY, k_basis_b2fabb08, "v4.c.c.sum.data", 392, 64, stream, v_v4_b, v_v4_c_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.c.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.c.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
         v_v4_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_bc8676af, "d1.c.sum.digits.split", 392, 64, stream, v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
+    CALL(launch(m, ORDERED, k_basis_1525606d, "d1.c.sum.digits.split", 392, 64, stream, v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
     CALL(launch(m, EARLY, k_basis_1e79a85e, "d1.c.sum.data", 512, 64, stream, v_d1_c_sum_digits_split, v_d1_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
         v_d1_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_e9f1a85c, "d1.c.sum.phases", 512, 64, stream, v_d1_c_sum_product, v_d1_c_sum_phases));
+    CALL(launch(m, ORDERED, k_basis_82990c71, "d1.c.sum.phases", 512, 64, stream, v_d1_c_sum_product, v_d1_c_sum_phases));
     CALL(launch(m, EARLY, k_map_85b2848d, "d2.c.sum.digits", 392, 256, stream, v_d1_c_sum_phases, v_d1_b, v_d2_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits, v_d2_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
@@ -2163,7 +2222,7 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     //     d2.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_e9f1a85c, "d2.c.sum.phases", 512, 64, stream, v_d2_c_sum_product, v_d2_c_sum_phases));
+    CALL(launch(m, ORDERED, k_basis_82990c71, "d2.c.sum.phases", 512, 64, stream, v_d2_c_sum_product, v_d2_c_sum_phases));
     CALL(launch(m, EARLY, k_map_85b2848d, "d3.c.sum.digits", 392, 256, stream, v_d2_c_sum_phases, v_d2_b, v_d3_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits, v_d3_c_sum_data));
     return 0;
@@ -2179,7 +2238,7 @@ static int steps_2(csrnet *m, const void *const *in, void *const *out,
     //     d3.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
         v_d3_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_e9f1a85c, "d3.c.sum.phases", 512, 64, stream, v_d3_c_sum_product, v_d3_c_sum_phases));
+    CALL(launch(m, ORDERED, k_basis_82990c71, "d3.c.sum.phases", 512, 64, stream, v_d3_c_sum_product, v_d3_c_sum_phases));
     CALL(launch(m, EARLY, k_map_85b2848d, "d4.c.sum.digits", 392, 256, stream, v_d3_c_sum_phases, v_d3_b, v_d4_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits, v_d4_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
@@ -2187,7 +2246,7 @@ static int steps_2(csrnet *m, const void *const *in, void *const *out,
     //     d4.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
         v_d4_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_134f0924, "d4.c.sum.phases", 256, 64, stream, v_d4_c_sum_product, v_d4_c_sum_phases));
+    CALL(launch(m, ORDERED, k_basis_cecec526, "d4.c.sum.phases", 256, 64, stream, v_d4_c_sum_product, v_d4_c_sum_phases));
     CALL(launch(m, EARLY, k_map_3788aba9, "d5.c.sum.digits", 392, 128, stream, v_d4_c_sum_phases, v_d4_b, v_d5_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_01024980, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits, v_d5_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)

@@ -13,22 +13,22 @@
 //           cuBLAS (596 MB) 34 steps, without it up to 82.8 us more
 // by        basis change 24, merging 70, summation splitting 5, operand re-laid 5
 //     9.2 us est. stem             k_product_89711744
-//     1.3 us est. p                k_reduce_04be9db5
+//     1.3 us est. p                k_reduce_0d7103f7
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.3 us est. l1.b.c.sum.data  k_basis_9a213487
 //     2.5 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b             k_basis_19e7c974
+//     1.3 us est. l1.b             k_basis_40343eeb
 //     3.2 us est. l1.c.sum         cuDNN conv 1x1, 64 to 256
 //     3.2 us est. l1               cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     3.8 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.0.b.c.sum.data k_basis_9a213487
 //     2.5 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.0.b           k_basis_19e7c974
+//     1.3 us est. l1.0.b           k_basis_40343eeb
 //     3.2 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     3.8 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.1.b.c.sum.data k_basis_9a213487
 //     2.5 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.1.b           k_basis_19e7c974
+//     1.3 us est. l1.1.b           k_basis_40343eeb
 //     3.2 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //    22.0 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
 //     1.3 us est. g1.l1            k_reduce_bc6d5c68
@@ -44,17 +44,17 @@
 //     3.3 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.0.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.0.b           k_basis_a18d610a
+//     1.3 us est. l2.0.b           k_basis_373b3530
 //     3.2 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     3.3 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.1.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.1.b           k_basis_a18d610a
+//     1.3 us est. l2.1.b           k_basis_373b3530
 //     3.2 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     3.3 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.2.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.2.b           k_basis_a18d610a
+//     1.3 us est. l2.2.b           k_basis_373b3530
 //     3.2 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //    33.6 us est. g2.l1.sum.merged cuBLAS sgemm 1312 x 784 x 512
 //     1.3 us est. g2.l1            k_reduce_c55a2f03
@@ -172,10 +172,10 @@
 //     4.7 us est. u0               k_map_0ef2ab3b
 //     2.8 us est. e0.a.c.sum.data  k_basis_87cf2bbc
 //     5.4 us est. e0.a.c.sum.product cuBLAS sgemm 21 x 3136 x 21, batch 36
-//     2.5 us est. e0.a             k_basis_b66364b4
+//     2.5 us est. e0.a             k_basis_879259b2
 //     2.8 us est. e0.b.sum.data    k_basis_87cf2bbc
 //     5.4 us est. e0.b.sum.product cuBLAS sgemm 21 x 3136 x 21, batch 36
-//     3.2 us est. e0               k_basis_ef948b93
+//     3.2 us est. e0               k_basis_779e8c43
 //     2.3 us est. y                cuDNN conv 1x1, 21 to 21 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -1409,7 +1409,7 @@ static __global__ void __launch_bounds__(256) k_product_89711744(const float *__
 
 // p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
 //     0:3, r1 in 0:3, pad stem -inf
-static __global__ void __launch_bounds__(128) k_reduce_04be9db5(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_0d7103f7(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -1417,20 +1417,30 @@ static __global__ void __launch_bounds__(128) k_reduce_04be9db5(const float *p0,
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 * 2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 * 2 + k - 4;
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544
+                + t0 * 112 + t1) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i1 * 12544 + i2 * 224 + r0 * 112 + i3 * 2 + r1;
-            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[t0 - 113] : -INFINITY;
-            const float v1 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[t0 - 111] : -INFINITY;
-            const float v2 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[t0 - 109] : -INFINITY;
-            const float v3 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[t0 - 107] : -INFINITY;
-            acc0 = fmaxf(acc0, v0);
-            acc1 = fmaxf(acc1, v1);
-            acc2 = fmaxf(acc2, v2);
-            acc3 = fmaxf(acc3, v3);
+            acc0 = fmaxf(acc0, x[r0][r1 + 3]);
+            acc1 = fmaxf(acc1, x[r0][r1 + 5]);
+            acc2 = fmaxf(acc2, x[r0][r1 + 7]);
+            acc3 = fmaxf(acc3, x[r0][r1 + 9]);
         }
     }
     *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
@@ -1512,7 +1522,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1538,11 +1548,14 @@ static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
+            v4 < 0.f ? 0.f : v4);
     }
 }
 
@@ -1791,7 +1804,7 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // l2.0.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.0.b.c.sum.at[i2%2,r0] * l2.0.b.c.sum.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2.0.b[0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_a18d610a(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1817,11 +1830,11 @@ static __global__ void __launch_bounds__(64) k_basis_a18d610a(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 2; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
+            + i3 * 2) = make_float2(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2);
     }
 }
 
@@ -3029,7 +3042,7 @@ static __global__ void __launch_bounds__(128) k_basis_87cf2bbc(const float *p0,
 // e0.a.c.sum[0,i1,i2,i3] = sum(r0,r1) e0.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // e0.a[0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1])
-static __global__ void __launch_bounds__(128) k_basis_b66364b4(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_879259b2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -3055,11 +3068,14 @@ static __global__ void __launch_bounds__(128) k_basis_b66364b4(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 50176 + i2 * 896 + o0 * 224 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 896 + o0 * 224
+            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
+            v4 < 0.f ? 0.f : v4);
     }
 }
 
@@ -3067,7 +3083,7 @@ static __global__ void __launch_bounds__(128) k_basis_b66364b4(const float *p0,
 // e0.b.sum[0,i1,i2,i3] = sum(r0,r1) e0.b.sum.product[r0,r1,i1,i2/4,i3/4] * l1.b.c.sum.at[i2%4,r0]
 //     * l1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // e0[0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1]
-static __global__ void __launch_bounds__(128) k_basis_ef948b93(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(128) k_basis_779e8c43(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -3093,11 +3109,12 @@ static __global__ void __launch_bounds__(128) k_basis_ef948b93(const float *p0, 
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1 * 50176 + i2 * 896 + o0 * 224 + i3 * 4 + o1];
-            y[i1 * 50176 + i2 * 896 + o0 * 224 + i3 * 4 + o1] = v0 + p2[i1];
-        }
+        const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 50176 + i2 * 896 + o0 * 224
+            + i3 * 4);
+        const float v1 = p2[i1];
+        *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 896 + o0 * 224
+            + i3 * 4) = make_float4(d[o0][0] + v0.x + v1, d[o0][1] + v0.y + v1,
+            d[o0][2] + v0.z + v1, d[o0][3] + v0.w + v1);
     }
 }
 
@@ -3580,7 +3597,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_product_89711744, "stem", 392, 256, stream, v_stem_c_k, v_x, v_stem_c_b, v_stem));
-    CALL(launch(m, EARLY, k_reduce_04be9db5, "p", 392, 128, stream, v_stem, v_p));
+    CALL(launch(m, EARLY, k_reduce_0d7103f7, "p", 392, 128, stream, v_stem, v_p));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
     // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_a, v_p, v_l1_a_c_k, v_l1_a_c_b, NULL, v_l1_a, v_workspace));
@@ -3590,7 +3607,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     l1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_c_sum_product, v_l1_b_c_sum_filter, v_l1_b_c_sum_data,
         v_l1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.b", 196, 64, stream, v_l1_b_c_sum_product, v_l1_b_c_b, v_l1_b));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.b", 196, 64, stream, v_l1_b_c_sum_product, v_l1_b_c_b, v_l1_b));
     // l1.c.sum[0,i1,i2,i3] = sum(r0) l1.b[0,r0,i2,i3] * l1.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l1_c_sum, v_l1_b, v_l1_c_k, NULL, NULL, v_l1_c_sum, v_workspace));
     // l1.d.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.d.k[i1,r0,0,0]
@@ -3605,7 +3622,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     l1.0.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_0_b_c_sum_product, v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data,
         v_l1_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product, v_l1_0_b_c_b, v_l1_0_b));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product, v_l1_0_b_c_b, v_l1_0_b));
     // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
     // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
     CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
@@ -3618,7 +3635,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     l1.1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_1_b_c_sum_product, v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data,
         v_l1_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product, v_l1_1_b_c_b, v_l1_1_b));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product, v_l1_1_b_c_b, v_l1_1_b));
     // l1.1.c.sum[0,i1,i2,i3] = sum(r0) l1.1.b[0,r0,i2,i3] * l1.1.c.k[i1,r0,0,0]
     // l1.1[0,i1,i2,i3] = relu(l1.0[0,i1,i2,i3] + l1.1.c.sum[0,i1,i2,i3] + l1.1.c.b[i1])
     CALL(conv_run(m, CONV_l1_1, v_l1_1_b, v_l1_1_c_k, v_l1_1_c_b, v_l1_0, v_l1_1, v_workspace));
@@ -3655,7 +3672,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     l2.0.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
         v_l2_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.0.b", 392, 64, stream, v_l2_0_b_c_sum_product, v_l2_0_b_c_b, v_l2_0_b));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.0.b", 392, 64, stream, v_l2_0_b_c_sum_product, v_l2_0_b_c_b, v_l2_0_b));
     // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
     // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
     CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
@@ -3668,7 +3685,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     l2.1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
         v_l2_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.1.b", 392, 64, stream, v_l2_1_b_c_sum_product, v_l2_1_b_c_b, v_l2_1_b));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.1.b", 392, 64, stream, v_l2_1_b_c_sum_product, v_l2_1_b_c_b, v_l2_1_b));
     // l2.1.c.sum[0,i1,i2,i3] = sum(r0) l2.1.b[0,r0,i2,i3] * l2.1.c.k[i1,r0,0,0]
     // l2.1[0,i1,i2,i3] = relu(l2.0[0,i1,i2,i3] + l2.1.c.sum[0,i1,i2,i3] + l2.1.c.b[i1])
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
@@ -3689,7 +3706,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     //     l2.2.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
         v_l2_2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.2.b", 392, 64, stream, v_l2_2_b_c_sum_product, v_l2_2_b_c_b, v_l2_2_b));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.2.b", 392, 64, stream, v_l2_2_b_c_sum_product, v_l2_2_b_c_b, v_l2_2_b));
     // l2.2.c.sum[0,i1,i2,i3] = sum(r0) l2.2.b[0,r0,i2,i3] * l2.2.c.k[i1,r0,0,0]
     // l2.2[0,i1,i2,i3] = relu(l2.1[0,i1,i2,i3] + l2.2.c.sum[0,i1,i2,i3] + l2.2.c.b[i1])
     CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l2_2, v_workspace));
@@ -3956,14 +3973,14 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_b66364b4, "e0.a", 515, 128, stream, v_e0_a_c_sum_product, v_e0_a_c_b, v_e0_a));
+    CALL(launch(m, ORDERED, k_basis_879259b2, "e0.a", 515, 128, stream, v_e0_a_c_sum_product, v_e0_a_c_b, v_e0_a));
     CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a, v_e0_b_sum_data));
     // by basis change F(4x4,3x3)
     // e0.b.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.b.sum.data[i0,i1,r0,i3,i4] *
     //     e0.b.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_e0_b_sum_product, v_e0_b_sum_filter, v_e0_b_sum_data,
         v_e0_b_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ef948b93, "e0", 515, 128, stream, v_e0_b_sum_product, v_u0, v_e0_b_b, v_e0));
+    CALL(launch(m, ORDERED, k_basis_779e8c43, "e0", 515, 128, stream, v_e0_b_sum_product, v_u0, v_e0_b_b, v_e0));
     // y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
     // y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
     CALL(conv_run(m, CONV_y, v_e0, v_y_k, v_y_b, NULL, v_y, v_workspace));

@@ -8,47 +8,47 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 38 MB (workspace 32 MB of it), constants 13 MB, peak in create 60 MB
-// plan      55 steps, 75.0 us estimated; nothing derived is cheaper
+// plan      55 steps, 74.6 us estimated; nothing derived is cheaper
 // libraries cuDNN (415 MB) 17 steps, without it up to 10.7 us more
 //           cuBLAS (596 MB) 1 step, without it up to 1.4 us more
 //     1.3 us est. stem             k_product_1e27c0a5
-//     1.4 us est. b1.d             k_reduce_3902d19c
+//     1.3 us est. b1.d             k_reduce_12871220
 //     1.3 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
 //     1.6 us est. b2.h.e           k_product_6040a342
-//     1.3 us est. b2.h.d           k_reduce_330a33f6
+//     1.3 us est. b2.h.d           k_reduce_69dd86bf
 //     1.3 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
 //     1.3 us est. b2.b.0.e         k_product_1a6cac61
-//     1.6 us est. b2.b.0.d         k_reduce_2b7c8af2
+//     1.3 us est. b2.b.0.d         k_reduce_6ae237f0
 //     1.3 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
 //     1.3 us est. b3.h.e           k_product_1a6cac61
-//     1.3 us est. b3.h.d           k_reduce_bcde40c8
+//     1.3 us est. b3.h.d           k_reduce_e90e6ddc
 //     1.3 us est. b3.h             cuDNN conv 1x1, 144 to 32 + bias
 //     1.3 us est. b3.b.0.e         k_product_7b9a5283
-//     1.3 us est. b3.b.0.d         k_reduce_3d7597a4
+//     1.3 us est. b3.b.0.d         k_reduce_f37a980b
 //     1.3 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
 //     1.3 us est. b3.b.1.e         k_product_7b9a5283
-//     1.3 us est. b3.b.1.d         k_reduce_3d7597a4
+//     1.3 us est. b3.b.1.d         k_reduce_f37a980b
 //     1.3 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
 //     1.3 us est. b4.h.e           k_product_7b9a5283
-//     1.3 us est. b4.h.d           k_reduce_10cb3c8b
+//     1.3 us est. b4.h.d           k_reduce_340920ad
 //     1.3 us est. b4.h             cuDNN conv 1x1, 192 to 64 + bias
 //     1.3 us est. b4.b.0.e         k_product_48bb5d4a
-//     1.3 us est. b4.b.0.d         k_reduce_ffa64a5d
+//     1.3 us est. b4.b.0.d         k_reduce_c2c57a34
 //     1.3 us est. b4.h.0           cuDNN conv 1x1, 384 to 64 + residual + bias
 //     1.3 us est. b4.b.1.e         k_product_48bb5d4a
-//     1.3 us est. b4.b.1.d         k_reduce_ffa64a5d
+//     1.3 us est. b4.b.1.d         k_reduce_c2c57a34
 //     1.3 us est. b4.h.1           cuDNN conv 1x1, 384 to 64 + residual + bias
 //     1.3 us est. b4.b.2.e         k_product_48bb5d4a
-//     1.3 us est. b4.b.2.d         k_reduce_ffa64a5d
+//     1.3 us est. b4.b.2.d         k_reduce_c2c57a34
 //     1.3 us est. b4.h.2           cuDNN conv 1x1, 384 to 64 + residual + bias
 //     1.3 us est. b5.h.e           k_product_48bb5d4a
-//     1.3 us est. b5.h.d           k_reduce_ffa64a5d
+//     1.3 us est. b5.h.d           k_reduce_c2c57a34
 //     1.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
 //     1.3 us est. b5.b.0.e         k_product_5faa3b03
-//     1.3 us est. b5.b.0.d         k_reduce_d4175f4d
+//     1.3 us est. b5.b.0.d         k_reduce_2dfb3f1e
 //     1.3 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
 //     1.3 us est. b5.b.1.e         k_product_5faa3b03
-//     1.3 us est. b5.b.1.d         k_reduce_d4175f4d
+//     1.3 us est. b5.b.1.d         k_reduce_2dfb3f1e
 //     1.3 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
 //     1.3 us est. b6.h.e           k_product_5faa3b03
 //     1.3 us est. b6.h.d           k_reduce_08724233
@@ -65,7 +65,7 @@
 //     2.0 us est. head.n.c         cuBLAS sgemm 1280 x 49 x 320
 //     1.3 us est. head             k_map_79441bb9
 //     1.3 us est. f                k_reduce_59cf178c
-//     1.3 us est. y                k_reduce_113b8c5d
+//     1.3 us est. y                k_reduce_e3119e86
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1826,7 +1826,7 @@ static __global__ void __launch_bounds__(256) k_product_1e27c0a5(const float *__
 // b1.d.n.c[0,i1,i2,i3] = sum(r0,r1) stem[0,i1,i2+r0-1,i3+r1-1] * b1.d.n.c.scaled[i1,r0,r1] where
 //     i2 in 0:112, i3 in 0:112, pad stem 0
 // b1.d[0,i1,i2,i3] = min(max(b1.d.n.c[0,i1,i2,i3] + b1.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_reduce_3902d19c(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_12871220(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1834,29 +1834,38 @@ static __global__ void __launch_bounds__(256) k_reduce_3902d19c(const float *p0,
     const int i3 = (int)(id % 28u) * 4;
     const int i2 = (int)(id / 28u % 112u);
     const int i1 = (int)(id / 3136u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 112u && (unsigned)t1 < 112u
+                ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544 + t0 * 112 + t1)
+                : make_float4(0.f, 0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const int t2 = i1 * 12544 + t0 * 112 + t1;
             const float v0 = p1[i1 * 9 + r0 * 3 + r1];
-            const float v1 = ((unsigned)t0 < 112u && (unsigned)t1 < 112u ? p0[t2] : 0.f) * v0;
-            const float v2 = (unsigned)t0 < 112u && (unsigned)(t1 + 1) < 112u ? p0[t2 + 1] : 0.f;
-            const float v3 = (unsigned)t0 < 112u && (unsigned)(t1 + 2) < 112u ? p0[t2 + 2] : 0.f;
-            const float v4 = (unsigned)t0 < 112u && (unsigned)(t1 + 3) < 112u ? p0[t2 + 3] : 0.f;
-            acc0 += v1;
-            acc1 += v2 * v0;
-            acc2 += v3 * v0;
-            acc3 += v4 * v0;
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 4] * v0;
+            acc2 += x[r0][r1 + 5] * v0;
+            acc3 += x[r0][r1 + 6] * v0;
         }
     }
-    const float v5 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 12544 + i2 * 112 + i3) = make_float4(fminf(fmaxf(acc0 + v5,
-        0.f), 6.f), fminf(fmaxf(acc1 + v5, 0.f), 6.f), fminf(fmaxf(acc2 + v5, 0.f), 6.f),
-        fminf(fmaxf(acc3 + v5, 0.f), 6.f));
+    const float v1 = p2[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 12544 + i2 * 112 + i3) = make_float4(fminf(fmaxf(acc0 + v1,
+        0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
+        fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
 
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
@@ -1898,7 +1907,7 @@ static __global__ void __launch_bounds__(256) k_product_6040a342(const float *__
 // b2.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b2.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b2.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:56, i3 in 0:56, pad b2.h.e 0
 // b2.h.d[0,i1,i2,i3] = min(max(b2.h.d.n.c[0,i1,i2,i3] + b2.h.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_reduce_330a33f6(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_69dd86bf(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1906,27 +1915,37 @@ static __global__ void __launch_bounds__(256) k_reduce_330a33f6(const float *p0,
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 * 2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 * 2 + k - 4;
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544
+                + t0 * 112 + t1) : make_float4(0.f, 0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i1 * 12544 + i2 * 224 + r0 * 112 + i3 * 2 + r1;
             const float v0 = p1[i1 * 9 + r0 * 3 + r1];
-            const float v1 = (i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[t0 - 113] : 0.f) * v0;
-            const float v2 = (i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[t0 - 111] : 0.f) * v0;
-            const float v3 = (i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[t0 - 109] : 0.f) * v0;
-            const float v4 = (i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[t0 - 107] : 0.f) * v0;
-            acc0 += v1;
-            acc1 += v2;
-            acc2 += v3;
-            acc3 += v4;
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 5] * v0;
+            acc2 += x[r0][r1 + 7] * v0;
+            acc3 += x[r0][r1 + 9] * v0;
         }
     }
-    const float v5 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(fminf(fmaxf(acc0 + v5,
-        0.f), 6.f), fminf(fmaxf(acc1 + v5, 0.f), 6.f), fminf(fmaxf(acc2 + v5, 0.f), 6.f),
-        fminf(fmaxf(acc3 + v5, 0.f), 6.f));
+    const float v1 = p2[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(fminf(fmaxf(acc0 + v1,
+        0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
+        fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
 
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
@@ -1969,7 +1988,7 @@ static __global__ void __launch_bounds__(256) k_product_1a6cac61(const float *__
 // b2.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b2.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b2.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:56, i3 in 0:56, pad b2.b.0.e 0
 // b2.b.0.d[0,i1,i2,i3] = min(max(b2.b.0.d.n.c[0,i1,i2,i3] + b2.b.0.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_reduce_2b7c8af2(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_6ae237f0(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1977,35 +1996,44 @@ static __global__ void __launch_bounds__(256) k_reduce_2b7c8af2(const float *p0,
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 56u && (unsigned)t1 < 56u
+                ? *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + t0 * 56 + t1)
+                : make_float4(0.f, 0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const int t2 = i1 * 3136 + t0 * 56 + t1;
             const float v0 = p1[i1 * 9 + r0 * 3 + r1];
-            const float v1 = ((unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t2] : 0.f) * v0;
-            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[t2 + 1] : 0.f;
-            const float v3 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[t2 + 2] : 0.f;
-            const float v4 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[t2 + 3] : 0.f;
-            acc0 += v1;
-            acc1 += v2 * v0;
-            acc2 += v3 * v0;
-            acc3 += v4 * v0;
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 4] * v0;
+            acc2 += x[r0][r1 + 5] * v0;
+            acc3 += x[r0][r1 + 6] * v0;
         }
     }
-    const float v5 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(fminf(fmaxf(acc0 + v5,
-        0.f), 6.f), fminf(fmaxf(acc1 + v5, 0.f), 6.f), fminf(fmaxf(acc2 + v5, 0.f), 6.f),
-        fminf(fmaxf(acc3 + v5, 0.f), 6.f));
+    const float v1 = p2[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(fminf(fmaxf(acc0 + v1,
+        0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
+        fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
 
 // b3.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b3.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b3.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.h.e 0
 // b3.h.d[0,i1,i2,i3] = min(max(b3.h.d.n.c[0,i1,i2,i3] + b3.h.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(64) k_reduce_bcde40c8(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_e90e6ddc(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2013,27 +2041,37 @@ static __global__ void __launch_bounds__(64) k_reduce_bcde40c8(const float *p0,
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
     const int i1 = (int)(id / 196u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 * 2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 * 2 + k - 4;
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 3136
+                + t0 * 56 + t1) : make_float4(0.f, 0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i1 * 3136 + i2 * 112 + r0 * 56 + i3 * 2 + r1;
             const float v0 = p1[i1 * 9 + r0 * 3 + r1];
-            const float v1 = (i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[t0 - 57] : 0.f) * v0;
-            const float v2 = (i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[t0 - 55] : 0.f) * v0;
-            const float v3 = (i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[t0 - 53] : 0.f) * v0;
-            const float v4 = (i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[t0 - 51] : 0.f) * v0;
-            acc0 += v1;
-            acc1 += v2;
-            acc2 += v3;
-            acc3 += v4;
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 5] * v0;
+            acc2 += x[r0][r1 + 7] * v0;
+            acc3 += x[r0][r1 + 9] * v0;
         }
     }
-    const float v5 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(fminf(fmaxf(acc0 + v5,
-        0.f), 6.f), fminf(fmaxf(acc1 + v5, 0.f), 6.f), fminf(fmaxf(acc2 + v5, 0.f), 6.f),
-        fminf(fmaxf(acc3 + v5, 0.f), 6.f));
+    const float v1 = p2[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(fminf(fmaxf(acc0 + v1,
+        0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
+        fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
 
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
@@ -2075,7 +2113,7 @@ static __global__ void __launch_bounds__(256) k_product_7b9a5283(const float *__
 // b3.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b3.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b3.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.b.0.e 0
 // b3.b.0.d[0,i1,i2,i3] = min(max(b3.b.0.d.n.c[0,i1,i2,i3] + b3.b.0.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(128) k_reduce_3d7597a4(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_f37a980b(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -2083,53 +2121,77 @@ static __global__ void __launch_bounds__(128) k_reduce_3d7597a4(const float *p0,
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
     const int i1 = (int)(id / 196u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
+                ? *reinterpret_cast<const float4 *>(p0 + i1 * 784 + t0 * 28 + t1) : make_float4(0.f,
+                0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const int t2 = i1 * 784 + t0 * 28 + t1;
             const float v0 = p1[i1 * 9 + r0 * 3 + r1];
-            const float v1 = ((unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[t2] : 0.f) * v0;
-            const float v2 = (unsigned)t0 < 28u && (unsigned)(t1 + 1) < 28u ? p0[t2 + 1] : 0.f;
-            const float v3 = (unsigned)t0 < 28u && (unsigned)(t1 + 2) < 28u ? p0[t2 + 2] : 0.f;
-            const float v4 = (unsigned)t0 < 28u && (unsigned)(t1 + 3) < 28u ? p0[t2 + 3] : 0.f;
-            acc0 += v1;
-            acc1 += v2 * v0;
-            acc2 += v3 * v0;
-            acc3 += v4 * v0;
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 4] * v0;
+            acc2 += x[r0][r1 + 5] * v0;
+            acc3 += x[r0][r1 + 6] * v0;
         }
     }
-    const float v5 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(fminf(fmaxf(acc0 + v5,
-        0.f), 6.f), fminf(fmaxf(acc1 + v5, 0.f), 6.f), fminf(fmaxf(acc2 + v5, 0.f), 6.f),
-        fminf(fmaxf(acc3 + v5, 0.f), 6.f));
+    const float v1 = p2[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(fminf(fmaxf(acc0 + v1,
+        0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
+        fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
 
 // b4.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b4.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b4.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b4.h.e 0
 // b4.h.d[0,i1,i2,i3] = min(max(b4.h.d.n.c[0,i1,i2,i3] + b4.h.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(128) k_reduce_10cb3c8b(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_340920ad(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
-    if (id >= 37632u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
+    if (id >= 18816u) return;
+    const int i3 = (int)(id % 7u) * 2;
+    const int i2 = (int)(id / 7u % 14u);
+    const int i1 = (int)(id / 98u);
+    float x[3][6];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 * 2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 6; k += 2) {
+            const int t1 = i3 * 2 + k - 2;
+            const float2 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float2 *>(p0 + i1 * 784
+                + t0 * 28 + t1) : make_float2(0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+        }
+    }
+    float acc0 = 0.f, acc1 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[i1 * 784 + i2 * 56 + r0 * 28
-                + i3 * 2 + r1 - 29] : 0.f;
-            acc += v0 * p1[i1 * 9 + r0 * 3 + r1];
+            const float v0 = p1[i1 * 9 + r0 * 3 + r1];
+            acc0 += x[r0][r1 + 1] * v0;
+            acc1 += x[r0][r1 + 3] * v0;
         }
     }
-    y[i1 * 196 + i2 * 14 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
+    const float v1 = p2[i1];
+    *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 14 + i3) = make_float2(fminf(fmaxf(acc0 + v1,
+        0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f));
 }
 
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
@@ -2171,27 +2233,41 @@ static __global__ void __launch_bounds__(256) k_product_48bb5d4a(const float *__
 // b4.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b4.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b4.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b4.b.0.e 0
 // b4.b.0.d[0,i1,i2,i3] = min(max(b4.b.0.d.n.c[0,i1,i2,i3] + b4.b.0.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_reduce_ffa64a5d(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_c2c57a34(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
-    if (id >= 75264u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
+    if (id >= 37632u) return;
+    const int i3 = (int)(id % 7u) * 2;
+    const int i2 = (int)(id / 7u % 14u);
+    const int i1 = (int)(id / 98u);
+    float x[3][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i1 * 196 + t0 * 14 + t1]
-                : 0.f;
-            acc += v0 * p1[i1 * 9 + r0 * 3 + r1];
+        for (int k = 0; k < 6; k += 2) {
+            const int t1 = i3 + k - 2;
+            const float2 v = (unsigned)t0 < 14u && (unsigned)t1 < 14u
+                ? *reinterpret_cast<const float2 *>(p0 + i1 * 196 + t0 * 14 + t1) : make_float2(0.f,
+                0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
         }
     }
-    y[i1 * 196 + i2 * 14 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
+    float acc0 = 0.f, acc1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p1[i1 * 9 + r0 * 3 + r1];
+            acc0 += x[r0][r1 + 1] * v0;
+            acc1 += x[r0][r1 + 2] * v0;
+        }
+    }
+    const float v1 = p2[i1];
+    *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 14 + i3) = make_float2(fminf(fmaxf(acc0 + v1,
+        0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f));
 }
 
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
@@ -2233,27 +2309,41 @@ static __global__ void __launch_bounds__(256) k_product_5faa3b03(const float *__
 // b5.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b5.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b5.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b5.b.0.e 0
 // b5.b.0.d[0,i1,i2,i3] = min(max(b5.b.0.d.n.c[0,i1,i2,i3] + b5.b.0.d.const[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_reduce_d4175f4d(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_2dfb3f1e(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
-    if (id >= 112896u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
+    if (id >= 56448u) return;
+    const int i3 = (int)(id % 7u) * 2;
+    const int i2 = (int)(id / 7u % 14u);
+    const int i1 = (int)(id / 98u);
+    float x[3][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i1 * 196 + t0 * 14 + t1]
-                : 0.f;
-            acc += v0 * p1[i1 * 9 + r0 * 3 + r1];
+        for (int k = 0; k < 6; k += 2) {
+            const int t1 = i3 + k - 2;
+            const float2 v = (unsigned)t0 < 14u && (unsigned)t1 < 14u
+                ? *reinterpret_cast<const float2 *>(p0 + i1 * 196 + t0 * 14 + t1) : make_float2(0.f,
+                0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
         }
     }
-    y[i1 * 196 + i2 * 14 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
+    float acc0 = 0.f, acc1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p1[i1 * 9 + r0 * 3 + r1];
+            acc0 += x[r0][r1 + 1] * v0;
+            acc1 += x[r0][r1 + 2] * v0;
+        }
+    }
+    const float v1 = p2[i1];
+    *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 14 + i3) = make_float2(fminf(fmaxf(acc0 + v1,
+        0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f));
 }
 
 // b6.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b6.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
@@ -2371,22 +2461,49 @@ static __global__ void __launch_bounds__(32) k_reduce_59cf178c(const float *p0,
 
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 // y[0,i1] = y.sum[0,i1] + bias[i1]
-static __global__ void __launch_bounds__(32) k_reduce_113b8c5d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_e3119e86(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    __shared__ float part[8][2];
+    const unsigned id = blockIdx.x;
     await_previous();
-    if (id >= 1000u) return;
-    const int i1 = (int)id;
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 1280u; k += 32u) {
-        const int r0 = (int)k;
-        acc += p0[i1 * 1280 + r0] * p1[r0];
+    const unsigned n0 = id % 500u * 2u;
+    float acc[1][2] = {};
+    {
+#pragma unroll 2
+        for (unsigned k = threadIdx.x; k < 320u; k += 256u) {
+            const int r0 = (int)k * 4;
+            float4 w[2];
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const int i1 = (int)(n0 + (unsigned)j);
+                w[j] = *reinterpret_cast<const float4 *>(p0 + i1 * 1280 + r0);
+            }
+            const float4 x = *reinterpret_cast<const float4 *>(p1 + r0);
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                acc[0][j] += w[j].x * x.x;
+                acc[0][j] += w[j].y * x.y;
+                acc[0][j] += w[j].z * x.z;
+                acc[0][j] += w[j].w * x.w;
+            }
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i1] = acc + p2[i1];
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        float v = acc[e / 2][e % 2];
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 1u) part[threadIdx.x / 32u][e] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 2; e += 256) {
+        const unsigned n = n0 + e;
+        const int i1 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i1] = v + p2[i1];
     }
 }
 
@@ -2949,78 +3066,78 @@ static int steps_1(mobilenet_v2 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_product_1e27c0a5, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x, v_stem_const, v_stem));
-    CALL(launch(m, EARLY, k_reduce_3902d19c, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled, v_b1_d_const, v_b1_d));
+    CALL(launch(m, EARLY, k_reduce_12871220, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled, v_b1_d_const, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.const[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_const, NULL, v_b1, v_workspace));
     CALL(launch(m, ORDERED, k_product_6040a342, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled, v_b1, v_b2_h_e_const, v_b2_h_e));
-    CALL(launch(m, EARLY, k_reduce_330a33f6, "b2.h.d", 294, 256, stream, v_b2_h_e, v_b2_h_d_n_c_scaled, v_b2_h_d_const, v_b2_h_d));
+    CALL(launch(m, EARLY, k_reduce_69dd86bf, "b2.h.d", 294, 256, stream, v_b2_h_e, v_b2_h_d_n_c_scaled, v_b2_h_d_const, v_b2_h_d));
     // b2.h.c[0,i1,i2,i3] = sum(r0) b2.h.d[0,r0,i2,i3] * b2.h.c.scaled[i1,r0]
     // b2.h[0,i1,i2,i3] = b2.h.c[0,i1,i2,i3] + b2.h.const[i1]
     CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_const, NULL, v_b2_h,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_1a6cac61, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled, v_b2_h, v_b2_b_0_e_const, v_b2_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_2b7c8af2, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e, v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_const, v_b2_b_0_d));
+    CALL(launch(m, EARLY, k_reduce_6ae237f0, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e, v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_const, v_b2_b_0_d));
     // b2.b.0.c[0,i1,i2,i3] = sum(r0) b2.b.0.d[0,r0,i2,i3] * b2.b.0.c.scaled[i1,r0]
     // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.h.0.const[i1]
     CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_h_0_const, v_b2_h, v_b2_h_0,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_1a6cac61, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled, v_b2_h_0, v_b3_h_e_const, v_b3_h_e));
-    CALL(launch(m, EARLY, k_reduce_bcde40c8, "b3.h.d", 441, 64, stream, v_b3_h_e, v_b3_h_d_n_c_scaled, v_b3_h_d_const, v_b3_h_d));
+    CALL(launch(m, EARLY, k_reduce_e90e6ddc, "b3.h.d", 441, 64, stream, v_b3_h_e, v_b3_h_d_n_c_scaled, v_b3_h_d_const, v_b3_h_d));
     // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
     // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.const[i1]
     CALL(conv_run(m, CONV_b3_h, v_b3_h_d, v_b3_h_c_scaled, v_b3_h_const, NULL, v_b3_h,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled, v_b3_h, v_b3_b_0_e_const, v_b3_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_3d7597a4, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e, v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_const, v_b3_b_0_d));
+    CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e, v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_const, v_b3_b_0_d));
     // b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
     // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.h.0.const[i1]
     CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_h_0_const, v_b3_h, v_b3_h_0,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled, v_b3_h_0, v_b3_b_1_e_const, v_b3_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_3d7597a4, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e, v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_const, v_b3_b_1_d));
+    CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e, v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_const, v_b3_b_1_d));
     // b3.b.1.c[0,i1,i2,i3] = sum(r0) b3.b.1.d[0,r0,i2,i3] * b3.b.1.c.scaled[i1,r0]
     // b3.h.1[0,i1,i2,i3] = b3.b.1.c[0,i1,i2,i3] + b3.h.0[0,i1,i2,i3] + b3.h.1.const[i1]
     CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_h_1_const, v_b3_h_0, v_b3_h_1,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_7b9a5283, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled, v_b3_h_1, v_b4_h_e_const, v_b4_h_e));
-    CALL(launch(m, EARLY, k_reduce_10cb3c8b, "b4.h.d", 294, 128, stream, v_b4_h_e, v_b4_h_d_n_c_scaled, v_b4_h_d_const, v_b4_h_d));
+    CALL(launch(m, EARLY, k_reduce_340920ad, "b4.h.d", 294, 64, stream, v_b4_h_e, v_b4_h_d_n_c_scaled, v_b4_h_d_const, v_b4_h_d));
     // b4.h.c[0,i1,i2,i3] = sum(r0) b4.h.d[0,r0,i2,i3] * b4.h.c.scaled[i1,r0]
     // b4.h[0,i1,i2,i3] = b4.h.c[0,i1,i2,i3] + b4.h.const[i1]
     CALL(conv_run(m, CONV_b4_h, v_b4_h_d, v_b4_h_c_scaled, v_b4_h_const, NULL, v_b4_h,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled, v_b4_h, v_b4_b_0_e_const, v_b4_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_ffa64a5d, "b4.b.0.d", 294, 256, stream, v_b4_b_0_e, v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_const, v_b4_b_0_d));
+    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e, v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_const, v_b4_b_0_d));
     // b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
     // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.h.0.const[i1]
     CALL(conv_run(m, CONV_b4_h_0, v_b4_b_0_d, v_b4_b_0_c_scaled, v_b4_h_0_const, v_b4_h, v_b4_h_0,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled, v_b4_h_0, v_b4_b_1_e_const, v_b4_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_ffa64a5d, "b4.b.1.d", 294, 256, stream, v_b4_b_1_e, v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_const, v_b4_b_1_d));
+    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e, v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_const, v_b4_b_1_d));
     // b4.b.1.c[0,i1,i2,i3] = sum(r0) b4.b.1.d[0,r0,i2,i3] * b4.b.1.c.scaled[i1,r0]
     // b4.h.1[0,i1,i2,i3] = b4.b.1.c[0,i1,i2,i3] + b4.h.0[0,i1,i2,i3] + b4.h.1.const[i1]
     CALL(conv_run(m, CONV_b4_h_1, v_b4_b_1_d, v_b4_b_1_c_scaled, v_b4_h_1_const, v_b4_h_0, v_b4_h_1,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled, v_b4_h_1, v_b4_b_2_e_const, v_b4_b_2_e));
-    CALL(launch(m, EARLY, k_reduce_ffa64a5d, "b4.b.2.d", 294, 256, stream, v_b4_b_2_e, v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_const, v_b4_b_2_d));
+    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e, v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_const, v_b4_b_2_d));
     // b4.b.2.c[0,i1,i2,i3] = sum(r0) b4.b.2.d[0,r0,i2,i3] * b4.b.2.c.scaled[i1,r0]
     // b4.h.2[0,i1,i2,i3] = b4.b.2.c[0,i1,i2,i3] + b4.h.1[0,i1,i2,i3] + b4.h.2.const[i1]
     CALL(conv_run(m, CONV_b4_h_2, v_b4_b_2_d, v_b4_b_2_c_scaled, v_b4_h_2_const, v_b4_h_1, v_b4_h_2,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_48bb5d4a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled, v_b4_h_2, v_b5_h_e_const, v_b5_h_e));
-    CALL(launch(m, EARLY, k_reduce_ffa64a5d, "b5.h.d", 294, 256, stream, v_b5_h_e, v_b5_h_d_n_c_scaled, v_b5_h_d_const, v_b5_h_d));
+    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b5.h.d", 294, 128, stream, v_b5_h_e, v_b5_h_d_n_c_scaled, v_b5_h_d_const, v_b5_h_d));
     // b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
     // b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.const[i1]
     CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_const, NULL, v_b5_h,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled, v_b5_h, v_b5_b_0_e_const, v_b5_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_d4175f4d, "b5.b.0.d", 441, 256, stream, v_b5_b_0_e, v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_const, v_b5_b_0_d));
+    CALL(launch(m, EARLY, k_reduce_2dfb3f1e, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e, v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_const, v_b5_b_0_d));
     // b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
     // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.h.0.const[i1]
     CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_h_0_const, v_b5_h, v_b5_h_0,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled, v_b5_h_0, v_b5_b_1_e_const, v_b5_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_d4175f4d, "b5.b.1.d", 441, 256, stream, v_b5_b_1_e, v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_const, v_b5_b_1_d));
+    CALL(launch(m, EARLY, k_reduce_2dfb3f1e, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e, v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_const, v_b5_b_1_d));
     // b5.b.1.c[0,i1,i2,i3] = sum(r0) b5.b.1.d[0,r0,i2,i3] * b5.b.1.c.scaled[i1,r0]
     // b5.h.1[0,i1,i2,i3] = b5.b.1.c[0,i1,i2,i3] + b5.h.0[0,i1,i2,i3] + b5.h.1.const[i1]
     CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_h_1_const, v_b5_h_0, v_b5_h_1,
@@ -3060,7 +3177,7 @@ static int steps_2(mobilenet_v2 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_head_n_c, v_head_n_c_scaled, v_b7, v_head_n_c));
     CALL(launch(m, ORDERED, k_map_79441bb9, "head", 490, 128, stream, v_head_n_c, v_head_const, v_head));
     CALL(launch(m, EARLY, k_reduce_59cf178c, "f", 1280, 32, stream, v_head, v_f));
-    CALL(launch(m, EARLY, k_reduce_113b8c5d, "y", 1000, 32, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, EARLY, k_reduce_e3119e86, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 

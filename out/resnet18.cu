@@ -13,43 +13,43 @@
 //           cuBLAS (596 MB) 13 steps, without it up to 14.9 us more
 // by        basis change 30, summation splitting 10
 //     9.2 us est. r0               k_product_89711744
-//     1.3 us est. p0               k_reduce_04be9db5
+//     1.3 us est. p0               k_reduce_0d7103f7
 //     1.3 us est. l1.a.a.c.data    k_basis_9a213487
 //     2.5 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.a.r           k_basis_19e7c974
+//     1.3 us est. l1.a.r           k_basis_40343eeb
 //     1.3 us est. l1.a.b.c.data    k_basis_9a213487
 //     2.5 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.a             k_basis_9cf1f777
+//     1.3 us est. l1.a             k_basis_c1c18a66
 //     1.3 us est. l1.b.a.c.data    k_basis_9a213487
 //     2.5 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b.r           k_basis_19e7c974
+//     1.3 us est. l1.b.r           k_basis_40343eeb
 //     1.3 us est. l1.b.b.c.data    k_basis_9a213487
 //     2.5 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b             k_basis_9cf1f777
+//     1.3 us est. l1.b             k_basis_c1c18a66
 //     3.9 us est. l2.h.a.c.part    k_product_84985c87
 //     1.3 us est. l2.h.r           k_reduce_3d1da471
 //     1.3 us est. l2.h.b.c.data    k_basis_0588b848
 //     3.5 us est. l2.h.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.b.c         k_basis_c0034e54
+//     1.3 us est. l2.h.b.c         k_basis_8f675f12
 //     1.3 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     1.3 us est. l2.a.c.data      k_basis_0588b848
 //     3.5 us est. l2.a.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.r             k_basis_a18d610a
+//     1.3 us est. l2.r             k_basis_373b3530
 //     1.3 us est. l2.b.c.data      k_basis_0588b848
 //     3.5 us est. l2.b.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2               k_basis_be6da03c
+//     1.3 us est. l2               k_basis_7788b9a2
 //     4.7 us est. l3.h.a.c.parts   k_product_163c7891
 //     1.3 us est. l3.h.r           k_reduce_63a0f256
 //     1.3 us est. l3.h.b.c.data    k_basis_35ce91cf
 //     4.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.b.c         k_basis_a8ac196d
+//     1.3 us est. l3.h.b.c         k_basis_0836aedd
 //     1.3 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
 //     1.3 us est. l3.a.c.data      k_basis_35ce91cf
 //     4.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.r             k_basis_e3891ac9
+//     1.3 us est. l3.r             k_basis_691e9faa
 //     1.3 us est. l3.b.c.data      k_basis_35ce91cf
 //     4.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3               k_basis_d5205886
+//     1.3 us est. l3               k_basis_99113042
 //     4.7 us est. l4.h.a.c.parts   k_product_fd50a1a0
 //     1.3 us est. l4.h.r           k_reduce_de3e16ae
 //     9.4 us est. l4.h.b.c.part    cuBLAS sgemm 4608 x 49 x 512
@@ -60,7 +60,7 @@
 //     9.4 us est. l4.b.c.part      cuBLAS sgemm 4608 x 49 x 512
 //     1.3 us est. l4               k_reduce_cdcdddbc
 //     1.3 us est. f                k_reduce_1c5a3a38
-//     1.3 us est. y                k_reduce_dc93fe81
+//     1.3 us est. y                k_reduce_60cac80d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1150,7 +1150,7 @@ static __global__ void __launch_bounds__(256) k_product_89711744(const float *__
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(128) k_reduce_04be9db5(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_0d7103f7(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -1158,20 +1158,30 @@ static __global__ void __launch_bounds__(128) k_reduce_04be9db5(const float *p0,
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 * 2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 * 2 + k - 4;
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544
+                + t0 * 112 + t1) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i1 * 12544 + i2 * 224 + r0 * 112 + i3 * 2 + r1;
-            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[t0 - 113] : -INFINITY;
-            const float v1 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[t0 - 111] : -INFINITY;
-            const float v2 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[t0 - 109] : -INFINITY;
-            const float v3 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[t0 - 107] : -INFINITY;
-            acc0 = fmaxf(acc0, v0);
-            acc1 = fmaxf(acc1, v1);
-            acc2 = fmaxf(acc2, v2);
-            acc3 = fmaxf(acc3, v3);
+            acc0 = fmaxf(acc0, x[r0][r1 + 3]);
+            acc1 = fmaxf(acc1, x[r0][r1 + 5]);
+            acc2 = fmaxf(acc2, x[r0][r1 + 7]);
+            acc3 = fmaxf(acc3, x[r0][r1 + 9]);
         }
     }
     *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
@@ -1253,7 +1263,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1279,11 +1289,14 @@ static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
+            v4 < 0.f ? 0.f : v4);
     }
 }
 
@@ -1291,7 +1304,7 @@ static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
 // l1.a.b.c[0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_9cf1f777(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_c1c18a66(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1317,11 +1330,16 @@ static __global__ void __launch_bounds__(64) k_basis_9cf1f777(const float *p0, c
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] + p2[i1];
-            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4);
+        const float v1 = p2[i1];
+        const float v2 = d[o0][0] + v0.x + v1;
+        const float v3 = d[o0][1] + v0.y + v1;
+        const float v4 = d[o0][2] + v0.z + v1;
+        const float v5 = d[o0][3] + v0.w + v1;
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4,
+            v5 < 0.f ? 0.f : v5);
     }
 }
 
@@ -1456,7 +1474,7 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(64) k_basis_c0034e54(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_8f675f12(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1482,10 +1500,8 @@ static __global__ void __launch_bounds__(64) k_basis_c0034e54(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 2; o1++) {
-            y[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] = d[o0][o1];
-        }
+        *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
+            + i3 * 2) = make_float2(d[o0][0], d[o0][1]);
     }
 }
 
@@ -1493,7 +1509,7 @@ static __global__ void __launch_bounds__(64) k_basis_c0034e54(const float *p0,
 // l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_a18d610a(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1519,11 +1535,11 @@ static __global__ void __launch_bounds__(64) k_basis_a18d610a(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 2; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
+            + i3 * 2) = make_float2(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2);
     }
 }
 
@@ -1531,7 +1547,7 @@ static __global__ void __launch_bounds__(64) k_basis_a18d610a(const float *p0,
 // l2.b.c[0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_be6da03c(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_7788b9a2(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1557,11 +1573,13 @@ static __global__ void __launch_bounds__(64) k_basis_be6da03c(const float *p0, c
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 2; o1++) {
-            const float v0 = d[o0][o1] + p1[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] + p2[i1];
-            y[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float2 v0 = *reinterpret_cast<const float2 *>(p1 + i1 * 784 + i2 * 56 + o0 * 28
+            + i3 * 2);
+        const float v1 = p2[i1];
+        const float v2 = d[o0][0] + v0.x + v1;
+        const float v3 = d[o0][1] + v0.y + v1;
+        *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
+            + i3 * 2) = make_float2(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3);
     }
 }
 
@@ -1667,7 +1685,7 @@ static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
 // by basis change F(2x2,3x3)
 // l3.h.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_a8ac196d(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_0836aedd(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1693,10 +1711,8 @@ static __global__ void __launch_bounds__(64) k_basis_a8ac196d(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 2; o1++) {
-            y[i1 * 196 + i2 * 28 + o0 * 14 + i3 * 2 + o1] = d[o0][o1];
-        }
+        *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
+            + i3 * 2) = make_float2(d[o0][0], d[o0][1]);
     }
 }
 
@@ -1704,7 +1720,7 @@ static __global__ void __launch_bounds__(64) k_basis_a8ac196d(const float *p0,
 // l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_e3891ac9(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_691e9faa(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1730,11 +1746,11 @@ static __global__ void __launch_bounds__(64) k_basis_e3891ac9(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 2; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 196 + i2 * 28 + o0 * 14 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
+            + i3 * 2) = make_float2(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2);
     }
 }
 
@@ -1742,7 +1758,7 @@ static __global__ void __launch_bounds__(64) k_basis_e3891ac9(const float *p0,
 // l3.b.c[0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3[0,i1,i2,i3] = relu(l3.b.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_d5205886(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_99113042(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1768,11 +1784,13 @@ static __global__ void __launch_bounds__(64) k_basis_d5205886(const float *p0, c
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 2; o1++) {
-            const float v0 = d[o0][o1] + p1[i1 * 196 + i2 * 28 + o0 * 14 + i3 * 2 + o1] + p2[i1];
-            y[i1 * 196 + i2 * 28 + o0 * 14 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float2 v0 = *reinterpret_cast<const float2 *>(p1 + i1 * 196 + i2 * 28 + o0 * 14
+            + i3 * 2);
+        const float v1 = p2[i1];
+        const float v2 = d[o0][0] + v0.x + v1;
+        const float v3 = d[o0][1] + v0.y + v1;
+        *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
+            + i3 * 2) = make_float2(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3);
     }
 }
 
@@ -1977,22 +1995,49 @@ static __global__ void __launch_bounds__(32) k_reduce_1c5a3a38(const float *p0,
 
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 // y[0,i1] = y.sum[0,i1] + bias[i1]
-static __global__ void __launch_bounds__(32) k_reduce_dc93fe81(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_60cac80d(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    __shared__ float part[4][2];
+    const unsigned id = blockIdx.x;
     await_previous();
-    if (id >= 1000u) return;
-    const int i1 = (int)id;
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 512u; k += 32u) {
-        const int r0 = (int)k;
-        acc += p0[i1 * 512 + r0] * p1[r0];
+    const unsigned n0 = id % 500u * 2u;
+    float acc[1][2] = {};
+    {
+#pragma unroll 2
+        for (unsigned k = threadIdx.x; k < 128u; k += 128u) {
+            const int r0 = (int)k * 4;
+            float4 w[2];
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const int i1 = (int)(n0 + (unsigned)j);
+                w[j] = *reinterpret_cast<const float4 *>(p0 + i1 * 512 + r0);
+            }
+            const float4 x = *reinterpret_cast<const float4 *>(p1 + r0);
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                acc[0][j] += w[j].x * x.x;
+                acc[0][j] += w[j].y * x.y;
+                acc[0][j] += w[j].z * x.z;
+                acc[0][j] += w[j].w * x.w;
+            }
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i1] = acc + p2[i1];
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        float v = acc[e / 2][e % 2];
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 1u) part[threadIdx.x / 32u][e] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 2; e += 128) {
+        const unsigned n = n0 + e;
+        const int i1 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 4; j++) v += part[j][e];
+        y[i1] = v + p2[i1];
     }
 }
 
@@ -2478,35 +2523,35 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x, v_r0_const, v_r0));
-    CALL(launch(m, EARLY, k_reduce_04be9db5, "p0", 392, 128, stream, v_r0, v_p0));
+    CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0));
     CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.a.c.data", 196, 64, stream, v_p0, v_l1_a_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r));
     CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r, v_l1_a_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_9cf1f777, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a));
+    CALL(launch(m, ORDERED, k_basis_c1c18a66, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a));
     CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.a.c.data", 196, 64, stream, v_l1_a, v_l1_b_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r));
     CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r, v_l1_b_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_9cf1f777, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b));
+    CALL(launch(m, ORDERED, k_basis_c1c18a66, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b));
     CALL(launch(m, EARLY, k_product_84985c87, "l2.h.a.c.part", 126, 256, stream, v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
     CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.r", 392, 64, stream, v_l2_h_a_c_part, v_l2_h_r_const, v_l2_h_r));
     CALL(launch(m, EARLY, k_basis_0588b848, "l2.h.b.c.data", 392, 64, stream, v_l2_h_r, v_l2_h_b_c_data));
@@ -2515,7 +2560,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c0034e54, "l2.h.b.c", 392, 64, stream, v_l2_h_b_c_product, v_l2_h_b_c));
+    CALL(launch(m, ORDERED, k_basis_8f675f12, "l2.h.b.c", 392, 64, stream, v_l2_h_b_c_product, v_l2_h_b_c));
     // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
@@ -2526,13 +2571,13 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     // l2.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4] *
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.r", 392, 64, stream, v_l2_a_c_product, v_l2_r_const, v_l2_r));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.r", 392, 64, stream, v_l2_a_c_product, v_l2_r_const, v_l2_r));
     CALL(launch(m, EARLY, k_basis_0588b848, "l2.b.c.data", 392, 64, stream, v_l2_r, v_l2_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_be6da03c, "l2", 392, 64, stream, v_l2_b_c_product, v_l2_h, v_l2_const, v_l2));
+    CALL(launch(m, ORDERED, k_basis_7788b9a2, "l2", 392, 64, stream, v_l2_b_c_product, v_l2_h, v_l2_const, v_l2));
     CALL(launch(m, EARLY, k_product_163c7891, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines, v_l2, v_l3_h_a_c_parts));
     CALL(launch(m, EARLY, k_reduce_63a0f256, "l3.h.r", 392, 128, stream, v_l3_h_a_c_parts, v_l3_h_r_const, v_l3_h_r));
     CALL(launch(m, EARLY, k_basis_35ce91cf, "l3.h.b.c.data", 196, 64, stream, v_l3_h_r, v_l3_h_b_c_data));
@@ -2541,7 +2586,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     //     l3.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_a8ac196d, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product, v_l3_h_b_c));
+    CALL(launch(m, ORDERED, k_basis_0836aedd, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product, v_l3_h_b_c));
     // l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3
     //     in 0:14
     // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
@@ -2552,13 +2597,13 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     // l3.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4] *
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.r", 196, 64, stream, v_l3_a_c_product, v_l3_r_const, v_l3_r));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.r", 196, 64, stream, v_l3_a_c_product, v_l3_r_const, v_l3_r));
     CALL(launch(m, EARLY, k_basis_35ce91cf, "l3.b.c.data", 196, 64, stream, v_l3_r, v_l3_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_d5205886, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h, v_l3_const, v_l3));
+    CALL(launch(m, ORDERED, k_basis_99113042, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h, v_l3_const, v_l3));
     CALL(launch(m, EARLY, k_product_fd50a1a0, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines, v_l3, v_l4_h_a_c_parts));
     CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts, v_l4_h_r_const, v_l4_h_r));
     return 0;
@@ -2584,7 +2629,7 @@ static int steps_2(resnet18 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l4_b_c_part, v_l4_b_c_part_filter, v_l4_r, v_l4_b_c_part));
     CALL(launch(m, ORDERED, k_reduce_cdcdddbc, "l4", 392, 64, stream, v_l4_b_c_part, v_l4_h, v_l4_const, v_l4));
     CALL(launch(m, EARLY, k_reduce_1c5a3a38, "f", 512, 32, stream, v_l4, v_f));
-    CALL(launch(m, EARLY, k_reduce_dc93fe81, "y", 1000, 32, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, EARLY, k_reduce_60cac80d, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 

@@ -13,30 +13,30 @@
 //           cuBLAS (596 MB) 16 steps, without it up to 80.8 us more
 // by        basis change 39, operand re-laid 4, summation splitting 3
 //   116.9 us est. r0               k_product_47598f54
-//    16.4 us est. p0               k_reduce_50965344
+//    16.4 us est. p0               k_reduce_2d2b8b7d
 //    10.2 us est. l1.a.a.c.data    k_basis_41424005
 //    24.3 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. l1.a.r           k_basis_3537d523
+//    10.6 us est. l1.a.r           k_basis_db7d7919
 //    10.2 us est. l1.a.b.c.data    k_basis_41424005
 //    24.3 us est. l1.a.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    13.6 us est. l1.a             k_basis_14cec3b3
+//    13.6 us est. l1.a             k_basis_39cb0e18
 //    10.2 us est. l1.b.a.c.data    k_basis_41424005
 //    24.3 us est. l1.b.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. l1.b.r           k_basis_3537d523
+//    10.6 us est. l1.b.r           k_basis_db7d7919
 //    10.2 us est. l1.b.b.c.data    k_basis_41424005
 //    24.3 us est. l1.b.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    13.6 us est. l1.b             k_basis_14cec3b3
+//    13.6 us est. l1.b             k_basis_39cb0e18
 //    46.9 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
 //     4.3 us est. l2.h.b.c.data    k_basis_e54c1587
 //    23.6 us est. l2.h.b.c.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. l2.h.b.c         k_basis_cfe7c4c3
+//     3.8 us est. l2.h.b.c         k_basis_ce695093
 //     5.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     4.3 us est. l2.a.c.data      k_basis_e54c1587
 //    23.6 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. l2.r             k_basis_25f944c5
+//     3.8 us est. l2.r             k_basis_55a511fd
 //     4.3 us est. l2.b.c.data      k_basis_e54c1587
 //    23.6 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     4.9 us est. l2               k_basis_1aec2aa0
+//     4.9 us est. l2               k_basis_3f5708d4
 //     3.2 us est. l3.h.a.c.columns k_map_5ee0c7e3
 //    35.9 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
 //     3.2 us est. l3.h.a.c.border.parts k_product_78f8dc02
@@ -46,14 +46,14 @@
 //     1.3 us est. l3.h.r           k_map_b7d70515
 //     2.8 us est. l3.h.b.c.data    k_basis_69a41e97
 //    34.7 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.3 us est. l3.h.b.c         k_basis_9fc86328
+//     2.3 us est. l3.h.b.c         k_basis_249a3beb
 //     6.9 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
 //     2.8 us est. l3.a.c.data      k_basis_69a41e97
 //    34.7 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.3 us est. l3.r             k_basis_741753bd
+//     2.3 us est. l3.r             k_basis_a555f2c9
 //     2.8 us est. l3.b.c.data      k_basis_69a41e97
 //    34.7 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.8 us est. l3               k_basis_2d77d177
+//     2.8 us est. l3               k_basis_23a65c0d
 //     3.2 us est. l4.h.a.c.columns k_map_70c56800
 //    47.2 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
 //     2.7 us est. l4.h.r           k_reduce_f87a9ae4
@@ -1209,31 +1209,46 @@ static __global__ void __launch_bounds__(256) k_product_47598f54(const float *__
 
 // p0[i0,i1,i2,i3] = max(r0_,r1) r0[i0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_
 //     in 0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(256) k_reduce_50965344(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_2d2b8b7d(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
-    if (id >= 802816u) return;
+    if (id >= 401408u) return;
     const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
+    const int strip = (int)(id / 14u % 28u);
+    const int i1 = (int)(id / 392u);
+    float x[5][12];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
+    for (int j = 0; j < 5; j++) {
+        const int t0 = strip * 4 + j - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i1 * 12544 + i2 * 224 + r0 * 112 + i3 * 2 + r1;
-            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[t0 - 113] : -INFINITY;
-            const float v1 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[t0 - 111] : -INFINITY;
-            const float v2 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[t0 - 109] : -INFINITY;
-            const float v3 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[t0 - 107] : -INFINITY;
-            acc0 = fmaxf(acc0, v0);
-            acc1 = fmaxf(acc1, v1);
-            acc2 = fmaxf(acc2, v2);
-            acc3 = fmaxf(acc3, v3);
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 * 2 + k - 4;
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544
+                + t0 * 112 + t1) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
         }
     }
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
+#pragma unroll
+    for (int o = 0; o < 2; o++) {
+        const int i2 = strip * 2 + o;
+        float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
+#pragma unroll
+        for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+            for (int r1 = 0; r1 < 3; r1++) {
+                acc0 = fmaxf(acc0, x[o * 2 + r0][r1 + 3]);
+                acc1 = fmaxf(acc1, x[o * 2 + r0][r1 + 5]);
+                acc2 = fmaxf(acc2, x[o * 2 + r0][r1 + 7]);
+                acc3 = fmaxf(acc3, x[o * 2 + r0][r1 + 9]);
+            }
+        }
+        reinterpret_cast<float4 *>(y)[i1 * 784 + i2 * 14 + i3 / 4] = make_float4(acc0, acc1, acc2,
+            acc3);
+    }
 }
 
 // l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
@@ -1313,7 +1328,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[i0,i1,i2,i3] + l1.a.r.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_3537d523(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_db7d7919(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1341,11 +1356,14 @@ static __global__ void __launch_bounds__(256) k_basis_3537d523(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v1 = d[o0][o1] + p1[i1];
-            y[i0 * 200704 + i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v1 < 0.f ? 0.f : v1;
-        }
+        const float v1 = p1[i1];
+        const float v2 = d[o0][0] + v1;
+        const float v3 = d[o0][1] + v1;
+        const float v4 = d[o0][2] + v1;
+        const float v5 = d[o0][3] + v1;
+        *reinterpret_cast<float4 *>(y + i0 * 200704 + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4,
+            v5 < 0.f ? 0.f : v5);
     }
 }
 
@@ -1353,7 +1371,7 @@ static __global__ void __launch_bounds__(256) k_basis_3537d523(const float *p0,
 // l1.a.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[i0,i1,i2,i3] + p0[i0,i1,i2,i3] + l1.a.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_14cec3b3(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_basis_39cb0e18(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1381,12 +1399,16 @@ static __global__ void __launch_bounds__(256) k_basis_14cec3b3(const float *p0, 
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v1 = p1[i0 * 200704 + i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1];
-            const float v2 = d[o0][o1] + v1 + p2[i1];
-            y[i0 * 200704 + i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v2 < 0.f ? 0.f : v2;
-        }
+        const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0 * 200704 + i1 * 3136 + i2 * 224
+            + o0 * 56 + i3 * 4);
+        const float v2 = p2[i1];
+        const float v3 = d[o0][0] + v1.x + v2;
+        const float v4 = d[o0][1] + v1.y + v2;
+        const float v5 = d[o0][2] + v1.z + v2;
+        const float v6 = d[o0][3] + v1.w + v2;
+        *reinterpret_cast<float4 *>(y + i0 * 200704 + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5,
+            v6 < 0.f ? 0.f : v6);
     }
 }
 
@@ -1434,7 +1456,7 @@ static __global__ void __launch_bounds__(256) k_basis_e54c1587(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(256) k_basis_cfe7c4c3(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_ce695093(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1462,10 +1484,8 @@ static __global__ void __launch_bounds__(256) k_basis_cfe7c4c3(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28 + i3 * 4 + o1] = d[o0][o1];
-        }
+        *reinterpret_cast<float4 *>(y + i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4) = make_float4(d[o0][0], d[o0][1], d[o0][2], d[o0][3]);
     }
 }
 
@@ -1473,7 +1493,7 @@ static __global__ void __launch_bounds__(256) k_basis_cfe7c4c3(const float *p0,
 // l2.a.c[i0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.r.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_25f944c5(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_55a511fd(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1501,11 +1521,14 @@ static __global__ void __launch_bounds__(256) k_basis_25f944c5(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v1 = d[o0][o1] + p1[i1];
-            y[i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28 + i3 * 4 + o1] = v1 < 0.f ? 0.f : v1;
-        }
+        const float v1 = p1[i1];
+        const float v2 = d[o0][0] + v1;
+        const float v3 = d[o0][1] + v1;
+        const float v4 = d[o0][2] + v1;
+        const float v5 = d[o0][3] + v1;
+        *reinterpret_cast<float4 *>(y + i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4,
+            v5 < 0.f ? 0.f : v5);
     }
 }
 
@@ -1513,7 +1536,7 @@ static __global__ void __launch_bounds__(256) k_basis_25f944c5(const float *p0,
 // l2.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[i0,i1,i2,i3] = relu(l2.b.c[i0,i1,i2,i3] + l2.h[i0,i1,i2,i3] + l2.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_1aec2aa0(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_basis_3f5708d4(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1541,12 +1564,16 @@ static __global__ void __launch_bounds__(256) k_basis_1aec2aa0(const float *p0, 
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v1 = p1[i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28 + i3 * 4 + o1];
-            const float v2 = d[o0][o1] + v1 + p2[i1];
-            y[i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28 + i3 * 4 + o1] = v2 < 0.f ? 0.f : v2;
-        }
+        const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0 * 100352 + i1 * 784 + i2 * 112
+            + o0 * 28 + i3 * 4);
+        const float v2 = p2[i1];
+        const float v3 = d[o0][0] + v1.x + v2;
+        const float v4 = d[o0][1] + v1.y + v2;
+        const float v5 = d[o0][2] + v1.z + v2;
+        const float v6 = d[o0][3] + v1.w + v2;
+        *reinterpret_cast<float4 *>(y + i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4) = make_float4(v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5,
+            v6 < 0.f ? 0.f : v6);
     }
 }
 
@@ -1744,7 +1771,7 @@ static __global__ void __launch_bounds__(128) k_basis_69a41e97(const float *p0,
 // by basis change F(4x4,3x3)
 // l3.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(128) k_basis_9fc86328(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_249a3beb(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -1773,9 +1800,10 @@ static __global__ void __launch_bounds__(128) k_basis_9fc86328(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
+        for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14) {
-                y[i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4 + o1] = d[o0][o1];
+                *reinterpret_cast<float2 *>(y + i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
+                    + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
             }
         }
     }
@@ -1785,7 +1813,7 @@ static __global__ void __launch_bounds__(128) k_basis_9fc86328(const float *p0,
 // l3.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.r.const[i1])
-static __global__ void __launch_bounds__(128) k_basis_741753bd(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_a555f2c9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -1814,10 +1842,13 @@ static __global__ void __launch_bounds__(128) k_basis_741753bd(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
+        for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14) {
-                const float v1 = d[o0][o1] + p1[i1];
-                y[i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4 + o1] = v1 < 0.f ? 0.f : v1;
+                const float v1 = p1[i1];
+                const float v2 = d[o0][o1] + v1;
+                const float v3 = d[o0][o1 + 1] + v1;
+                *reinterpret_cast<float2 *>(y + i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
+                    + o1) = make_float2(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3);
             }
         }
     }
@@ -1827,7 +1858,7 @@ static __global__ void __launch_bounds__(128) k_basis_741753bd(const float *p0,
 // l3.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.const[i1])
-static __global__ void __launch_bounds__(128) k_basis_2d77d177(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(128) k_basis_23a65c0d(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -1856,12 +1887,16 @@ static __global__ void __launch_bounds__(128) k_basis_2d77d177(const float *p0, 
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
+        for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14) {
-                const float v1 = i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14 ? p1[i0 * 50176 + i1 * 196
-                    + i2 * 56 + o0 * 14 + i3 * 4 + o1] : 0.f;
-                const float v2 = d[o0][o1] + v1 + p2[i1];
-                y[i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4 + o1] = v2 < 0.f ? 0.f : v2;
+                const float2 v1 = i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14
+                    ? *reinterpret_cast<const float2 *>(p1 + i0 * 50176 + i1 * 196 + i2 * 56
+                    + o0 * 14 + i3 * 4 + o1) : make_float2(0.f, 0.f);
+                const float v2 = p2[i1];
+                const float v3 = d[o0][o1] + v1.x + v2;
+                const float v4 = d[o0][o1 + 1] + v1.y + v2;
+                *reinterpret_cast<float2 *>(y + i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
+                    + o1) = make_float2(v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
             }
         }
     }
@@ -2709,35 +2744,35 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_product_47598f54, "r0", 1568, 256, stream, v_stem_c_scaled, v_x, v_r0_const, v_r0));
-    CALL(launch(m, EARLY, k_reduce_50965344, "p0", 3136, 256, stream, v_r0, v_p0));
+    CALL(launch(m, EARLY, k_reduce_2d2b8b7d, "p0", 1568, 256, stream, v_r0, v_p0));
     CALL(launch(m, EARLY, k_basis_41424005, "l1.a.a.c.data", 784, 256, stream, v_p0, v_l1_a_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_3537d523, "l1.a.r", 784, 256, stream, v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r));
+    CALL(launch(m, ORDERED, k_basis_db7d7919, "l1.a.r", 784, 256, stream, v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r));
     CALL(launch(m, EARLY, k_basis_41424005, "l1.a.b.c.data", 784, 256, stream, v_l1_a_r, v_l1_a_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_14cec3b3, "l1.a", 784, 256, stream, v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a));
+    CALL(launch(m, ORDERED, k_basis_39cb0e18, "l1.a", 784, 256, stream, v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a));
     CALL(launch(m, EARLY, k_basis_41424005, "l1.b.a.c.data", 784, 256, stream, v_l1_a, v_l1_b_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_3537d523, "l1.b.r", 784, 256, stream, v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r));
+    CALL(launch(m, ORDERED, k_basis_db7d7919, "l1.b.r", 784, 256, stream, v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r));
     CALL(launch(m, EARLY, k_basis_41424005, "l1.b.b.c.data", 784, 256, stream, v_l1_b_r, v_l1_b_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_14cec3b3, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b));
+    CALL(launch(m, ORDERED, k_basis_39cb0e18, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b));
     // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
     // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.r.const[i1])
@@ -2749,7 +2784,7 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_cfe7c4c3, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product, v_l2_h_b_c));
+    CALL(launch(m, ORDERED, k_basis_ce695093, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product, v_l2_h_b_c));
     // l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[i0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[i0,i1,i2,i3] = relu(l2.d.c[i0,i1,i2,i3] + l2.h.b.c[i0,i1,i2,i3] + l2.h.const[i1])
@@ -2760,13 +2795,13 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     // l2.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_25f944c5, "l2.r", 392, 256, stream, v_l2_a_c_product, v_l2_r_const, v_l2_r));
+    CALL(launch(m, ORDERED, k_basis_55a511fd, "l2.r", 392, 256, stream, v_l2_a_c_product, v_l2_r_const, v_l2_r));
     CALL(launch(m, EARLY, k_basis_e54c1587, "l2.b.c.data", 392, 256, stream, v_l2_r, v_l2_b_c_data));
     // by basis change F(4x4,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_1aec2aa0, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h, v_l2_const, v_l2));
+    CALL(launch(m, ORDERED, k_basis_3f5708d4, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h, v_l2_const, v_l2));
     CALL(launch(m, EARLY, k_map_5ee0c7e3, "l3.h.a.c.columns", 12168, 256, stream, v_l2, v_l3_h_a_c_columns));
     // by expression splitting; operand re-laid
     // l3.h.a.c.interior[i0,i1,i2,i3] = sum(r0,r1,r2) l3.h.a.c.columns[i0,i2,i3,r0,r1,r2] *
@@ -2785,7 +2820,7 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     //     l3.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_9fc86328, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product, v_l3_h_b_c));
+    CALL(launch(m, ORDERED, k_basis_249a3beb, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product, v_l3_h_b_c));
     // l3.d.c[i0,i1,i2,i3] = sum(r0) l2[i0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
     //     i3 in 0:14
     // l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
@@ -2796,7 +2831,7 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     // l3.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_741753bd, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_r_const, v_l3_r));
+    CALL(launch(m, ORDERED, k_basis_a555f2c9, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_r_const, v_l3_r));
     CALL(launch(m, EARLY, k_basis_69a41e97, "l3.b.c.data", 512, 128, stream, v_l3_r, v_l3_b_c_data));
     return 0;
 }
@@ -2810,7 +2845,7 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
     // l3.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_2d77d177, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h, v_l3_const, v_l3));
+    CALL(launch(m, ORDERED, k_basis_23a65c0d, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h, v_l3_const, v_l3));
     CALL(launch(m, EARLY, k_map_70c56800, "l4.h.a.c.columns", 7056, 256, stream, v_l3, v_l4_h_a_c_columns));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *

@@ -13,22 +13,22 @@
 //           cuBLAS (596 MB) 15 steps, without it up to 18.4 us more
 // by        basis change 33, summation splitting 8, operand re-laid 4
 //     9.2 us est. r0               k_product_89711744
-//     1.3 us est. p0               k_reduce_04be9db5
+//     1.3 us est. p0               k_reduce_0d7103f7
 //     1.3 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.3 us est. l1.h.b.c.data    k_basis_9a213487
 //     2.5 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.t           k_basis_19e7c974
+//     1.3 us est. l1.h.t           k_basis_40343eeb
 //     3.2 us est. l1.h.c.c         cuDNN conv 1x1, 64 to 256
 //     3.2 us est. l1.h             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     3.8 us est. l1.h.0.r         cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.h.0.b.c.data  k_basis_9a213487
 //     2.5 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.0.t         k_basis_19e7c974
+//     1.3 us est. l1.h.0.t         k_basis_40343eeb
 //     3.2 us est. l1.h.0           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     3.8 us est. l1.h.1.r         cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.h.1.b.c.data  k_basis_9a213487
 //     2.5 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.1.t         k_basis_19e7c974
+//     1.3 us est. l1.h.1.t         k_basis_40343eeb
 //     3.2 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     6.5 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
 //     7.8 us est. l2.h.b.c.part    k_product_10a99002
@@ -38,17 +38,17 @@
 //     3.3 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.h.0.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.0.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.0.t         k_basis_a18d610a
+//     1.3 us est. l2.h.0.t         k_basis_373b3530
 //     3.2 us est. l2.h.0           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     3.3 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.h.1.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.1.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.1.t         k_basis_a18d610a
+//     1.3 us est. l2.h.1.t         k_basis_373b3530
 //     3.2 us est. l2.h.1           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     3.3 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.h.2.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.2.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.2.t         k_basis_a18d610a
+//     1.3 us est. l2.h.2.t         k_basis_373b3530
 //     3.2 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     1.3 us est. l3.d.c.columns   k_map_57792e0b
 //     7.0 us est. l3.d.c           cuBLAS sgemm 1024 x 196 x 512
@@ -59,27 +59,27 @@
 //     3.8 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.0.b.c.data  k_basis_35ce91cf
 //     4.0 us est. l3.h.0.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.0.t         k_basis_e3891ac9
+//     1.3 us est. l3.h.0.t         k_basis_691e9faa
 //     3.8 us est. l3.h.0           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     3.8 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.1.b.c.data  k_basis_35ce91cf
 //     4.0 us est. l3.h.1.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.1.t         k_basis_e3891ac9
+//     1.3 us est. l3.h.1.t         k_basis_691e9faa
 //     3.8 us est. l3.h.1           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     3.8 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.2.b.c.data  k_basis_35ce91cf
 //     4.0 us est. l3.h.2.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.2.t         k_basis_e3891ac9
+//     1.3 us est. l3.h.2.t         k_basis_691e9faa
 //     3.8 us est. l3.h.2           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     3.8 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.3.b.c.data  k_basis_35ce91cf
 //     4.0 us est. l3.h.3.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.3.t         k_basis_e3891ac9
+//     1.3 us est. l3.h.3.t         k_basis_691e9faa
 //     3.8 us est. l3.h.3           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     3.8 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.4.b.c.data  k_basis_35ce91cf
 //     4.0 us est. l3.h.4.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.4.t         k_basis_e3891ac9
+//     1.3 us est. l3.h.4.t         k_basis_691e9faa
 //     3.8 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     1.3 us est. l4.d.c.columns   k_map_40cd2fa4
 //     7.0 us est. l4.d.c           cuBLAS sgemm 2048 x 49 x 1024
@@ -96,7 +96,7 @@
 //     1.3 us est. l4.h.1.t         k_reduce_9f36c0bc
 //     3.8 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     1.3 us est. f                k_reduce_a7fb52c0
-//     1.9 us est. y                k_reduce_3658f181
+//     1.9 us est. y                k_reduce_370fba15
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1899,7 +1899,7 @@ static __global__ void __launch_bounds__(256) k_product_89711744(const float *__
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(128) k_reduce_04be9db5(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_0d7103f7(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -1907,20 +1907,30 @@ static __global__ void __launch_bounds__(128) k_reduce_04be9db5(const float *p0,
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 * 2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 * 2 + k - 4;
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544
+                + t0 * 112 + t1) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
         for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i1 * 12544 + i2 * 224 + r0 * 112 + i3 * 2 + r1;
-            const float v0 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= 1 ? p0[t0 - 113] : -INFINITY;
-            const float v1 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -1 ? p0[t0 - 111] : -INFINITY;
-            const float v2 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -3 ? p0[t0 - 109] : -INFINITY;
-            const float v3 = i2 * 2 + r0 >= 1 && i3 * 2 + r1 >= -5 ? p0[t0 - 107] : -INFINITY;
-            acc0 = fmaxf(acc0, v0);
-            acc1 = fmaxf(acc1, v1);
-            acc2 = fmaxf(acc2, v2);
-            acc3 = fmaxf(acc3, v3);
+            acc0 = fmaxf(acc0, x[r0][r1 + 3]);
+            acc1 = fmaxf(acc1, x[r0][r1 + 5]);
+            acc2 = fmaxf(acc2, x[r0][r1 + 7]);
+            acc3 = fmaxf(acc3, x[r0][r1 + 9]);
         }
     }
     *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
@@ -2002,7 +2012,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.h.b.c[0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.h.b.c.at[i2%4,r0] *
 //     l1.h.b.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.h.t[0,i1,i2,i3] = relu(l1.h.b.c[0,i1,i2,i3] + l1.h.t.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2028,11 +2038,14 @@ static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
+            v4 < 0.f ? 0.f : v4);
     }
 }
 
@@ -2168,7 +2181,7 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // l2.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.h.0.b.c.at[i2%2,r0] * l2.h.0.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.t.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_a18d610a(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2194,11 +2207,11 @@ static __global__ void __launch_bounds__(64) k_basis_a18d610a(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 2; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 784 + i2 * 56 + o0 * 28 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
+            + i3 * 2) = make_float2(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2);
     }
 }
 
@@ -2318,7 +2331,7 @@ static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
 // l3.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.h.0.b.c.at[i2%2,r0] * l2.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.t.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_e3891ac9(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_691e9faa(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2344,11 +2357,11 @@ static __global__ void __launch_bounds__(64) k_basis_e3891ac9(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 2; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 196 + i2 * 28 + o0 * 14 + i3 * 2 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
+            + i3 * 2) = make_float2(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2);
     }
 }
 
@@ -2474,22 +2487,49 @@ static __global__ void __launch_bounds__(32) k_reduce_a7fb52c0(const float *p0,
 
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 // y[0,i1] = y.sum[0,i1] + bias[i1]
-static __global__ void __launch_bounds__(32) k_reduce_3658f181(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_370fba15(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    __shared__ float part[8][2];
+    const unsigned id = blockIdx.x;
     await_previous();
-    if (id >= 1000u) return;
-    const int i1 = (int)id;
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 2048u; k += 32u) {
-        const int r0 = (int)k;
-        acc += p0[i1 * 2048 + r0] * p1[r0];
+    const unsigned n0 = id % 500u * 2u;
+    float acc[1][2] = {};
+    {
+#pragma unroll 2
+        for (unsigned k = threadIdx.x; k < 512u; k += 256u) {
+            const int r0 = (int)k * 4;
+            float4 w[2];
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const int i1 = (int)(n0 + (unsigned)j);
+                w[j] = *reinterpret_cast<const float4 *>(p0 + i1 * 2048 + r0);
+            }
+            const float4 x = *reinterpret_cast<const float4 *>(p1 + r0);
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                acc[0][j] += w[j].x * x.x;
+                acc[0][j] += w[j].y * x.y;
+                acc[0][j] += w[j].z * x.z;
+                acc[0][j] += w[j].w * x.w;
+            }
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i1] = acc + p2[i1];
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        float v = acc[e / 2][e % 2];
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 1u) part[threadIdx.x / 32u][e] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 2; e += 256) {
+        const unsigned n = n0 + e;
+        const int i1 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i1] = v + p2[i1];
     }
 }
 
@@ -3095,7 +3135,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x, v_r0_const, v_r0));
-    CALL(launch(m, EARLY, k_reduce_04be9db5, "p0", 392, 128, stream, v_r0, v_p0));
+    CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
     // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.r.const[i1])
     CALL(conv_run(m, CONV_l1_h_r, v_p0, v_l1_h_a_c_scaled, v_l1_h_r_const, NULL, v_l1_h_r,
@@ -3106,7 +3146,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     //     l1.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_b_c_product, v_l1_h_b_c_filter, v_l1_h_b_c_data,
         v_l1_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product, v_l1_h_t_const, v_l1_h_t));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product, v_l1_h_t_const, v_l1_h_t));
     // l1.h.c.c[0,i1,i2,i3] = sum(r0) l1.h.t[0,r0,i2,i3] * l1.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l1_h_c_c, v_l1_h_t, v_l1_h_c_c_scaled, NULL, NULL, v_l1_h_c_c,
         v_workspace));
@@ -3124,7 +3164,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     //     l1.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_0_b_c_product, v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data,
         v_l1_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product, v_l1_h_0_t_const, v_l1_h_0_t));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product, v_l1_h_0_t_const, v_l1_h_0_t));
     // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
     // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.const[i1])
     CALL(conv_run(m, CONV_l1_h_0, v_l1_h_0_t, v_l1_h_0_c_c_scaled, v_l1_h_0_const, v_l1_h, v_l1_h_0,
@@ -3139,7 +3179,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     //     l1.h.1.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_1_b_c_product, v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data,
         v_l1_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_19e7c974, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product, v_l1_h_1_t_const, v_l1_h_1_t));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product, v_l1_h_1_t_const, v_l1_h_1_t));
     // l1.h.1.c.c[0,i1,i2,i3] = sum(r0) l1.h.1.t[0,r0,i2,i3] * l1.h.1.c.c.scaled[i1,r0]
     // l1.h.1[0,i1,i2,i3] = relu(l1.h.1.c.c[0,i1,i2,i3] + l1.h.0[0,i1,i2,i3] + l1.h.1.const[i1])
     CALL(conv_run(m, CONV_l1_h_1, v_l1_h_1_t, v_l1_h_1_c_c_scaled, v_l1_h_1_const, v_l1_h_0,
@@ -3168,7 +3208,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     //     l2.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_0_b_c_product, v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data,
         v_l2_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.h.0.t", 392, 64, stream, v_l2_h_0_b_c_product, v_l2_h_0_t_const, v_l2_h_0_t));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.0.t", 392, 64, stream, v_l2_h_0_b_c_product, v_l2_h_0_t_const, v_l2_h_0_t));
     // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
     // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.const[i1])
     CALL(conv_run(m, CONV_l2_h_0, v_l2_h_0_t, v_l2_h_0_c_c_scaled, v_l2_h_0_const, v_l2_h, v_l2_h_0,
@@ -3183,7 +3223,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     //     l2.h.1.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_1_b_c_product, v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data,
         v_l2_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.h.1.t", 392, 64, stream, v_l2_h_1_b_c_product, v_l2_h_1_t_const, v_l2_h_1_t));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.1.t", 392, 64, stream, v_l2_h_1_b_c_product, v_l2_h_1_t_const, v_l2_h_1_t));
     // l2.h.1.c.c[0,i1,i2,i3] = sum(r0) l2.h.1.t[0,r0,i2,i3] * l2.h.1.c.c.scaled[i1,r0]
     // l2.h.1[0,i1,i2,i3] = relu(l2.h.1.c.c[0,i1,i2,i3] + l2.h.0[0,i1,i2,i3] + l2.h.1.const[i1])
     CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_const, v_l2_h_0,
@@ -3198,7 +3238,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     //     l2.h.2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_2_b_c_product, v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data,
         v_l2_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_a18d610a, "l2.h.2.t", 392, 64, stream, v_l2_h_2_b_c_product, v_l2_h_2_t_const, v_l2_h_2_t));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.2.t", 392, 64, stream, v_l2_h_2_b_c_product, v_l2_h_2_t_const, v_l2_h_2_t));
     // l2.h.2.c.c[0,i1,i2,i3] = sum(r0) l2.h.2.t[0,r0,i2,i3] * l2.h.2.c.c.scaled[i1,r0]
     // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.const[i1])
     CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_const, v_l2_h_1,
@@ -3235,7 +3275,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     //     l3.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_0_b_c_product, v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data,
         v_l3_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product, v_l3_h_0_t_const, v_l3_h_0_t));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product, v_l3_h_0_t_const, v_l3_h_0_t));
     // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
     // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.const[i1])
     CALL(conv_run(m, CONV_l3_h_0, v_l3_h_0_t, v_l3_h_0_c_c_scaled, v_l3_h_0_const, v_l3_h, v_l3_h_0,
@@ -3250,7 +3290,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     //     l3.h.1.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_1_b_c_product, v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data,
         v_l3_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product, v_l3_h_1_t_const, v_l3_h_1_t));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product, v_l3_h_1_t_const, v_l3_h_1_t));
     // l3.h.1.c.c[0,i1,i2,i3] = sum(r0) l3.h.1.t[0,r0,i2,i3] * l3.h.1.c.c.scaled[i1,r0]
     // l3.h.1[0,i1,i2,i3] = relu(l3.h.1.c.c[0,i1,i2,i3] + l3.h.0[0,i1,i2,i3] + l3.h.1.const[i1])
     CALL(conv_run(m, CONV_l3_h_1, v_l3_h_1_t, v_l3_h_1_c_c_scaled, v_l3_h_1_const, v_l3_h_0,
@@ -3265,7 +3305,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     //     l3.h.2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_2_b_c_product, v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data,
         v_l3_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product, v_l3_h_2_t_const, v_l3_h_2_t));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product, v_l3_h_2_t_const, v_l3_h_2_t));
     // l3.h.2.c.c[0,i1,i2,i3] = sum(r0) l3.h.2.t[0,r0,i2,i3] * l3.h.2.c.c.scaled[i1,r0]
     // l3.h.2[0,i1,i2,i3] = relu(l3.h.2.c.c[0,i1,i2,i3] + l3.h.1[0,i1,i2,i3] + l3.h.2.const[i1])
     CALL(conv_run(m, CONV_l3_h_2, v_l3_h_2_t, v_l3_h_2_c_c_scaled, v_l3_h_2_const, v_l3_h_1,
@@ -3280,7 +3320,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     //     l3.h.3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_3_b_c_product, v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data,
         v_l3_h_3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product, v_l3_h_3_t_const, v_l3_h_3_t));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product, v_l3_h_3_t_const, v_l3_h_3_t));
     // l3.h.3.c.c[0,i1,i2,i3] = sum(r0) l3.h.3.t[0,r0,i2,i3] * l3.h.3.c.c.scaled[i1,r0]
     // l3.h.3[0,i1,i2,i3] = relu(l3.h.3.c.c[0,i1,i2,i3] + l3.h.2[0,i1,i2,i3] + l3.h.3.const[i1])
     CALL(conv_run(m, CONV_l3_h_3, v_l3_h_3_t, v_l3_h_3_c_c_scaled, v_l3_h_3_const, v_l3_h_2,
@@ -3295,7 +3335,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     //     l3.h.4.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_4_b_c_product, v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data,
         v_l3_h_4_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_e3891ac9, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product, v_l3_h_4_t_const, v_l3_h_4_t));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product, v_l3_h_4_t_const, v_l3_h_4_t));
     // l3.h.4.c.c[0,i1,i2,i3] = sum(r0) l3.h.4.t[0,r0,i2,i3] * l3.h.4.c.c.scaled[i1,r0]
     // l3.h.4[0,i1,i2,i3] = relu(l3.h.4.c.c[0,i1,i2,i3] + l3.h.3[0,i1,i2,i3] + l3.h.4.const[i1])
     CALL(conv_run(m, CONV_l3_h_4, v_l3_h_4_t, v_l3_h_4_c_c_scaled, v_l3_h_4_const, v_l3_h_3,
@@ -3351,7 +3391,7 @@ static int steps_3(resnet50 *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_const, v_l4_h_0,
         v_l4_h_1, v_workspace));
     CALL(launch(m, ORDERED, k_reduce_a7fb52c0, "f", 2048, 32, stream, v_l4_h_1, v_f));
-    CALL(launch(m, EARLY, k_reduce_3658f181, "y", 1000, 32, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, EARLY, k_reduce_370fba15, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 

@@ -14,7 +14,7 @@
 //    17.5 us est. r1               k_product_0e814894
 //    10.4 us est. c2.sum.data      k_basis_00325158
 //    47.2 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
-//    21.8 us est. c2.sum.part      k_basis_2f6a9580
+//    21.8 us est. c2.sum.part      k_basis_bf58d407
 //     7.6 us est. r2               k_reduce_b1f4f1d2
 //     3.4 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
 //     1.3 us est. y                k_reduce_adb50f9e
@@ -425,7 +425,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     F(4x4,3x3)
 // c2.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c2.sum.product[r0,r1,i0,i1,i2,i3/4,i4/4] *
 //     c2.sum.at[i3%4,r0] * c2.sum.at[i4%4,r1] where i3 in 0:226, i4 in 0:226
-static __global__ void __launch_bounds__(256) k_basis_2f6a9580(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_bf58d407(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -456,10 +456,10 @@ static __global__ void __launch_bounds__(256) k_basis_2f6a9580(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
+        for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i3 * 4 + o0 < 226 && i4 * 4 + o1 < 226) {
-                y[i0 * 3268864 + i1 * 1634432 + i2 * 51076 + i3 * 904 + o0 * 226 + i4 * 4
-                    + o1] = d[o0][o1];
+                *reinterpret_cast<float2 *>(y + i0 * 3268864 + i1 * 1634432 + i2 * 51076 + i3 * 904
+                    + o0 * 226 + i4 * 4 + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
             }
         }
     }
@@ -779,7 +779,7 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
     //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
     CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
-    CALL(launch(m, ORDERED, k_basis_2f6a9580, "c2.sum.part", 1625, 256, stream, v_c2_sum_product, v_c2_sum_part));
+    CALL(launch(m, ORDERED, k_basis_bf58d407, "c2.sum.part", 1625, 256, stream, v_c2_sum_product, v_c2_sum_part));
     CALL(launch(m, EARLY, k_reduce_b1f4f1d2, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]

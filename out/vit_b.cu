@@ -14,130 +14,130 @@
 //     1.3 us est. patches.sum.columns k_map_937fa9f9
 //     8.8 us est. patches.sum      cuBLAS sgemm 768 x 196 x 768
 //     1.3 us est. h                k_map_c5be1a73
-//     1.3 us est. n.0              k_row_b8bc7f44
+//     1.3 us est. n.0              k_row_5e8e7580
 //    23.2 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.0.s            k_product_78006777
 //     1.3 us est. a.0.a            k_row_0e554e40
 //     3.1 us est. a.0.o            cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.0              k_row_b8bc7f44
+//     1.3 us est. m.0              k_row_5e8e7580
 //    30.6 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.0              k_map_c632a3f1
 //    30.8 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.1              k_row_b8bc7f44
+//     1.3 us est. n.1              k_row_5e8e7580
 //    23.2 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.1.s            k_product_78006777
 //     1.3 us est. a.1.a            k_row_0e554e40
 //     3.1 us est. a.1.o            cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.1              k_row_b8bc7f44
+//     1.3 us est. m.1              k_row_5e8e7580
 //    30.6 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.1              k_map_c632a3f1
 //    30.8 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.2              k_row_b8bc7f44
+//     1.3 us est. n.2              k_row_5e8e7580
 //    23.2 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.2.s            k_product_78006777
 //     1.3 us est. a.2.a            k_row_0e554e40
 //     3.1 us est. a.2.o            cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.2              k_row_b8bc7f44
+//     1.3 us est. m.2              k_row_5e8e7580
 //    30.6 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.2              k_map_c632a3f1
 //    30.8 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.3              k_row_b8bc7f44
+//     1.3 us est. n.3              k_row_5e8e7580
 //    23.2 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.3.s            k_product_78006777
 //     1.3 us est. a.3.a            k_row_0e554e40
 //     3.1 us est. a.3.o            cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.3              k_row_b8bc7f44
+//     1.3 us est. m.3              k_row_5e8e7580
 //    30.6 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.3              k_map_c632a3f1
 //    30.8 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.4              k_row_b8bc7f44
+//     1.3 us est. n.4              k_row_5e8e7580
 //    23.2 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.4.s            k_product_78006777
 //     1.3 us est. a.4.a            k_row_0e554e40
 //     3.1 us est. a.4.o            cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.4              k_row_b8bc7f44
+//     1.3 us est. m.4              k_row_5e8e7580
 //    30.6 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.4              k_map_c632a3f1
 //    30.8 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.5              k_row_b8bc7f44
+//     1.3 us est. n.5              k_row_5e8e7580
 //    23.2 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.5.s            k_product_78006777
 //     1.3 us est. a.5.a            k_row_0e554e40
 //     3.1 us est. a.5.o            cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.5              k_row_b8bc7f44
+//     1.3 us est. m.5              k_row_5e8e7580
 //    30.6 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.5              k_map_c632a3f1
 //    30.8 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.6              k_row_b8bc7f44
+//     1.3 us est. n.6              k_row_5e8e7580
 //    23.2 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.6.s            k_product_78006777
 //     1.3 us est. a.6.a            k_row_0e554e40
 //     3.1 us est. a.6.o            cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.6              k_row_b8bc7f44
+//     1.3 us est. m.6              k_row_5e8e7580
 //    30.6 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.6              k_map_c632a3f1
 //    30.8 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.7              k_row_b8bc7f44
+//     1.3 us est. n.7              k_row_5e8e7580
 //    23.2 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.7.s            k_product_78006777
 //     1.3 us est. a.7.a            k_row_0e554e40
 //     3.1 us est. a.7.o            cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.7              k_row_b8bc7f44
+//     1.3 us est. m.7              k_row_5e8e7580
 //    30.6 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.7              k_map_c632a3f1
 //    30.8 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.8              k_row_b8bc7f44
+//     1.3 us est. n.8              k_row_5e8e7580
 //    23.2 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.8.s            k_product_78006777
 //     1.3 us est. a.8.a            k_row_0e554e40
 //     3.1 us est. a.8.o            cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.8              k_row_b8bc7f44
+//     1.3 us est. m.8              k_row_5e8e7580
 //    30.6 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.8              k_map_c632a3f1
 //    30.8 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.9              k_row_b8bc7f44
+//     1.3 us est. n.9              k_row_5e8e7580
 //    23.2 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.9.s            k_product_78006777
 //     1.3 us est. a.9.a            k_row_0e554e40
 //     3.1 us est. a.9.o            cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.9              k_row_b8bc7f44
+//     1.3 us est. m.9              k_row_5e8e7580
 //    30.6 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.9              k_map_c632a3f1
 //    30.8 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.10             k_row_b8bc7f44
+//     1.3 us est. n.10             k_row_5e8e7580
 //    23.2 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.10.s           k_product_78006777
 //     1.3 us est. a.10.a           k_row_0e554e40
 //     3.1 us est. a.10.o           cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.10             k_row_b8bc7f44
+//     1.3 us est. m.10             k_row_5e8e7580
 //    30.6 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.10             k_map_c632a3f1
 //    30.8 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.11             k_row_b8bc7f44
+//     1.3 us est. n.11             k_row_5e8e7580
 //    23.2 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
 //     3.7 us est. a.11.s           k_product_78006777
 //     1.3 us est. a.11.a           k_row_0e554e40
 //     3.1 us est. a.11.o           cuBLAS sgemm 197 x 64 x 197, batch 12
 //     8.8 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.11             k_row_b8bc7f44
+//     1.3 us est. m.11             k_row_5e8e7580
 //    30.6 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.11             k_map_c632a3f1
 //    30.8 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.sum            k_reduce_123dfc95
-//     1.3 us est. n.sum2           k_reduce_5199beae
+//     1.3 us est. n.sum            k_reduce_9edd34c1
+//     1.3 us est. n.sum2           k_reduce_7628ced1
 //     1.3 us est. z                k_map_285b179a
-//     1.3 us est. y                k_reduce_89fd4ff4
+//     1.3 us est. y                k_reduce_32f75d3e
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -942,36 +942,53 @@ static __global__ void __launch_bounds__(256) k_map_c5be1a73(const float *__rest
 // n.0.sum2[0,i1] = sum(r0) square(h[0,i1,r0] - n.0.sum[0,i1] / 768)
 // n.0[0,i1,i2] = rsqrt(n.0.sum2[0,i1] / 768 + 1e-06) * (h[0,i1,i2] - n.0.sum[0,i1] / 768) *
 //     n.0.scale[i2] + n.0.bias[i2]
-static __global__ void __launch_bounds__(32) k_row_b8bc7f44(const float *p0,
+static __global__ void __launch_bounds__(32) k_row_5e8e7580(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
     await_previous();
     if (id >= 197u) return;
     const int i1 = (int)id;
-    float c0[24];
+    float4 c0[6];
     float s0 = 0.f;
 #pragma unroll
-    for (int j = 0; j < 24; j++) {
+    for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
-        const int r0 = (int)k;
-        c0[j] = p0[i1 * 768 + r0];
-        s0 += c0[j];
+        const int r0 = (int)k * 4;
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        c0[j] = v0;
+        s0 += c0[j].x;
+        s0 += c0[j].y;
+        s0 += c0[j].z;
+        s0 += c0[j].w;
     }
     s0 = warp_sum(s0);
+    const float v1 = s0 / 768.f;
     float s1 = 0.f;
 #pragma unroll
-    for (int j = 0; j < 24; j++) {
-        const float v0 = c0[j] - s0 / 768.f;
-        s1 += v0 * v0;
+    for (int j = 0; j < 6; j++) {
+        const float v2 = c0[j].x - v1;
+        const float v3 = c0[j].y - v1;
+        const float v4 = c0[j].z - v1;
+        const float v5 = c0[j].w - v1;
+        s1 += v2 * v2;
+        s1 += v3 * v3;
+        s1 += v4 * v4;
+        s1 += v5 * v5;
     }
     s1 = warp_sum(s1);
+    const float v6 = s1 / 768.f;
+    const float v7 = v6 + 1e-06f;
+    const float v8 = 1.f / sqrtf(v7);
 #pragma unroll
-    for (int j = 0; j < 24; j++) {
+    for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
-        const int r0 = (int)k;
-        const float v1 = (c0[j] - s0 / 768.f) * (1.f / sqrtf(s1 / 768.f + 1e-06f)) * p1[r0];
-        y[i1 * 768 + r0] = v1 + p2[r0];
+        const int r0 = (int)k * 4;
+        const float4 v9 = *reinterpret_cast<const float4 *>(p1 + r0);
+        const float4 v10 = *reinterpret_cast<const float4 *>(p2 + r0);
+        *reinterpret_cast<float4 *>(y + i1 * 768 + r0) = make_float4((c0[j].x - v1) * v8 * v9.x
+            + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
+            (c0[j].w - v1) * v8 * v9.w + v10.w);
     }
 }
 
@@ -1071,7 +1088,7 @@ static __global__ void __launch_bounds__(256) k_map_c632a3f1(const float *p0,
 }
 
 // n.sum[0,i1] = sum(r0) h.11[0,i1,r0]
-static __global__ void __launch_bounds__(32) k_reduce_123dfc95(const float *p0,
+static __global__ void __launch_bounds__(32) k_reduce_9edd34c1(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
@@ -1080,9 +1097,13 @@ static __global__ void __launch_bounds__(32) k_reduce_123dfc95(const float *p0,
     const int i1 = (int)id;
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 768u; k += 32u) {
-        const int r0 = (int)k;
-        acc += p0[i1 * 768 + r0];
+    for (unsigned k = lane; k < 192u; k += 32u) {
+        const int r0 = (int)k * 4;
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        acc += v0.x;
+        acc += v0.y;
+        acc += v0.z;
+        acc += v0.w;
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
@@ -1091,19 +1112,28 @@ static __global__ void __launch_bounds__(32) k_reduce_123dfc95(const float *p0,
 }
 
 // n.sum2[0,i1] = sum(r0) square(h.11[0,i1,r0] - n.sum[0,i1] / 768)
-static __global__ void __launch_bounds__(32) k_reduce_5199beae(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(32) k_reduce_7628ced1(const float *p0, const float *p1,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
     await_previous();
     if (id >= 197u) return;
     const int i1 = (int)id;
+    const float v1 = p1[i1];
+    const float v2 = v1 / 768.f;
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 768u; k += 32u) {
-        const int r0 = (int)k;
-        const float v0 = p0[i1 * 768 + r0] - p1[i1] / 768.f;
-        acc += v0 * v0;
+    for (unsigned k = lane; k < 192u; k += 32u) {
+        const int r0 = (int)k * 4;
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        const float v3 = v0.x - v2;
+        const float v4 = v0.y - v2;
+        const float v5 = v0.z - v2;
+        const float v6 = v0.w - v2;
+        acc += v3 * v3;
+        acc += v4 * v4;
+        acc += v5 * v5;
+        acc += v6 * v6;
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
@@ -1136,27 +1166,44 @@ static __global__ void __launch_bounds__(64) k_map_285b179a(const float *__restr
 
 // p[0,i1] = sum(r0) z[0,r0] * fc[r0,i1]
 // y[0,i1] = p[0,i1] + bias[i1]
-static __global__ void __launch_bounds__(256) k_reduce_89fd4ff4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_32f75d3e(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 1000u ? column : 1000u - 1u;  // all load, some do not store
+    __shared__ float part[8][16];
+    const unsigned lane = threadIdx.x % 4u;
+    const unsigned id = blockIdx.x;
     await_previous();
-    const int i1 = (int)id;
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = threadIdx.y; k < 768u; k += 8u) {
-        const int r0 = (int)k;
-        acc += p0[r0 * 1000 + i1] * p1[r0];
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 1000u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
+    const unsigned n0 = id % 63u * 16u;
+    float acc[1][4] = {};
+    {
+        const int i1 = (int)((n0 + lane * 4u < 1000u ? n0 + lane * 4u : 996u));
+#pragma unroll 2
+        for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
+            const int r0 = (int)k;
+            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 1000 + i1);
+            const float x = p1[r0];
+            acc[0][0] += w.x * x;
+            acc[0][1] += w.y * x;
+            acc[0][2] += w.z * x;
+            acc[0][3] += w.w * x;
         }
-        y[i1] = acc + p2[i1];
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 16; e += 256) {
+        const unsigned n = n0 + e;
+        const int i1 = (int)n;
+        if (n >= 1000u) continue;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i1] = v + p2[i1];
     }
 }
 
@@ -1576,7 +1623,7 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // patches.sum[0,i1,i2,i3] = sum(r0,r1,r2) patches.sum.columns[i2,i3,r0,r1,r2] * k[i1,r0,r1,r2]
     CALL(gemm_run(m, &gemm_patches_sum, v_k, v_patches_sum_columns, v_patches_sum));
     CALL(launch(m, ORDERED, k_map_c5be1a73, "h", 591, 256, stream, v_place, v_token, v_patches_sum, v_b, v_h));
-    CALL(launch(m, EARLY, k_row_b8bc7f44, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias, v_n_0));
+    CALL(launch(m, EARLY, k_row_5e8e7580, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias, v_n_0));
     // a.0.qkv.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * a.0.qkv.w[r0,i2]
     // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_0_t_split, v_n_0, v_a_0_qkv_w, v_a_0_qkv_b, NULL, v_a_0_t_split,
@@ -1588,14 +1635,14 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.0", 197, 32, stream, v_r_0, v_m_0_scale, v_m_0_bias, v_m_0));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.0", 197, 32, stream, v_r_0, v_m_0_scale, v_m_0_bias, v_m_0));
     // f.0.p[0,i1,i2] = sum(r0) m.0[0,i1,r0] * f.0.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_0_p, v_m_0, v_f_0_w, v_f_0_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.0", 591, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
     // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
     // h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias, v_n_1));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias, v_n_1));
     // a.1.qkv.p[0,i1,i2] = sum(r0) n.1[0,i1,r0] * a.1.qkv.w[r0,i2]
     // a.1.t.split[0,i1,i2] = a.1.qkv.p[0,i1,i2] + a.1.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
@@ -1607,14 +1654,14 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.1.p[0,i1,i2] = sum(r0) a.1.c[0,i1,r0] * a.1.w[r0,i2]
     // r.1[0,i1,i2] = h.0[0,i1,i2] + a.1.p[0,i1,i2] + a.1.b[i2]
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.1", 197, 32, stream, v_r_1, v_m_1_scale, v_m_1_bias, v_m_1));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.1", 197, 32, stream, v_r_1, v_m_1_scale, v_m_1_bias, v_m_1));
     // f.1.p[0,i1,i2] = sum(r0) m.1[0,i1,r0] * f.1.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_1_p, v_m_1, v_f_1_w, v_f_1_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.1", 591, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
     // b.1.p[0,i1,i2] = sum(r0) g.1[0,i1,r0] * b.1.w[r0,i2]
     // h.1[0,i1,i2] = r.1[0,i1,i2] + b.1.p[0,i1,i2] + b.1.b[i2]
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias, v_n_2));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias, v_n_2));
     // a.2.qkv.p[0,i1,i2] = sum(r0) n.2[0,i1,r0] * a.2.qkv.w[r0,i2]
     // a.2.t.split[0,i1,i2] = a.2.qkv.p[0,i1,i2] + a.2.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
@@ -1626,14 +1673,14 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.2.p[0,i1,i2] = sum(r0) a.2.c[0,i1,r0] * a.2.w[r0,i2]
     // r.2[0,i1,i2] = h.1[0,i1,i2] + a.2.p[0,i1,i2] + a.2.b[i2]
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.2", 197, 32, stream, v_r_2, v_m_2_scale, v_m_2_bias, v_m_2));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.2", 197, 32, stream, v_r_2, v_m_2_scale, v_m_2_bias, v_m_2));
     // f.2.p[0,i1,i2] = sum(r0) m.2[0,i1,r0] * f.2.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_2_p, v_m_2, v_f_2_w, v_f_2_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.2", 591, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
     // b.2.p[0,i1,i2] = sum(r0) g.2[0,i1,r0] * b.2.w[r0,i2]
     // h.2[0,i1,i2] = r.2[0,i1,i2] + b.2.p[0,i1,i2] + b.2.b[i2]
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias, v_n_3));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias, v_n_3));
     // a.3.qkv.p[0,i1,i2] = sum(r0) n.3[0,i1,r0] * a.3.qkv.w[r0,i2]
     // a.3.t.split[0,i1,i2] = a.3.qkv.p[0,i1,i2] + a.3.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
@@ -1645,7 +1692,7 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.3.p[0,i1,i2] = sum(r0) a.3.c[0,i1,r0] * a.3.w[r0,i2]
     // r.3[0,i1,i2] = h.2[0,i1,i2] + a.3.p[0,i1,i2] + a.3.b[i2]
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias, v_m_3));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias, v_m_3));
     return 0;
 }
 
@@ -1660,7 +1707,7 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // b.3.p[0,i1,i2] = sum(r0) g.3[0,i1,r0] * b.3.w[r0,i2]
     // h.3[0,i1,i2] = r.3[0,i1,i2] + b.3.p[0,i1,i2] + b.3.b[i2]
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias, v_n_4));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias, v_n_4));
     // a.4.qkv.p[0,i1,i2] = sum(r0) n.4[0,i1,r0] * a.4.qkv.w[r0,i2]
     // a.4.t.split[0,i1,i2] = a.4.qkv.p[0,i1,i2] + a.4.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
@@ -1672,14 +1719,14 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.4.p[0,i1,i2] = sum(r0) a.4.c[0,i1,r0] * a.4.w[r0,i2]
     // r.4[0,i1,i2] = h.3[0,i1,i2] + a.4.p[0,i1,i2] + a.4.b[i2]
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias, v_m_4));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias, v_m_4));
     // f.4.p[0,i1,i2] = sum(r0) m.4[0,i1,r0] * f.4.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
     // b.4.p[0,i1,i2] = sum(r0) g.4[0,i1,r0] * b.4.w[r0,i2]
     // h.4[0,i1,i2] = r.4[0,i1,i2] + b.4.p[0,i1,i2] + b.4.b[i2]
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias, v_n_5));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias, v_n_5));
     // a.5.qkv.p[0,i1,i2] = sum(r0) n.5[0,i1,r0] * a.5.qkv.w[r0,i2]
     // a.5.t.split[0,i1,i2] = a.5.qkv.p[0,i1,i2] + a.5.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
@@ -1691,14 +1738,14 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.5.p[0,i1,i2] = sum(r0) a.5.c[0,i1,r0] * a.5.w[r0,i2]
     // r.5[0,i1,i2] = h.4[0,i1,i2] + a.5.p[0,i1,i2] + a.5.b[i2]
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.5", 197, 32, stream, v_r_5, v_m_5_scale, v_m_5_bias, v_m_5));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.5", 197, 32, stream, v_r_5, v_m_5_scale, v_m_5_bias, v_m_5));
     // f.5.p[0,i1,i2] = sum(r0) m.5[0,i1,r0] * f.5.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_5_p, v_m_5, v_f_5_w, v_f_5_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.5", 591, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
     // b.5.p[0,i1,i2] = sum(r0) g.5[0,i1,r0] * b.5.w[r0,i2]
     // h.5[0,i1,i2] = r.5[0,i1,i2] + b.5.p[0,i1,i2] + b.5.b[i2]
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias, v_n_6));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias, v_n_6));
     // a.6.qkv.p[0,i1,i2] = sum(r0) n.6[0,i1,r0] * a.6.qkv.w[r0,i2]
     // a.6.t.split[0,i1,i2] = a.6.qkv.p[0,i1,i2] + a.6.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
@@ -1710,14 +1757,14 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.6.p[0,i1,i2] = sum(r0) a.6.c[0,i1,r0] * a.6.w[r0,i2]
     // r.6[0,i1,i2] = h.5[0,i1,i2] + a.6.p[0,i1,i2] + a.6.b[i2]
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.6", 197, 32, stream, v_r_6, v_m_6_scale, v_m_6_bias, v_m_6));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.6", 197, 32, stream, v_r_6, v_m_6_scale, v_m_6_bias, v_m_6));
     // f.6.p[0,i1,i2] = sum(r0) m.6[0,i1,r0] * f.6.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_6_p, v_m_6, v_f_6_w, v_f_6_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.6", 591, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
     // b.6.p[0,i1,i2] = sum(r0) g.6[0,i1,r0] * b.6.w[r0,i2]
     // h.6[0,i1,i2] = r.6[0,i1,i2] + b.6.p[0,i1,i2] + b.6.b[i2]
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias, v_n_7));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias, v_n_7));
     // a.7.qkv.p[0,i1,i2] = sum(r0) n.7[0,i1,r0] * a.7.qkv.w[r0,i2]
     // a.7.t.split[0,i1,i2] = a.7.qkv.p[0,i1,i2] + a.7.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
@@ -1729,7 +1776,7 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.7.p[0,i1,i2] = sum(r0) a.7.c[0,i1,r0] * a.7.w[r0,i2]
     // r.7[0,i1,i2] = h.6[0,i1,i2] + a.7.p[0,i1,i2] + a.7.b[i2]
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias, v_m_7));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias, v_m_7));
     return 0;
 }
 
@@ -1744,7 +1791,7 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // b.7.p[0,i1,i2] = sum(r0) g.7[0,i1,r0] * b.7.w[r0,i2]
     // h.7[0,i1,i2] = r.7[0,i1,i2] + b.7.p[0,i1,i2] + b.7.b[i2]
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias, v_n_8));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias, v_n_8));
     // a.8.qkv.p[0,i1,i2] = sum(r0) n.8[0,i1,r0] * a.8.qkv.w[r0,i2]
     // a.8.t.split[0,i1,i2] = a.8.qkv.p[0,i1,i2] + a.8.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
@@ -1756,14 +1803,14 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // a.8.p[0,i1,i2] = sum(r0) a.8.c[0,i1,r0] * a.8.w[r0,i2]
     // r.8[0,i1,i2] = h.7[0,i1,i2] + a.8.p[0,i1,i2] + a.8.b[i2]
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.8", 197, 32, stream, v_r_8, v_m_8_scale, v_m_8_bias, v_m_8));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.8", 197, 32, stream, v_r_8, v_m_8_scale, v_m_8_bias, v_m_8));
     // f.8.p[0,i1,i2] = sum(r0) m.8[0,i1,r0] * f.8.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_8_p, v_m_8, v_f_8_w, v_f_8_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.8", 591, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
     // b.8.p[0,i1,i2] = sum(r0) g.8[0,i1,r0] * b.8.w[r0,i2]
     // h.8[0,i1,i2] = r.8[0,i1,i2] + b.8.p[0,i1,i2] + b.8.b[i2]
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias, v_n_9));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias, v_n_9));
     // a.9.qkv.p[0,i1,i2] = sum(r0) n.9[0,i1,r0] * a.9.qkv.w[r0,i2]
     // a.9.t.split[0,i1,i2] = a.9.qkv.p[0,i1,i2] + a.9.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
@@ -1775,14 +1822,14 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // a.9.p[0,i1,i2] = sum(r0) a.9.c[0,i1,r0] * a.9.w[r0,i2]
     // r.9[0,i1,i2] = h.8[0,i1,i2] + a.9.p[0,i1,i2] + a.9.b[i2]
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias, v_m_9));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias, v_m_9));
     // f.9.p[0,i1,i2] = sum(r0) m.9[0,i1,r0] * f.9.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // b.9.p[0,i1,i2] = sum(r0) g.9[0,i1,r0] * b.9.w[r0,i2]
     // h.9[0,i1,i2] = r.9[0,i1,i2] + b.9.p[0,i1,i2] + b.9.b[i2]
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.10", 197, 32, stream, v_h_9, v_n_10_scale, v_n_10_bias, v_n_10));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.10", 197, 32, stream, v_h_9, v_n_10_scale, v_n_10_bias, v_n_10));
     // a.10.qkv.p[0,i1,i2] = sum(r0) n.10[0,i1,r0] * a.10.qkv.w[r0,i2]
     // a.10.t.split[0,i1,i2] = a.10.qkv.p[0,i1,i2] + a.10.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
@@ -1794,14 +1841,14 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // a.10.p[0,i1,i2] = sum(r0) a.10.c[0,i1,r0] * a.10.w[r0,i2]
     // r.10[0,i1,i2] = h.9[0,i1,i2] + a.10.p[0,i1,i2] + a.10.b[i2]
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.10", 197, 32, stream, v_r_10, v_m_10_scale, v_m_10_bias, v_m_10));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.10", 197, 32, stream, v_r_10, v_m_10_scale, v_m_10_bias, v_m_10));
     // f.10.p[0,i1,i2] = sum(r0) m.10[0,i1,r0] * f.10.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_10_p, v_m_10, v_f_10_w, v_f_10_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.10", 591, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
     // b.10.p[0,i1,i2] = sum(r0) g.10[0,i1,r0] * b.10.w[r0,i2]
     // h.10[0,i1,i2] = r.10[0,i1,i2] + b.10.p[0,i1,i2] + b.10.b[i2]
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "n.11", 197, 32, stream, v_h_10, v_n_11_scale, v_n_11_bias, v_n_11));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.11", 197, 32, stream, v_h_10, v_n_11_scale, v_n_11_bias, v_n_11));
     // a.11.qkv.p[0,i1,i2] = sum(r0) n.11[0,i1,r0] * a.11.qkv.w[r0,i2]
     // a.11.t.split[0,i1,i2] = a.11.qkv.p[0,i1,i2] + a.11.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
@@ -1813,7 +1860,7 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // a.11.p[0,i1,i2] = sum(r0) a.11.c[0,i1,r0] * a.11.w[r0,i2]
     // r.11[0,i1,i2] = h.10[0,i1,i2] + a.11.p[0,i1,i2] + a.11.b[i2]
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_b8bc7f44, "m.11", 197, 32, stream, v_r_11, v_m_11_scale, v_m_11_bias, v_m_11));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.11", 197, 32, stream, v_r_11, v_m_11_scale, v_m_11_bias, v_m_11));
     return 0;
 }
 
@@ -1828,10 +1875,10 @@ static int steps_4(vit_b *m, const void *const *in, void *const *out,
     // b.11.p[0,i1,i2] = sum(r0) g.11[0,i1,r0] * b.11.w[r0,i2]
     // h.11[0,i1,i2] = r.11[0,i1,i2] + b.11.p[0,i1,i2] + b.11.b[i2]
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_123dfc95, "n.sum", 197, 32, stream, v_h_11, v_n_sum));
-    CALL(launch(m, EARLY, k_reduce_5199beae, "n.sum2", 197, 32, stream, v_h_11, v_n_sum, v_n_sum2));
+    CALL(launch(m, ORDERED, k_reduce_9edd34c1, "n.sum", 197, 32, stream, v_h_11, v_n_sum));
+    CALL(launch(m, EARLY, k_reduce_7628ced1, "n.sum2", 197, 32, stream, v_h_11, v_n_sum, v_n_sum2));
     CALL(launch(m, EARLY, k_map_285b179a, "z", 3, 64, stream, v_n_bias, v_n_scale, v_h_11, v_n_sum, v_n_sum2, v_z));
-    CALL(launch(m, EARLY, k_reduce_89fd4ff4, "y", 32, dim3(32, 8), stream, v_fc, v_z, v_bias, v_y));
+    CALL(launch(m, EARLY, k_reduce_32f75d3e, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
     return 0;
 }
 

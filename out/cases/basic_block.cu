@@ -13,10 +13,10 @@
 // by        basis change 6
 //     1.3 us est. t1.sum.data      k_basis_9a213487
 //     2.5 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. t2               k_basis_19e7c974
+//     1.3 us est. t2               k_basis_40343eeb
 //     1.3 us est. t3.sum.data      k_basis_9a213487
 //     2.5 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. y                k_basis_9cf1f777
+//     1.3 us est. y                k_basis_c1c18a66
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -249,7 +249,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // t1.sum[0,i1,i2,i3] = sum(r0,r1) t1.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // t2[0,i1,i2,i3] = relu(t1.sum[0,i1,i2,i3] + b1[i1])
-static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -275,11 +275,14 @@ static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1];
-            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
+            v4 < 0.f ? 0.f : v4);
     }
 }
 
@@ -287,7 +290,7 @@ static __global__ void __launch_bounds__(64) k_basis_19e7c974(const float *p0,
 // t3.sum[0,i1,i2,i3] = sum(r0,r1) t3.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // y[0,i1,i2,i3] = relu(x[0,i1,i2,i3] + t3.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(64) k_basis_9cf1f777(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_c1c18a66(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -313,11 +316,16 @@ static __global__ void __launch_bounds__(64) k_basis_9cf1f777(const float *p0, c
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            const float v0 = d[o0][o1] + p1[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] + p2[i1];
-            y[i1 * 3136 + i2 * 224 + o0 * 56 + i3 * 4 + o1] = v0 < 0.f ? 0.f : v0;
-        }
+        const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4);
+        const float v1 = p2[i1];
+        const float v2 = d[o0][0] + v0.x + v1;
+        const float v3 = d[o0][1] + v0.y + v1;
+        const float v4 = d[o0][2] + v0.z + v1;
+        const float v5 = d[o0][3] + v0.w + v1;
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4,
+            v5 < 0.f ? 0.f : v5);
     }
 }
 
@@ -573,13 +581,13 @@ static int steps(basic_block *m, const void *const *in, void *const *out,
     // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
     //     t1.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
-    CALL(launch(m, ORDERED, k_basis_19e7c974, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
     CALL(launch(m, EARLY, k_basis_9a213487, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
     // by basis change F(4x4,3x3)
     // t3.sum.product[i0,i1,i2,i3,i4] = sum(r0) t3.sum.data[i0,i1,r0,i3,i4] *
     //     t3.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
-    CALL(launch(m, ORDERED, k_basis_9cf1f777, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2, v_y));
+    CALL(launch(m, ORDERED, k_basis_c1c18a66, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2, v_y));
     return 0;
 }
 

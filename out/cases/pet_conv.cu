@@ -13,7 +13,7 @@
 // by        basis change 3
 //     1.3 us est. y.data           k_basis_dfc5061d
 //     2.6 us est. y.product        cuBLAS sgemm 64 x 361 x 48, batch 36
-//     1.3 us est. y                k_basis_48c29966
+//     1.3 us est. y                k_basis_7814ea0f
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -237,7 +237,7 @@ static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
 // by basis change F(2x2,5x5)
 // y[0,i1,i2,i3] = sum(r0,r1) y.product[r0,r1,i1,i2/2,i3/2] * y.at[i2%2,r0] * y.at[i3%2,r1] where
 //     i2 in 0:38, i3 in 0:38
-static __global__ void __launch_bounds__(64) k_basis_48c29966(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_7814ea0f(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -263,10 +263,8 @@ static __global__ void __launch_bounds__(64) k_basis_48c29966(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 2; o1++) {
-            y[i1 * 1444 + i2 * 76 + o0 * 38 + i3 * 2 + o1] = d[o0][o1];
-        }
+        *reinterpret_cast<float2 *>(y + i1 * 1444 + i2 * 76 + o0 * 38
+            + i3 * 2) = make_float2(d[o0][0], d[o0][1]);
     }
 }
 
@@ -492,7 +490,7 @@ static int steps(pet_conv *m, const void *const *in, void *const *out,
     // by basis change F(2x2,5x5)
     // y.product[i0,i1,i2,i3,i4] = sum(r0) y.data[i0,i1,r0,i3,i4] * y.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
-    CALL(launch(m, ORDERED, k_basis_48c29966, "y", 361, 64, stream, v_y_product, v_y));
+    CALL(launch(m, ORDERED, k_basis_7814ea0f, "y", 361, 64, stream, v_y_product, v_y));
     return 0;
 }
 
