@@ -361,7 +361,10 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
     int64_t least;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !ein__two_factors(ctx, s, factor, &alpha))
         return best;
-    if (factor[0]->val == factor[1]->val) return best;
+    ein__tiled tiled;
+    int64_t out[EIN__MAX_RANK];
+    ein__dense_result(s, out);
+    if (factor[0]->val == factor[1]->val || !ein__match_tiles(ctx, s, out, &tiled)) return best;
     for (int k = 0; k < 2; k++) {
         ein__val p = {factor[k]->val};
         if (ein__loads(z, v, p, factor[k])) all.v[all.n++] = p;
