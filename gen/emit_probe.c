@@ -126,7 +126,10 @@ typedef struct ein__pkernel {
 
 // An operand's line behind its mark: `float n=100 at=0`. False: it is none.
 static bool ein__read_argument(const char *s, const char **type, int64_t *n, int64_t *at) {
+    static const char *const shared[] = {"float4", "unsigned"};
     *type = NULL;
+    for (int t = 0; t < 2 && !*type; t++)
+        if (ein__key_word(&s, shared[t])) *type = shared[t];
     for (int t = 0; t < EIN__NDTYPE && !*type; t++)
         if (ein__key_word(&s, ein__ctype((ein__dtype)t))) *type = ein__ctype((ein__dtype)t);
     return *type && ein__key_number(&s, " n=", n, EIN__MAX_ELEMENTS) &&
@@ -408,12 +411,13 @@ static void ein__put_probe_launch(ein__prober *z, ein__buf *out, ein__buf *list,
 static void ein__put_probe_launches(ein__prober *z, ein__buf *out) {
     ein__buf list = {0};
     int most = 1;
-    ein__put(&list, "");
+    ein__put(&list, "static const kernel_case kernel_cases[] = {\n");
     ein__put(out, "\n");
     for (int i = 0; i < z->kernels; i++) {
         if (z->kernel[i].narg > most) most = z->kernel[i].narg;
         ein__put_probe_launch(z, out, &list, &z->kernel[i]);
     }
+    ein__put(&list, "};\n");
     ein__key types[] = {{"operands", ein__number_text(z->ctx, most)}, {"list", list.s}};
     ein__tmpl_put(out, ein__tmpl_probe_types, types, 2);
     ein__buf_free(&list);

@@ -129,18 +129,19 @@ static void ein__split_loads(ein_ctx *ctx, ein__step *step) {
     memmove(step->val, step->val + n, (size_t)step->nval * sizeof *step->val);
 }
 
-// How the product of a step is cut up under the layouts as they stand, and what its parts take.
-static void ein__cut_step(ein_ctx *ctx, ein__step *step) {
+// How the product of a step is cut up under the layouts as they stand, and what its parts take:
+// as `name` says, where it is no NULL and fits, else as is estimated to be best.
+static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     ein__tiled p;
     ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
-    (void)ein__product_cut_of(ctx, &p, &cut);
+    if (!name || !ein__product_cut_named(&p, name, &cut)) (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
     step->parts = cut.parts;
-    if (cut.parts == 1) return;
-    step->counters = ein__product_blocks(&p, cut.tile);
-    step->workspace = ein__tail_bytes(&p, cut.tile, cut.parts);
+    bool shared = cut.parts > 1;
+    step->counters = shared ? ein__product_blocks(&p, cut.tile) : 0;
+    step->workspace = shared ? ein__tail_bytes(&p, cut.tile, cut.parts) : 0;
 }
 
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
@@ -158,7 +159,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     if (step->kind == EIN__K_MAP &&
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
         step->kind = EIN__K_TRANSPOSE;
-    if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step);
+    if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, NULL);
     return false;
 }
 
@@ -217,7 +218,7 @@ static void ein__find_kernel_row(ein_ctx *ctx, ein__step *step) {
     const ein__cost_row *row = ein__row_of(ctx, key);
     if (!row) return;
     step->measured = true;
-    if (step->kind == EIN__K_PRODUCT) step->tile = ein__product_tile_named(row->algorithm);
+    if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, row->algorithm);
 }
 
 static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {

@@ -69,6 +69,13 @@ static void ein__put_argument(ein_ctx *ctx, ein__buf *out, ein__val v) {
               (long long)(l->offset % EIN__KEY_ALIGN));
 }
 
+// Memory for the parts of sums, and the counters of blocks.
+static void ein__put_shared(ein__buf *out, const ein__step *step, const ein__launch *l) {
+    const ein__product_tile *t = &ein__product_table[step->tile - 1];
+    ein__putf(out, "\t@float4 n=%lld at=0\n\t@unsigned n=%lld at=0\n",
+              (long long)l->grid[0] * t->rows * t->cols / 4, (long long)l->grid[0] / step->parts);
+}
+
 static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int rank) {
     ein__buf out = {0}, text = {0};
     ein__launch l = {0};
@@ -85,6 +92,7 @@ static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int ra
         ein__put_box(&out, s->n + s->nt, s->ns);
         ein__put(&out, "\n");
         for (int k = 0; k < l.narg; k++) ein__put_argument(ctx, &out, l.arg[k]);
+        if (l.shared) ein__put_shared(&out, step, &l);
         for (int k = 0; k < l.ndevice; k++) ein__put_marked(&out, '<', '>', l.device[k]);
         ein__put_marked(&out, '|', '|', text.s);
         block = ein__name(ctx, out.s);
@@ -126,21 +134,39 @@ static void ein__collect_kernel(ein_ctx *ctx, const ein__step *step, const char 
     if (block && !ein__has_kernel(ctx, step->key, tile, block)) ein__keep_block(ctx, key, block);
 }
 
-// Every tile that may turn out to be the best one.
+// The parts in which a tile's terms are estimated to be shared best, and the time.
+static int64_t ein__best_parts(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
+                               int *parts) {
+    int64_t best = INT64_MAX;
+    for (int n = 2; n <= EIN__TAIL_PARTS; n++) {
+        int64_t ps = ein__tail_ps(g, p, t, n);
+        if (ps >= best) continue;
+        best = ps;
+        *parts = n;
+    }
+    return best;
+}
+
+// Every tile that may turn out to be the best one, its terms in one piece and shared.
 static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     const ein__gpu *g = ein__gpu_of(ctx);
     const ein__scope *s = ein__scope_of(ctx, step.val[0]);
     ein__tiled p;
     int64_t best;
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step.out.i].stride, &p)) return;
-    (void)ein__product_tile_of(ctx, &p, &best);
+    ein__product_cut cut;
+    best = ein__product_cut_of(ctx, &p, &cut);
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
-        int64_t ps = ein__product_tile_ps(g, &p, t);
-        char name[32];
-        if (ps / EIN__PROBE_SLOWER > best) continue;
-        ein__product_tile_name(t, name);
-        ein__collect_kernel(ctx, &step, name, ps > best ? rank + 1 : rank);
+        for (int shared = 0; shared < 2; shared++) {
+            char name[32];
+            step.parts = 1;
+            int64_t ps =
+                shared ? ein__best_parts(g, &p, t, &step.parts) : ein__product_tile_ps(g, &p, t);
+            if (ps / EIN__PROBE_SLOWER > best) continue;
+            ein__product_cut_name(t, step.parts, name);
+            ein__collect_kernel(ctx, &step, name, ps > best ? rank + 1 : rank);
+        }
     }
 }
 

@@ -38,16 +38,6 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
     snprintf(name, 32, "%dx%dx%d.%d.%dx%d", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn);
 }
 
-// The place, from 1, of the tile with this name in the table of tiles; 0: there is none.
-EIN__FN int ein__product_tile_named(const char *name) {
-    char other[32];
-    for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
-        ein__product_tile_name(&ein__product_table[i], other);
-        if (!strcmp(name, other)) return i + 1;
-    }
-    return 0;
-}
-
 // What one step of a tile's loop takes at least, from load to load, ps: assumed.
 enum { EIN__PRODUCT_STEP_PS = 300000 };
 

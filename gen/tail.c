@@ -73,3 +73,25 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     }
     return best;
 }
+
+// The cut's name in tables of costs: its tile's and, where blocks share the terms, `.p` and how
+// many do.
+static void ein__product_cut_name(const ein__product_tile *t, int parts, char name[32]) {
+    ein__product_tile_name(t, name);
+    size_t n = strlen(name);
+    if (parts > 1) snprintf(name + n, 32 - n, ".p%d", parts);
+}
+
+// The cut of product `p` that has this name; false: there is none.
+static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__product_cut *cut) {
+    for (int i = 0; i < EIN__PRODUCT_TILES; i++)
+        for (int parts = 1; parts <= EIN__TAIL_PARTS; parts++) {
+            const ein__product_tile *t = &ein__product_table[i];
+            char other[32];
+            ein__product_cut_name(t, parts, other);
+            if (strcmp(name, other)) continue;
+            *cut = (ein__product_cut){t, parts, ein__tail_share(p, t, parts)};
+            return cut->share > 0;
+        }
+    return false;
+}

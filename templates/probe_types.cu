@@ -1,5 +1,5 @@
 //@key operands  the most that a kernel has, its result among them
-//@key list      the kernels' entries
+//@key list      the table of kernels
 enum { OPERANDS = $operands };
 
 // A kernel of ours: what its row is found by, the end of its name, operands. Integers are zeros:
@@ -13,6 +13,4 @@ struct kernel_case {
         int real;
     } operand[OPERANDS];
 };
-static const kernel_case kernel_cases[] = {$list;
-}
-;
+$list;

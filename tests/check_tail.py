@@ -4,7 +4,7 @@
 tests/unseen/tail.ein, emitted without libraries, counts blocks in several steps. Every step has
 counters and, on every branch, memory of its own; whatever the order of blocks, the outputs are the
 same to the bit, in a first run, a second one and a replayed graph; no mode of the judge complains.
-Faults planted in the emitted text are caught. Ends with `N passed, N failed`.
+What a table of costs says of shared tiles is taken; probes measure them. Faults planted in the emitted text are caught. Ends with `N passed, N failed`.
 """
 
 import os
@@ -60,6 +60,29 @@ def replaced(text, old, new):
     return text.replace(old, new)
 
 
+def measured(folder, build, outputs):
+    """Rows of a probe with shared tiles: whether they are taken, and the program is right."""
+    probe = os.path.join(folder, "probe.cu")
+    subprocess.run([EINNET, "probe", MODEL, "--libs", "none", "-o", probe], check=True)
+    with open(probe) as file:
+        keys = set(re.findall(r'"(kernel product \w+ algo=[\w.]+)"', file.read()))
+    shared = {key.split(" algo=")[0]: key for key in sorted(keys) if ".p" in key}
+    expect("products that are shared in a probe", True, len(shared) >= 2)
+    table = os.path.join(folder, "table")
+    with open(table, "w") as file:
+        for key in shared.values():
+            file.write("h200\t%s\t1000\t1\teinnet 1\n" % key)
+    path = os.path.join(folder, "measured.cu")
+    subprocess.run([EINNET, "emit", MODEL, "--libs", "none", "--costs", table, "-o", path],
+                   check=True)
+    with open(path) as file:
+        text = file.read()
+    want = sorted(re.search(r"\.p(\d+)$", key).group(1) for key in shared.values())
+    found = re.findall(r"^// .* us measured .*, in (\d+) parts$", text, re.M)
+    expect("parts of measured products", True, len(found) >= 2 and set(found) <= set(want))
+    expect("measured products", 0, outputs(build("measured", "plain", text), "rand1")[0])
+
+
 FENCES = re.compile(r"__threadfence\(\);")
 
 
@@ -104,6 +127,8 @@ def main():
         expect("different outputs", 1, len({r[1] for r in results}))
         for mode in ("race", "san"):
             expect(mode, 0, outputs(build(mode, mode, text), "rand3")[0])
+
+        measured(folder, build, outputs)
 
         # Faults.
         program = build("kept", "plain", replaced(text, "atomicInc(arrived, n - 1u)",
