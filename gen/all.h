@@ -51,6 +51,7 @@
 #include "estimate.c"
 #include "epilogue.c"
 #include "attention.c"
+#include "attention_tiles.c"
 #include "split.c"
 #include "prologue.c"
 #include "select.c"

@@ -18,6 +18,7 @@ typedef struct ein__kattention_form {
     int batch[EIN__MAX_ITERS], nbatch;
     ein__kaxes rows, cols, keys, depth;
     const char *base;  // band: the tile's first row
+    const char *dot;   // element of the first product
     ein__kscan scan;
 } ein__kattention_form;
 
@@ -58,8 +59,10 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         g->slot[i] = (ein__kslot){.n = a->box.n[i], .gone = a->box.n[i] == 1};
         g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
     }
-    g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? "s[i][j]" : "dot"}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->out, {"acc[i][c]"}, false};
+    bool tensor = f->t.math != EIN__MATH_FP32;
+    f->dot = tensor ? "s[j][e]" : "s[i][j]";
+    g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->out, {tensor ? "acc[c][e]" : "acc[i][c]"}, false};
     g->inner[g->ninner++] = (ein__kinner){a->max, {"top[i]"}, false};
     if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {"sum[i]"}, false};
     ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
@@ -80,11 +83,11 @@ static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein_
     int64_t below = 1, d = f->a.d < 0 ? -f->a.d : f->a.d;
     ein__put(b, "");
     ein__putf(b, "const %s m0 = %s;  // first row%s\n", type,
-              ein__kdigit(g, &below, t->row_tiles, 8 * t->rm),
+              ein__kdigit(g, &below, t->row_tiles, t->rows),
               t->residues > 1 ? ", in its residue" : "");
     f->base = "m0";
     f->rows.at = "m0 + row";
-    f->rows.end = t->nrow % (8 * t->rm) ? t->nrow : -1;
+    f->rows.end = t->nrow % t->rows ? t->nrow : -1;
     if (f->a.band && d > 1) {
         int64_t n = g->slot[f->a.m].n;
         const char *rho = ein__kdigit(g, &below, t->residues, 1);
@@ -131,25 +134,56 @@ static const char *ein__kaxes_test(ein__kgen *g, const ein__kaxes *a, const ein_
     return ein__namef(g->ctx, "%s%s%s", x, *x && *y ? " && " : "", y);
 }
 
-// Whether `read` gives four neighbours along `inner` as one vector.
-static bool ein__kattention_vector(ein__kgen *g, ein__ex read, const ein__kaxes *inner) {
-    if (inner->n != 1 || g->slot[inner->slot[0]].n % 4) return false;
-    int nindex = g->nindex;
-    g->vec = 4;
-    g->vec_slot = inner->slot[0];
-    ein__kaccess at = ein__kaccess_of(g, read, 0);
-    ein__kattention_reset(g);
-    g->nindex = nindex;
-    g->vec = 1;
-    g->vec_slot = -1;
-    return at.vector;
+// How many neighbours along `inner` `read` gives at once: as they are (eight halves), converted (4)
+// or one.
+static int ein__kattention_vector(ein__kgen *g, const ein__kattention_form *f, ein__ex read,
+                                  const ein__kaxes *inner) {
+    if (inner->n != 1) return 1;
+    const ein__expr *e = ein__ex_get(g->ctx, read);
+    bool halves =
+        f->t.math == EIN__MATH_FP16 && !e->bits && ein__kdtype(g, (ein__val){e->val}) == EIN__F16;
+    for (int vec = halves ? 8 : 4; vec > 1; vec /= 2) {
+        if (g->slot[inner->slot[0]].n % vec) continue;
+        int nindex = g->nindex;
+        g->vec = vec;
+        g->vec_slot = inner->slot[0];
+        ein__kaccess at = ein__kaccess_of(g, read, 0);
+        ein__kattention_reset(g);
+        g->nindex = nindex;
+        g->vec = 1;
+        g->vec_slot = -1;
+        if (at.vector) return vec == 8 || vec == 4 ? vec : 1;
+    }
+    return 1;
 }
 
-// A load into shared memory, one element e a time or four: who takes which, and the statements.
+// A load into shared memory, one element e a time or several: who takes which, and the statements.
 typedef struct ein__kload_text {
     const char *count, *outer, *inner;
     ein__buf text;
 } ein__kload_text;
+
+// The value of `read` with `vec` neighbours along `slot`.
+static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, int slot) {
+    ein__kcount(g, read);
+    if (vec == 1) return ein__kvalue(g, read, 0).s;
+    const char *value;
+    g->vec = vec;
+    g->vec_slot = slot;
+    if (vec == 8) {
+        ein__kaccess at = ein__kaccess_of(g, read, 0);
+        value = ein__namef(g->ctx, "*reinterpret_cast<const attend_half8 *>(%s + %s)", at.param,
+                           ein__kparen(g, at.at, EIN__TERM));
+        if (at.guard) value = ein__namef(g->ctx, "%s ? %s : attend_half8()", at.guard, value);
+    } else {
+        value = ein__kvalue(g, read, 0).s;
+        for (int i = 1; i < vec; i++) (void)ein__kvalue(g, read, i);
+        value = ein__name_n(g->ctx, value, strlen(value) - 2);  // all lanes of it, without ".x"
+    }
+    g->vec = 1;
+    g->vec_slot = -1;
+    return value;
+}
 
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
                                             const ein__kattention_form *f, const ein__kaxes *outer,
@@ -157,22 +191,13 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
                                             bool vectors) {
     ein_ctx *ctx = g->ctx;
     ein__kload_text l = {0};
-    bool vec = vectors && ein__kattention_vector(g, read, inner), across = false;
+    int vec = vectors ? ein__kattention_vector(g, f, read, inner) : 1;
+    bool across = false;
     for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read); k++)
-        if (f->scan.read[k].i == read.i && outer->n && !vec)
+        if (f->scan.read[k].i == read.i && outer->n && vec == 1)
             across = f->scan.near[k].k[outer->slot[outer->n - 1]] == 1 &&
                      !(inner->n && f->scan.near[k].k[inner->slot[inner->n - 1]] == 1);
-    if (vec) {
-        g->vec = 4;
-        g->vec_slot = inner->slot[0];
-    }
-    ein__kcount(g, read);
-    ein__ktext v[4] = {{0}};
-    for (int i = 0; i < g->vec; i++) v[i] = ein__kvalue(g, read, i);
-    g->vec = 1;
-    g->vec_slot = -1;
-    const char *value = v[0].s;
-    if (vec) value = ein__name_n(ctx, value, strlen(value) - 2);  // all lanes of it, without ".x"
+    const char *value = ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1);
     const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     const char *test = ein__kaxes_test(g, outer, inner);
     ein__buf body = {0};
@@ -181,9 +206,10 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     ein__put(&body, g->code[0].s);
     if (*test) {
         ein__putf(&body, "t = %s;\n", value);
-        ein__putf(&l.text,
-                  vec ? "float4 t = make_float4(0.f, 0.f, 0.f, 0.f);\nif (%s) {\n"
-                      : "float t = 0.f;\nif (%s) {\n",
+        ein__putf(&l.text, "%s;\nif (%s) {\n",
+                  vec == 8   ? "attend_half8 t = {}"
+                  : vec == 4 ? "float4 t = make_float4(0.f, 0.f, 0.f, 0.f)"
+                             : "float t = 0.f",
                   test);
         ein__kindent(&l.text, body.s, 4);
         ein__put(&l.text, "}\n");
@@ -191,13 +217,16 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     } else {
         ein__put(&l.text, body.s);
     }
-    ein__putf(&l.text, vec ? "*reinterpret_cast<float4 *>(&%s) = %s;\n" : "%s = %s;\n", to, value);
+    if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend<T>::put(&%s, %s);\n", to, value);
+    else if (vec > 1) ein__putf(&l.text, "*reinterpret_cast<float4 *>(&%s) = %s;\n", to, value);
+    else ein__putf(&l.text, "%s = %s;\n", to, value);
     ein__buf_free(&body);
     ein__kattention_reset(g);
-    long long step = vec ? 4 : 1, n = across ? no : ni / step;
+    long long step = vec, n = across ? no : ni / step;
     l.count = ein__namef(ctx, "%lld", (long long)(no * ni / step));
     l.outer = ein__namef(ctx, across ? "e %% %lld" : "e / %lld", n);
-    l.inner = ein__namef(ctx, across ? "e / %lld" : vec ? "e %% %lld * 4" : "e %% %lld", n);
+    l.inner = ein__namef(ctx, across ? "e / %lld" : "e %% %lld", n);
+    if (vec > 1) l.inner = ein__namef(ctx, "%s * %d", l.inner, vec);
     if (n == 1 && !across) l.outer = "e", l.inner = "0";
     return l;
 }
@@ -216,7 +245,7 @@ static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f, e
     if (a->band)
         keys.at = a->d < 0 ? ein__namef(ctx, "%lld - (u0 + key - row)", (long long)t->nkey - 1)
                            : "u0 + key - row";
-    else if (t->nkey % (16 * t->rn)) keys.end = t->nkey;
+    else if (t->nkey % t->keys) keys.end = t->nkey;
     // Rows beyond the last may compute anything, but must not read at their places.
     ein__ex *reads = NULL;
     bool reads_row = false;
@@ -233,11 +262,16 @@ static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f, e
     ein__kaxes_put(g, &body, &rows, all);
     ein__kaxes_put(g, &body, &keys, all);
     if (a->alpha != 1 && ein__kmentions(all, "dot"))
-        ein__putf(&body, "const float dot = %s * s[i][j];\n", ein__kliteral(g, a->alpha).s);
+        ein__putf(&body, "const float dot = %s * %s;\n", ein__kliteral(g, a->alpha).s, f->dot);
     ein__put(&body, g->code[0].s);
     ein__putf(&body, "x = %s;\n", value.s);
+    if (f->t.math != EIN__MATH_FP32 &&
+        (ein__kmentions(body.s, "row") || ein__kmentions(test, "row")))
+        ein__put(b, "const int row = own + lane / 4 + 8 * i;\n");
     if (ein__kmentions(body.s, "key") || ein__kmentions(test, "key"))
-        ein__put(b, "const int key = tx + 16 * j;\n");
+        ein__put(b, f->t.math == EIN__MATH_FP32
+                        ? "const int key = tx + 16 * j;\n"
+                        : "const int key = first + 8 * j + lane % 4 * 2 + e % 2;\n");
     if (*test) ein__putf(b, "if (%s) {\n", test);
     ein__kindent(b, body.s, *test ? 4 : 0);
     if (*test) ein__put(b, "}\n");
@@ -254,7 +288,7 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
     const char *all = ein__namef(g->ctx, "%s%s", g->code[0].s, store.s);
     ein__kaxes cols = f->cols;
     cols.at = "col";
-    cols.end = f->t.cols < 16 * f->t.rc ? f->t.cols : -1;
+    cols.end = f->t.cols < f->t.width ? f->t.cols : -1;
     const char *test = ein__kaxes_test(g, &f->rows, &cols);
     ein__kaxes_put(g, &body, &f->rows, all);
     ein__kaxes_put(g, &body, &cols, all);
@@ -268,74 +302,136 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_reset(g);
 }
 
-static void ein__kattention_finish(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
-                                   const char *hint, ein__buf *out, ein__launch *l) {
-    ein_ctx *c = g->ctx;
+// The parts of a kernel's text.
+typedef struct ein__kattention_text {
+    ein__buf index, score, store;
+    ein__kload_text query, key, value;
+    int64_t blocks;
+} ein__kattention_text;
+
+// `kv`: keys of a part of the values. `to`: where elements of keys and values go.
+static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
+                                  int64_t kv, const char *const *to, ein__kattention_text *x) {
     const ein__attention_tile *t = &f->t;
-    ein__buf index = {0}, score = {0}, store = {0};
     bool vectors = g->vec > 1;
     g->vec = 1;
-    int64_t blocks = ein__kattention_index(g, f, &index);
-    int64_t depth = ein__up(t->depth, t->kc), nrow = 8 * t->rm, nkey = 16 * t->rn;
-    int64_t part = ein__most(nkey * (t->kc + 4), (int64_t)t->kv * 16 * t->rc);
+    x->blocks = ein__kattention_index(g, f, &x->index);
+    int64_t depth = ein__up(t->depth, t->kc);
     ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key"}, at = {.at = "k"}, cols = f->cols;
     memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
     memcpy(at.slot, f->depth.slot, sizeof at.slot);
     at.n = f->depth.n;
     at.end = depth > t->depth ? t->depth : -1;
-    ein__kload_text query = ein__kattention_load(g, f->a.query, "query[row][k]", f, &f->rows, &at,
-                                                 nrow, depth, vectors);
+    x->query = ein__kattention_load(g, f->a.query, "query[row][k]", f, &f->rows, &at, t->rows,
+                                    depth, vectors);
     at.at = "k0 + k";
-    keys.end = t->terms % nkey ? t->terms : -1;
+    keys.end = t->terms % t->keys ? t->terms : -1;
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
-    ein__kload_text key = ein__kattention_load(g, f->key, "part[key * (KC + 4) + k]", f, &keys, &at,
-                                               nkey, t->kc, vectors);
-    keys.at = "u0 + k0 + key";
+    x->key = ein__kattention_load(g, f->key, to[0], f, &keys, &at, t->keys, t->kc, vectors);
+    keys.at = t->math == EIN__MATH_FP32 ? "u0 + k0 + key" : "u0 + key";
     cols.at = "col";
-    cols.end = t->cols < 16 * t->rc ? t->cols : -1;
-    ein__kload_text value = ein__kattention_load(g, f->value, "part[key * 16 * RC + col]", f, &keys,
-                                                 &cols, t->kv, 16 * t->rc, vectors);
+    cols.end = t->cols < t->width ? t->cols : -1;
+    x->value = ein__kattention_load(g, f->value, to[1], f, &keys, &cols, kv, t->width, vectors);
     if (name) g->slot[f->a.m].name = name;
-    ein__kattention_score(g, f, &score);
-    ein__kattention_store(g, f, step, &store);
-    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, blocks, 128)) {
-        ein__key k[] = {{0},
-                        {0},
-                        {"RM", ein__namef(c, "%d", t->rm)},
-                        {"RN", ein__namef(c, "%d", t->rn)},
-                        {"RC", ein__namef(c, "%d", t->rc)},
-                        {"VC", ein__namef(c, "%d", t->vc)},
-                        {"KC", ein__namef(c, "%d", t->kc)},
-                        {"KV", ein__namef(c, "%d", t->kv)},
-                        {"depth", ein__namef(c, "%lld", (long long)depth)},
-                        {"part", ein__namef(c, "%lld", (long long)part)},
-                        {"number", ein__kunsigned(g)},
-                        {"many", blocks > 1 ? "1" : ""},
-                        {"index", index.s},
-                        {"queries", query.count},
-                        {"queryRow", query.outer},
-                        {"queryAt", query.inner},
-                        {"loadQuery", query.text.s},
-                        {"terms", ein__namef(c, "%lld", (long long)t->terms)},
-                        {"keys", key.count},
-                        {"keyRow", key.outer},
-                        {"keyAt", key.inner},
-                        {"loadKey", key.text.s},
-                        {"score", score.s},
-                        {"values", value.count},
-                        {"valueRow", value.outer},
-                        {"valueAt", value.inner},
-                        {"loadValue", value.text.s},
-                        {"sum", f->a.sum.i ? "1" : ""},
-                        {"store", store.s}};
-        ein__kbytes(g, &f->scan, INT32_MAX, l);
-        int64_t flops = ein__times(2 * t->nkey, ein__ceil(t->depth, t->cols) + 1);
-        l->flops_per_out = (int)ein__least(flops, INT32_MAX);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, 29, out, l);
-    }
-    ein__buf *used[] = {&index, &score, &store, &query.text, &key.text, &value.text};
+    ein__kattention_score(g, f, &x->score);
+    ein__kattention_store(g, f, step, &x->store);
+}
+
+static void ein__kattention_free(ein__kattention_text *x) {
+    ein__buf *used[] = {&x->index,      &x->score,    &x->store,
+                        &x->query.text, &x->key.text, &x->value.text};
     for (int i = 0; i < 6; i++) ein__buf_free(used[i]);
+}
+
+static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ein__launch *l) {
+    ein__kbytes(g, &f->scan, INT32_MAX, l);
+    int64_t flops = ein__times(2 * f->t.nkey, ein__ceil(f->t.depth, f->t.cols) + 1);
+    l->flops_per_out = (int)ein__least(flops, INT32_MAX);
+}
+
+enum { EIN__KATTENTION_KEYS = 20 };
+
+// Keys that both templates have, in `k` from place 2 on.
+static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
+                                 const ein__kattention_text *x, ein__key *k) {
+    const ein__key both[] = {
+        {"KC", ein__namef(g->ctx, "%d", f->t.kc)},
+        {"depth", ein__namef(g->ctx, "%lld", (long long)ein__up(f->t.depth, f->t.kc))},
+        {"number", ein__kunsigned(g)},
+        {"many", x->blocks > 1 ? "1" : ""},
+        {"index", x->index.s},
+        {"queries", x->query.count},
+        {"queryRow", x->query.outer},
+        {"queryAt", x->query.inner},
+        {"loadQuery", x->query.text.s},
+        {"terms", ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
+        {"keys", x->key.count},
+        {"keyRow", x->key.outer},
+        {"keyAt", x->key.inner},
+        {"loadKey", x->key.text.s},
+        {"score", x->score.s},
+        {"values", x->value.count},
+        {"valueRow", x->value.outer},
+        {"valueAt", x->value.inner},
+        {"loadValue", x->value.text.s},
+        {"sum", f->a.sum.i ? "1" : ""}};
+    memcpy(k, both, sizeof both);
+}
+
+static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
+                                  const char *hint, ein__buf *out, ein__launch *l) {
+    static const char *const to[] = {"part[key * (KC + 4) + k]", "part[key * 16 * RC + col]"};
+    ein_ctx *c = g->ctx;
+    const ein__attention_tile *t = &f->t;
+    ein__kattention_text x = {0};
+    int64_t part = ein__most(t->keys * (t->kc + 4), (int64_t)t->kv * t->width);
+    ein__kattention_parts(g, step, f, t->kv, to, &x);
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
+        ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};
+        ein__key own[] = {{"RM", ein__namef(c, "%d", t->rm)},
+                          {"RN", ein__namef(c, "%d", t->rn)},
+                          {"RC", ein__namef(c, "%d", t->rc)},
+                          {"VC", ein__namef(c, "%d", t->vc)},
+                          {"KV", ein__namef(c, "%d", t->kv)},
+                          {"part", ein__namef(c, "%lld", (long long)part)},
+                          {"store", x.store.s}};
+        ein__kattention_keys(g, f, &x, k + 2);
+        memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
+        ein__kattention_work(g, f, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, 2 + EIN__KATTENTION_KEYS + 7, out,
+                     l);
+    }
+    ein__kattention_free(&x);
+}
+
+static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
+                                   const char *hint, ein__buf *out, ein__launch *l) {
+    static const char *const to[] = {"part[key * (KC + PAD) + k]",
+                                     "part[key * (cols + PAD) + col]"};
+    ein_ctx *c = g->ctx;
+    const ein__attention_tile *t = &f->t;
+    ein__kattention_text x = {0};
+    bool half = t->math == EIN__MATH_FP16;
+    g->needs |= half ? EIN__NEED_ATTEND_HALF | EIN__NEED_HALF : EIN__NEED_ATTEND_TF32;
+    ein__kattention_parts(g, step, f, t->keys, to, &x);
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
+        ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};
+        int64_t part = t->part / ein__math_bytes(t->math);
+        ein__key own[] = {{"T", half ? "__half" : "float"},
+                          {"RW", ein__namef(c, "%d", t->rw)},
+                          {"NK", ein__namef(c, "%d", t->nk)},
+                          {"cols", ein__namef(c, "%d", t->width)},
+                          {"part", ein__namef(c, "%lld", (long long)part)},
+                          {"split", t->rw < 4 ? "1" : ""},
+                          {"store", x.store.s}};
+        ein__kattention_keys(g, f, &x, k + 2);
+        memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
+        ein__kattention_work(g, f, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, 2 + EIN__KATTENTION_KEYS + 7,
+                     out, l);
+    }
+    ein__kattention_free(&x);
 }
 
 // One attempt; false: try again with 64-bit indices.
@@ -344,7 +440,8 @@ static bool ein__kattention(ein__kgen *g, const ein__step *step, const char *hin
     ein__kattention_form f = {.scan = ein__kscan_make(g)};
     bool ok = ein__kattention_make(g, step, &f);
     if (!ok) g->overflow = true;
-    else ein__kattention_finish(g, step, &f, hint, out, l);
+    else if (f.t.math == EIN__MATH_FP32) ein__kattention_plain(g, step, &f, hint, out, l);
+    else ein__kattention_tensor(g, step, &f, hint, out, l);
     ein__kscan_free(&f.scan);
     return ok && !g->too_wide;
 }

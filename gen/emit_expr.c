@@ -11,7 +11,9 @@ enum {
     EIN__NEED_LOAD4 = 1 << 14,
     EIN__NEED_STORE4 = 1 << 15,
     EIN__NEED_AWAIT = 1 << 16,  // it can be launched before the kernel before it is over
-    EIN__NEED_PARTS = 1 << 17
+    EIN__NEED_PARTS = 1 << 17,
+    EIN__NEED_ATTEND_TF32 = 1 << 20,
+    EIN__NEED_ATTEND_HALF = 1 << 21
 };
 enum { EIN__LONG = 60 };
 

@@ -40,7 +40,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
         {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
         {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
         {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
-        {EIN__K_ATTENTION, {ein__tmpl_attention, ein__tmpl_warp}},
+        {EIN__K_ATTENTION, {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend}},
         {EIN__K_PRODUCT, {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_half4}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -167,6 +167,12 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
                        {"store", needs & EIN__NEED_STORE4 ? "1" : ""}};
     if (needs & (EIN__NEED_LOAD4 | EIN__NEED_STORE4)) ein__tmpl_put(out, ein__tmpl_half4, half, 2);
+    ein__key attend[] = {{"tf32", needs & EIN__NEED_ATTEND_TF32 ? "1" : ""},
+                         {"half", needs & EIN__NEED_ATTEND_HALF ? "1" : ""}};
+    if (needs & (EIN__NEED_ATTEND_TF32 | EIN__NEED_ATTEND_HALF)) {
+        ein__tmpl_put(out, ein__tmpl_attend, attend, 2);
+        ein__put(out, "\n");
+    }
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
         bool block = needs & (unsigned)EIN__NEED_BLOCK << r;
