@@ -162,6 +162,15 @@ static int64_t ein__tensor_ps(ein_ctx *ctx, const ein__attention *a, const ein__
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
 }
 
+// Time of one block's steps without tensor cores, as above.
+static int64_t ein__plain_chain(ein_ctx *ctx, const ein__attention_tile *t) {
+    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    int64_t parts = ein__ceil(t->depth, t->kc) + ein__ceil(t->keys, t->kv);
+    int64_t steps = ein__plus(ein__times(ein__ceil(t->terms, t->keys), parts), 2);
+    int64_t rounds = ein__ceil(blocks, ein__times(ein__gpu_of(ctx)->sms, EIN__ATTENTION_RESIDENT));
+    return ein__times(ein__times(steps, EIN__PRODUCT_STEP_PS), rounds);
+}
+
 // The best tile with tensor cores where it is faster than `best`, which is none yet if not `found`.
 static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
                               ein__attention_tile *best) {
@@ -170,6 +179,7 @@ static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
     (void)ein__attention_sizes(a, &t);
     if (math == EIN__MATH_FP32 || t.cols > EIN__ATTENTION_WIDE || t.depth > EIN__PRODUCT_DEPTH)
         return found;
+    if (found) best->ps = ein__most(best->ps, ein__plain_chain(ctx, best));
     t.math = math;
     for (int rw = 4; rw > 0; rw /= 2)
         for (int nk = 64; nk >= 16; nk /= 2) {

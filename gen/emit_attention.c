@@ -309,7 +309,7 @@ typedef struct ein__kattention_text {
     int64_t blocks;
 } ein__kattention_text;
 
-// `kv`: keys of a part of the values. `to`: where elements of keys and values go.
+// `kv`: keys of a part of the values. `to`: where elements of queries, keys and values go.
 static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   int64_t kv, const char *const *to, ein__kattention_text *x) {
     const ein__attention_tile *t = &f->t;
@@ -322,17 +322,17 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     memcpy(at.slot, f->depth.slot, sizeof at.slot);
     at.n = f->depth.n;
     at.end = depth > t->depth ? t->depth : -1;
-    x->query = ein__kattention_load(g, f->a.query, "query[row][k]", f, &f->rows, &at, t->rows,
-                                    depth, vectors);
+    x->query =
+        ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth, vectors);
     at.at = "k0 + k";
     keys.end = t->terms % t->keys ? t->terms : -1;
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
-    x->key = ein__kattention_load(g, f->key, to[0], f, &keys, &at, t->keys, t->kc, vectors);
+    x->key = ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors);
     keys.at = t->math == EIN__MATH_FP32 ? "u0 + k0 + key" : "u0 + key";
     cols.at = "col";
     cols.end = t->cols < t->width ? t->cols : -1;
-    x->value = ein__kattention_load(g, f->value, to[1], f, &keys, &cols, kv, t->width, vectors);
+    x->value = ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors);
     if (name) g->slot[f->a.m].name = name;
     ein__kattention_score(g, f, &x->score);
     ein__kattention_store(g, f, step, &x->store);
@@ -381,7 +381,8 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
 
 static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   const char *hint, ein__buf *out, ein__launch *l) {
-    static const char *const to[] = {"part[key * (KC + 4) + k]", "part[key * 16 * RC + col]"};
+    static const char *const to[] = {"query[row][k]", "part[key * (KC + 4) + k]",
+                                     "part[key * 16 * RC + col]"};
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -407,7 +408,7 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    static const char *const to[] = {"part[key * (KC + PAD) + k]",
+    static const char *const to[] = {"query[row * (depth + PAD) + k]", "part[key * (KC + PAD) + k]",
                                      "part[key * (cols + PAD) + col]"};
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
@@ -417,7 +418,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     ein__kattention_parts(g, step, f, t->keys, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
         ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};
-        int64_t part = t->part / ein__math_bytes(t->math);
+        int64_t part = ein__ceil(t->part, 16);
         ein__key own[] = {{"T", half ? "__half" : "float"},
                           {"RW", ein__namef(c, "%d", t->rw)},
                           {"NK", ein__namef(c, "%d", t->nk)},

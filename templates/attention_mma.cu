@@ -6,14 +6,14 @@
 //@key KC      depth of a part of the keys
 //@key cols    columns, filled up to a multiple of 16
 //@key depth   of a query and a key, filled up with zeros to a multiple of KC
-//@key part    elements of the largest kind of part
+//@key part    16-byte words of the largest kind of part
 //@key number  unsigned type that counts blocks
 //@key many    whether there is more than one block
 //@key index   the batch's position and the tile's first row m0, from id
 //@key queries  elements to load, or vectors of them
 //@key queryRow  row of element e
 //@key queryAt   its place in the row
-//@key loadQuery  statements, then query[row][k] = its value
+//@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value
 //@key terms   keys that a tile of rows meets
 //@key keys    elements of a part to load
 //@key keyRow  key of element e
@@ -33,9 +33,10 @@ static __global__ void __launch_bounds__(128) $name($params) {
     typedef attend<T>::word W;  // what a register of a fragment holds
     const int RW = $RW, KW = 4 / RW, NK = $NK, KC = $KC, cols = $cols, depth = $depth;
     const int WORD = sizeof(W) / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks
-    // part: a part of the tile's keys, then of its values
-    __shared__ __align__(16) T query[16 * RW][depth + PAD];
-    __shared__ __align__(16) T part[$part];
+    // part: a part of the tile's keys, then of its values. No arrays of T, whose constructor may be
+    // none of shared memory's.
+    __shared__ uint4 queries[RW * (depth + PAD) * sizeof(T)], parts[$part];
+    T *const query = reinterpret_cast<T *>(queries), *const part = reinterpret_cast<T *>(parts);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int own = warp / KW * 16, first = warp % KW * NK;  // row, key
     //@if many
@@ -79,7 +80,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
 #pragma unroll 2
             for (int k = 0; k < KC; k += 8 * WORD) {
                 W a[4];
-                attend_rows(&query[own][k0 + k], depth + PAD, a);
+                attend_rows(&query[own * (depth + PAD) + k0 + k], depth + PAD, a);
 #pragma unroll
                 for (int j = 0; j < NK / 8; j++) {
                     const T *b =
@@ -156,7 +157,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
     //@if split
     // What the other warps have of these rows comes on top, by value and lane.
     const int VALUES = cols / 2 + 4;
-    float *const rest = reinterpret_cast<float *>(part) + (warp / KW * VALUES * 32 + lane);
+    float *const rest = reinterpret_cast<float *>(parts) + (warp / KW * VALUES * 32 + lane);
     __syncthreads();
     if (warp % KW > 0) {
         float *const to = rest + (warp % KW - 1) * RW * VALUES * 32;

@@ -31,6 +31,13 @@ COUNTS = [
     ("tests/unseen/online_not.ein", 0, None, []),
     ("models/longformer.ein", 1, 5, []),
     ("models/longformer.ein", 1, 5, ["--gpu", "orin-nx"]),
+    ("models/longformer.ein", 1, None, ["--math", "tf32"]),
+    ("models/longformer.ein", 1, None, ["--math", "fp16"]),
+    ("models/bert_base.ein", 12, None, []),
+    ("models/bert_base.ein", 12, None, ["--math", "tf32"]),
+    ("models/bert_base.ein", 12, None, ["--math", "fp16"]),
+    ("models/vit_b.ein", 12, None, ["--math", "tf32"]),
+    ("models/vit_b.ein", 12, None, ["--math", "fp16"]),
 ]
 
 # batches, rows, keys, depth, columns, kind. `late`: every score of the first tiles is -inf; `none`:
@@ -52,8 +59,16 @@ MODELS = {
         (132, 50, 64, 8, 128, "swapped"), (40, 140, 140, 16, 32, (3, 2)),
     ],
 }
-RUNS = {"small": [("h200", "plain"), ("h200", "race"), ("h200", "san"), ("nano", "plain")],
-        "large": [("h200", "plain"), ("orin-nx", "plain")]}
+# GPU, the judge's mode, arithmetic
+RUNS = {"small": [("h200", "plain", "fp32"), ("h200", "race", "fp32"), ("h200", "san", "fp32"),
+                  ("nano", "plain", "fp32"), ("h200", "race", "tf32"), ("h200", "san", "tf32"),
+                  ("h200", "race", "fp16"), ("h200", "san", "fp16"), ("nano", "plain", "fp16")],
+        "large": [("h200", "plain", "fp32"), ("orin-nx", "plain", "fp32"),
+                  ("h200", "plain", "tf32"), ("h200", "plain", "fp16"),
+                  ("orin-nx", "plain", "fp16")]}
+NVCC = [("nano", 75, "fp32"), ("h200", 90, "fp32"), ("orin-nx", 87, "fp32"), ("h200", 75, "tf32"),
+        ("h200", 90, "tf32"), ("h200", 90, "fp16"), ("orin-nx", 87, "fp16")]
+TENSOR_TILES = {"RW": {1, 2, 4}, "NK": {32, 64}}  # on tensor cores
 TILES = {"RM": {1, 3, 4, 5, 7, 8}, "RN": {2, 4}, "VC": {1, 2, 4}}  # all of which must occur
 
 
@@ -117,38 +132,42 @@ def check_count(path, want, steps, options):
                                                                           " ".join(found), count))
 
 
-def check_tiles(texts):
-    for key, want in sorted(TILES.items()):
+def check_tiles(texts, tiles):
+    for key, want in sorted(tiles.items()):
         found = {int(n) for text in texts for n in re.findall(r"\b%s = (\d+)," % key, text)}
         if not want <= found:
             raise run_models.Failure("no tile with %s = %s" % (key, sorted(want - found)))
 
 
-def check_run(path, gpu, mode, cases):
+def check_run(path, gpu, mode, math, cases):
     """All attentions of the model are one kernel each where the GPU is large, some elsewhere."""
-    found, _ = kernels(emit(path, ["--gpu", gpu]))
+    options = ["--gpu", gpu, "--math", math]
+    text = emit(path, options)
+    found, _ = kernels(text)
     if len(found) < (len(cases) if gpu == "h200" else 3):
         raise run_models.Failure("only %s are one kernel" % " ".join(found))
-    done = subprocess.run([EINNET, "verify", path, "--gpu", gpu], stdout=subprocess.PIPE,
+    if ("mma.sync" in text) != (math != "fp32" and gpu != "nano"):
+        raise run_models.Failure("tensor cores where there are none, or none where there are")
+    done = subprocess.run([EINNET, "verify", path] + options, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
     if done.returncode:
         raise run_models.Failure("verify: " + done.stdout.decode().strip())
-    args = argparse_like(mode, gpu)
+    args = argparse_like(mode, gpu, math)
     with tempfile.TemporaryDirectory() as folder:
         run_models.check_model(path, args, folder)
 
 
-def argparse_like(mode, gpu):
-    args = run_models.arguments(["--einnet", EINNET, "--mode", mode])
+def argparse_like(mode, gpu, math):
+    args = run_models.arguments(["--einnet", EINNET, "--mode", mode, "--math", math])
     args.options = ["--gpu", gpu]
     return args
 
 
-def check_nvcc(path, gpu, arch):
+def check_nvcc(path, gpu, arch, math):
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "m.cu")
         with open(source, "w") as out:
-            out.write(emit(path, ["--gpu", gpu]))
+            out.write(emit(path, ["--gpu", gpu, "--math", math]))
         done = subprocess.run(
             ["nvcc", "-std=c++14", "-Werror", "all-warnings", "-Xptxas",
              "-warn-spills,-warn-lmem-usage", "-Xptxas", "-Werror", "-arch=sm_%d" % arch, "-c",
@@ -159,23 +178,27 @@ def check_nvcc(path, gpu, arch):
 
 
 def main():
+    """Arguments: only tests whose name has one of them in it."""
     jobs = [("%s %s" % (c[0], " ".join(c[3])), check_count, c) for c in COUNTS]
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        texts = []
+        texts, tensor_texts = [], []
         for name, cases in MODELS.items():
             path = os.path.join(folder, name + ".ein")
             with open(path, "w") as out:
                 out.write(model(cases))
             texts.append(emit(path, []))
-            for gpu, mode in RUNS[name]:
-                jobs.append(("%s for %s, %s" % (name, gpu, mode), check_run,
-                             (path, gpu, mode, cases)))
-            for gpu, arch in (("nano", 75), ("h200", 90), ("orin-nx", 87)):
+            tensor_texts += [emit(path, ["--math", math]) for math in ("tf32", "fp16")]
+            for gpu, mode, math in RUNS[name]:
+                jobs.append(("%s for %s, %s, %s" % (name, gpu, mode, math), check_run,
+                             (path, gpu, mode, math, cases)))
+            for gpu, arch, math in NVCC:
                 if shutil.which("nvcc"):
-                    jobs.append(("%s for %s, sm_%d" % (name, gpu, arch), check_nvcc,
-                                 (path, gpu, arch)))
-        jobs.append(("tiles", check_tiles, (texts,)))
+                    jobs.append(("%s for %s, sm_%d, %s" % (name, gpu, arch, math), check_nvcc,
+                                 (path, gpu, arch, math)))
+        jobs.append(("tiles", check_tiles, (texts, TILES)))
+        jobs.append(("tiles on tensor cores", check_tiles, (tensor_texts, TENSOR_TILES)))
+        jobs = [j for j in jobs if not sys.argv[1:] or any(a in j[0] for a in sys.argv[1:])]
         for name, function, arguments in jobs:
             try:
                 function(*arguments)
