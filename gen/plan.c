@@ -268,6 +268,23 @@ static int64_t ein__plan_cost(const ein__plan *p) {
     return ps;
 }
 
+// What plans are compared by. An estimate is at least an empty node of a graph, but does not count
+// that a longer step does not hide the launch of the next one; what is below may be anything up to
+// that, half of it is assumed.
+static int64_t ein__plan_worth(const ein_ctx *ctx, const ein__plan *p) {
+    int64_t node = ein__gpu_of(ctx)->node_ns * 1000, ps = ein__plan_cost(p);
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++)
+        ps = ein__cost_sum(ps, p->step[i].ps > node ? node : node / 2);
+    return ps;
+}
+
+// Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
+// baseline.
+static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
+    int64_t ps = ein__plan_cost(&ctx->plan);
+    return ps <= best->baseline_ps && ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, best);
+}
+
 // Whether `v` is a constant matrix that every reader has in its text.
 static bool ein__is_in_text(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     bool text = ein__is_table(ctx, v) && !sel->root[v.i];
@@ -359,7 +376,8 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     ctx->plan.merging = merging;
-    if (!ok || ein__plan_cost(&ctx->plan) >= ein__plan_cost(&best)) {
+    ctx->plan.baseline_ps = best.baseline_ps;
+    if (!ok || !ein__is_better_plan(ctx, &best)) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = best;
     } else {
@@ -405,7 +423,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     memcpy(folded, root, (size_t)nroot * sizeof *root);
     if (!ein__build_plan(ctx, root, nroot)) return false;
     if (ctx->desc.baseline) return true;
-    int64_t baseline = ein__plan_cost(&ctx->plan);
+    int64_t baseline = ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan);
     bool ok = ein__try_plans(ctx, folded, nroot);
     ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
     if (ok && ein__keep_attentions(ctx, folded, nroot)) ok = ein__try_plans(ctx, folded, nroot);
