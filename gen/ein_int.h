@@ -436,7 +436,7 @@ typedef struct ein__plan {
     ein__buffer *buffer;
     ein__layout *layout;  // by value id
     ein__val *root;       // by output of the model: the value as planned
-    int64_t arena_bytes;  // activations, then the workspaces
+    int64_t arena_bytes;  // activations and workspaces
     int64_t workspace_at[EIN__BRANCHES],
         workspace_bytes;      // one for each branch with calls, -1: none
     int64_t const_bytes;      // kept weights and constants

@@ -29,43 +29,103 @@ static bool ein__is_before(const ein__buffer *a, const ein__buffer *b) {
     return true;
 }
 
-// Lowest offset where `b` overlaps no placed buffer that may be alive at the same time. `placed` is
+// What has a place in the arena: a buffer, or (buffer < 0) a branch's workspace.
+typedef struct ein__room {
+    int64_t at, bytes;
+    int buffer, branch;
+} ein__room;
+
+// Whether step `i` may run while buffer `b` is in use.
+static bool ein__is_beside(const ein__plan *p, int i, const ein__buffer *b) {
+    const ein__step *s = &p->step[i];
+    if (b->known[s->branch] >= i) return false;
+    for (int e = 0; e < EIN__BRANCHES; e++)
+        if (b->last_on[e] > s->known[e]) return true;
+    return false;
+}
+
+// Whether steps of branches `a` and `b` that use a workspace may run side by side.
+static bool ein__workspaces_meet(const ein__plan *p, int a, int b) {
+    for (int i = 0; i < arrlen(p->step); i++) {
+        if (p->step[i].branch != a || !p->step[i].workspace) continue;
+        for (int k = 0; k < arrlen(p->step); k++) {
+            if (p->step[k].branch != b || !p->step[k].workspace) continue;
+            if (p->step[i].known[b] < k && p->step[k].known[a] < i) return true;
+        }
+    }
+    return false;
+}
+
+// Whether two of them may be in use at the same time. A workspace is while a step of its branch
+// that wants one runs: at other times its place is anybody's.
+static bool ein__rooms_meet(const ein__plan *p, const ein__room *a, const ein__room *b) {
+    if (a->buffer >= 0 && b->buffer >= 0) {
+        const ein__buffer *x = &p->buffer[a->buffer], *y = &p->buffer[b->buffer];
+        return !ein__is_before(x, y) && !ein__is_before(y, x);
+    }
+    if (a->buffer < 0 && b->buffer < 0) return ein__workspaces_meet(p, a->branch, b->branch);
+    const ein__room *buffer = a->buffer < 0 ? b : a, *space = a->buffer < 0 ? a : b;
+    for (int i = 0; i < arrlen(p->step); i++)
+        if (p->step[i].branch == space->branch && p->step[i].workspace &&
+            ein__is_beside(p, i, &p->buffer[buffer->buffer]))
+            return true;
+    return false;
+}
+
+// Lowest offset where `r` overlaps nothing placed that may be in use at the same time. `placed` is
 // ordered by offset.
-static int64_t ein__fit(const ein__buffer *all, const int *placed, const ein__buffer *b) {
+static int64_t ein__fit(const ein__plan *p, const ein__room *placed, const ein__room *r) {
     int64_t at = 0;
     for (ptrdiff_t i = 0; i < arrlen(placed); i++) {
-        const ein__buffer *p = &all[placed[i]];
-        if (ein__is_before(p, b) || ein__is_before(b, p)) continue;
-        if (at + ein__align(b->bytes) <= p->at) break;
-        if (p->at + ein__align(p->bytes) > at) at = p->at + ein__align(p->bytes);
+        if (placed[i].at + placed[i].bytes <= at || !ein__rooms_meet(p, &placed[i], r)) continue;
+        if (at + r->bytes <= placed[i].at) break;
+        at = placed[i].at + placed[i].bytes;
     }
     return at;
 }
 
+// What needs a place: steps on one branch share a workspace, those of branches that run side by
+// side have one each.
+static ein__room *ein__rooms(ein__plan *p) {
+    ein__room *rooms = NULL;
+    bool wanted[EIN__BRANCHES] = {false};
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
+        const ein__step *s = &p->step[i];
+        if (s->workspace > p->workspace_bytes) p->workspace_bytes = s->workspace;
+        wanted[s->branch] |= s->workspace > 0;
+    }
+    for (int b = 0; b < EIN__BRANCHES; b++) {
+        ein__room r = {0, ein__align(p->workspace_bytes), -1, b};
+        p->workspace_at[b] = -1;
+        if (wanted[b]) arrput(rooms, r);
+    }
+    for (int i = 0; i < arrlen(p->buffer); i++) {
+        ein__room r = {0, ein__align(p->buffer[i].bytes), i, 0};
+        if (p->buffer[i].kind == EIN__B_ARENA && p->buffer[i].first >= 0) arrput(rooms, r);
+    }
+    return rooms;
+}
+
 // Offsets in one arena: largest first, each at the lowest place free during its whole life; where
 // values are to be inspected, nobody else gets their places.
-static int64_t ein__arena_offsets(ein_ctx *ctx) {
-    ein__buffer *all = ctx->plan.buffer;
-    int *todo = NULL, *placed = NULL;
-    int64_t total = 0;
-    for (ptrdiff_t i = 0; i < arrlen(all); i++)
-        if (all[i].kind == EIN__B_ARENA && all[i].first >= 0) arrput(todo, (int)i);
+static void ein__arena_offsets(ein_ctx *ctx) {
+    ein__plan *p = &ctx->plan;
+    ein__room *todo = ein__rooms(p), *placed = NULL;
     while (arrlen(todo)) {
-        ptrdiff_t best = 0;
+        ptrdiff_t best = 0, at = 0;
         for (ptrdiff_t i = 1; i < arrlen(todo); i++)
-            if (all[todo[i]].bytes > all[todo[best]].bytes) best = i;
-        int k = todo[best];
+            if (todo[i].bytes > todo[best].bytes) best = i;
+        ein__room r = todo[best];
         arrdel(todo, best);
-        all[k].at = ctx->desc.inspect ? total : ein__fit(all, placed, &all[k]);
-        ptrdiff_t at = 0;
-        while (at < arrlen(placed) && all[placed[at]].at <= all[k].at) at++;
-        arrins(placed, at, k);
-        if (all[k].at + ein__align(all[k].bytes) > total)
-            total = all[k].at + ein__align(all[k].bytes);
+        r.at = ctx->desc.inspect ? p->arena_bytes : ein__fit(p, placed, &r);
+        while (at < arrlen(placed) && placed[at].at <= r.at) at++;
+        arrins(placed, at, r);
+        if (r.at + r.bytes > p->arena_bytes) p->arena_bytes = r.at + r.bytes;
+        if (r.buffer >= 0) p->buffer[r.buffer].at = r.at;
+        else p->workspace_at[r.branch] = r.at;
     }
     arrfree(todo);
     arrfree(placed);
-    return total;
 }
 
 // Constants that run needs stay; weights that only create reads, and its intermediates, do not.
@@ -78,20 +138,6 @@ static void ein__constant_offsets(ein_ctx *ctx, const bool *kept) {
         int64_t *total = kept[i] ? &ctx->plan.const_bytes : &ctx->plan.init_bytes;
         b->at = *total;
         *total += ein__align(b->bytes);
-    }
-}
-
-// Steps on one branch share a workspace; those of branches that run side by side have one each.
-static void ein__workspaces(ein__plan *p) {
-    bool wanted[EIN__BRANCHES] = {false};
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
-        const ein__step *s = &p->step[i];
-        if (s->workspace > p->workspace_bytes) p->workspace_bytes = s->workspace;
-        wanted[s->branch] |= s->workspace > 0;
-    }
-    for (int b = 0; b < EIN__BRANCHES; b++) {
-        p->workspace_at[b] = wanted[b] ? p->arena_bytes : -1;
-        if (wanted[b]) p->arena_bytes += ein__align(p->workspace_bytes);
     }
 }
 
@@ -110,10 +156,9 @@ EIN__FN void ein__plan_memory(ein_ctx *ctx) {
     arrsetlen(kept, arrlen(p->buffer) + 1);
     ein__liveness(ctx, p->step);
     for (ptrdiff_t i = 0; i < arrlen(p->buffer); i++) kept[i] = p->buffer[i].first >= 0;
-    p->arena_bytes = ein__arena_offsets(ctx);
+    ein__arena_offsets(ctx);
     ein__liveness(ctx, p->init);
     ein__constant_offsets(ctx, kept);
     arrfree(kept);
-    ein__workspaces(p);
     ein__place_counters(p);
 }

@@ -30,6 +30,29 @@ static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val ou
     return (bytes < cap ? bytes : cap) & ~(int64_t)255;
 }
 
+// A library that shares the terms of a product between blocks keeps its partial sums there: in f32,
+// of whole tiles, and no block has fewer terms than a tile takes in a few steps. That it needs no
+// more is an assumption; it takes what it is given, and chooses by it. The most is what NVIDIA says
+// to give (cuBLAS manual, cublasSetWorkspace).
+enum { EIN__PART_TILE = 128, EIN__PART_TERMS = 64 };
+
+static int64_t ein__most_workspace(ein_ctx *ctx) {
+    return (int64_t)(ein__gpu_of(ctx)->cc >= 90 ? 32 : 4) << 20;
+}
+
+static int64_t ein__gemm_workspace(ein_ctx *ctx, const ein__gemm *g) {
+    int64_t most = ein__most_workspace(ctx), least = (int64_t)1 << 16;
+    int64_t tiles_m = (g->m + EIN__PART_TILE - 1) / EIN__PART_TILE;
+    int64_t tiles_n = (g->n + EIN__PART_TILE - 1) / EIN__PART_TILE;
+    int64_t parts = (g->k + EIN__PART_TERMS - 1) / EIN__PART_TERMS;
+    int64_t count[] = {tiles_m, tiles_n, g->batch, parts};
+    int64_t bytes = (int64_t)EIN__PART_TILE * EIN__PART_TILE * 4;
+    if (parts < 2) return least;
+    for (int i = 0; i < 4 && bytes < most; i++)
+        bytes = count[i] > most / bytes ? most : bytes * count[i];
+    return bytes < most ? bytes : most;
+}
+
 // Whether the step's result has a type that a call with such operands stores. What keeps FP32 does
 // so in TF32 mode too, where types do not tell.
 static bool ein__stores(const ein_ctx *ctx, const ein__step *step, ein__math *math,
@@ -60,7 +83,7 @@ static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
     g->align = ein__aligned(16, ein__math_bytes(g->math), at, 5);
     step->ps = ein__cost_gemm(ctx, g);
     step->key = ein__gemm_key(ctx, g);
-    step->workspace = ein__gpu_of(ctx)->cc >= 90 ? 32 << 20 : 4 << 20;
+    step->workspace = ein__gemm_workspace(ctx, g);
     return true;
 }
 
@@ -226,6 +249,8 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     if (ein__step_of(ctx, sel, v, &step)) {
         const ein__cost_row *row = ein__row_of(ctx, step.key);
         step.measured = row != NULL;
+        // It was measured with the most.
+        if (row && step.kind == EIN__K_GEMM) step.workspace = ein__most_workspace(ctx);
         // What was measured with 16-byte addresses may not be pinned for others.
         const ein__gemm *g = &step.gemm;
         bool fits = ein__is_matmul(g) || g->align >= 16;

@@ -14,8 +14,9 @@ static int await_event($model *m, int branch, int event) {
 }
 
 //@if libraries
+// In a plain run too: a workspace's place is somebody else's while its branch needs none.
 static int calls_on($model *m, int branch) {
-    return m->forked ? libraries_on(m, branch, m->on[branch]) : 0;
+    return libraries_on(m, branch, m->on[branch]);
 }
 
 //@end

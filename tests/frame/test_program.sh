@@ -54,6 +54,25 @@ while read -r line; do
     [ $heard = yes ] && pass || fail "towers: without the wait of line $line" "$work/t.cu"
 done < "$work/lines"
 
+# Workspaces lie over activations that live while no call runs; over an operand of a call they are
+# noticed.
+build/einnet emit models/mobilenet_v2.ein -o "$work/w.cu"
+at=$(sed -n 's/^#define v_workspace ARENA_OF(char, \([0-9]*\))$/\1/p' "$work/w.cu")
+check 'workspace: activations have its place' grep -q "^#define v_.* ARENA(${at:-none})\$" \
+    "$work/w.cu"
+build/einnet emit models/cases/basic_block.ein --small -o "$work/c.cu" --test "$work/c_test.cu"
+check 'workspace: pack' build/einnet pack models/cases/basic_block.ein --small -o "$work/c.weights"
+at=$(sed -n 's/^#define v_t2 ARENA(\([0-9]*\))$/\1/p' "$work/c.cu")
+for place in "${at:-0}" 0; do
+    sed "s/v_workspace ARENA_OF(char, 0)/v_workspace ARENA_OF(char, $place)/
+        s/\(BLOCK_ARENA_BYTES\) [0-9]*ull/\1 4194304ull/" "$work/c.cu" > "$work/moved.cu"
+    tests/judge/judgecc --mode plain -o "$work/moved" "$work/c_test.cu" "$work/moved.cu"
+    "$work/moved" "$work/c.weights" --check > "$work/said" 2>&1
+    code=$?
+    [ $code = $((place != 0)) ] && pass ||
+        fail "workspace at $place: exit code $code" "$work/said"
+done
+
 # Early launches: kernels begin before the ones before them are over, and nothing shows it. Without
 # its wait, or with it behind what it guards, each of them is noticed.
 check 'early: emit' build/einnet emit models/fsrcnn.ein --small --libs none -o "$work/e.cu" \
