@@ -52,8 +52,9 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"kernel", z->first_kernel ? z->first_kernel : ""},
         {"branches", branches},
         {"matmuls", matmuls},
+        {"alike", z->convs + z->matmuls ? "1" : ""},
         {"early", z->early ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 15);
+    ein__tmpl_put(out, ein__tmpl_create, create, 16);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},

@@ -22,7 +22,7 @@ static bool ein__is_taken(const char *name) {
         " stdin stdout stderr abs exit abort malloc calloc free realloc printf puts remove rename "
         "time clock"
         " exp log sin cos tan sqrt pow floor ceil erf min max signal read write open close fail "
-        "launch await_previous ORDERED EARLY steps"
+        "launch first_like await_previous ORDERED EARLY steps"
         " upload record info cudaStream_t cudaError_t cudaGraph_t cudnnHandle_t cublasHandle_t "
         "linux unix"
         // what the emitted file itself declares beside it, or names inside create

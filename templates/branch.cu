@@ -15,9 +15,7 @@ static int await_event($model *m, int branch, int event) {
 
 //@if libraries
 // In a plain run too: a workspace's place is somebody else's while its branch needs none.
-static int calls_on($model *m, int branch) {
-    return libraries_on(m, branch, m->on[branch]);
-}
+static int calls_on($model *m, int branch) { return libraries_on(m, branch, m->on[branch]); }
 
 //@end
 static int fork_streams($model *m, cudaStream_t stream) {

@@ -163,6 +163,7 @@ static int conv_open($model *m, conv_call *c, const conv_size *s) {
 }
 
 static void conv_close(conv_call *c) {
+    if (c->shared) return;
     if (c->x) cudnnDestroyTensorDescriptor(c->x);
     if (c->y) cudnnDestroyTensorDescriptor(c->y);
     if (c->bias) cudnnDestroyTensorDescriptor(c->bias);

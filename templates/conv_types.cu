@@ -30,7 +30,7 @@ typedef struct conv_call {
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t conv;
     cudnnActivationDescriptor_t act;
-    int algorithm;
+    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
     size_t workspace;
     //@if engines
     engine_call graph;

@@ -12,6 +12,7 @@
 //@key branches  of a recorded graph; empty: one
 //@key tf32      products are TF32
 //@key kernel    a kernel of the program, to ask what it was compiled for; empty: none
+//@key alike     the program has calls that libraries are asked about in create
 //@key early     some kernels may be launched before the one before is over
 static int check_weights($model *m, const void *weights, size_t bytes) {
     const unsigned char *p = (const unsigned char *)weights;
@@ -95,12 +96,28 @@ static int upload($model *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
+//@if alike
+// The first row that differs from row `i` in nothing but its name: their calls share what the
+// library says.
+template <class Row>
+static int first_like(const Row *row, int i) {
+    const size_t from = sizeof row->name;
+    int k = 0;
+    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
+                           sizeof *row - from))
+        k++;
+    return k;
+}
+
+//@end
 static int open_libraries($model *m) {
     //@if conv
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
     for (int i = 0; i < $convs; i++) {
-        int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
-        if (r) return r;
+        int k = first_like(conv_sizes, i);
+        m->conv[i] = m->conv[k];
+        m->conv[i].shared = k < i;
+        if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
     }
     //@end
     //@if gemm
@@ -109,8 +126,10 @@ static int open_libraries($model *m) {
     //@if matmuls
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
     for (int i = 0; i < $matmuls; i++) {
-        int r = matmul_open(m, &m->matmul[i], &matmul_sizes[i]);
-        if (r) return r;
+        int k = first_like(matmul_sizes, i);
+        m->matmul[i] = m->matmul[k];
+        m->matmul[i].shared = k < i;
+        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
     }
     //@end
     (void)m;

@@ -136,6 +136,7 @@ static int matmul_open($model *m, matmul_call *c, const matmul_size *s) {
 }
 
 static void matmul_close(matmul_call *c) {
+    if (c->shared) return;
     const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
     for (int i = 0; i < 4; i++)
         if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);

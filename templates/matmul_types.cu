@@ -31,5 +31,6 @@ typedef struct matmul_call {
     cublasLtMatrixLayout_t a, b, c, z;
     cublasLtMatmulPreference_t wish;
     cublasLtMatmulAlgo_t algorithm;
+    int shared;  // with an earlier call of the same sizes, which releases it
     size_t workspace;
 } matmul_call;

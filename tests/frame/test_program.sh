@@ -73,6 +73,21 @@ for place in "${at:-0}" 0; do
         fail "workspace at $place: exit code $code" "$work/said"
 done
 
+# create asks a library once about calls of the same sizes: a second question, which would fail, is
+# never put.
+model=tests/unseen/equal_calls.ein
+build/einnet emit $model -o "$work/q.cu" --test "$work/q_test.cu"
+check 'questions: pack' build/einnet pack $model -o "$work/q.weights"
+[ "$(grep -c 'CALL(conv_run\|CALL(matmul_run' "$work/q.cu")" = 6 ] && pass ||
+    fail 'questions: six calls' "$work/q.cu"
+check 'questions: build' tests/judge/judgecc --mode san -o "$work/q" "$work/q_test.cu" "$work/q.cu"
+for call in cudnnGetConvolutionForwardAlgorithm_v7 cublasLtMatmulAlgoGetHeuristic; do
+    check "questions: $call twice" env JUDGE_FAIL_API=$call JUDGE_FAIL_AT=2 "$work/q" \
+        "$work/q.weights" --check
+    JUDGE_FAIL_API=$call "$work/q" "$work/q.weights" > "$work/said" 2>&1 &&
+        fail "questions: $call once" "$work/said" || pass
+done
+
 # Early launches: kernels begin before the ones before them are over, and nothing shows it. Without
 # its wait, or with it behind what it guards, each of them is noticed.
 check 'early: emit' build/einnet emit models/fsrcnn.ein --small --libs none -o "$work/e.cu" \
