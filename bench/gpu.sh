@@ -7,7 +7,7 @@
 #     bash bench/gpu.sh
 #
 # Results go to $OUT, by default bench/results/raw/:
-#     device.tsv     GPU, driver, libraries, clocks
+#     device.tsv     GPU, driver, libraries, clocks, what a launch costs
 #     NAME.tsv       measured costs (h200.tsv on an H200), rows as bench/costs/ holds them
 #     build.tsv      program, ok or not, seconds, bytes of the executable
 #     check.tsv      program, ok or not, relative L2 error, seconds, last words
@@ -373,6 +373,18 @@ record_device() {
         nvidia-smi --query-gpu=driver_version,clocks.max.sm,clocks.max.mem,power.limit \
             --format=csv,noheader 2> /dev/null | head -n 1 | sed 's/^/smi\t/'
     } >> "$work/device.tsv"
+}
+
+# What launches cost, as more lines of device.tsv; built for this GPU, whose kernels may be launched
+# early.
+record_launches() {
+    if ! "$nvcc" -O3 -std=c++14 "-arch=$arch" bench/launch.cu -o "$work/launch" -lcudart \
+        > "$work/launch.log" 2>&1; then
+        echo "device: bench/launch.cu does not build: $(last_words "$work/launch.log")"
+        return
+    fi
+    timeout 60 "$work/launch" >> "$work/device.tsv" 2>> "$work/launch.log" ||
+        echo "device: bench/launch.cu fails: $(last_words "$work/launch.log")"
 }
 
 # ---- probe: costs measured, programs planned with them ----
@@ -761,6 +773,7 @@ if [ -z "$arch" ]; then
     arch=sm_90
     [ $gpu = no ] || arch=sm_$(sed -n 's/^sm\t//p' "$work/device.tsv" | tr -d .)
 fi
+[ $gpu = no ] || [ $stand_in = yes ] || ! wanted device || record_launches
 flags=(-O3 -std=c++14 "-arch=$arch")
 [ $stand_in = no ] || flags=()
 ! wanted device || cat "$work/device.tsv"

@@ -73,6 +73,12 @@ for place in "${at:-0}" 0; do
         fail "workspace at $place: exit code $code" "$work/said"
 done
 
+# What bench/launch.cu prints of launches.
+check 'launches: build' tests/judge/judgecc -o "$work/launch" bench/launch.cu
+check 'launches: run' "$work/launch"
+[ "$("$work/launch" | grep -c '_ns')" = 6 ] && pass || fail 'launches: six figures'
+[ "$(JUDGE_CC=80 "$work/launch" | grep -c '_ns')" = 3 ] && pass || fail 'launches: none is early'
+
 # create asks a library once about calls of the same sizes: a second question, which would fail, is
 # never put.
 model=tests/unseen/equal_calls.ein
