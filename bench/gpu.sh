@@ -376,15 +376,23 @@ record_device() {
 }
 
 # What launches cost, as more lines of device.tsv; built for this GPU, whose kernels may be launched
-# early.
+# early. Measured once.
 record_launches() {
+    if [ -s "$work/launch.tsv" ]; then
+        cat "$work/launch.tsv" >> "$work/device.tsv"
+        return
+    fi
     if ! "$nvcc" -O3 -std=c++14 "-arch=$arch" bench/launch.cu -o "$work/launch" -lcudart \
         > "$work/launch.log" 2>&1; then
         echo "device: bench/launch.cu does not build: $(last_words "$work/launch.log")"
         return
     fi
-    timeout 60 "$work/launch" >> "$work/device.tsv" 2>> "$work/launch.log" ||
+    if ! timeout 60 "$work/launch" > "$work/launch.tsv" 2>> "$work/launch.log"; then
         echo "device: bench/launch.cu fails: $(last_words "$work/launch.log")"
+        rm -f "$work/launch.tsv"
+        return
+    fi
+    cat "$work/launch.tsv" >> "$work/device.tsv"
 }
 
 # ---- probe: costs measured, programs planned with them ----
@@ -773,7 +781,7 @@ if [ -z "$arch" ]; then
     arch=sm_90
     [ $gpu = no ] || arch=sm_$(sed -n 's/^sm\t//p' "$work/device.tsv" | tr -d .)
 fi
-[ $gpu = no ] || [ $stand_in = yes ] || ! wanted device || record_launches
+[ $gpu = no ] || [ $stand_in = yes ] || record_launches
 flags=(-O3 -std=c++14 "-arch=$arch")
 [ $stand_in = no ] || flags=()
 ! wanted device || cat "$work/device.tsv"
