@@ -163,6 +163,10 @@ static int conv_open($model *m, conv_call *c, const conv_size *s) {
 }
 
 static void conv_close(conv_call *c) {
+    //@if engines
+    // The pack of addresses is this call's own, and the last of what it has.
+    engine_drop(&c->graph, !c->shared ? 0 : c->graph.n - (c->graph.pack != NULL));
+    //@end
     if (c->shared) return;
     if (c->x) cudnnDestroyTensorDescriptor(c->x);
     if (c->y) cudnnDestroyTensorDescriptor(c->y);
@@ -170,9 +174,6 @@ static void conv_close(conv_call *c) {
     if (c->w) cudnnDestroyFilterDescriptor(c->w);
     if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
     if (c->act) cudnnDestroyActivationDescriptor(c->act);
-    //@if engines
-    engine_drop(&c->graph, 0);
-    //@end
 }
 
 // y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
