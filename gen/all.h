@@ -76,6 +76,7 @@
 #include "merge_find.c"
 #include "layout.c"
 #include "relayout.c"
+#include "relayout_conv.c"
 #include "branch.c"
 #include "memory.c"
 #include "plan.c"

@@ -92,9 +92,9 @@ static void ein__put_axes_key(ein__buf *b, const char *name, const int64_t *v, i
 
 EIN__FN const char *ein__conv_key(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     ein__buf b = {0};
-    ein__putf(&b, "%s %s nchw n=%lld c=%lld f=%lld g=%lld", transposed ? "conv_data" : "conv",
-              ein__math_key(c->math), (long long)c->n, (long long)c->c, (long long)c->f,
-              (long long)c->group);
+    ein__putf(&b, "%s %s %s n=%lld c=%lld f=%lld g=%lld", transposed ? "conv_data" : "conv",
+              ein__math_key(c->math), c->nhwc ? "nhwc" : "nchw", (long long)c->n, (long long)c->c,
+              (long long)c->f, (long long)c->group);
     ein__put_axes_key(&b, "in", c->in, c->spatial);
     ein__put_axes_key(&b, "out", c->out, c->spatial);
     ein__put_axes_key(&b, "k", c->k, c->spatial);

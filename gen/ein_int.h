@@ -373,7 +373,7 @@ typedef struct ein__conv {
     int spatial;             // 1..3
     int64_t n, c, f, group;  // f output channels in all
     int64_t in[3], out[3], k[3], pad[3], stride[3], dilation[3];
-    bool nhwc;
+    bool nhwc;         // channels lie innermost in data, result and filter [f, k..., c/group]
     ein__val x, w;     // data, weights [f, c/group, k...]
     ein__val bias, z;  // or none: fused
     bool relu;
@@ -530,8 +530,9 @@ struct ein_ctx {
     uint32_t rule_mask;          // by ein__rule_id: rules that are on
     bool online;                 // softmax between two products is computed with them (attention.c)
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
-    bool *keep_fp32;  // by graph tensor: computed in FP32; stb_ds array
-    bool typed;       // values have the types they are stored in (storage.c)
+    bool *keep_fp32;     // by graph tensor: computed in FP32; stb_ds array
+    bool typed;          // values have the types they are stored in (storage.c)
+    bool channels_last;  // convolutions may take their tensors in NHWC
     ein_stats stats;
 };
 

@@ -82,6 +82,15 @@ EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, 
     ein__tmpl_put(out, ein__tmpl_calls, keys, 4);
 }
 
+// What the helper that describes tensors is given beside their sizes, where they differ in type
+// (`typed`) or in order (`orders`): its parameters, or the arguments for them.
+static const char *ein__conv_params(bool typed, bool orders, bool params) {
+    static const char *const names[] = {"", ", last", ", type", ", type, last"};
+    static const char *const types[] = {"", ", int last", ", cudnnDataType_t type",
+                                        ", cudnnDataType_t type, int last"};
+    return (params ? types : names)[2 * typed + orders];
+}
+
 // Which stream and workspace steps use.
 static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
@@ -114,13 +123,11 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     if (z->convs) {
         ein__put(out, "\n");
         const char *engines = z->engines ? "1" : "";
-        ein__key types[] = {{"spatial", spatial},
-                            {"pins", z->pins ? "1" : "0"},
-                            {"typed", typed},
-                            {"engines", engines},
-                            {"pinned", engines}};
+        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"},
+                            {"typed", typed},     {"engines", engines},
+                            {"pinned", engines},  {"nhwc", z->nhwc ? "1" : ""}};
         if (z->engines) ein__emit_engine_types(ctx, out, z->settings);
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 5);
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 6);
         ein__put_conv_sizes(z, out);
     }
     if (z->matmuls) {
@@ -159,7 +166,8 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
         const char *limit = ein__number_text(ctx, ctx->plan.workspace_bytes);
         const char *engines = z->engines ? "1" : "";
         if (z->engines)
-            ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->settings, true);
+            ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->nhwc, z->settings,
+                             true);
         ein__key conv[] = {{"model", model},
                            {"spatial", ein__number_text(ctx, z->spatial)},
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
@@ -168,13 +176,14 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                            {"typed", typed},
                            {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
                            {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
-                           {"param", *typed ? ", cudnnDataType_t type" : ""},
-                           {"arg", *typed ? ", type" : ""},
+                           {"param", ein__conv_params(*typed, z->nhwc, true)},
+                           {"arg", ein__conv_params(*typed, z->nhwc, false)},
                            {"scalar", *typed ? "void" : "float"},
                            {"steps", "1"},
                            {"engines", engines},
-                           {"pinned", engines}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 14);
+                           {"pinned", engines},
+                           {"nhwc", z->nhwc ? "1" : ""}};
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
     }
     if (z->gemms) {
         ein__put(out, "\n");

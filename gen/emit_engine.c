@@ -18,10 +18,11 @@ EIN__FN void ein__emit_engine_types(ein_ctx *ctx, ein__buf *out, int settings) {
     ein__put(out, "\n");
 }
 
-// The functions that make the calls, for program or probe `model`; `pinned`: with engines that a
-// table of costs has chosen.
+// The functions that make the calls, for program or probe `model`; `orders`: their tensors differ
+// in that; `pinned`: with engines that a table of costs has chosen.
 EIN__FN void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const char *model, int spatial,
-                              const char *limit, bool typed, int settings, bool pinned) {
+                              const char *limit, bool typed, bool orders, int settings,
+                              bool pinned) {
     ein__key keys[] = {{"model", model},
                        {"spatial", ein__namef(ctx, "%d", spatial)},
                        {"rank", ein__namef(ctx, "%d", spatial + 2)},
@@ -31,7 +32,8 @@ EIN__FN void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const char *model, in
                        {"tensorop", typed ? "(s->half || s->tf32)" : "false"},
                        {"settings", ein__namef(ctx, "%d", settings ? settings : 1)},
                        {"pinned", pinned ? "1" : ""},
+                       {"nhwc", orders ? "1" : ""},
                        {"steps", pinned ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_engine, keys, 10);
+    ein__tmpl_put(out, ein__tmpl_engine, keys, 11);
     ein__put(out, "\n");
 }

@@ -154,6 +154,7 @@ typedef struct ein__emitter {
     bool pins;     // a table of costs has chosen algorithms
     bool engines;  // and engines of cuDNN's graph API, with no more settings than these
     int settings;
+    bool nhwc;   // some convolutions have their channels last
     bool early;  // some kernels may be launched before the one before is over
     bool zeros;  // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
@@ -318,6 +319,7 @@ static void ein__collect(ein__emitter *z) {
             z->engines = true;
             if (engine.settings > z->settings) z->settings = engine.settings;
         }
+        z->nhwc |= s->conv.nhwc;
         if (s->conv.spatial > z->spatial) z->spatial = s->conv.spatial;
         bool fused = s->conv.z.i || s->conv.relu;
         if (fused && !s->conv.bias.i) {

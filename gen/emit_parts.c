@@ -95,9 +95,11 @@ static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
     return ein__plain_name(ctx, s->name);
 }
 
-// A row of the table of convolutions; `pin`: what follows where algorithms are chosen by tables.
+// A row of the table of convolutions; `orders`: they differ in that of tensors; `pin`: what follows
+// where algorithms are chosen by tables.
 EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv *c,
-                                bool transposed, int spatial, bool typed, const char *pin) {
+                                bool transposed, int spatial, bool typed, bool orders,
+                                const char *pin) {
     ein__buf line = {0};
     ein__put(&line, "    {");
     ein__put_string(&line, name);
@@ -111,6 +113,7 @@ EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv
     bool fused = c->bias.i || c->z.i || c->relu;
     ein__putf(&line, "%d, %d", fused, c->relu);
     if (typed) ein__putf(&line, ", %d, %d", c->math == EIN__MATH_FP16, c->math == EIN__MATH_TF32);
+    if (orders) ein__putf(&line, ", %d", c->nhwc);
     ein__putf(&line, "%s},", pin);
     ein__tmpl_line(out, line.s, line.n);
     ein__buf_free(&line);
@@ -137,7 +140,7 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
         const ein__step *s = &ctx->plan.step[i];
         if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
             ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial,
-                               ein__is_typed(ctx), ein__conv_pin_text(z, s));
+                               ein__is_typed(ctx), z->nhwc, ein__conv_pin_text(z, s));
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {

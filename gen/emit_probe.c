@@ -49,6 +49,12 @@ static bool ein__key_math(const char **s, ein__math *math) {
     return false;
 }
 
+// Order of a convolution's tensors.
+static bool ein__key_order(const char **s, bool *nhwc) {
+    *nhwc = ein__key_word(s, " nhwc");
+    return *nhwc || ein__key_word(s, " nchw");
+}
+
 // What follows in the key of a product with an epilogue.
 static bool ein__key_epilogue(const char **s, ein__gemm *g) {
     static const char *const act[] = {"none", "relu", "gelu"};
@@ -99,7 +105,7 @@ static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
     *c = (ein__conv){0};
     *transposed = ein__key_word(&s, "conv_data ");
     bool ok = (*transposed || ein__key_word(&s, "conv ")) && ein__key_math(&s, &c->math) &&
-              ein__key_number(&s, " nchw n=", &c->n, most) &&
+              ein__key_order(&s, &c->nhwc) && ein__key_number(&s, " n=", &c->n, most) &&
               ein__key_number(&s, " c=", &c->c, most) && ein__key_number(&s, " f=", &c->f, most) &&
               ein__key_number(&s, " g=", &c->group, most);
     for (int k = 0; ok && k < 6; k++) {
@@ -289,7 +295,7 @@ typedef struct ein__prober {
     ein__pkernel *kernel;  // of this part
     int convs, gemms, spatial, kernels, known;
     unsigned needs;
-    bool typed, tf32, half;
+    bool typed, tf32, half, nhwc;
 } ein__prober;
 
 // Axes of the convolutions' descriptors. A program gives all of its own as many as the largest has,
@@ -427,7 +433,7 @@ static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
     ein__put(out, "static const conv_size conv_sizes[] = {\n");
     for (int i = 0; i < z->convs; i++)
         ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial,
-                           z->typed, z->call[i].c.z.i ? ", 1" : ", 0");
+                           z->typed, z->nhwc, z->call[i].c.z.i ? ", 1" : ", 0");
     ein__put(out, "};\n");
 }
 
@@ -449,12 +455,13 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     if (z->kernels) ein__put_probe_texts(z, out);
     ein__put_section(out, "calls");
     const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
-    ein__key conv_types[] = {
-        {"spatial", spatial}, {"pins", "0"}, {"typed", typed}, {"engines", "1"}, {"pinned", "0"}};
+    const char *nhwc = z->nhwc ? "1" : "";
+    ein__key conv_types[] = {{"spatial", spatial}, {"pins", "0"},   {"typed", typed},
+                             {"engines", "1"},     {"pinned", "0"}, {"nhwc", nhwc}};
     ein__key types[] = {{"pins", "0"}, {"typed", typed}};
     if (z->convs) {
         ein__emit_engine_types(ctx, out, EIN__SETTINGS);
-        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 5);
+        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 6);
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
@@ -485,17 +492,18 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
                        {"typed", typed},
                        {"tf32", tf32},
                        {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
-                       {"param", *typed ? ", cudnnDataType_t type" : ""},
-                       {"arg", *typed ? ", type" : ""},
+                       {"param", ein__conv_params(z->typed, z->nhwc, true)},
+                       {"arg", ein__conv_params(z->typed, z->nhwc, false)},
                        {"scalar", *typed ? "void" : "float"},
                        {"steps", "0"},
                        {"engines", "1"},
-                       {"pinned", "0"}};
+                       {"pinned", "0"},
+                       {"nhwc", nhwc}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__emit_engine(ctx, out, "probe", z->spatial, "conv_limit(s)", z->typed, EIN__SETTINGS,
-                         false);
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 14);
+        ein__emit_engine(ctx, out, "probe", z->spatial, "conv_limit(s)", z->typed, z->nhwc,
+                         EIN__SETTINGS, false);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
     }
     ein__key gemm[] = {{"model", "probe"},
                        {"typed", typed},
@@ -551,6 +559,7 @@ EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
         else z.convs++;
         z.typed |= math != EIN__MATH_FP32;
         z.tf32 |= math == EIN__MATH_TF32;
+        z.nhwc |= !z.call[i].gemm && z.call[i].c.nhwc;
     }
     if (!ctx->status && ein__probe_axes(&z)) {
         if (z.convs + z.gemms + z.kernels) {

@@ -46,6 +46,7 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
         static const char *const names[] = {"", "tf32 ", "f16 "};
         ein__put(out, s->kind == EIN__K_CONV ? "cuDNN conv " : "cuDNN conv backward-data ");
         ein__put(out, names[c->math]);
+        if (c->nhwc) ein__put(out, "nhwc ");
         ein__put_sizes(out, c->k, c->spatial);
         ein__putf(out, ", %lld to %lld", (long long)c->c, (long long)c->f);
         if (c->group > 1) ein__putf(out, " in %lld groups", (long long)c->group);

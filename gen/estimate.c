@@ -5,8 +5,8 @@
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
-// What runs. Without tensor cores cuDNN takes NCHW as it is; with them it converts (see
-// ein__conv_conversions).
+// What runs. Without tensor cores cuDNN takes NCHW as it is; with them it converts, or is given
+// NHWC (see ein__conv_conversions).
 typedef enum {
     EIN__E_GEMM,
     EIN__E_GEMM_BATCHED,
@@ -177,6 +177,19 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     return ein__estimate_gemm(ctx, p);
 }
 
+// Channels of a pixel that tensor cores load at once, 16 bytes of them, where they lie together.
+static int64_t ein__channel_step(ein__math math) {
+    return math == EIN__MATH_FP32 ? 1 : 16 / ein__math_bytes(math);
+}
+
+// What a convolution multiplies with. In NHWC tensor cores take channels by 16 bytes; those of
+// other tensors are assumed to go without (in NCHW the library pads what it converts).
+static ein__math ein__conv_math(const ein__conv *c) {
+    int64_t step = ein__channel_step(c->math);
+    bool whole = c->c % (step * c->group) == 0 && c->f % (step * c->group) == 0;
+    return c->nhwc && !whole ? EIN__MATH_FP32 : c->math;
+}
+
 // Arithmetic of a convolution. Its implicit GEMM has no split-K (EinNet's Table 3 has 126 us for
 // [1,512,7,7] 3x3 on an A100: 32 of 108 SMs busy), except a 1x1 one, which is a plain product.
 static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
@@ -193,8 +206,8 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
     if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
     if (transposed) taps = ein__ceil(taps, strides);
     int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
-    int64_t tiled = ein__tiled_ps(g, c->math, out, filters, depth, c->group, ein__math_share[kind],
-                                  point ? EIN__SPLITS : EIN__CONV_SPLITS);
+    int64_t tiled = ein__tiled_ps(g, ein__conv_math(c), out, filters, depth, c->group,
+                                  ein__math_share[kind], point ? EIN__SPLITS : EIN__CONV_SPLITS);
     if (c->group == 1) return tiled;
     int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
     return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
@@ -202,11 +215,12 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
 
 // On tensor cores cuDNN computes in NHWC: with NCHW tensors its workspace holds a converted copy of
 // the filter and the data (asked of cuDNN 9.19 for 3x3 [1,512,7,7]: as many bytes as the weights
-// have), which every call makes anew, a kernel each. A 1x1 convolution needs none.
+// have), which every call makes anew, a kernel each; that the result is converted back is an
+// assumption. With NHWC tensors there is none, and none for a 1x1 convolution.
 static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__work *w) {
     bool point = true;
     for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
-    if (c->math == EIN__MATH_FP32 || point) return;
+    if (c->math == EIN__MATH_FP32 || c->nhwc || point) return;
     int64_t bytes = w->weights;
     for (int k = 0; k < EIN__NACCESS; k++) bytes = ein__plus(bytes, w->bytes[k]);
     int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
@@ -232,11 +246,22 @@ static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transpo
     return ein__work_ps(g, &w);
 }
 
+// In FP32 the library has a single kernel for NHWC on Hopper (asked of cuDNN 9.19), so that order
+// is taken only where a table says what it costs.
 EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     int64_t ps;
     if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
     if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
+    if (c->nhwc && c->math == EIN__MATH_FP32) return EIN__PS_LIMIT;
     return ein__estimate_conv(ctx, c, transposed);
+}
+
+// The cheaper order of its tensors, where the program may choose it.
+EIN__FN int64_t ein__cost_conv_any(ein_ctx *ctx, const ein__conv *c, bool transposed) {
+    ein__conv last = *c;
+    int64_t ps = ein__cost_conv(ctx, c, transposed);
+    last.nhwc = true;
+    return ctx->channels_last ? ein__least(ps, ein__cost_conv(ctx, &last, transposed)) : ps;
 }
 
 // ------------------------------------------------------------------------------------- kernels

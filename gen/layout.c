@@ -67,12 +67,17 @@ static bool ein__forward_view(ein_ctx *ctx, ein__val copy, const ein__expr *read
     return true;
 }
 
+// Whether a value with shape `s` is dense with strides `have` as it is with `want`.
+static bool ein__same_strides(const ein__shape *s, const int64_t *have, const int64_t *want) {
+    for (int k = 0; k < s->rank; k++)
+        if (s->d[k] > 1 && have[k] != want[k]) return false;
+    return true;
+}
+
 static bool ein__is_dense(const ein__shape *s, const ein__layout *l) {
     int64_t want[EIN__MAX_RANK];
     ein__dense_strides(s, want);
-    for (int k = 0; k < s->rank; k++)
-        if (s->d[k] > 1 && l->stride[k] != want[k]) return false;
-    return true;
+    return ein__same_strides(s, l->stride, want);
 }
 
 // ------------------------------------------------------------------------------------
@@ -138,6 +143,7 @@ EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
 typedef struct ein__seat {
     bool ordered;  // it has its own place, its dimensions in `order`
     bool window;   // a copy: a window on its source although a library call reads it
+    bool wanted;   // dense with its dimensions in `order`, in whatever place
     int order[EIN__MAX_RANK];
 } ein__seat;
 
@@ -173,8 +179,18 @@ static void ein__place_own(ein__placer *z, ein__val v) {
     const ein__value *p = &z->ctx->value[v.i];
     const ein__seat *c = &z->choice[v.i];
     ein__place_dense(z->ctx, v, p->weight_only ? EIN__B_CONST : EIN__B_ARENA, -1);
-    if (c->ordered)
+    if (c->ordered || c->wanted)
         ein__order_strides(p->shape.d, p->shape.rank, c->order, z->ctx->plan.layout[v.i].stride);
+}
+
+// Whether layout `l` is as dense as calls that have `v` for an operand want it: in declared order
+// or in the one decided on.
+static bool ein__is_packed(const ein__placer *z, ein__val v, const ein__layout *l) {
+    const ein__shape *s = &z->ctx->value[v.i].shape;
+    int64_t want[EIN__MAX_RANK];
+    if (!z->choice[v.i].wanted) return ein__is_dense(s, l);
+    ein__order_strides(s->d, s->rank, z->choice[v.i].order, want);
+    return ein__same_strides(s, l->stride, want);
 }
 
 static bool ein__placed(const ein_ctx *ctx, ein__val v) {
@@ -189,9 +205,10 @@ static bool ein__can_store(const ein__placer *z, ein__val p, const ein__layout *
     if (z->sel->home[p.i].i != p.i) return false;
     if (v->weight_only != (ctx->plan.buffer[l->buffer].kind == EIN__B_CONST)) return false;
     ein__val product = z->product[p.i];
+    if (z->choice[p.i].wanted && !ein__is_packed(z, p, l)) return false;
     if (!product.i) return true;
     if (z->sel->kind[p.i] != EIN__K_GEMM)
-        return ein__is_dense(&v->shape, l) && l->offset * ein__dtype_size(v->dtype) % 16 == 0;
+        return ein__is_packed(z, p, l) && l->offset * ein__dtype_size(v->dtype) % 16 == 0;
     ein__gemm g;
     ein__epilogue e;
     const ein__scope *s = ein__scope_of(ctx, product);
@@ -231,7 +248,8 @@ static void ein__place_sources(ein__placer *z, ein__val v) {
 
 // A library call that reads `v` wants it dense; a window is not, unless that was decided.
 static bool ein__readers_accept(const ein__placer *z, ein__val v, const ein__layout *l) {
-    if (z->choice[v.i].window || ein__is_dense(&z->ctx->value[v.i].shape, l)) return true;
+    if (z->choice[v.i].window || ein__is_packed(z, v, l)) return true;
+    if (z->choice[v.i].wanted) return false;
     for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++) {
         ein__val r = z->reader[v.i][i];
         if (z->product[r.i].i) return false;

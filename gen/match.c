@@ -488,21 +488,46 @@ static bool ein__conv_dims(ein_ctx *ctx, ein__conv_form *z) {
     return true;
 }
 
-// Slots in the order a dense filter has: [group, out, in, taps] or, transposed, [group, in, out,
-// taps].
-static int ein__conv_filter_order(const ein__conv_form *z, int *slot) {
-    int n = 0;
-    ein__crole order[] = {EIN__C_GROUP, EIN__C_OUT, EIN__C_IN};
-    if (z->transposed) {
-        order[1] = EIN__C_IN;
-        order[2] = EIN__C_OUT;
-    }
-    for (int k = 0; k < 3; k++)
-        for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++)
-            if (z->role[i] == order[k]) slot[n++] = (int)i;
-    for (int a = 0; a < z->c.spatial; a++)
-        if (z->filter[a] >= 0) slot[n++] = z->filter[a];
+// Appends the slots with a role, or those of the axes (of filters: of their taps).
+static int ein__conv_slots(const ein__conv_form *z, ein__crole role, int *slot, int n) {
+    bool axes = role == EIN__C_SPACE || role == EIN__C_FILTER;
+    const int *of = role == EIN__C_SPACE ? z->space : z->filter;
+    for (int a = 0; axes && a < z->c.spatial; a++)
+        if (of[a] >= 0) slot[n++] = of[a];
+    for (uint32_t i = 0; !axes && i < z->s->nt + z->s->ns; i++)
+        if (z->role[i] == role) slot[n++] = (int)i;
     return n;
+}
+
+// Slots in the order a dense filter has: [group, out, in, taps] or, with channels last, [group,
+// out, taps, in]; transposed, out and in change places.
+static int ein__conv_filter_order(const ein__conv_form *z, int *slot) {
+    ein__crole out = z->transposed ? EIN__C_IN : EIN__C_OUT,
+               in = z->transposed ? EIN__C_OUT : EIN__C_IN;
+    int n = ein__conv_slots(z, EIN__C_GROUP, slot, 0);
+    n = ein__conv_slots(z, out, slot, n);
+    if (!z->c.nhwc) n = ein__conv_slots(z, in, slot, n);
+    n = ein__conv_slots(z, EIN__C_FILTER, slot, n);
+    return z->c.nhwc ? ein__conv_slots(z, in, slot, n) : n;
+}
+
+// Slots in the order a dense result has: [batch, group, out, axes] or, with channels last, [batch,
+// axes, group, out].
+static int ein__conv_result_order(const ein__conv_form *z, int *slot) {
+    int n = ein__conv_slots(z, EIN__C_BATCH, slot, 0);
+    if (z->c.nhwc) n = ein__conv_slots(z, EIN__C_SPACE, slot, n);
+    n = ein__conv_slots(z, EIN__C_GROUP, slot, n);
+    n = ein__conv_slots(z, EIN__C_OUT, slot, n);
+    return z->c.nhwc ? n : ein__conv_slots(z, EIN__C_SPACE, slot, n);
+}
+
+// Dimensions of the data in the order in which they lie in memory, outermost first.
+static void ein__conv_data_order(const ein__conv_form *z, int *dim) {
+    int rank = (int)z->x->nix, n = 0;
+    for (int k = 0; k < z->plain[0]; k++) dim[n++] = k;
+    for (int k = z->plain[1]; k < rank && z->c.nhwc; k++) dim[n++] = k;
+    for (int k = z->plain[0]; k < z->plain[1]; k++) dim[n++] = k;
+    for (int k = z->plain[1]; k < rank && !z->c.nhwc; k++) dim[n++] = k;
 }
 
 // Whether the addresses of `coef` are those of a dense tensor with `slot`s as its dimensions.
@@ -534,21 +559,16 @@ static int64_t ein__plain_extent(ein_ctx *ctx, const ein__conv_form *z, int from
     return step;
 }
 
-// The result must be dense [batch, group, out, axes]; x dense as it is declared, its channel
-// dimension ordered group-major.
+// Data and result must be dense in the call's order, the channel dimension of x ordered
+// group-major.
 static bool ein__conv_layouts(ein_ctx *ctx, ein__conv_form *z, const int64_t *out) {
-    int slot[EIN__MAX_ITERS], n = 0;
-    ein__crole order[] = {EIN__C_BATCH, EIN__C_GROUP, EIN__C_OUT};
-    for (int k = 0; k < 3; k++)
-        for (uint32_t i = 0; i < z->s->nt; i++)
-            if (z->role[i] == order[k]) slot[n++] = (int)i;
-    for (int a = 0; a < z->c.spatial; a++)
-        if (z->space[a] >= 0) slot[n++] = z->space[a];
+    int slot[EIN__MAX_ITERS], dim[EIN__MAX_RANK], n = ein__conv_result_order(z, slot);
     if (!ein__dense_in_order(z->s, out, slot, n)) return false;
     int64_t have[EIN__MAX_RANK], want[EIN__MAX_RANK];
     const ein__shape *s = &ctx->value[z->x->val].shape;
     ein__strides_of(ctx, (ein__val){z->x->val}, have);
-    ein__dense_strides(s, want);
+    ein__conv_data_order(z, dim);
+    ein__order_strides(s->d, s->rank, dim, want);
     for (int k = 0; k < s->rank; k++)
         if (s->d[k] > 1 && have[k] != want[k]) return false;
     // batch: its iterators in the result's order; channel = group * (c / group) + c
@@ -574,21 +594,29 @@ static bool ein__match_conv_form(ein_ctx *ctx, ein__conv_form *z, const int64_t 
     return ein__conv_layouts(ctx, z, out);
 }
 
-// Convolution forward or backward-data for contraction `s`. The form may still need its filter
-// re-laid (ein__conv_filter) and its window checked (ein__conv_sizes).
-static bool ein__find_conv(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
-                           ein__conv_form *z) {
+// Convolution forward or backward-data for contraction `s` whose result has strides `out`, its
+// tensors with channels in front of the axes (NCHW) or, `nhwc`, behind them. The form may still
+// need its filter re-laid (ein__conv_filter_order) and its window checked (ein__conv_sizes).
+static bool ein__find_conv_in(ein_ctx *ctx, const ein__scope *s, const int64_t *out, bool nhwc,
+                              ein__conv_form *z) {
     const ein__expr *read[2];
     double alpha;
     if (!ein__two_factors(ctx, s, read, &alpha) || alpha != 1) return false;
     for (int transposed = 0; transposed < 2; transposed++)
         for (int k = 0; k < 2; k++) {
             *z = (ein__conv_form){.s = s, .x = read[k], .w = read[1 - k], .transposed = transposed};
+            z->c.nhwc = nhwc;
             if (!ein__inside(ctx, z->w)) continue;
             if (ctx->value[z->x->val].weight_only && !ctx->value[z->w->val].weight_only) continue;
             if (ein__match_conv_form(ctx, z, out)) return true;
         }
     return false;
+}
+
+// The same of tensors as they are declared: in NCHW.
+static bool ein__find_conv(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                           ein__conv_form *z) {
+    return ein__find_conv_in(ctx, s, out, false, z);
 }
 
 // Strides of the result of `s` by slot, dense.

@@ -7,18 +7,8 @@ static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
         bool shared = ctx->value[root[k].i].kind != EIN__V_SCOPE;
         for (int j = 0; j < k; j++) shared |= root[j].i == root[k].i;
         if (!shared) continue;
-        const ein__value old = ctx->value[root[k].i];
-        ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
-        ein__ix ix[EIN__MAX_RANK];
-        for (int i = 0; i < old.shape.rank; i++) {
-            s.n[i] = old.shape.d[i];
-            ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
-        }
-        s.body = ein__ex_read(ctx, root[k], 0, ix, old.shape.rank);
-        ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
-        if (!sc.i) return false;
-        root[k] = ein__val_new(ctx, ctx->graph.output[k].name, EIN__V_SCOPE, old.tensor, sc,
-                               &old.shape, old.dtype, old.node);
+        root[k] = ein__identity_copy(ctx, root[k], ctx->graph.output[k].name);
+        if (!root[k].i) return false;
     }
     return true;
 }
@@ -100,14 +90,13 @@ static bool ein__is_aligned_conv(const ein_ctx *ctx, const ein__step *step) {
     return aligned;
 }
 
-// Fills the library parameters of a step whose first value is contraction `s`. False: the layouts
-// do not allow the call after all, and a kernel takes over.
-static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
+// Parameters of a convolution whose tensors are in NCHW or, `nhwc`, in NHWC, data, filter and
+// result alike.
+static bool ein__conv_step(ein_ctx *ctx, ein__step *step, bool nhwc) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     const ein__layout *out = &ctx->plan.layout[step->out.i];
-    if (step->kind == EIN__K_GEMM) return ein__product_step(ctx, step);
     ein__conv_form f;
-    if (!ein__find_conv(ctx, s, out->stride, &f) || !ein__conv_sizes(&f)) return false;
+    if (!ein__find_conv_in(ctx, s, out->stride, nhwc, &f) || !ein__conv_sizes(&f)) return false;
     int slot[EIN__MAX_ITERS], n = ein__conv_filter_order(&f, slot);
     int64_t stride[EIN__MAX_RANK];
     ein__factor w;
@@ -123,8 +112,8 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
         if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
             !ein__conv_takes(ctx, &f, &e))
             return false;
-        if (e.z.i && !ein__is_dense(&ctx->value[e.z.i].shape, &ctx->plan.layout[e.z.i]))
-            return false;
+        for (uint32_t t = 0; t < s->nt; t++)
+            if (e.z.i && s->n[t] > 1 && e.step[t] != out->stride[t]) return false;
         step->conv.bias = e.bias;
         step->conv.z = e.z;
         step->conv.relu = e.act == EIN__ACT_RELU;
@@ -165,6 +154,20 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     bool shared = cut.parts > 1;
     step->counters = shared ? ein__product_blocks(&p, cut.tile) : 0;
     step->workspace = shared ? ein__tail_bytes(&p, cut.tile, cut.parts) : 0;
+}
+
+// Fills the library parameters of a step whose first value is a contraction. False: the layouts do
+// not allow the call after all, and a kernel takes over. Where they are both orders of a
+// convolution's tensors, because channels or axes are 1, the cheaper one is told.
+static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
+    if (step->kind == EIN__K_GEMM) return ein__product_step(ctx, step);
+    ein__step last = *step;
+    bool found = ein__conv_step(ctx, step, false);
+    if (ctx->channels_last && ein__conv_step(ctx, &last, true) && (!found || last.ps < step->ps)) {
+        *step = last;
+        found = true;
+    }
+    return found;
 }
 
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
@@ -306,8 +309,9 @@ static int64_t ein__plan_worth(const ein_ctx *ctx, const ein__plan *p) {
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
-    int64_t ps = ein__plan_cost(&ctx->plan);
-    return ps <= best->baseline_ps && ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, best);
+    if (ein__plan_cost(&ctx->plan) > best->baseline_ps) return false;
+    return ein__plan_cost(best) > best->baseline_ps ||
+           ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, best);
 }
 
 // Whether `v` is a constant matrix that every reader has in its text.
@@ -378,6 +382,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
         if (!ein__store_types(ctx, root, nroot)) return false;
         ctx->typed = true;
     }
+    if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
     if (ein__plan_values(ctx, root, nroot, true)) {
         ein__plan with = ctx->plan;
         ctx->plan = (ein__plan){0};
@@ -393,6 +398,18 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     return !ctx->status;
 }
 
+// Makes the plan that was made before, if there is one, the context's again unless the new one is
+// better.
+static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
+    if (!best->root) return;
+    if (!ok || !ein__is_better_plan(ctx, best)) {
+        ein__pass_plan(ctx, &ctx->plan);
+        ctx->plan = *best;
+    } else {
+        ein__pass_plan(ctx, best);
+    }
+}
+
 // Plans the derived program under `root`; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
@@ -402,12 +419,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     ctx->plan.merging = merging;
     ctx->plan.baseline_ps = best.baseline_ps;
-    if (!ok || !ein__is_better_plan(ctx, &best)) {
-        ein__pass_plan(ctx, &ctx->plan);
-        ctx->plan = best;
-    } else {
-        ein__pass_plan(ctx, &best);
-    }
+    ein__keep_better(ctx, &best, ok);
     return ok;
 }
 
@@ -436,27 +448,51 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, root, nroot);
 }
 
-// The plan of a lowered model: as it stands (the baseline), derived, and derived after merging, the
-// last two also with softmax computed online where that is cheaper. The cheapest as a whole is
+// Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
+// the last two also with softmax computed online where that is cheaper. The cheapest as a whole is
 // taken, so it never costs more than the baseline under the same table.
-static bool ein__cheapest_plan(ein_ctx *ctx) {
-    int nroot = (int)arrlen(ctx->graph.output);
-    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    ein__val *folded = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    memcpy(folded, root, (size_t)nroot * sizeof *root);
-    if (!ein__build_plan(ctx, root, nroot)) return false;
-    if (ctx->desc.baseline) return true;
-    int64_t baseline = ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan);
-    bool ok = ein__try_plans(ctx, folded, nroot);
+static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
+    ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__plan best = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    memcpy(plain, root, (size_t)nroot * sizeof *root);
+    bool ok = ein__build_plan(ctx, plain, nroot);
+    if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
+    best.baseline_ps = ctx->plan.baseline_ps = *baseline;
+    ein__keep_better(ctx, &best, ok);
+    if (!ok || ctx->desc.baseline) return ok;
+    ok = ein__try_plans(ctx, root, nroot);
     ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
-    if (ok && ein__keep_attentions(ctx, folded, nroot)) ok = ein__try_plans(ctx, folded, nroot);
+    if (ok && ein__keep_attentions(ctx, root, nroot)) ok = ein__try_plans(ctx, root, nroot);
     ctx->online = false;
     arrfree(ctx->kept);
+    return ok;
+}
+
+// Whether convolutions may take their tensors in NHWC too: where that could be cheaper.
+static bool ein__may_reorder(const ein_ctx *ctx) {
+    bool priced = ctx->desc.math != EIN_MATH_FP32 || ctx->desc.probe || shlen(ctx->costs);
+    return priced && ctx->desc.libs == EIN_LIBS_ALL && ein__rule_on(ctx, EIN__RULE_MATCH);
+}
+
+// The plan of a lowered model: with convolutions in declared order, and where calls may have either
+// order with these as well, since what derivation takes for granted layouts may not give.
+static bool ein__cheapest_plan(ein_ctx *ctx) {
+    int nroot = (int)arrlen(ctx->graph.output);
+    int64_t baseline = INT64_MAX;
+    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    bool ok = ein__try_ways(ctx, root, nroot, &baseline);
+    if (ok && ein__may_reorder(ctx)) {
+        ctx->channels_last = true;
+        ein__forget_choices(ctx);
+        ok = ein__try_ways(ctx, root, nroot, &baseline);
+    }
+    if (!ok || ctx->desc.baseline) return ok;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     ein__count_problems(ctx);
-    return ok && !ctx->status;
+    return !ctx->status;
 }
 
 EIN__FN bool ein__make_plan(ein_ctx *ctx) {

@@ -274,6 +274,91 @@ EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
 }
 
+// ------------------------------------------------------------------------------------ borders
+
+// A copy of `v` with its type: a view, unless layouts give it an order of its own.
+static ein__val ein__identity_copy(ein_ctx *ctx, ein__val v, const char *name) {
+    const ein__value old = ctx->value[v.i];
+    ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
+    ein__ix ix[EIN__MAX_RANK];
+    for (int i = 0; i < old.shape.rank; i++) {
+        s.n[i] = old.shape.d[i];
+        ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
+    }
+    s.body = ein__ex_read(ctx, v, 0, ix, old.shape.rank);
+    ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
+}
+
+// Whether a library convolution computes contraction `v`, operands in declared order.
+static bool ein__is_conv_value(ein_ctx *ctx, ein__val v, ein__conv_form *f) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t out[EIN__MAX_RANK];
+    if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return false;
+    ein__dense_result(s, out);
+    return ein__find_conv(ctx, s, out, f) && ein__conv_sizes(f);
+}
+
+static const char *ein__last_name(ein_ctx *ctx, ein__val v) {
+    return ein__namef(ctx, "%s.nhwc", ctx->value[v.i].name);
+}
+
+// A convolution's operand that has its place from outside, through a copy that has not.
+static ein__ex ein__open_operand(ein__pass *z, const ein__expr *read) {
+    ein_ctx *ctx = z->ctx;
+    ein__val v = {read->val};
+    if (ctx->value[v.i].kind == EIN__V_SCOPE) return ein__ex_of(ctx, read);
+    ein__val copy = ein__identity_copy(ctx, v, ein__last_name(ctx, v));
+    if (!copy.i) return (ein__ex){0};
+    uint32_t sc = ctx->value[copy.i].scope.i;
+    while (arrlen(z->by_scope) <= (ptrdiff_t)sc) arrput(z->by_scope, (ein__val){0});
+    if (!z->by_scope[sc].i) z->by_scope[sc] = copy;
+    return ein__ex_read(ctx, z->by_scope[sc], 0, read->ix, (int)read->nix);
+}
+
+static ein__val ein__rebuild_open(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__conv_form f;
+    z->self = v;
+    z->nothing = true;
+    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    if (!v.i || !ein__is_conv_value(ctx, v, &f)) return v;
+    return ein__with_product(z, v, ein__open_operand(z, f.x), ein__open_operand(z, f.w));
+}
+
+// Whether a convolution call may store root `v`, or reads it.
+static bool ein__root_is_bound(ein_ctx *ctx, const ein__val *order, ein__val v) {
+    ein__conv_form f;
+    ein__ex *reads = NULL;
+    bool bound = ein__is_conv_value(ctx, v, &f);
+    if (ein__is_map(ctx, v)) ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !bound; i++)
+        bound = ein__is_conv_value(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, &f);
+    arrfree(reads);
+    for (ptrdiff_t i = 0; i < arrlen(order) && !bound; i++)
+        bound = ein__is_conv_value(ctx, order[i], &f) && f.c.x.i == v.i;
+    return bound;
+}
+
+// Frees the layouts of what convolutions read and store: inputs, weights and outputs, whose places
+// are given, get copies between them and the calls. They are views where layouts leave them in
+// declared order.
+EIN__FN bool ein__open_borders(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__run_pass(ctx, root, nroot, ein__rebuild_open)) return false;
+    ein__val *order = ein__live(ctx, root, nroot);
+    for (int k = 0; k < nroot && !ctx->status; k++) {
+        ein__val inner = root[k];
+        if (!ein__root_is_bound(ctx, order, inner)) continue;
+        root[k] = ein__identity_copy(ctx, inner, ctx->value[inner.i].name);
+        ctx->value[inner.i].name = ein__last_name(ctx, inner);
+    }
+    arrfree(order);
+    return !ctx->status;
+}
+
 // The last pass before steps are selected: another one would take copies for superfluous.
 EIN__FN bool ein__prepare_maps(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);

@@ -51,7 +51,7 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
         f.c.z = e.z;
         f.c.relu = e.act == EIN__ACT_RELU;
     }
-    int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
+    int64_t conv_ps = ein__cost_sum(ein__cost_conv_any(ctx, &f.c, f.transposed), fused ? 0 : map);
     if (conv_ps < bound || (conv_ps == bound && kind != EIN__K_GEMM)) {
         *ps = conv_ps;
         kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;

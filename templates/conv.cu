@@ -6,9 +6,10 @@
 //@key limit    bytes of workspace a convolution may use
 //@key typed    convolutions have types of their own: not all are FP32
 //@key tf32     some are TF32
+//@key nhwc     some have their channels last
 //@key elementdatatype  cuDNN's type of tensors
-//@key param    a parameter that gives it, or nothing
-//@key arg      the argument for it
+//@key param    parameters that give it and the order, or nothing
+//@key arg      the arguments for them
 //@key scalar   type of a tensor's elements
 //@key engines  some are made by cuDNN's graph API
 //@key pinned   a table of costs has chosen its engines
@@ -22,8 +23,18 @@ static int conv_tensor($model *m, const char *name, cudnnTensorDescriptor_t *t, 
                        const int *axes$param) {
     int dim[$rank] = {n, c}, stride[$rank];
     for (int i = 0; i < $spatial; i++) dim[2 + i] = axes[i];
+    //@if nhwc
+    int step = last ? c : 1;
+    for (int i = $rank - 1; i > 1; i--) {
+        stride[i] = step;
+        step *= dim[i];
+    }
+    stride[1] = last ? 1 : step;
+    stride[0] = last ? step : step * c;
+    //@else
     stride[$rank - 1] = 1;
     for (int i = $rank - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
+    //@end
     CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
     CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, $elementdatatype, $rank, dim, stride));
     return 0;
@@ -47,14 +58,25 @@ static int conv_describe($model *m, conv_call *c, const conv_size *s) {
     const cudnnDataType_t type = s->half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
     const int tensor_op = s->half || s->tf32;
     //@end
+    //@if nhwc
+    const int last = s->nhwc;
+    //@end
     int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in$arg);
     if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out$arg);
     if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one$arg);
     if (r) return r;
     CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
+    //@if nhwc
+    // A filter's order is that of the tensors: with channels last [f, taps, c].
+    CUDNN_CALL(
+        m, s->name,
+        cudnnSetFilterNdDescriptor(c->w, $elementdatatype,
+                                   last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, $rank, filter));
+    //@else
     CUDNN_CALL(
         m, s->name,
         cudnnSetFilterNdDescriptor(c->w, $elementdatatype, CUDNN_TENSOR_NCHW, $rank, filter));
+    //@end
     CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
     CUDNN_CALL(m, s->name,
                cudnnSetConvolutionNdDescriptor(c->conv, $spatial, s->pad, s->stride, s->dilation,
@@ -121,6 +143,10 @@ static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
         //@end
         return 0;
     }
+    //@if nhwc
+    if (s->nhwc)
+        return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution in NHWC");
+    //@end
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
@@ -150,6 +176,11 @@ static int conv_choose_data($model *m, conv_call *c, const conv_size *s) {
         //@end
         return 0;
     }
+    //@if nhwc
+    if (s->nhwc)
+        return fail(m, BAD_CALL, s->name,
+                    "cuDNN has no algorithm for this transposed convolution in NHWC");
+    //@end
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
 }
 

@@ -3,6 +3,7 @@
 //@key typed    convolutions have types of their own: not all are FP32
 //@key engines  some are made by cuDNN's graph API
 //@key pinned   a table of costs has chosen its engines
+//@key nhwc     some have their channels last
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -12,6 +13,9 @@ typedef struct conv_size {
     int fused, relu;  // bias (and residual) added, then relu, by the library
     //@if typed
     int half, tf32;  // f16 tensors, or f32 ones rounded to TF32; sums are f32
+    //@end
+    //@if nhwc
+    int nhwc;  // data, filter, result and residual lie in memory with channels last
     //@end
     //@if pins
     size_t version;  // of the library with which algorithm `pin` was the fastest, 0: not measured

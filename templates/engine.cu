@@ -7,6 +7,7 @@
 //@key tensorop whether it may use tensor cores
 //@key settings room for settings of an engine
 //@key pinned   a table of costs has chosen engines
+//@key nhwc     some have their channels last
 //@key steps    the program reports its steps
 // ---- convolutions by cuDNN's graph API
 #if CUDNN_VERSION >= 8300
@@ -55,8 +56,18 @@ static int engine_tensor($model *m, engine_call *c, const conv_size *s, int64_t 
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     //@end
     int64_t stride[$rank], alignment = 16;
+    //@if nhwc
+    int64_t step = s->nhwc ? dim[1] : 1;
+    for (int i = $rank - 1; i > 1; i--) {
+        stride[i] = step;
+        step *= dim[i];
+    }
+    stride[1] = s->nhwc ? 1 : step;
+    stride[0] = s->nhwc ? step : step * dim[1];
+    //@else
     stride[$rank - 1] = 1;
     for (int i = $rank - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
+    //@end
     const engine_attribute a[] = {
         {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
         {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, $rank, dim},
