@@ -62,6 +62,7 @@
 #include "rule_match.c"
 #include "rule_taps.c"
 #include "rule_groups.c"
+#include "rule_pad.c"
 #include "rule_parts.c"
 #include "rule_digits.c"
 #include "rule_point.c"

@@ -55,6 +55,9 @@ static const ein__rule ein__rules[] = {
     // x[g] = sum(j) [j == g] x[j]
     [EIN__RULE_GROUPS] = {"groups", "groups to block-diagonal weights", EIN__BY_SEARCH,
                           ein__rule_groups, .quota = 20, .towards = EIN__TO_CONV},
+    // sum(c in 0:C) a[c] b[c] is sum(c in 0:C') a'[c] b'[c], zeros from C on
+    [EIN__RULE_PAD] = {"pad", "channels padded (boundary relaxing)", EIN__BY_SEARCH, ein__rule_pad,
+                       .quota = 20, .towards = EIN__TO_CONV},
     // sum(y) d[x + y] g[y], x = m*X + a, is sum(i) At[a,i] (G g)[i] (Bt d)[i,X]
     [EIN__RULE_BASIS] = {"basis", "basis change (Winograd)", EIN__BY_SEARCH, ein__rule_basis,
                          .quota = 200, .towards = EIN__TO_GEMM},
