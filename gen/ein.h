@@ -68,7 +68,7 @@
 // Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
 // EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
-// `conv f32 fma nchw n=1 ...` (`f32 tf32` and `f16 tensor` in the other modes), `kernel
+// `conv f32 fma nchw n=1 ...` (`f32 tf32` and `f16 tensor` in the other modes, `nhwc`), `kernel
 // k_map_1a2b3c4d`. A measured row wins over the estimate, which takes shares of the device's peak
 // rates by kind of call. ein_desc.intensity: a kernel with more operations an element (default 4)
 // is priced by its arithmetic as well as by its memory traffic.

@@ -350,6 +350,20 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     return v.i && split.parts > 1 ? ein__split_value(z, v, &split) : v;
 }
 
+// A result that is stored where its output is has the output's name (ein__open_borders).
+static void ein__name_results(ein_ctx *ctx, const ein__placer *placer, const ein__val *root,
+                              int nroot) {
+    for (int k = 0; k < nroot; k++) {
+        const ein__expr *read = ein__copy_of(ctx, root[k]);
+        if (!read || ctx->value[read->val].kind != EIN__V_SCOPE || placer->sel->root[read->val] ||
+            ctx->value[read->val].dtype != ctx->value[root[k].i].dtype ||
+            !ein__reads_in_place(ctx, read, ein__scope_of(ctx, root[k])))
+            continue;
+        ctx->value[read->val].name =
+            placer->view[root[k].i] ? ctx->value[root[k].i].name : ein__last_name(ctx, root[k]);
+    }
+}
+
 // Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `free`: products
 // are selected as if their results could lie in memory in any order. Gives how many are selected
 // for that reason alone.
@@ -359,6 +373,7 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
     ein__placer placer = {.ctx = ctx, .sel = &sel};
     ein__place(&placer, root, nroot);
     ein__choose_layouts(&placer, ein__price_under_layouts);
+    if (ctx->channels_last) ein__name_results(ctx, &placer, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
         ein__val v = sel.order[i];
         if (ein__is_stored(&placer, v) && !placer.view[v.i] && !ein__is_in_text(ctx, &sel, v))

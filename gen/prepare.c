@@ -329,12 +329,12 @@ static ein__val ein__rebuild_open(ein__pass *z, ein__val v) {
     return ein__with_product(z, v, ein__open_operand(z, f.x), ein__open_operand(z, f.w));
 }
 
-// Whether a convolution call may store root `v`, or reads it.
+// Whether a convolution call may store root `v`, or reads it. A copy leaves what it reads free.
 static bool ein__root_is_bound(ein_ctx *ctx, const ein__val *order, ein__val v) {
     ein__conv_form f;
     ein__ex *reads = NULL;
     bool bound = ein__is_conv_value(ctx, v, &f);
-    if (ein__is_map(ctx, v)) ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    if (ein__is_map(ctx, v) && !ein__copy_of(ctx, v)) ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !bound; i++)
         bound = ein__is_conv_value(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, &f);
     arrfree(reads);
