@@ -334,7 +334,8 @@ static bool ein__root_is_bound(ein_ctx *ctx, const ein__val *order, ein__val v) 
     ein__conv_form f;
     ein__ex *reads = NULL;
     bool bound = ein__is_conv_value(ctx, v, &f);
-    if (ein__is_map(ctx, v) && !ein__copy_of(ctx, v)) ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    if (ein__is_map(ctx, v) && !ein__copy_of(ctx, v))
+        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !bound; i++)
         bound = ein__is_conv_value(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, &f);
     arrfree(reads);

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+import invented
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..")
 EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
@@ -94,6 +96,30 @@ z = Transpose(y; perm=[1,0])
 """
 
 
+# A chain of convolutions with what networks have between them. Where calls in NHWC are cheap (an
+# invented table says so), the input is converted once and the output once.
+CHAIN = """ein 1
+model chain
+input x: f32[1,3,112,112]
+weight k: f32[64,3,3,3] = randn(std=0.1)
+weight l: f32[64,64,3,3] = randn(std=0.1)
+weight m: f32[128,64,3,3] = randn(std=0.1)
+weight n: f32[128,128,3,3] = randn(std=0.1)
+weight b: f32[64] = randn(std=0.1)
+output y
+c1 = Conv(x, k, b; pads=1)
+r1 = Relu(c1)
+c2 = Conv(r1, l, b; pads=1)
+s2 = Add(c2, r1)
+r2 = Relu(s2)
+p = MaxPool(r2; kernel_shape=3, strides=2, pads=1)
+t = Tanh(p)
+c3 = Conv(t, m; pads=1)
+r3 = Relu(c3)
+y = Conv(r3, n; pads=1)
+"""
+
+
 class Plan:
     """Steps of an emitted file: (name, call), and which of them only copy."""
 
@@ -121,8 +147,9 @@ class Plan:
         return dict(self.steps).get(name, "")
 
 
-def emit(path):
-    done = subprocess.run([EINNET, "emit", path, "-o", "-"], stdout=subprocess.PIPE, check=True)
+def emit(path, *options):
+    done = subprocess.run([EINNET, "emit", path, "-o", "-"] + list(options),
+                          stdout=subprocess.PIPE, check=True)
     return Plan(done.stdout.decode())
 
 
@@ -151,6 +178,19 @@ CASES = [
     ("read by a convolution and a product", BOTH, 0, None),
     ("an output and its transpose", OUTPUTS, 1, lambda p: not p.stored),
 ]
+
+
+def channels_last(path, math, failures):
+    """Every convolution is a call in NHWC, and nothing is converted but the input and the output."""
+    costs = path + ".tsv"
+    invented.write(costs, invented.calls(EINNET, path, ["--math", math]), " nhwc ")
+    plan = emit(path, "--math", math, "--costs", costs)
+    convs = [c for n, c in plan.steps if c.startswith("cuDNN")]
+    between = [n for n, c in plan.steps[1:-1] if c not in convs]
+    if len(convs) != 4 or not all("nhwc" in c for c in convs) or between not in (["t"], ["p", "t"]):
+        failures.append("a chain in " + math)
+        print("FAIL a chain in %s: %s" % (math, "; ".join("%s: %s" % s for s in plan.steps)))
+
 
 # Models of which no value may be stored twice in different orders.
 MODELS = ["longformer", "longformer_short", "gcn", "resnet18", "dcgan", "infogan", "csrnet"]
@@ -183,6 +223,11 @@ def main():
             if done.returncode:
                 failures.append(name)
                 print("FAIL %s: verify: %s" % (name, done.stdout.decode().strip()))
+        with open(path, "w") as out:
+            out.write(CHAIN)
+        for math in ("tf32", "fp16"):
+            count += 1
+            channels_last(path, math, failures)
     for name in MODELS:
         count += 1
         check(name, os.path.join(ROOT, "models", name + ".ein"), None, None, failures)

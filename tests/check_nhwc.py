@@ -17,8 +17,12 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..")
+sys.path.insert(0, HERE)
+
+import invented  # noqa: E402
+import run_models  # noqa: E402
+
 EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
-RUN_MODELS = [os.path.join(ROOT, ".venv", "bin", "python"), os.path.join(HERE, "run_models.py")]
 
 # Odd sizes; channels that fill no load; a residual; groups; uneven padding; an output that is read
 # on; a filter that two calls share, and one that is read as it is declared.
@@ -73,83 +77,31 @@ c4 = Conv(c3, q)
 w = Conv(c4, r)
 """
 
-MODELS = [os.path.join(ROOT, ".venv", "bin", "python"), os.path.join(HERE, "run_models.py")]
-
-# Odd sizes; channels that fill no load; a residual; groups; uneven padding; an output that is read
-# on; a filter that two calls share, and one that is read as it is declared.
-CHAIN = """ein 1
-model chain
-input x: f32[2,5,13,11]
-weight k1: f32[12,5,3,3] = randn(seed=1, std=0.2)
-weight b1: f32[12] = randn(seed=2, std=0.1)
-weight k2: f32[12,12,3,3] = randn(seed=3, std=0.1)
-weight k3: f32[24,4,3,2] = randn(seed=4, std=0.2)
-weight k4: f32[7,24,3,3] = randn(seed=5, std=0.1)
-weight k5: f32[7,6,3,4] = randn(seed=6, std=0.2)
-output y, b
-c1 = Conv(x, k1, b1; pads=1)
-a = Relu(c1)
-c2 = Conv(a, k2; pads=1)
-s2 = Add(c2, a)
-b = Relu(s2)
-c3 = Conv(b, k2; pads=1)
-p = MaxPool(c3; kernel_shape=3, strides=2, pads=1)
-d = Conv(p, k3; pads=[1,0,1,1], group=3)
-e = Conv(d, k4; pads=2, dilations=2)
-y = ConvTranspose(e, k5; strides=2, pads=1)
+# Few channels, and enough arithmetic for a slow GPU that padding them pays.
+PADDED = """ein 1
+model padded
+input x: f32[1,5,40,37]
+weight k: f32[48,5,5,5] = randn(seed=1, std=0.1)
+weight b: f32[48] = randn(seed=2, std=0.1)
+output y
+c = Conv(x, k, b; pads=2, strides=2)
+y = Relu(c)
 """
+SLOW = ["--gpu", "orin-nano"]
 
-# One and three axes; one position; one channel; a batch of several dimensions.
-AXES = """ein 1
-model axes
-input x: f32[3,4,15]
-input u: f32[1,3,4,5,6]
-input v: f32[2,9,3,3]
-weight k: f32[6,4,5] = randn(seed=1, std=0.2)
-weight l: f32[5,3,3,3,3] = randn(seed=2, std=0.2)
-weight m: f32[7,9,3,3] = randn(seed=3, std=0.2)
-weight o: f32[4,1,3,3] = randn(seed=4, std=0.2)
-output y, z, w, q
-y = Conv(x, k; pads=2)
-z = Conv(u, l; pads=1)
-w = Conv(v, m)
-r = Reshape(v; shape=[18,1,3,3])
-q = Conv(r, o; pads=1)
-"""
-
-MODELS = [("chain", CHAIN, 4), ("axes", AXES, 8)]  # name, text, least number of calls in NHWC
-
-
-def run(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
-    return done.returncode, done.stdout.decode()
-
-
-def table(path, math, to):
-    """A table in which every call that planning asks for is dear, but for those in NHWC."""
-    code, text = run([EINNET, "probe", path, "--math", math, "-o", "-"])
-    if code:
-        raise SystemExit(text)
-    keys = sorted(set(re.findall(r'"((?:conv|conv_data|gemm) [^"]+)"', text)))
-    with open(to, "w") as out:
-        for key in keys:
-            row = ("h200", key, 1 if " nhwc " in key else 10**9, 0, "cudnn 91900 cublas 130100")
-            out.write("%s\t%s\t%d\t%d\t%s\n" % row)
-    # Both orders of every convolution are asked for.
-    orders = [{k.replace(o, " ") for k in keys if o in k} for o in (" nchw ", " nhwc ")]
-    return bool(orders[0]) and orders[0] == orders[1]
+MODELS = [("chain", CHAIN, 4), ("axes", AXES, 7)]  # name, text, least number of calls in NHWC
 
 
 def emitted(path, *options):
-    code, text = run([EINNET, "emit", path, "-o", "-"] + list(options))
-    if code:
-        raise SystemExit(text)
-    return [call for call in re.findall(r"^//.* us (?:est\.|measured) \S+ +(cuDNN .+)$", text, re.M)]
+    """The calls of cuDNN in a model's plan."""
+    done = subprocess.run([EINNET, "emit", path, "-o", "-"] + list(options),
+                          stdout=subprocess.PIPE, check=True)
+    return re.findall(r"^//.* us (?:est\.|measured) \S+ +(cuDNN .+)$", done.stdout.decode(), re.M)
 
 
 def faulty_einnet(folder):
     """The generator with the filter's order planted wrong; None: it does not build."""
-    sources = os.path.join(folder, "gen")
+    sources, build = os.path.join(folder, "gen"), os.path.join(ROOT, "build")
     shutil.copytree(os.path.join(ROOT, "gen"), sources)
     path = os.path.join(sources, "match.c")
     with open(path) as file:
@@ -158,61 +110,97 @@ def faulty_einnet(folder):
                            "n = ein__conv_slots(z, in, slot, n);")
     planted = planted.replace("return z->c.nhwc ? ein__conv_slots(z, in, slot, n) : n;",
                               "return n;")
-    if planted.count("ein__conv_slots") >= text.count("ein__conv_slots"):
+    if len(planted) >= len(text) - 40:
         return None
     with open(path, "w") as file:
         file.write(planted)
     program = os.path.join(folder, "einnet")
-    build = os.path.join(ROOT, "build")
-    objects = [o for o in glob.glob(os.path.join(build, "*.o"))
-               if os.path.basename(o).startswith(("cli_", "cmd_", "main."))]
-    code, text = run(["gcc", "-std=c11", "-O0", "-I" + sources, "-I" + build, "-o", program,
-                      os.path.join(sources, "einnet.c")] + objects +
-                     glob.glob(os.path.join(build, "onnx", "*.o")) + ["-lprotobuf-c", "-lm"])
-    if code:
-        print(text)
-    return None if code else program
+    objects = glob.glob(os.path.join(build, "onnx", "*.o"))
+    for name in ("cli_*.o", "cmd_*.o", "main.o"):
+        objects += glob.glob(os.path.join(build, name))
+    done = subprocess.run(["gcc", "-std=c11", "-O0", "-I" + sources, "-I" + build, "-o", program,
+                           os.path.join(sources, "einnet.c")] + objects + ["-lprotobuf-c", "-lm"])
+    return None if done.returncode else program
+
+
+class Checks:
+    def __init__(self, folder):
+        self.folder, self.count, self.failed = folder, 0, 0
+        self.costs = os.path.join(folder, "costs.tsv")
+
+    def check(self, name, right, why=""):
+        self.count += 1
+        if right:
+            return
+        self.failed += 1
+        print("FAIL %s%s" % (name, ": %s" % why if why else ""), flush=True)
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name + ".ein")
+        with open(path, "w") as out:
+            out.write(text)
+        return path
+
+    def runs(self, name, path, math, options, einnet=EINNET):
+        """Whether the emitted code gives the oracle's values; else what is wrong."""
+        args = run_models.arguments(["--einnet", einnet, "--math", math, "--costs", self.costs])
+        args.options = options
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                run_models.check_model(path, args, folder)
+            except (run_models.Failure, subprocess.TimeoutExpired, OSError) as error:
+                return str(error)
+        return ""
+
+    def model(self, name, path, math, least):
+        case, options = "%s in %s" % (name, math), ["--math", math, "--costs", self.costs]
+        keys = invented.calls(EINNET, path, ["--math", math])
+        orders = [{k.replace(o, " ") for k in keys if o in k} for o in (" nchw ", " nhwc ")]
+        self.check(case + ": both orders are asked for", orders[0] and orders[0] == orders[1])
+        invented.write(self.costs, keys, " nhwc ")
+        made = emitted(path, *options)
+        self.check(case + ": calls in NHWC",
+                   len(made) >= least and all("nhwc" in call for call in made), made)
+        wrong = self.runs(case, path, math, [])
+        self.check(case + ": the oracle's values", not wrong, wrong)
+        done = subprocess.run([EINNET, "verify", path] + options, stdout=subprocess.DEVNULL)
+        self.check(case + ": the plan is proved", not done.returncode)
+
+    def padded(self, path, math, channels):
+        options = ["--math", math, "--costs", self.costs] + SLOW
+        keys = invented.calls(EINNET, path, ["--math", math] + SLOW)
+        invented.write(self.costs, keys, " nhwc n=1 c=%d " % channels, SLOW[1])
+        made = emitted(path, *options)
+        self.check("padded channels in " + math,
+                   any("%d to 48" % channels in call for call in made), made)
+        wrong = self.runs("padded", path, math, SLOW)
+        self.check("padded channels in %s: the oracle's values" % math, not wrong, wrong)
+        done = subprocess.run([EINNET, "verify", path] + options, stdout=subprocess.DEVNULL)
+        self.check("padded channels in %s: the plan is proved" % math, not done.returncode)
+
+    def fault(self, path):
+        invented.write(self.costs, invented.calls(EINNET, path, ["--math", "tf32"]), " nhwc ")
+        einnet = faulty_einnet(self.folder)
+        self.check("a wrong filter order is planted", einnet)
+        wrong = self.runs("fault", path, "tf32", [], einnet) if einnet else ""
+        self.check("a wrong filter order is noticed", "WRONG" in wrong, wrong)
 
 
 def main():
-    failures, count = [], 0
-
-    def check(name, right, why=""):
-        nonlocal count
-        count += 1
-        if not right:
-            failures.append(name)
-            print("FAIL %s%s" % (name, ": " + str(why) if why else ""))
-
     with tempfile.TemporaryDirectory() as folder:
-        for name, text, calls in MODELS:
-            path, costs = os.path.join(folder, name + ".ein"), os.path.join(folder, name + ".tsv")
-            with open(path, "w") as out:
-                out.write(text)
+        z = Checks(folder)
+        for name, text, least in MODELS:
+            path = z.write(name, text)
             for math in ("fp32", "tf32", "fp16"):
-                case = "%s in %s" % (name, math)
-                check(case + ": both orders are asked for", table(path, math, costs))
-                options = ["--math", math, "--costs", costs]
-                made = emitted(path, *options)
-                check(case + ": calls in NHWC",
-                      len(made) >= calls and all("nhwc" in call for call in made), made)
-                code, told = run(RUN_MODELS + ["--einnet", EINNET, path] + options)
-                check(case + ": the oracle's values", code == 0, told)
-                code, told = run([EINNET, "verify", path] + options)
-                check(case + ": the plan is proved", code == 0, told)
-            check(name + ": no NHWC in FP32 without a table",
-                  not any("nhwc" in call for call in emitted(path)))
-        # The chain in TF32, its last table still there.
-        path, costs = os.path.join(folder, "chain.ein"), os.path.join(folder, "chain.tsv")
-        table(path, "tf32", costs)
-        faulty = faulty_einnet(folder)
-        check("a wrong filter order is planted", faulty)
-        if faulty:
-            code, told = run(RUN_MODELS + ["--einnet", faulty, path, "--math", "tf32", "--costs",
-                                           costs])
-            check("a wrong filter order is noticed", code == 1 and "WRONG" in told, told)
-    print("%d passed, %d failed" % (count - len(failures), len(failures)))
-    return 1 if failures else 0
+                z.model(name, path, math, least)
+            z.check(name + ": no NHWC in FP32 without a table",
+                    not any("nhwc" in call for call in emitted(path)))
+        path = z.write("padded", PADDED)
+        z.padded(path, "tf32", 8)
+        z.padded(path, "fp16", 8)
+        z.fault(z.write("chain", CHAIN))
+    print("%d passed, %d failed" % (z.count - z.failed, z.failed))
+    return 1 if z.failed else 0
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ parts=(
     'access   cuda python3 tests/check_access.py'
     'stable   -    python3 tests/check_stable.py'
     "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
+    "nhwc     cuda $python tests/check_nhwc.py"
     "attend   cuda $python tests/check_attention.py"
     "tail     cuda $python tests/check_tail.py"
     "fuzz     cuda $python tests/fuzz_models.py --count 40"

@@ -68,6 +68,8 @@ fault 'a part read where the whole is' rule_parts.c \
     's/ein__ix_iter(ctx, i, s->n\[i\]), -at\[i\]\.lo)/ein__ix_iter(ctx, i, s->n[i]), 0)/'
 fault 'a batch stride of the other operand' match.c \
     's/r->sa = b\.stride\[0\];/r->sa = b.stride[1];/'
+fault 'channels padded with no weights' rule_pad.c \
+    's/order\[k\] == slot ? n :/order[k] == slot ? 1 :/'
 fault 'channels that count groups innermost' match.c \
     's/channel\[\] = {EIN__C_IN, EIN__C_GROUP}/channel[] = {EIN__C_GROUP, EIN__C_IN}/'
 fault 'a band that begins elsewhere' match.c \
