@@ -181,7 +181,7 @@ CASES = [
 
 
 def channels_last(path, math, failures):
-    """Every convolution is a call in NHWC, and nothing is converted but the input and the output."""
+    """Every convolution is a call in NHWC; nothing is converted but the input and the output."""
     costs = path + ".tsv"
     invented.write(costs, invented.calls(EINNET, path, ["--math", math]), " nhwc ")
     plan = emit(path, "--math", math, "--costs", costs)
