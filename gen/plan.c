@@ -498,6 +498,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    ctx->channels_last = false;
     bool ok = ein__try_ways(ctx, root, nroot, &baseline);
     if (ok && ein__may_reorder(ctx)) {
         ctx->channels_last = true;

@@ -240,17 +240,6 @@ static void ein__find_readers(ein_ctx *ctx, ein__search *z, const ein__val *orde
     }
 }
 
-// Forgets what definitions cost, because what calls cost has changed.
-EIN__FN void ein__forget_choices(ein_ctx *ctx) {
-    const ein__search *z = ein__search_of(ctx);
-    for (ptrdiff_t i = 0; i < arrlen(z->problem); i++) {
-        ein__problem *p = z->problem[i];
-        arrsetlen(p->choice, 0);
-        arrsetlen(p->z.cost, 0);
-        arrsetlen(p->z.best, 0);
-    }
-}
-
 // Definitions by distance of all problems derived, where ein_desc.distances asks for them.
 EIN__FN void ein__count_problems(ein_ctx *ctx) {
     const ein__search *z = ein__search_of(ctx);
