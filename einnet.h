@@ -72,7 +72,7 @@
 // Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
 // EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
-// `conv f32 fma nchw n=1 ...` (`f32 tf32` and `f16 tensor` in the other modes), `kernel
+// `conv f32 fma nchw n=1 ...` (`f32 tf32` and `f16 tensor` in the other modes, `nhwc`), `kernel
 // k_map_1a2b3c4d`. A measured row wins over the estimate, which takes shares of the device's peak
 // rates by kind of call. ein_desc.intensity: a kernel with more operations an element (default 4)
 // is priced by its arithmetic as well as by its memory traffic.
@@ -704,7 +704,7 @@ typedef struct ein__conv {
     int spatial;             // 1..3
     int64_t n, c, f, group;  // f output channels in all
     int64_t in[3], out[3], k[3], pad[3], stride[3], dilation[3];
-    bool nhwc;
+    bool nhwc;         // channels lie innermost in data, result and filter [f, k..., c/group]
     ein__val x, w;     // data, weights [f, c/group, k...]
     ein__val bias, z;  // or none: fused
     bool relu;
@@ -767,7 +767,7 @@ typedef struct ein__plan {
     ein__buffer *buffer;
     ein__layout *layout;  // by value id
     ein__val *root;       // by output of the model: the value as planned
-    int64_t arena_bytes;  // activations, then the workspaces
+    int64_t arena_bytes;  // activations and workspaces
     int64_t workspace_at[EIN__BRANCHES],
         workspace_bytes;      // one for each branch with calls, -1: none
     int64_t const_bytes;      // kept weights and constants
@@ -793,6 +793,7 @@ typedef enum {
     EIN__RULE_PARTS,
     EIN__RULE_BORDER,
     EIN__RULE_GROUPS,
+    EIN__RULE_PAD,
     EIN__RULE_BASIS,
     EIN__RULE_SUBSTITUTE,
     EIN__RULE_TIGHTEN,
@@ -861,8 +862,9 @@ struct ein_ctx {
     uint32_t rule_mask;          // by ein__rule_id: rules that are on
     bool online;                 // softmax between two products is computed with them (attention.c)
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
-    bool *keep_fp32;  // by graph tensor: computed in FP32; stb_ds array
-    bool typed;       // values have the types they are stored in (storage.c)
+    bool *keep_fp32;     // by graph tensor: computed in FP32; stb_ds array
+    bool typed;          // values have the types they are stored in (storage.c)
+    bool channels_last;  // convolutions may take their tensors in NHWC
     ein_stats stats;
 };
 
@@ -11498,21 +11500,46 @@ static bool ein__conv_dims(ein_ctx *ctx, ein__conv_form *z) {
     return true;
 }
 
-// Slots in the order a dense filter has: [group, out, in, taps] or, transposed, [group, in, out,
-// taps].
-static int ein__conv_filter_order(const ein__conv_form *z, int *slot) {
-    int n = 0;
-    ein__crole order[] = {EIN__C_GROUP, EIN__C_OUT, EIN__C_IN};
-    if (z->transposed) {
-        order[1] = EIN__C_IN;
-        order[2] = EIN__C_OUT;
-    }
-    for (int k = 0; k < 3; k++)
-        for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++)
-            if (z->role[i] == order[k]) slot[n++] = (int)i;
-    for (int a = 0; a < z->c.spatial; a++)
-        if (z->filter[a] >= 0) slot[n++] = z->filter[a];
+// Appends the slots with a role, or those of the axes (of filters: of their taps).
+static int ein__conv_slots(const ein__conv_form *z, ein__crole role, int *slot, int n) {
+    bool axes = role == EIN__C_SPACE || role == EIN__C_FILTER;
+    const int *of = role == EIN__C_SPACE ? z->space : z->filter;
+    for (int a = 0; axes && a < z->c.spatial; a++)
+        if (of[a] >= 0) slot[n++] = of[a];
+    for (uint32_t i = 0; !axes && i < z->s->nt + z->s->ns; i++)
+        if (z->role[i] == role) slot[n++] = (int)i;
     return n;
+}
+
+// Slots in the order a dense filter has: [group, out, in, taps] or, with channels last, [group,
+// out, taps, in]; transposed, out and in change places.
+static int ein__conv_filter_order(const ein__conv_form *z, int *slot) {
+    ein__crole out = z->transposed ? EIN__C_IN : EIN__C_OUT,
+               in = z->transposed ? EIN__C_OUT : EIN__C_IN;
+    int n = ein__conv_slots(z, EIN__C_GROUP, slot, 0);
+    n = ein__conv_slots(z, out, slot, n);
+    if (!z->c.nhwc) n = ein__conv_slots(z, in, slot, n);
+    n = ein__conv_slots(z, EIN__C_FILTER, slot, n);
+    return z->c.nhwc ? ein__conv_slots(z, in, slot, n) : n;
+}
+
+// Slots in the order a dense result has: [batch, group, out, axes] or, with channels last, [batch,
+// axes, group, out].
+static int ein__conv_result_order(const ein__conv_form *z, int *slot) {
+    int n = ein__conv_slots(z, EIN__C_BATCH, slot, 0);
+    if (z->c.nhwc) n = ein__conv_slots(z, EIN__C_SPACE, slot, n);
+    n = ein__conv_slots(z, EIN__C_GROUP, slot, n);
+    n = ein__conv_slots(z, EIN__C_OUT, slot, n);
+    return z->c.nhwc ? n : ein__conv_slots(z, EIN__C_SPACE, slot, n);
+}
+
+// Dimensions of the data in the order in which they lie in memory, outermost first.
+static void ein__conv_data_order(const ein__conv_form *z, int *dim) {
+    int rank = (int)z->x->nix, n = 0;
+    for (int k = 0; k < z->plain[0]; k++) dim[n++] = k;
+    for (int k = z->plain[1]; k < rank && z->c.nhwc; k++) dim[n++] = k;
+    for (int k = z->plain[0]; k < z->plain[1]; k++) dim[n++] = k;
+    for (int k = z->plain[1]; k < rank && !z->c.nhwc; k++) dim[n++] = k;
 }
 
 // Whether the addresses of `coef` are those of a dense tensor with `slot`s as its dimensions.
@@ -11544,21 +11571,16 @@ static int64_t ein__plain_extent(ein_ctx *ctx, const ein__conv_form *z, int from
     return step;
 }
 
-// The result must be dense [batch, group, out, axes]; x dense as it is declared, its channel
-// dimension ordered group-major.
+// Data and result must be dense in the call's order, the channel dimension of x ordered
+// group-major.
 static bool ein__conv_layouts(ein_ctx *ctx, ein__conv_form *z, const int64_t *out) {
-    int slot[EIN__MAX_ITERS], n = 0;
-    ein__crole order[] = {EIN__C_BATCH, EIN__C_GROUP, EIN__C_OUT};
-    for (int k = 0; k < 3; k++)
-        for (uint32_t i = 0; i < z->s->nt; i++)
-            if (z->role[i] == order[k]) slot[n++] = (int)i;
-    for (int a = 0; a < z->c.spatial; a++)
-        if (z->space[a] >= 0) slot[n++] = z->space[a];
+    int slot[EIN__MAX_ITERS], dim[EIN__MAX_RANK], n = ein__conv_result_order(z, slot);
     if (!ein__dense_in_order(z->s, out, slot, n)) return false;
     int64_t have[EIN__MAX_RANK], want[EIN__MAX_RANK];
     const ein__shape *s = &ctx->value[z->x->val].shape;
     ein__strides_of(ctx, (ein__val){z->x->val}, have);
-    ein__dense_strides(s, want);
+    ein__conv_data_order(z, dim);
+    ein__order_strides(s->d, s->rank, dim, want);
     for (int k = 0; k < s->rank; k++)
         if (s->d[k] > 1 && have[k] != want[k]) return false;
     // batch: its iterators in the result's order; channel = group * (c / group) + c
@@ -11584,21 +11606,29 @@ static bool ein__match_conv_form(ein_ctx *ctx, ein__conv_form *z, const int64_t 
     return ein__conv_layouts(ctx, z, out);
 }
 
-// Convolution forward or backward-data for contraction `s`. The form may still need its filter
-// re-laid (ein__conv_filter) and its window checked (ein__conv_sizes).
-static bool ein__find_conv(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
-                           ein__conv_form *z) {
+// Convolution forward or backward-data for contraction `s` whose result has strides `out`, its
+// tensors with channels in front of the axes (NCHW) or, `nhwc`, behind them. The form may still
+// need its filter re-laid (ein__conv_filter_order) and its window checked (ein__conv_sizes).
+static bool ein__find_conv_in(ein_ctx *ctx, const ein__scope *s, const int64_t *out, bool nhwc,
+                              ein__conv_form *z) {
     const ein__expr *read[2];
     double alpha;
     if (!ein__two_factors(ctx, s, read, &alpha) || alpha != 1) return false;
     for (int transposed = 0; transposed < 2; transposed++)
         for (int k = 0; k < 2; k++) {
             *z = (ein__conv_form){.s = s, .x = read[k], .w = read[1 - k], .transposed = transposed};
+            z->c.nhwc = nhwc;
             if (!ein__inside(ctx, z->w)) continue;
             if (ctx->value[z->x->val].weight_only && !ctx->value[z->w->val].weight_only) continue;
             if (ein__match_conv_form(ctx, z, out)) return true;
         }
     return false;
+}
+
+// The same of tensors as they are declared: in NCHW.
+static bool ein__find_conv(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                           ein__conv_form *z) {
+    return ein__find_conv_in(ctx, s, out, false, z);
 }
 
 // Strides of the result of `s` by slot, dense.
@@ -12630,6 +12660,92 @@ EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
 }
 
+// ------------------------------------------------------------------------------------ borders
+
+// A copy of `v` with its type: a view, unless layouts give it an order of its own.
+static ein__val ein__identity_copy(ein_ctx *ctx, ein__val v, const char *name) {
+    const ein__value old = ctx->value[v.i];
+    ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
+    ein__ix ix[EIN__MAX_RANK];
+    for (int i = 0; i < old.shape.rank; i++) {
+        s.n[i] = old.shape.d[i];
+        ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
+    }
+    s.body = ein__ex_read(ctx, v, 0, ix, old.shape.rank);
+    ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
+}
+
+// Whether a library convolution computes contraction `v`, operands in declared order.
+static bool ein__is_conv_value(ein_ctx *ctx, ein__val v, ein__conv_form *f) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t out[EIN__MAX_RANK];
+    if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return false;
+    ein__dense_result(s, out);
+    return ein__find_conv(ctx, s, out, f) && ein__conv_sizes(f);
+}
+
+static const char *ein__last_name(ein_ctx *ctx, ein__val v) {
+    return ein__namef(ctx, "%s.nhwc", ctx->value[v.i].name);
+}
+
+// A convolution's operand that has its place from outside, through a copy that has not.
+static ein__ex ein__open_operand(ein__pass *z, const ein__expr *read) {
+    ein_ctx *ctx = z->ctx;
+    ein__val v = {read->val};
+    if (ctx->value[v.i].kind == EIN__V_SCOPE) return ein__ex_of(ctx, read);
+    ein__val copy = ein__identity_copy(ctx, v, ein__last_name(ctx, v));
+    if (!copy.i) return (ein__ex){0};
+    uint32_t sc = ctx->value[copy.i].scope.i;
+    while (arrlen(z->by_scope) <= (ptrdiff_t)sc) arrput(z->by_scope, (ein__val){0});
+    if (!z->by_scope[sc].i) z->by_scope[sc] = copy;
+    return ein__ex_read(ctx, z->by_scope[sc], 0, read->ix, (int)read->nix);
+}
+
+static ein__val ein__rebuild_open(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__conv_form f;
+    z->self = v;
+    z->nothing = true;
+    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    if (!v.i || !ein__is_conv_value(ctx, v, &f)) return v;
+    return ein__with_product(z, v, ein__open_operand(z, f.x), ein__open_operand(z, f.w));
+}
+
+// Whether a convolution call may store root `v`, or reads it. A copy leaves what it reads free.
+static bool ein__root_is_bound(ein_ctx *ctx, const ein__val *order, ein__val v) {
+    ein__conv_form f;
+    ein__ex *reads = NULL;
+    bool bound = ein__is_conv_value(ctx, v, &f);
+    if (ein__is_map(ctx, v) && !ein__copy_of(ctx, v))
+        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !bound; i++)
+        bound = ein__is_conv_value(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, &f);
+    arrfree(reads);
+    for (ptrdiff_t i = 0; i < arrlen(order) && !bound; i++)
+        bound = ein__is_conv_value(ctx, order[i], &f) && f.c.x.i == v.i;
+    return bound;
+}
+
+// Frees the layouts of what convolutions read and store: inputs, weights and outputs, whose places
+// are given, get copies between them and the calls. They are views where layouts leave them in
+// declared order.
+EIN__FN bool ein__open_borders(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__run_pass(ctx, root, nroot, ein__rebuild_open)) return false;
+    ein__val *order = ein__live(ctx, root, nroot);
+    for (int k = 0; k < nroot && !ctx->status; k++) {
+        ein__val inner = root[k];
+        if (!ein__root_is_bound(ctx, order, inner)) continue;
+        root[k] = ein__identity_copy(ctx, inner, ctx->value[inner.i].name);
+        ctx->value[inner.i].name = ein__last_name(ctx, inner);
+    }
+    arrfree(order);
+    return !ctx->status;
+}
+
 // The last pass before steps are selected: another one would take copies for superfluous.
 EIN__FN bool ein__prepare_maps(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
@@ -12729,9 +12845,9 @@ static void ein__put_axes_key(ein__buf *b, const char *name, const int64_t *v, i
 
 EIN__FN const char *ein__conv_key(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     ein__buf b = {0};
-    ein__putf(&b, "%s %s nchw n=%lld c=%lld f=%lld g=%lld", transposed ? "conv_data" : "conv",
-              ein__math_key(c->math), (long long)c->n, (long long)c->c, (long long)c->f,
-              (long long)c->group);
+    ein__putf(&b, "%s %s %s n=%lld c=%lld f=%lld g=%lld", transposed ? "conv_data" : "conv",
+              ein__math_key(c->math), c->nhwc ? "nhwc" : "nchw", (long long)c->n, (long long)c->c,
+              (long long)c->f, (long long)c->group);
     ein__put_axes_key(&b, "in", c->in, c->spatial);
     ein__put_axes_key(&b, "out", c->out, c->spatial);
     ein__put_axes_key(&b, "k", c->k, c->spatial);
@@ -13294,16 +13410,6 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
     snprintf(name, 32, "%dx%dx%d.%d.%dx%d", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn);
 }
 
-// The place, from 1, of the tile with this name in the table of tiles; 0: there is none.
-EIN__FN int ein__product_tile_named(const char *name) {
-    char other[32];
-    for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
-        ein__product_tile_name(&ein__product_table[i], other);
-        if (!strcmp(name, other)) return i + 1;
-    }
-    return 0;
-}
-
 // What one step of a tile's loop takes at least, from load to load, ps: assumed.
 enum { EIN__PRODUCT_STEP_PS = 300000 };
 
@@ -13485,6 +13591,28 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         }
     }
     return best;
+}
+
+// The cut's name in tables of costs: its tile's and, where blocks share the terms, `.p` and how
+// many do.
+static void ein__product_cut_name(const ein__product_tile *t, int parts, char name[32]) {
+    ein__product_tile_name(t, name);
+    size_t n = strlen(name);
+    if (parts > 1) snprintf(name + n, 32 - n, ".p%d", parts);
+}
+
+// The cut of product `p` that has this name; false: there is none.
+static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__product_cut *cut) {
+    for (int i = 0; i < EIN__PRODUCT_TILES; i++)
+        for (int parts = 1; parts <= EIN__TAIL_PARTS; parts++) {
+            const ein__product_tile *t = &ein__product_table[i];
+            char other[32];
+            ein__product_cut_name(t, parts, other);
+            if (strcmp(name, other)) continue;
+            *cut = (ein__product_cut){t, parts, ein__tail_share(p, t, parts)};
+            return cut->share > 0;
+        }
+    return false;
 }
 /* ---- strip.c ---- */
 // Windowed reductions: every output adds up (or takes the largest of) what a window over one tensor
@@ -13684,8 +13812,8 @@ EIN__FN int64_t ein__skinny_again(const ein_ctx *ctx, const ein__skinny *k, int6
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
-// What runs. Without tensor cores cuDNN takes NCHW as it is; with them it converts (see
-// ein__conv_conversions).
+// What runs. Without tensor cores cuDNN takes NCHW as it is; with them it converts, or is given
+// NHWC (see ein__conv_conversions).
 typedef enum {
     EIN__E_GEMM,
     EIN__E_GEMM_BATCHED,
@@ -13856,6 +13984,19 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     return ein__estimate_gemm(ctx, p);
 }
 
+// Channels of a pixel that tensor cores load at once, 16 bytes of them, where they lie together.
+static int64_t ein__channel_step(ein__math math) {
+    return math == EIN__MATH_FP32 ? 1 : 16 / ein__math_bytes(math);
+}
+
+// What a convolution multiplies with. In NHWC tensor cores take channels by 16 bytes; those of
+// other tensors are assumed to go without (in NCHW the library pads what it converts).
+static ein__math ein__conv_math(const ein__conv *c) {
+    int64_t step = ein__channel_step(c->math);
+    bool whole = c->c % (step * c->group) == 0 && c->f % (step * c->group) == 0;
+    return c->nhwc && !whole ? EIN__MATH_FP32 : c->math;
+}
+
 // Arithmetic of a convolution. Its implicit GEMM has no split-K (EinNet's Table 3 has 126 us for
 // [1,512,7,7] 3x3 on an A100: 32 of 108 SMs busy), except a 1x1 one, which is a plain product.
 static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
@@ -13872,8 +14013,8 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
     if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
     if (transposed) taps = ein__ceil(taps, strides);
     int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
-    int64_t tiled = ein__tiled_ps(g, c->math, out, filters, depth, c->group, ein__math_share[kind],
-                                  point ? EIN__SPLITS : EIN__CONV_SPLITS);
+    int64_t tiled = ein__tiled_ps(g, ein__conv_math(c), out, filters, depth, c->group,
+                                  ein__math_share[kind], point ? EIN__SPLITS : EIN__CONV_SPLITS);
     if (c->group == 1) return tiled;
     int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
     return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
@@ -13881,11 +14022,12 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
 
 // On tensor cores cuDNN computes in NHWC: with NCHW tensors its workspace holds a converted copy of
 // the filter and the data (asked of cuDNN 9.19 for 3x3 [1,512,7,7]: as many bytes as the weights
-// have), which every call makes anew, a kernel each. A 1x1 convolution needs none.
+// have), which every call makes anew, a kernel each; that the result is converted back is an
+// assumption. With NHWC tensors there is none, and none for a 1x1 convolution.
 static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__work *w) {
     bool point = true;
     for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
-    if (c->math == EIN__MATH_FP32 || point) return;
+    if (c->math == EIN__MATH_FP32 || c->nhwc || point) return;
     int64_t bytes = w->weights;
     for (int k = 0; k < EIN__NACCESS; k++) bytes = ein__plus(bytes, w->bytes[k]);
     int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
@@ -13911,11 +14053,22 @@ static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transpo
     return ein__work_ps(g, &w);
 }
 
+// In FP32 the library has a single kernel for NHWC on Hopper (asked of cuDNN 9.19), so that order
+// is taken only where a table says what it costs.
 EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     int64_t ps;
     if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
     if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
+    if (c->nhwc && c->math == EIN__MATH_FP32) return EIN__PS_LIMIT;
     return ein__estimate_conv(ctx, c, transposed);
+}
+
+// The cheaper order of its tensors, where the program may choose it.
+EIN__FN int64_t ein__cost_conv_any(ein_ctx *ctx, const ein__conv *c, bool transposed) {
+    ein__conv last = *c;
+    int64_t ps = ein__cost_conv(ctx, c, transposed);
+    last.nhwc = true;
+    return ctx->channels_last ? ein__least(ps, ein__cost_conv(ctx, &last, transposed)) : ps;
 }
 
 // ------------------------------------------------------------------------------------- kernels
@@ -15136,15 +15289,19 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *a) {
     ein__ex read = ein__attention_define(ctx, a, "result", EIN__R_NONE, nt, 0, body);
     return read.i ? (ein__val){ein__ex_get(ctx, read)->val} : (ein__val){0};
 }
-
-// ------------------------------------------------------------------------------------ tiles
-
-// How the kernel (templates/attention.cu) cuts the work up: a block of 8 x 16 threads takes 8 * rm
-// rows and 16 * rn keys at a time, rc columns a thread in runs of vc; kc of the depth and kv of the
-// keys are in shared memory at once. In a band, rows of a tile are of one residue modulo the
-// dilation, and keys are counted from the tile's first row on (see emit_band.c).
+/* ---- attention_tiles.c ---- */
+// How the kernels of an attention cut the work up, and what they cost. Without tensor cores
+// (templates/attention.cu) a block of 8 x 16 threads takes 8 * rm rows and 16 * rn keys at a time,
+// rc columns a thread in runs of vc; kc of the depth and kv of the keys are in shared memory at
+// once. On tensor cores (templates/attention_mma.cu) a block has `rw` warps of 16 rows, and 4 / rw
+// warps share the keys of a row, nk each at a time. In a band, rows of a tile are of one residue
+// modulo the dilation, and keys are counted from the tile's first row on (see emit_band.c).
 typedef struct ein__attention_tile {
+    int rows, keys, width;  // of a tile: rows, keys at a time, columns filled up
     int rm, rn, rc, vc, kc, kv;
+    ein__math math;  // FP32: without tensor cores
+    int rw, nk;
+    int64_t part;  // bytes of shared memory for a part of the keys or the values, with tensor cores
     int64_t nrow, row_tiles, residues, batch, depth, cols;
     int64_t nkey;   // keys of a row
     int64_t terms;  // keys that a tile meets
@@ -15154,8 +15311,14 @@ typedef struct ein__attention_tile {
 enum {
     EIN__ATTENTION_SHARED = 48 * 1024,  // bytes that a block may have without asking
     EIN__ATTENTION_COLUMNS = 256,
-    EIN__ATTENTION_CHUNK = 32,  // of the depth
-    EIN__ATTENTION_SHARE = 500  // of the peak arithmetic in 1/1000, as ein__math_share has it
+    EIN__ATTENTION_CHUNK = 32,   // of the depth
+    EIN__ATTENTION_SHARE = 500,  // of the peak arithmetic in 1/1000, as ein__math_share has it
+    // With tensor cores: columns, of which a warp has all; bytes of a part of the depth; the share
+    // of their peak and the blocks of an SM, both assumed until measured.
+    EIN__ATTENTION_WIDE = 128,
+    EIN__ATTENTION_PART = 256,
+    EIN__ATTENTION_TENSOR = 200,
+    EIN__ATTENTION_RESIDENT = 4
 };
 
 static int64_t ein__up(int64_t n, int64_t to) { return ein__times(ein__ceil(n, to), to); }
@@ -15204,6 +15367,9 @@ static bool ein__attention_fits(ein__attention_tile *t, int rm, int rn) {
     while (t->kv > 4 && (int64_t)t->kv * 16 * t->rc > free) t->kv /= 2;
     t->rm = rm;
     t->rn = rn;
+    t->rows = (int)rows;
+    t->keys = (int)keys;
+    t->width = 16 * t->rc;
     return (int64_t)t->kv * 16 * t->rc <= free;
 }
 
@@ -15223,6 +15389,103 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     return ein__math_ps(g, ein__times(blocks, flop), t->rn == 4 ? share : share * 9 / 10);
 }
 
+// The arithmetic of both products where tensor cores multiply; FP32 where they do not.
+static ein__math ein__attention_mode(ein_ctx *ctx, const ein__attention *a) {
+    if (ein__gpu_of(ctx)->cc < 80 || ein__keeps_fp32(ctx, a->out)) return EIN__MATH_FP32;
+    for (int k = 0; k < a->n; k++)
+        if (ein__keeps_fp32(ctx, a->inner[k])) return EIN__MATH_FP32;
+    return ctx->desc.math == EIN_MATH_TF32   ? EIN__MATH_TF32
+           : ctx->desc.math == EIN_MATH_FP16 ? EIN__MATH_FP16
+                                             : EIN__MATH_FP32;
+}
+
+// Elements of a row that two steps of a tensor core's depth are apart of those it multiplies: rows
+// begin 16 bytes later, so that lanes read different banks.
+static int64_t ein__attention_pitch(const ein__attention_tile *t, int64_t n) {
+    return n + 16 / ein__math_bytes(t->math);
+}
+
+// Whether a tile with `rw` warps along the rows fits that take `nk` keys at a time.
+static bool ein__tensor_fits(ein__attention_tile *t, int rw, int nk) {
+    int64_t size = ein__math_bytes(t->math), step = 32 / size, split = 4 / rw;
+    int64_t parts = ein__ceil(t->depth * size, EIN__ATTENTION_PART);
+    int64_t kc = ein__up(ein__ceil(t->depth, parts), step), keys = split * nk;
+    t->kc = (int)kc;
+    t->rw = rw;
+    t->nk = nk;
+    t->rows = 16 * rw;
+    t->keys = (int)keys;
+    t->width = (int)ein__up(t->cols, 16);
+    int64_t query = size * ein__times(t->rows, ein__attention_pitch(t, ein__up(t->depth, kc)));
+    t->part =
+        size * keys * ein__most(ein__attention_pitch(t, kc), ein__attention_pitch(t, t->width));
+    // What warps that share keys have in the end: by warp, a maximum, a sum and an accumulator.
+    t->part = ein__most(t->part, (split - 1) * rw * 32 * 4 * (t->width / 2 + 4));
+    return ein__plus(query, t->part) <= EIN__ATTENTION_SHARED;
+}
+
+// Keys and values are read once more for every tile of rows, from the L2 cache.
+static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
+                                    const ein__attention_tile *t) {
+    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    int64_t key = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val});
+    int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
+    int64_t bytes = ein__times(ein__times(blocks, t->terms), key * t->depth + value * t->cols);
+    return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
+}
+
+// Time of all tiles: the slowest of arithmetic, products on tensor cores and scores beside them, of
+// what blocks fetch, and of the steps of one block after the other where those of others do not
+// hide their latency.
+static int64_t ein__tensor_ps(ein_ctx *ctx, const ein__attention *a, const ein__attention_tile *t) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t depth = ein__up(t->depth, t->kc), turns = ein__ceil(t->terms, t->keys);
+    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
+    int64_t scores = ein__times(ein__times(slots, t->rows), ein__times(turns, t->keys));
+    int64_t flop = ein__times(scores, 2 * (depth + t->width));
+    int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
+    int64_t products = ein__muldiv(flop, 1000 * 1000, peak * EIN__ATTENTION_TENSOR);
+    flop = ein__times(scores, ein__ex_operations(ctx, a->score) + 14);  // exp, maximum, sum
+    int64_t ps = ein__plus(products, ein__math_ps(g, flop, ein__math_share[EIN__E_MAP]));
+    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, EIN__ATTENTION_RESIDENT));
+    int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1), 2);
+    int64_t chain = ein__times(ein__times(steps, EIN__PRODUCT_STEP_PS), rounds);
+    return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
+}
+
+// Time of one block's steps without tensor cores, as above.
+static int64_t ein__plain_chain(ein_ctx *ctx, const ein__attention_tile *t) {
+    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    int64_t parts = ein__ceil(t->depth, t->kc) + ein__ceil(t->keys, t->kv);
+    int64_t steps = ein__plus(ein__times(ein__ceil(t->terms, t->keys), parts), 2);
+    int64_t rounds = ein__ceil(blocks, ein__times(ein__gpu_of(ctx)->sms, EIN__ATTENTION_RESIDENT));
+    return ein__times(ein__times(steps, EIN__PRODUCT_STEP_PS), rounds);
+}
+
+// The best tile with tensor cores where it is faster than `best`, which is none yet if not `found`.
+static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
+                              ein__attention_tile *best) {
+    ein__attention_tile t;
+    ein__math math = ein__attention_mode(ctx, a);
+    (void)ein__attention_sizes(a, &t);
+    if (math == EIN__MATH_FP32 || t.cols > EIN__ATTENTION_WIDE || t.depth > EIN__PRODUCT_DEPTH)
+        return found;
+    if (found) best->ps = ein__most(best->ps, ein__plain_chain(ctx, best));
+    t.math = math;
+    for (int rw = 4; rw > 0; rw /= 2)
+        for (int nk = 64; nk >= 16; nk /= 2) {
+            if (!ein__tensor_fits(&t, rw, nk)) continue;
+            t.row_tiles = ein__ceil(t.nrow, t.rows);
+            t.terms = a->band ? t.nkey + t.rows - 1 : t.nkey;
+            t.ps = ein__tensor_ps(ctx, a, &t);
+            if (found && t.ps >= best->ps) continue;
+            *best = t;
+            found = true;
+        }
+    return found;
+}
+
 // The tile with the least arithmetic time, the largest one among equals; false when none fits.
 EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a,
                                   ein__attention_tile *best) {
@@ -15239,7 +15502,7 @@ EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a,
             *best = t;
             found = true;
         }
-    return found;
+    return ein__tensor_tiles(ctx, a, found, best);
 }
 
 // Time of the kernel: arithmetic, or what it moves. Queries, keys, values and what a score reads
@@ -15265,11 +15528,7 @@ static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, in
     arrfree(z.of);
     w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes_out);
     w.math_ps = t.ps;
-    int64_t blocks = ein__times(ein__times(t.batch, t.residues), t.row_tiles);
-    int64_t key = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val});
-    int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
-    int64_t again = ein__times(ein__times(blocks, t.terms), key * t.depth + value * t.cols);
-    int64_t ps = ein__memory_ps(g, again, ein__memory_share[EIN__BY_WINDOW], true);
+    int64_t ps = ein__attention_again(ctx, a, &t);
     return ein__most(ein__least(ps, EIN__PS_LIMIT), ein__work_ps(g, &w));
 }
 
@@ -15281,6 +15540,7 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     uint64_t h = ein__mix(ein__hash_kind(ctx, EIN__K_ATTENTION), (uint64_t)bytes_out), alpha;
     memcpy(&alpha, &a->alpha, sizeof alpha);
     h = ein__mix(ein__mix(h, ein__hash_box(&a->box, a->slots)), alpha);
+    h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a));
     for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
     return ein__mix(h, (uint64_t)z.nseen);
 }
@@ -15544,7 +15804,7 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
         f.c.z = e.z;
         f.c.relu = e.act == EIN__ACT_RELU;
     }
-    int64_t conv_ps = ein__cost_sum(ein__cost_conv(ctx, &f.c, f.transposed), fused ? 0 : map);
+    int64_t conv_ps = ein__cost_sum(ein__cost_conv_any(ctx, &f.c, f.transposed), fused ? 0 : map);
     if (conv_ps < bound || (conv_ps == bound && kind != EIN__K_GEMM)) {
         *ps = conv_ps;
         kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
@@ -15854,7 +16114,10 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
     int64_t least;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !ein__two_factors(ctx, s, factor, &alpha))
         return best;
-    if (factor[0]->val == factor[1]->val) return best;
+    ein__tiled tiled;
+    int64_t out[EIN__MAX_RANK];
+    ein__dense_result(s, out);
+    if (factor[0]->val == factor[1]->val || !ein__match_tiles(ctx, s, out, &tiled)) return best;
     for (int k = 0; k < 2; k++) {
         ein__val p = {factor[k]->val};
         if (ein__loads(z, v, p, factor[k])) all.v[all.n++] = p;
@@ -17689,6 +17952,89 @@ static void ein__rule_groups(ein__deriver *z, int from) {
     copy.body = v.i ? ein__ex_read(ctx, v, 0, j.back, (int)j.t.nt) : (ein__ex){0};
     if (copy.body.i) ein__add_def(z, d.cls, &copy, from, rule, d.inner);
 }
+/* ---- rule_pad.c ---- */
+// Channels padded: tensor cores load those of a pixel 16 bytes at a time, so a convolution with
+// fewer, or with some left over, is given as many more as fill the last load. Boundary relaxing of
+// a sum (EinNet section 4.1): sum(c in 0:C) x[c] w[c] is sum(c in 0:C') x'[c] w'[c], C' > C, with
+// zeros in x' and w' from C on. The weights get theirs at load.
+
+// The summation iterator that counts the channels one by one, in subscript `*dim` of the data; -1:
+// several do, or groups too.
+static int ein__channel_slot(ein_ctx *ctx, const ein__conv_form *f, uint32_t *dim) {
+    int slot = -1;
+    for (uint32_t i = 0; i < f->s->nt + f->s->ns; i++) {
+        if (f->role[i] == EIN__C_GROUP) return -1;
+        if (f->role[i] != EIN__C_IN) continue;
+        if (slot >= 0) return -1;
+        slot = (int)i;
+    }
+    if (slot < 0 || f->plain[1] != f->plain[0] + 1) return -1;
+    *dim = (uint32_t)f->plain[0];
+    return ein__ix_is_iter(ctx, f->x->ix[*dim], &(uint32_t){0}) ? slot : -1;
+}
+
+// The data with `n` channels, read by iterators of which `map` has the channels' one.
+static ein__ex ein__padded_data(ein__deriver *z, const ein__conv_form *f, uint32_t dim, int64_t n,
+                                const ein__ix *map, int from, const char *rule) {
+    ein_ctx *ctx = z->ctx;
+    const ein__shape *shape = &ctx->value[f->x->val].shape;
+    ein__scope c = {.reduce = EIN__R_NONE, .nt = f->x->nix};
+    ein__ix at[EIN__MAX_RANK], back[EIN__MAX_RANK];
+    for (uint32_t k = 0; k < f->x->nix; k++) {
+        c.n[k] = k == dim ? n : shape->d[k];
+        at[k] = ein__ix_iter(ctx, k, c.n[k]);
+        back[k] = ein__ix_subst(ctx, f->x->ix[k], map, (int)(f->s->nt + f->s->ns));
+    }
+    c.body = ein__ex_read(ctx, f->c.x, 0, at, (int)f->x->nix);
+    ein__val v =
+        c.body.i ? ein__class_of(z, &c, "channels", from, rule, EIN__INNER) : (ein__val){0};
+    return v.i ? ein__ex_read(ctx, v, 0, back, (int)f->x->nix) : (ein__ex){0};
+}
+
+// The filter in the library's order, with `n` channels at iterator `slot`.
+static ein__ex ein__padded_filter(ein__deriver *z, const ein__conv_form *f, int slot, int64_t n,
+                                  int from, const char *rule) {
+    ein_ctx *ctx = z->ctx;
+    int order[EIN__MAX_ITERS], count = ein__conv_filter_order(f, order);
+    ein__scope c = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK], channel = ein__ix_const(ctx, 0);
+    if (count > EIN__MAX_RANK) return (ein__ex){0};
+    for (uint32_t i = 0; i < f->s->nt + f->s->ns; i++) map[i] = ein__ix_const(ctx, 0);
+    for (int k = 0; k < count; k++) {
+        int64_t extent = order[k] == slot ? n : f->s->n[order[k]];
+        map[order[k]] = ein__ix_iter(ctx, c.nt, extent);
+        back[c.nt] = ein__ix_iter(ctx, (uint32_t)order[k], extent);
+        if (order[k] == slot) channel = map[slot];
+        c.n[c.nt++] = extent;
+    }
+    ein__ex w = ein__ex_subst(ctx, ein__ex_of(ctx, f->w), map, (int)(f->s->nt + f->s->ns));
+    c.body = w.i ? ein__ex_when(ctx, channel, f->s->n[slot], false, w) : w;
+    ein__val v = c.body.i ? ein__class_of(z, &c, "filter", from, rule, EIN__INNER) : (ein__val){0};
+    return v.i ? ein__ex_read(ctx, v, 0, back, (int)c.nt) : (ein__ex){0};
+}
+
+static void ein__rule_pad(ein__deriver *z, int from) {
+    static const char rule[] = "channels padded with zeros";
+    ein_ctx *ctx = z->ctx;
+    const ein__def d = z->def[from];
+    const ein__scope *s = ein__sc_get(ctx, d.sc);
+    int64_t out[EIN__MAX_RANK];
+    uint32_t dim = 0;
+    ein__conv_form f;
+    ein__dense_result(s, out);
+    if (d.inner == EIN__FORMED || !ein__find_conv(ctx, s, out, &f)) return;
+    int slot = ein__channel_slot(ctx, &f, &dim);
+    int64_t step = ein__channel_step(f.c.math), n = ein__ceil(f.c.c, step) * step;
+    if (slot < 0 || n == f.c.c || !ctx->value[f.c.w.i].weight_only) return;
+    ein__scope t = *s;
+    ein__ix map[EIN__MAX_ITERS];
+    t.n[slot] = n;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_iter(ctx, i, t.n[i]);
+    ein__ex x = ein__padded_data(z, &f, dim, n, map, from, rule);
+    ein__ex w = x.i ? ein__padded_filter(z, &f, slot, n, from, rule) : x;
+    t.body = w.i ? ein__ex_binary(ctx, EIN__MUL, x, w) : w;
+    if (t.body.i) ein__add_def(z, d.cls, &t, from, rule, EIN__FORMED);
+}
 /* ---- rule_parts.c ---- */
 // Expression splitting (EinNet section 4.2): a box falls into parts, each a contraction of its own,
 // and the result is their sum. A window falls into two halves; the result into its interior, where
@@ -18962,6 +19308,9 @@ static const ein__rule ein__rules[] = {
     // x[g] = sum(j) [j == g] x[j]
     [EIN__RULE_GROUPS] = {"groups", "groups to block-diagonal weights", EIN__BY_SEARCH,
                           ein__rule_groups, .quota = 20, .towards = EIN__TO_CONV},
+    // sum(c in 0:C) a[c] b[c] is sum(c in 0:C') a'[c] b'[c], zeros from C on
+    [EIN__RULE_PAD] = {"pad", "channels padded (boundary relaxing)", EIN__BY_SEARCH, ein__rule_pad,
+                       .quota = 20, .towards = EIN__TO_CONV},
     // sum(y) d[x + y] g[y], x = m*X + a, is sum(i) At[a,i] (G g)[i] (Bt d)[i,X]
     [EIN__RULE_BASIS] = {"basis", "basis change (Winograd)", EIN__BY_SEARCH, ein__rule_basis,
                          .quota = 200, .towards = EIN__TO_GEMM},
@@ -21412,12 +21761,17 @@ static bool ein__forward_view(ein_ctx *ctx, ein__val copy, const ein__expr *read
     return true;
 }
 
+// Whether a value with shape `s` is dense with strides `have` as it is with `want`.
+static bool ein__same_strides(const ein__shape *s, const int64_t *have, const int64_t *want) {
+    for (int k = 0; k < s->rank; k++)
+        if (s->d[k] > 1 && have[k] != want[k]) return false;
+    return true;
+}
+
 static bool ein__is_dense(const ein__shape *s, const ein__layout *l) {
     int64_t want[EIN__MAX_RANK];
     ein__dense_strides(s, want);
-    for (int k = 0; k < s->rank; k++)
-        if (s->d[k] > 1 && l->stride[k] != want[k]) return false;
-    return true;
+    return ein__same_strides(s, l->stride, want);
 }
 
 // ------------------------------------------------------------------------------------
@@ -21483,6 +21837,7 @@ EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
 typedef struct ein__seat {
     bool ordered;  // it has its own place, its dimensions in `order`
     bool window;   // a copy: a window on its source although a library call reads it
+    bool wanted;   // dense with its dimensions in `order`, in whatever place
     int order[EIN__MAX_RANK];
 } ein__seat;
 
@@ -21518,8 +21873,18 @@ static void ein__place_own(ein__placer *z, ein__val v) {
     const ein__value *p = &z->ctx->value[v.i];
     const ein__seat *c = &z->choice[v.i];
     ein__place_dense(z->ctx, v, p->weight_only ? EIN__B_CONST : EIN__B_ARENA, -1);
-    if (c->ordered)
+    if (c->ordered || c->wanted)
         ein__order_strides(p->shape.d, p->shape.rank, c->order, z->ctx->plan.layout[v.i].stride);
+}
+
+// Whether layout `l` is as dense as calls that have `v` for an operand want it: in declared order
+// or in the one decided on.
+static bool ein__is_packed(const ein__placer *z, ein__val v, const ein__layout *l) {
+    const ein__shape *s = &z->ctx->value[v.i].shape;
+    int64_t want[EIN__MAX_RANK];
+    if (!z->choice[v.i].wanted) return ein__is_dense(s, l);
+    ein__order_strides(s->d, s->rank, z->choice[v.i].order, want);
+    return ein__same_strides(s, l->stride, want);
 }
 
 static bool ein__placed(const ein_ctx *ctx, ein__val v) {
@@ -21534,9 +21899,10 @@ static bool ein__can_store(const ein__placer *z, ein__val p, const ein__layout *
     if (z->sel->home[p.i].i != p.i) return false;
     if (v->weight_only != (ctx->plan.buffer[l->buffer].kind == EIN__B_CONST)) return false;
     ein__val product = z->product[p.i];
+    if (z->choice[p.i].wanted && !ein__is_packed(z, p, l)) return false;
     if (!product.i) return true;
     if (z->sel->kind[p.i] != EIN__K_GEMM)
-        return ein__is_dense(&v->shape, l) && l->offset * ein__dtype_size(v->dtype) % 16 == 0;
+        return ein__is_packed(z, p, l) && l->offset * ein__dtype_size(v->dtype) % 16 == 0;
     ein__gemm g;
     ein__epilogue e;
     const ein__scope *s = ein__scope_of(ctx, product);
@@ -21576,7 +21942,8 @@ static void ein__place_sources(ein__placer *z, ein__val v) {
 
 // A library call that reads `v` wants it dense; a window is not, unless that was decided.
 static bool ein__readers_accept(const ein__placer *z, ein__val v, const ein__layout *l) {
-    if (z->choice[v.i].window || ein__is_dense(&z->ctx->value[v.i].shape, l)) return true;
+    if (z->choice[v.i].window || ein__is_packed(z, v, l)) return true;
+    if (z->choice[v.i].wanted) return false;
     for (ptrdiff_t i = 0; i < arrlen(z->reader[v.i]); i++) {
         ein__val r = z->reader[v.i][i];
         if (z->product[r.i].i) return false;
@@ -22064,6 +22431,182 @@ static void ein__improve_value(ein__relayout *r, ein__val v) {
         if (r->price[w.i].open) ein__follow_reader(r, v, w);
     }
 }
+/* ---- relayout_conv.c ---- */
+// Orders of the tensors of library convolutions. A call takes data, filter, result and what it adds
+// in one order, so that no single value decides it: all values that calls tie together change from
+// declared order (NCHW) to channels last (NHWC) at once, and what lies between them follows.
+
+enum { EIN__CALL_VALUES = 4 };  // data, filter, result, and what is added
+
+// A value of a call, and its place with channels last.
+typedef struct ein__call_value {
+    ein__val v;
+    ein__seat last;
+} ein__call_value;
+
+// A convolution call that may have either order.
+typedef struct ein__conv_call {
+    int n, tie;  // calls with values in common have the same number
+    ein__call_value value[EIN__CALL_VALUES];
+} ein__conv_call;
+
+typedef struct ein__flipper {
+    ein__relayout *r;
+    ein__conv_call *call;  // stb_ds arrays
+    int *tie;              // by value
+} ein__flipper;
+
+// The value that `read` reads, its dimensions as their iterators stand in slot[0..n-1], outermost
+// first.
+static ein__call_value ein__in_slot_order(ein_ctx *ctx, const ein__expr *read, const int *slot,
+                                          int n) {
+    ein__call_value to = {.v = {read->val}, .last = {.wanted = true}};
+    int64_t key[EIN__MAX_RANK];
+    for (uint32_t k = 0; k < read->nix; k++) {
+        uint32_t used = ein__ix_uses(ctx, read->ix[k]);
+        key[k] = EIN__MAX_ITERS + 1;
+        for (int i = n; i-- > 0;)
+            if (used >> slot[i] & 1) key[k] = EIN__MAX_ITERS - i;
+    }
+    ein__sorted_order(key, (int)read->nix, to.last.order);
+    return to;
+}
+
+// The read of what the call adds in map `m` beside the product; NULL: nothing.
+static const ein__expr *ein__call_addend(ein_ctx *ctx, ein__val m, ein__val product) {
+    ein__epilogue e;
+    ein__ex *reads = NULL;
+    const ein__expr *found = NULL;
+    if (m.i == product.i || !ein__product_epilogue(ctx, product, m, &e) || !e.z.i) return NULL;
+    ein__ex_reads(ctx, ein__scope_of(ctx, m)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        if (ein__ex_get(ctx, reads[i])->val == e.z.i) found = ein__ex_get(ctx, reads[i]);
+    arrfree(reads);
+    return found;
+}
+
+// The call that stores `v`, if all that it reads and stores may change places.
+static bool ein__conv_call_of(const ein__relayout *r, ein__val v, ein__conv_call *c) {
+    ein_ctx *ctx = r->z->ctx;
+    ein__val product = r->z->product[v.i];
+    int64_t out[EIN__MAX_RANK];
+    int slot[EIN__MAX_ITERS], result[EIN__MAX_ITERS], n = 0;
+    ein__conv_form f;
+    *c = (ein__conv_call){.n = 0};
+    if (!ein__is_stored(r->z, v) || !product.i || r->z->sel->kind[v.i] == EIN__K_GEMM) return false;
+    const ein__scope *s = ein__scope_of(ctx, product);
+    ein__dense_result(s, out);
+    if (!ein__find_conv(ctx, s, out, &f) || !ein__conv_sizes(&f)) return false;
+    f.c.nhwc = true;
+    ein__call_value data = {.v = f.c.x, .last = {.wanted = true}};
+    ein__conv_data_order(&f, data.last.order);
+    c->value[c->n++] = data;
+    c->value[c->n++] = ein__in_slot_order(ctx, f.w, slot, ein__conv_filter_order(&f, slot));
+    int count = ein__conv_result_order(&f, slot);
+    ein__call_value stored = {.v = v, .last = {.wanted = true}};
+    for (uint32_t t = 0; t < s->nt; t++) {
+        bool known = false;
+        for (int i = 0; i < count; i++) known |= slot[i] == (int)t;
+        if (!known) result[n++] = (int)t;
+    }
+    memcpy(result + n, slot, (size_t)count * sizeof *slot);
+    memcpy(stored.last.order, result, s->nt * sizeof *result);
+    c->value[c->n++] = stored;
+    const ein__expr *z = ein__call_addend(ctx, v, product);
+    if (z) c->value[c->n++] = ein__in_slot_order(ctx, z, slot, count);
+    for (int k = 0; k < c->n; k++)
+        if (!ein__is_free(r, c->value[k].v)) return false;
+    return true;
+}
+
+static void ein__find_conv_calls(ein__flipper *z) {
+    ein__relayout *r = z->r;
+    const ein__val *order = r->z->sel->order;
+    for (ptrdiff_t i = 0; i < arrlen(r->z->ctx->value); i++) arrput(z->tie, (int)i);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        ein__conv_call c;
+        if (!ein__conv_call_of(r, order[i], &c)) continue;
+        for (int k = 1; k < c.n; k++)
+            z->tie[ein__group_find(z->tie, (int)c.value[k].v.i)] =
+                ein__group_find(z->tie, (int)c.value[0].v.i);
+        arrput(z->call, c);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(z->call); i++)
+        z->call[i].tie = ein__group_find(z->tie, (int)z->call[i].value[0].v.i);
+}
+
+// Gives the values of the calls with number `tie` (-1: of all) channels last, or takes it away.
+// Gives what the steps cost more.
+static int64_t ein__flip_calls(ein__flipper *z, int tie, bool last, ein__val **touched) {
+    ein__relayout *r = z->r;
+    int64_t delta = 0;
+    for (ptrdiff_t i = 0; i < arrlen(z->call); i++)
+        for (int k = 0; k < z->call[i].n && (tie < 0 || z->call[i].tie == tie); k++) {
+            const ein__call_value *p = &z->call[i].value[k];
+            const ein__seat declared = {.ordered = false};
+            if (r->z->choice[p->v.i].wanted == last) continue;
+            delta += ein__change(r, p->v, last ? &p->last : &declared, touched);
+        }
+    return delta;
+}
+
+static int64_t ein__steps_cost(const ein__relayout *r) {
+    const ein__val *order = r->z->sel->order;
+    int64_t ps = 0;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) ps = ein__plus(ps, r->price[order[i].i].ps);
+    return ps;
+}
+
+static void ein__sweep_layouts(ein__relayout *r) {
+    const ein__val *order = r->z->sel->order;
+    r->trials = 0;
+    for (int sweep = 0; sweep < EIN__LAYOUT_SWEEPS; sweep++) {
+        ptrdiff_t mark = arrlen(r->log);
+        for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__improve_value(r, order[i]);
+        if (arrlen(r->log) == mark) break;
+    }
+}
+
+// Flips the calls of every tie in turn where that is cheaper, with what their neighbours make of
+// it.
+static void ein__flip_ties(ein__flipper *z) {
+    ein__relayout *r = z->r;
+    for (ptrdiff_t i = 0; i < arrlen(z->call); i++) {
+        const ein__conv_call *c = &z->call[i];
+        ptrdiff_t mark = arrlen(r->log);
+        ein__val *touched = NULL;
+        int64_t before = ein__steps_cost(r);
+        bool first = true;
+        for (ptrdiff_t k = 0; k < i; k++) first &= z->call[k].tie != c->tie;
+        if (!first) continue;
+        r->trials = 0;
+        ein__flip_calls(z, c->tie, !r->z->choice[c->value[0].v.i].wanted, &touched);
+        for (ptrdiff_t k = 0; k < arrlen(touched); k++) ein__improve_value(r, touched[k]);
+        arrfree(touched);
+        if (ein__steps_cost(r) >= before) ein__undo(r, mark);
+    }
+}
+
+// From all calls with channels last and from none, the cheaper.
+static void ein__choose_conv_orders(ein__relayout *r) {
+    ein__flipper z = {.r = r};
+    ein__find_conv_calls(&z);
+    if (arrlen(z.call)) {
+        ptrdiff_t mark = arrlen(r->log);
+        ein__val *touched = NULL;
+        int64_t before = ein__steps_cost(r);
+        ein__flip_calls(&z, -1, true, &touched);
+        ein__sweep_layouts(r);
+        ein__flip_ties(&z);
+        arrfree(touched);
+        if (ein__steps_cost(r) >= before) {
+            ein__undo(r, mark);
+            ein__flip_ties(&z);
+        }
+    }
+    arrfree(z.call);
+    arrfree(z.tie);
+}
 
 // Buffers that trials left behind go; the others keep their order.
 static void ein__drop_buffers(ein_ctx *ctx, const ein__placer *z) {
@@ -22098,13 +22641,10 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
         r.price[order[i].i] = ein__price_of(&r, order[i]);
         open |= r.price[order[i].i].open;
     }
-    if (open) {
+    if (open || ctx->channels_last) {
         ein__relayout_groups(&r);
-        for (int sweep = 0; sweep < EIN__LAYOUT_SWEEPS; sweep++) {
-            arrsetlen(r.log, 0);
-            for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__improve_value(&r, order[i]);
-            if (!arrlen(r.log)) break;
-        }
+        ein__sweep_layouts(&r);
+        if (ctx->channels_last) ein__choose_conv_orders(&r);
         ein__drop_buffers(ctx, z);
     }
     for (ptrdiff_t i = 0; i < arrlen(r.of); i++) arrfree(r.of[i]);
@@ -22388,43 +22928,103 @@ static bool ein__is_before(const ein__buffer *a, const ein__buffer *b) {
     return true;
 }
 
-// Lowest offset where `b` overlaps no placed buffer that may be alive at the same time. `placed` is
+// What has a place in the arena: a buffer, or (buffer < 0) a branch's workspace.
+typedef struct ein__room {
+    int64_t at, bytes;
+    int buffer, branch;
+} ein__room;
+
+// Whether step `i` may run while buffer `b` is in use.
+static bool ein__is_beside(const ein__plan *p, int i, const ein__buffer *b) {
+    const ein__step *s = &p->step[i];
+    if (b->known[s->branch] >= i) return false;
+    for (int e = 0; e < EIN__BRANCHES; e++)
+        if (b->last_on[e] > s->known[e]) return true;
+    return false;
+}
+
+// Whether steps of branches `a` and `b` that use a workspace may run side by side.
+static bool ein__workspaces_meet(const ein__plan *p, int a, int b) {
+    for (int i = 0; i < arrlen(p->step); i++) {
+        if (p->step[i].branch != a || !p->step[i].workspace) continue;
+        for (int k = 0; k < arrlen(p->step); k++) {
+            if (p->step[k].branch != b || !p->step[k].workspace) continue;
+            if (p->step[i].known[b] < k && p->step[k].known[a] < i) return true;
+        }
+    }
+    return false;
+}
+
+// Whether two of them may be in use at the same time. A workspace is while a step of its branch
+// that wants one runs: at other times its place is anybody's.
+static bool ein__rooms_meet(const ein__plan *p, const ein__room *a, const ein__room *b) {
+    if (a->buffer >= 0 && b->buffer >= 0) {
+        const ein__buffer *x = &p->buffer[a->buffer], *y = &p->buffer[b->buffer];
+        return !ein__is_before(x, y) && !ein__is_before(y, x);
+    }
+    if (a->buffer < 0 && b->buffer < 0) return ein__workspaces_meet(p, a->branch, b->branch);
+    const ein__room *buffer = a->buffer < 0 ? b : a, *space = a->buffer < 0 ? a : b;
+    for (int i = 0; i < arrlen(p->step); i++)
+        if (p->step[i].branch == space->branch && p->step[i].workspace &&
+            ein__is_beside(p, i, &p->buffer[buffer->buffer]))
+            return true;
+    return false;
+}
+
+// Lowest offset where `r` overlaps nothing placed that may be in use at the same time. `placed` is
 // ordered by offset.
-static int64_t ein__fit(const ein__buffer *all, const int *placed, const ein__buffer *b) {
+static int64_t ein__fit(const ein__plan *p, const ein__room *placed, const ein__room *r) {
     int64_t at = 0;
     for (ptrdiff_t i = 0; i < arrlen(placed); i++) {
-        const ein__buffer *p = &all[placed[i]];
-        if (ein__is_before(p, b) || ein__is_before(b, p)) continue;
-        if (at + ein__align(b->bytes) <= p->at) break;
-        if (p->at + ein__align(p->bytes) > at) at = p->at + ein__align(p->bytes);
+        if (placed[i].at + placed[i].bytes <= at || !ein__rooms_meet(p, &placed[i], r)) continue;
+        if (at + r->bytes <= placed[i].at) break;
+        at = placed[i].at + placed[i].bytes;
     }
     return at;
 }
 
+// What needs a place: steps on one branch share a workspace, those of branches that run side by
+// side have one each.
+static ein__room *ein__rooms(ein__plan *p) {
+    ein__room *rooms = NULL;
+    bool wanted[EIN__BRANCHES] = {false};
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
+        const ein__step *s = &p->step[i];
+        if (s->workspace > p->workspace_bytes) p->workspace_bytes = s->workspace;
+        wanted[s->branch] |= s->workspace > 0;
+    }
+    for (int b = 0; b < EIN__BRANCHES; b++) {
+        ein__room r = {0, ein__align(p->workspace_bytes), -1, b};
+        p->workspace_at[b] = -1;
+        if (wanted[b]) arrput(rooms, r);
+    }
+    for (int i = 0; i < arrlen(p->buffer); i++) {
+        ein__room r = {0, ein__align(p->buffer[i].bytes), i, 0};
+        if (p->buffer[i].kind == EIN__B_ARENA && p->buffer[i].first >= 0) arrput(rooms, r);
+    }
+    return rooms;
+}
+
 // Offsets in one arena: largest first, each at the lowest place free during its whole life; where
 // values are to be inspected, nobody else gets their places.
-static int64_t ein__arena_offsets(ein_ctx *ctx) {
-    ein__buffer *all = ctx->plan.buffer;
-    int *todo = NULL, *placed = NULL;
-    int64_t total = 0;
-    for (ptrdiff_t i = 0; i < arrlen(all); i++)
-        if (all[i].kind == EIN__B_ARENA && all[i].first >= 0) arrput(todo, (int)i);
+static void ein__arena_offsets(ein_ctx *ctx) {
+    ein__plan *p = &ctx->plan;
+    ein__room *todo = ein__rooms(p), *placed = NULL;
     while (arrlen(todo)) {
-        ptrdiff_t best = 0;
+        ptrdiff_t best = 0, at = 0;
         for (ptrdiff_t i = 1; i < arrlen(todo); i++)
-            if (all[todo[i]].bytes > all[todo[best]].bytes) best = i;
-        int k = todo[best];
+            if (todo[i].bytes > todo[best].bytes) best = i;
+        ein__room r = todo[best];
         arrdel(todo, best);
-        all[k].at = ctx->desc.inspect ? total : ein__fit(all, placed, &all[k]);
-        ptrdiff_t at = 0;
-        while (at < arrlen(placed) && all[placed[at]].at <= all[k].at) at++;
-        arrins(placed, at, k);
-        if (all[k].at + ein__align(all[k].bytes) > total)
-            total = all[k].at + ein__align(all[k].bytes);
+        r.at = ctx->desc.inspect ? p->arena_bytes : ein__fit(p, placed, &r);
+        while (at < arrlen(placed) && placed[at].at <= r.at) at++;
+        arrins(placed, at, r);
+        if (r.at + r.bytes > p->arena_bytes) p->arena_bytes = r.at + r.bytes;
+        if (r.buffer >= 0) p->buffer[r.buffer].at = r.at;
+        else p->workspace_at[r.branch] = r.at;
     }
     arrfree(todo);
     arrfree(placed);
-    return total;
 }
 
 // Constants that run needs stay; weights that only create reads, and its intermediates, do not.
@@ -22437,20 +23037,6 @@ static void ein__constant_offsets(ein_ctx *ctx, const bool *kept) {
         int64_t *total = kept[i] ? &ctx->plan.const_bytes : &ctx->plan.init_bytes;
         b->at = *total;
         *total += ein__align(b->bytes);
-    }
-}
-
-// Steps on one branch share a workspace; those of branches that run side by side have one each.
-static void ein__workspaces(ein__plan *p) {
-    bool wanted[EIN__BRANCHES] = {false};
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
-        const ein__step *s = &p->step[i];
-        if (s->workspace > p->workspace_bytes) p->workspace_bytes = s->workspace;
-        wanted[s->branch] |= s->workspace > 0;
-    }
-    for (int b = 0; b < EIN__BRANCHES; b++) {
-        p->workspace_at[b] = wanted[b] ? p->arena_bytes : -1;
-        if (wanted[b]) p->arena_bytes += ein__align(p->workspace_bytes);
     }
 }
 
@@ -22469,11 +23055,10 @@ EIN__FN void ein__plan_memory(ein_ctx *ctx) {
     arrsetlen(kept, arrlen(p->buffer) + 1);
     ein__liveness(ctx, p->step);
     for (ptrdiff_t i = 0; i < arrlen(p->buffer); i++) kept[i] = p->buffer[i].first >= 0;
-    p->arena_bytes = ein__arena_offsets(ctx);
+    ein__arena_offsets(ctx);
     ein__liveness(ctx, p->init);
     ein__constant_offsets(ctx, kept);
     arrfree(kept);
-    ein__workspaces(p);
     ein__place_counters(p);
 }
 /* ---- plan.c ---- */
@@ -22486,18 +23071,8 @@ static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
         bool shared = ctx->value[root[k].i].kind != EIN__V_SCOPE;
         for (int j = 0; j < k; j++) shared |= root[j].i == root[k].i;
         if (!shared) continue;
-        const ein__value old = ctx->value[root[k].i];
-        ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
-        ein__ix ix[EIN__MAX_RANK];
-        for (int i = 0; i < old.shape.rank; i++) {
-            s.n[i] = old.shape.d[i];
-            ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
-        }
-        s.body = ein__ex_read(ctx, root[k], 0, ix, old.shape.rank);
-        ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
-        if (!sc.i) return false;
-        root[k] = ein__val_new(ctx, ctx->graph.output[k].name, EIN__V_SCOPE, old.tensor, sc,
-                               &old.shape, old.dtype, old.node);
+        root[k] = ein__identity_copy(ctx, root[k], ctx->graph.output[k].name);
+        if (!root[k].i) return false;
     }
     return true;
 }
@@ -22507,6 +23082,29 @@ static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val ou
         ein__bytes_of(ctx, c->x) + ein__bytes_of(ctx, c->w) + ein__bytes_of(ctx, out) + (1 << 20);
     int64_t cap = (int64_t)256 << 20;
     return (bytes < cap ? bytes : cap) & ~(int64_t)255;
+}
+
+// A library that shares the terms of a product between blocks keeps its partial sums there: in f32,
+// of whole tiles, and no block has fewer terms than a tile takes in a few steps. That it needs no
+// more is an assumption; it takes what it is given, and chooses by it. The most is what NVIDIA says
+// to give (cuBLAS manual, cublasSetWorkspace).
+enum { EIN__PART_TILE = 128, EIN__PART_TERMS = 64 };
+
+static int64_t ein__most_workspace(ein_ctx *ctx) {
+    return (int64_t)(ein__gpu_of(ctx)->cc >= 90 ? 32 : 4) << 20;
+}
+
+static int64_t ein__gemm_workspace(ein_ctx *ctx, const ein__gemm *g) {
+    int64_t most = ein__most_workspace(ctx), least = (int64_t)1 << 16;
+    int64_t tiles_m = (g->m + EIN__PART_TILE - 1) / EIN__PART_TILE;
+    int64_t tiles_n = (g->n + EIN__PART_TILE - 1) / EIN__PART_TILE;
+    int64_t parts = (g->k + EIN__PART_TERMS - 1) / EIN__PART_TERMS;
+    int64_t count[] = {tiles_m, tiles_n, g->batch, parts};
+    int64_t bytes = (int64_t)EIN__PART_TILE * EIN__PART_TILE * 4;
+    if (parts < 2) return least;
+    for (int i = 0; i < 4 && bytes < most; i++)
+        bytes = count[i] > most / bytes ? most : bytes * count[i];
+    return bytes < most ? bytes : most;
 }
 
 // Whether the step's result has a type that a call with such operands stores. What keeps FP32 does
@@ -22539,7 +23137,7 @@ static bool ein__product_step(ein_ctx *ctx, ein__step *step) {
     g->align = ein__aligned(16, ein__math_bytes(g->math), at, 5);
     step->ps = ein__cost_gemm(ctx, g);
     step->key = ein__gemm_key(ctx, g);
-    step->workspace = ein__gpu_of(ctx)->cc >= 90 ? 32 << 20 : 4 << 20;
+    step->workspace = ein__gemm_workspace(ctx, g);
     return true;
 }
 
@@ -22556,14 +23154,13 @@ static bool ein__is_aligned_conv(const ein_ctx *ctx, const ein__step *step) {
     return aligned;
 }
 
-// Fills the library parameters of a step whose first value is contraction `s`. False: the layouts
-// do not allow the call after all, and a kernel takes over.
-static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
+// Parameters of a convolution whose tensors are in NCHW or, `nhwc`, in NHWC, data, filter and
+// result alike.
+static bool ein__conv_step(ein_ctx *ctx, ein__step *step, bool nhwc) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     const ein__layout *out = &ctx->plan.layout[step->out.i];
-    if (step->kind == EIN__K_GEMM) return ein__product_step(ctx, step);
     ein__conv_form f;
-    if (!ein__find_conv(ctx, s, out->stride, &f) || !ein__conv_sizes(&f)) return false;
+    if (!ein__find_conv_in(ctx, s, out->stride, nhwc, &f) || !ein__conv_sizes(&f)) return false;
     int slot[EIN__MAX_ITERS], n = ein__conv_filter_order(&f, slot);
     int64_t stride[EIN__MAX_RANK];
     ein__factor w;
@@ -22579,8 +23176,8 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
         if (!ein__product_epilogue(ctx, step->val[0], step->val[1], &e) ||
             !ein__conv_takes(ctx, &f, &e))
             return false;
-        if (e.z.i && !ein__is_dense(&ctx->value[e.z.i].shape, &ctx->plan.layout[e.z.i]))
-            return false;
+        for (uint32_t t = 0; t < s->nt; t++)
+            if (e.z.i && s->n[t] > 1 && e.step[t] != out->stride[t]) return false;
         step->conv.bias = e.bias;
         step->conv.z = e.z;
         step->conv.relu = e.act == EIN__ACT_RELU;
@@ -22608,18 +23205,33 @@ static void ein__split_loads(ein_ctx *ctx, ein__step *step) {
     memmove(step->val, step->val + n, (size_t)step->nval * sizeof *step->val);
 }
 
-// How the product of a step is cut up under the layouts as they stand, and what its parts take.
-static void ein__cut_step(ein_ctx *ctx, ein__step *step) {
+// How the product of a step is cut up under the layouts as they stand, and what its parts take:
+// as `name` says, where it is no NULL and fits, else as is estimated to be best.
+static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     ein__tiled p;
     ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
-    (void)ein__product_cut_of(ctx, &p, &cut);
+    if (!name || !ein__product_cut_named(&p, name, &cut)) (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
     step->parts = cut.parts;
-    if (cut.parts == 1) return;
-    step->counters = ein__product_blocks(&p, cut.tile);
-    step->workspace = ein__tail_bytes(&p, cut.tile, cut.parts);
+    bool shared = cut.parts > 1;
+    step->counters = shared ? ein__product_blocks(&p, cut.tile) : 0;
+    step->workspace = shared ? ein__tail_bytes(&p, cut.tile, cut.parts) : 0;
+}
+
+// Fills the library parameters of a step whose first value is a contraction. False: the layouts do
+// not allow the call after all, and a kernel takes over. Where they are both orders of a
+// convolution's tensors, because channels or axes are 1, the cheaper one is told.
+static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
+    if (step->kind == EIN__K_GEMM) return ein__product_step(ctx, step);
+    ein__step last = *step;
+    bool found = ein__conv_step(ctx, step, false);
+    if (ctx->channels_last && ein__conv_step(ctx, &last, true) && (!found || last.ps < step->ps)) {
+        *step = last;
+        found = true;
+    }
+    return found;
 }
 
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
@@ -22637,7 +23249,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     if (step->kind == EIN__K_MAP &&
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
         step->kind = EIN__K_TRANSPOSE;
-    if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step);
+    if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, NULL);
     return false;
 }
 
@@ -22696,7 +23308,7 @@ static void ein__find_kernel_row(ein_ctx *ctx, ein__step *step) {
     const ein__cost_row *row = ein__row_of(ctx, key);
     if (!row) return;
     step->measured = true;
-    if (step->kind == EIN__K_PRODUCT) step->tile = ein__product_tile_named(row->algorithm);
+    if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, row->algorithm);
 }
 
 static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
@@ -22704,6 +23316,8 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     if (ein__step_of(ctx, sel, v, &step)) {
         const ein__cost_row *row = ein__row_of(ctx, step.key);
         step.measured = row != NULL;
+        // It was measured with the most.
+        if (row && step.kind == EIN__K_GEMM) step.workspace = ein__most_workspace(ctx);
         // What was measured with 16-byte addresses may not be pinned for others.
         const ein__gemm *g = &step.gemm;
         bool fits = ein__is_matmul(g) || g->align >= 16;
@@ -22746,6 +23360,24 @@ static int64_t ein__plan_cost(const ein__plan *p) {
     return ps;
 }
 
+// What plans are compared by. An estimate is at least an empty node of a graph, but does not count
+// that a longer step does not hide the launch of the next one; what is below may be anything up to
+// that, half of it is assumed.
+static int64_t ein__plan_worth(const ein_ctx *ctx, const ein__plan *p) {
+    int64_t node = ein__gpu_of(ctx)->node_ns * 1000, ps = ein__plan_cost(p);
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++)
+        ps = ein__cost_sum(ps, p->step[i].ps > node ? node : node / 2);
+    return ps;
+}
+
+// Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
+// baseline.
+static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
+    if (ein__plan_cost(&ctx->plan) > best->baseline_ps) return false;
+    return ein__plan_cost(best) > best->baseline_ps ||
+           ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, best);
+}
+
 // Whether `v` is a constant matrix that every reader has in its text.
 static bool ein__is_in_text(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     bool text = ein__is_table(ctx, v) && !sel->root[v.i];
@@ -22782,6 +23414,20 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     return v.i && split.parts > 1 ? ein__split_value(z, v, &split) : v;
 }
 
+// A result that is stored where its output is has the output's name (ein__open_borders).
+static void ein__name_results(ein_ctx *ctx, const ein__placer *placer, const ein__val *root,
+                              int nroot) {
+    for (int k = 0; k < nroot; k++) {
+        const ein__expr *read = ein__copy_of(ctx, root[k]);
+        if (!read || ctx->value[read->val].kind != EIN__V_SCOPE || placer->sel->root[read->val] ||
+            ctx->value[read->val].dtype != ctx->value[root[k].i].dtype ||
+            !ein__reads_in_place(ctx, read, ein__scope_of(ctx, root[k])))
+            continue;
+        ctx->value[read->val].name =
+            placer->view[root[k].i] ? ctx->value[root[k].i].name : ein__last_name(ctx, root[k]);
+    }
+}
+
 // Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `free`: products
 // are selected as if their results could lie in memory in any order. Gives how many are selected
 // for that reason alone.
@@ -22791,6 +23437,7 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
     ein__placer placer = {.ctx = ctx, .sel = &sel};
     ein__place(&placer, root, nroot);
     ein__choose_layouts(&placer, ein__price_under_layouts);
+    if (ctx->channels_last) ein__name_results(ctx, &placer, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
         ein__val v = sel.order[i];
         if (ein__is_stored(&placer, v) && !placer.view[v.i] && !ein__is_in_text(ctx, &sel, v))
@@ -22814,6 +23461,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
         if (!ein__store_types(ctx, root, nroot)) return false;
         ctx->typed = true;
     }
+    if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
     if (ein__plan_values(ctx, root, nroot, true)) {
         ein__plan with = ctx->plan;
         ctx->plan = (ein__plan){0};
@@ -22829,6 +23477,18 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     return !ctx->status;
 }
 
+// Makes the plan that was made before, if there is one, the context's again unless the new one is
+// better.
+static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
+    if (!best->root) return;
+    if (!ok || !ein__is_better_plan(ctx, best)) {
+        ein__pass_plan(ctx, &ctx->plan);
+        ctx->plan = *best;
+    } else {
+        ein__pass_plan(ctx, best);
+    }
+}
+
 // Plans the derived program under `root`; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
@@ -22837,12 +23497,8 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     ctx->plan.merging = merging;
-    if (!ok || ein__plan_cost(&ctx->plan) >= ein__plan_cost(&best)) {
-        ein__pass_plan(ctx, &ctx->plan);
-        ctx->plan = best;
-    } else {
-        ein__pass_plan(ctx, &best);
-    }
+    ctx->plan.baseline_ps = best.baseline_ps;
+    ein__keep_better(ctx, &best, ok);
     return ok;
 }
 
@@ -22871,27 +23527,52 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, root, nroot);
 }
 
-// The plan of a lowered model: as it stands (the baseline), derived, and derived after merging, the
-// last two also with softmax computed online where that is cheaper. The cheapest as a whole is
+// Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
+// the last two also with softmax computed online where that is cheaper. The cheapest as a whole is
 // taken, so it never costs more than the baseline under the same table.
-static bool ein__cheapest_plan(ein_ctx *ctx) {
-    int nroot = (int)arrlen(ctx->graph.output);
-    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    ein__val *folded = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    memcpy(folded, root, (size_t)nroot * sizeof *root);
-    if (!ein__build_plan(ctx, root, nroot)) return false;
-    if (ctx->desc.baseline) return true;
-    int64_t baseline = ein__plan_cost(&ctx->plan);
-    bool ok = ein__try_plans(ctx, folded, nroot);
+static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
+    ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__plan best = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    memcpy(plain, root, (size_t)nroot * sizeof *root);
+    bool ok = ein__build_plan(ctx, plain, nroot);
+    if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
+    best.baseline_ps = ctx->plan.baseline_ps = *baseline;
+    ein__keep_better(ctx, &best, ok);
+    if (!ok || ctx->desc.baseline) return ok;
+    ok = ein__try_plans(ctx, root, nroot);
     ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
-    if (ok && ein__keep_attentions(ctx, folded, nroot)) ok = ein__try_plans(ctx, folded, nroot);
+    if (ok && ein__keep_attentions(ctx, root, nroot)) ok = ein__try_plans(ctx, root, nroot);
     ctx->online = false;
     arrfree(ctx->kept);
+    return ok;
+}
+
+// Whether convolutions may take their tensors in NHWC too: where that could be cheaper.
+static bool ein__may_reorder(const ein_ctx *ctx) {
+    bool priced = ctx->desc.math != EIN_MATH_FP32 || ctx->desc.probe || shlen(ctx->costs);
+    return priced && ctx->desc.libs == EIN_LIBS_ALL && ein__rule_on(ctx, EIN__RULE_MATCH);
+}
+
+// The plan of a lowered model: with convolutions in declared order, and where calls may have either
+// order with these as well, since what derivation takes for granted layouts may not give.
+static bool ein__cheapest_plan(ein_ctx *ctx) {
+    int nroot = (int)arrlen(ctx->graph.output);
+    int64_t baseline = INT64_MAX;
+    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    ctx->channels_last = false;
+    bool ok = ein__try_ways(ctx, root, nroot, &baseline);
+    if (ok && ein__may_reorder(ctx)) {
+        ctx->channels_last = true;
+        ein__forget_choices(ctx);
+        ok = ein__try_ways(ctx, root, nroot, &baseline);
+    }
+    if (!ok || ctx->desc.baseline) return ok;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     ein__count_problems(ctx);
-    return ok && !ctx->status;
+    return !ctx->status;
 }
 
 EIN__FN bool ein__make_plan(ein_ctx *ctx) {
@@ -23021,6 +23702,180 @@ EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
 // Logic stays in C: there are no loops and no expressions here.
 
 /* ---- templates.inc ---- */
+static const char *const ein__tmpl_attend[] = {
+    "//@key tf32  some kernel multiplies f32 values rounded to TF32",
+    "//@key half  some kernel multiplies halves",
+    "// A warp's multiply-adds on tensor cores: C[16,8] += A[16,K] B[K,8], fragments as the PTX manual",
+    "// has them for mma.m16n8k8 (tf32) and mma.m16n8k16 (f16). A word is one TF32 number, or two halves",
+    "// that are neighbours along K. Lane 4 * g + t has words t and t + 4 of rows g and g + 8 of A, and",
+    "// of column g of B; of C the columns 2 * t and 2 * t + 1 in rows g and g + 8.",
+    "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800",
+    "#define ATTEND_TENSOR 1",
+    "#else",
+    "#define ATTEND_TENSOR 0  // lanes exchange fragments and multiply words",
+    "#endif",
+    "",
+    "template <typename T>",
+    "struct attend;",
+    "",
+    "//@if tf32",
+    "template <>",
+    "struct attend<float> {",
+    "    typedef float word;",
+    "",
+    "    static __device__ __forceinline__ float rounded(float v) {",
+    "#if ATTEND_TENSOR",
+    "        unsigned bits;",
+    "        asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(bits) : \"f\"(v));",
+    "        return __uint_as_float(bits);",
+    "#else",
+    "        return v == v \? __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u) : v;",
+    "#endif",
+    "    }",
+    "",
+    "    static __device__ __forceinline__ void put(float *to, float v) { *to = rounded(v); }",
+    "    static __device__ __forceinline__ void put(float *to, float4 v) {",
+    "        *reinterpret_cast<float4 *>(to) =",
+    "            make_float4(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));",
+    "    }",
+    "",
+    "    static __device__ __forceinline__ float get(const float *p) { return *p; }",
+    "",
+    "    // A made of weights of keys 0 to 7: keys 2 * t are words t, keys 2 * t + 1 words t + 4.",
+    "    static __device__ __forceinline__ void weights(const float (*s)[4], float (&a)[4]) {",
+    "        a[0] = rounded(s[0][0]);",
+    "        a[1] = rounded(s[0][2]);",
+    "        a[2] = rounded(s[0][1]);",
+    "        a[3] = rounded(s[0][3]);",
+    "    }",
+    "",
+    "    // B for keys 0 to 7 in the same order, of columns 0 to 7 and of 8 to 15.",
+    "    static __device__ __forceinline__ void columns(const float *p, int pitch, float (&b)[4]) {",
+    "        const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i++) b[i] = p[(2 * t + i % 2) * pitch + i / 2 * 8 + g];",
+    "    }",
+    "",
+    "#if ATTEND_TENSOR",
+    "    static __device__ __forceinline__ void multiply(float (&c)[4], const float (&a)[4], float b0,",
+    "                                                    float b1) {",
+    "        asm volatile(",
+    "            \"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 \"",
+    "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
+    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
+    "            : \"r\"(__float_as_uint(a[0])), \"r\"(__float_as_uint(a[1])), \"r\"(__float_as_uint(a[2])),",
+    "              \"r\"(__float_as_uint(a[3])), \"r\"(__float_as_uint(b0)), \"r\"(__float_as_uint(b1)));",
+    "    }",
+    "#else",
+    "    static __device__ __forceinline__ float dot(float a, float b) { return a * b; }",
+    "#endif",
+    "};",
+    "",
+    "//@end",
+    "//@if half",
+    "// Eight f16 numbers, moved at once.",
+    "struct __align__(16) attend_half8 {",
+    "    __half v[8];",
+    "};",
+    "",
+    "template <>",
+    "struct attend<__half> {",
+    "    typedef __half2 word;",
+    "",
+    "    static __device__ __forceinline__ void put(__half *to, float v) { *to = __float2half_rn(v); }",
+    "    static __device__ __forceinline__ void put(__half *to, float4 v) {",
+    "        __half2 *pair = reinterpret_cast<__half2 *>(to);",
+    "        pair[0] = __floats2half2_rn(v.x, v.y);",
+    "        pair[1] = __floats2half2_rn(v.z, v.w);",
+    "    }",
+    "    static __device__ __forceinline__ void put(__half *to, attend_half8 v) {",
+    "        *reinterpret_cast<attend_half8 *>(to) = v;",
+    "    }",
+    "",
+    "    static __device__ __forceinline__ __half2 get(const __half *p) {",
+    "        return *reinterpret_cast<const __half2 *>(p);",
+    "    }",
+    "",
+    "    // A made of weights of keys 0 to 15.",
+    "    static __device__ __forceinline__ void weights(const float (*s)[4], __half2 (&a)[4]) {",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i++)",
+    "            a[i] = __floats2half2_rn(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);",
+    "    }",
+    "",
+    "    // B for keys 0 to 15, of columns 0 to 7 and of 8 to 15.",
+    "    static __device__ __forceinline__ void columns(const __half *p, int pitch, __half2 (&b)[4]) {",
+    "        const int lane = (int)threadIdx.x % 32;",
+    "#if ATTEND_TENSOR",
+    "        // The places of four times 8 rows of 8 halves, from the lanes in turn.",
+    "        const __half *mine = p + lane % 16 * pitch + lane / 16 * 8;",
+    "        unsigned r[4];",
+    "        asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"",
+    "                     : \"=r\"(r[0]), \"=r\"(r[1]), \"=r\"(r[2]), \"=r\"(r[3])",
+    "                     : \"r\"((unsigned)__cvta_generic_to_shared(mine))",
+    "                     : \"memory\");",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i++) b[i] = *reinterpret_cast<const __half2 *>(&r[i]);",
+    "#else",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i++) {",
+    "            const __half *v = p + (i % 2 * 8 + lane % 4 * 2) * pitch + i / 2 * 8 + lane / 4;",
+    "            b[i] = __halves2half2(v[0], v[pitch]);",
+    "        }",
+    "#endif",
+    "    }",
+    "",
+    "#if ATTEND_TENSOR",
+    "    static __device__ __forceinline__ unsigned bits(__half2 v) {",
+    "        return *reinterpret_cast<const unsigned *>(&v);",
+    "    }",
+    "    static __device__ __forceinline__ void multiply(float (&c)[4], const __half2 (&a)[4],",
+    "                                                    __half2 b0, __half2 b1) {",
+    "        asm volatile(",
+    "            \"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \"",
+    "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
+    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
+    "            : \"r\"(bits(a[0])), \"r\"(bits(a[1])), \"r\"(bits(a[2])), \"r\"(bits(a[3])), \"r\"(bits(b0)),",
+    "              \"r\"(bits(b1)));",
+    "    }",
+    "#else",
+    "    static __device__ __forceinline__ float dot(__half2 a, __half2 b) {",
+    "        const float2 x = __half22float2(a), y = __half22float2(b);",
+    "        return x.x * y.x + x.y * y.y;",
+    "    }",
+    "#endif",
+    "};",
+    "",
+    "//@end",
+    "// A from rows of shared memory.",
+    "template <typename T, typename W>",
+    "static __device__ __forceinline__ void attend_rows(const T *p, int pitch, W (&a)[4]) {",
+    "    const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4, word = sizeof(W) / sizeof(T);",
+    "#pragma unroll",
+    "    for (int i = 0; i < 4; i++)",
+    "        a[i] = attend<T>::get(p + (g + i % 2 * 8) * pitch + (t + i / 2 * 4) * word);",
+    "}",
+    "",
+    "template <typename T, typename W>",
+    "static __device__ __forceinline__ void attend_multiply(float (&c)[4], const W (&a)[4], W b0, W b1) {",
+    "#if ATTEND_TENSOR",
+    "    attend<T>::multiply(c, a, b0, b1);",
+    "#else",
+    "    const int lane = (int)threadIdx.x % 32;",
+    "    for (int w = 0; w < 4; w++) {",
+    "        W x[4], y[4];",
+    "        for (int i = 0; i < 4; i++) x[i] = __shfl_sync(0xffffffffu, a[i], lane / 4 * 4 + w);",
+    "        for (int i = 0; i < 2; i++) {",
+    "            const int from = lane % 4 * 8 + i * 4 + w;  // has column 2 * t + i",
+    "            y[i] = __shfl_sync(0xffffffffu, b0, from);",
+    "            y[2 + i] = __shfl_sync(0xffffffffu, b1, from);",
+    "        }",
+    "        for (int i = 0; i < 4; i++)",
+    "            c[i] += attend<T>::dot(x[i / 2], y[i % 2]) + attend<T>::dot(x[2 + i / 2], y[2 + i % 2]);",
+    "    }",
+    "#endif",
+    "}",
+    0};
 static const char *const ein__tmpl_attention[] = {
     "//@key name    the kernel's name",
     "//@key params  its parameters",
@@ -23185,6 +24040,214 @@ static const char *const ein__tmpl_attention[] = {
     "    }",
     "}",
     0};
+static const char *const ein__tmpl_attention_mma[] = {
+    "//@key name    the kernel's name",
+    "//@key params  its parameters",
+    "//@key T       type of the operands in shared memory",
+    "//@key RW      warps along the rows",
+    "//@key NK      keys a warp takes at a time",
+    "//@key KC      depth of a part of the keys",
+    "//@key cols    columns, filled up to a multiple of 16",
+    "//@key depth   of a query and a key, filled up with zeros to a multiple of KC",
+    "//@key part    16-byte words of the largest kind of part",
+    "//@key number  unsigned type that counts blocks",
+    "//@key many    whether there is more than one block",
+    "//@key index   the batch's position and the tile's first row m0, from id",
+    "//@key queries  elements to load, or vectors of them",
+    "//@key queryRow  row of element e",
+    "//@key queryAt   its place in the row",
+    "//@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value",
+    "//@key terms   keys that a tile of rows meets",
+    "//@key keys    elements of a part to load",
+    "//@key keyRow  key of element e",
+    "//@key keyAt   its place in the key",
+    "//@key loadKey  statements, then part[key * (KC + PAD) + k] = its value",
+    "//@key score   statements, then x = the score made from s[j][e]; -inf where a row has no such key",
+    "//@key values  elements of a part to load",
+    "//@key valueRow  key of element e",
+    "//@key valueAt   its column",
+    "//@key loadValue  statements, then part[key * (cols + PAD) + col] = its value",
+    "//@key sum     whether the result is divided by the sum of the weights",
+    "//@key split   whether several warps share the keys of a row",
+    "//@key store   where (row, col) is an element of the result: its position, its value, the store",
+    "// Both products on tensor cores. A warp has 16 rows, of which a thread has two.",
+    "static __global__ void __launch_bounds__(128) $name($params) {",
+    "    typedef $T T;",
+    "    typedef attend<T>::word W;  // what a register of a fragment holds",
+    "    const int RW = $RW, KW = 4 / RW, NK = $NK, KC = $KC, cols = $cols, depth = $depth;",
+    "    const int WORD = sizeof(W) / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks",
+    "    // part: a part of the tile's keys, then of its values. No arrays of T, whose constructor may be",
+    "    // none of shared memory's.",
+    "    __shared__ uint4 queries[RW * (depth + PAD) * sizeof(T)], parts[$part];",
+    "    T *const query = reinterpret_cast<T *>(queries), *const part = reinterpret_cast<T *>(parts);",
+    "    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;",
+    "    const int own = warp / KW * 16, first = warp % KW * NK;  // row, key",
+    "    //@if many",
+    "    const $number id = blockIdx.x;",
+    "    //@end",
+    "    await_previous();",
+    "    $index;",
+    "    for (int e = (int)threadIdx.x; e < $queries; e += 128) {",
+    "        const int row = $queryRow, k = $queryAt;",
+    "        $loadQuery;",
+    "    }",
+    "    float top[2], acc[cols / 8][4];",
+    "    //@if sum",
+    "    float sum[2];",
+    "    //@end",
+    "#pragma unroll",
+    "    for (int i = 0; i < 2; i++) {",
+    "        top[i] = -INFINITY;",
+    "        //@if sum",
+    "        sum[i] = 0.f;",
+    "        //@end",
+    "    }",
+    "#pragma unroll",
+    "    for (int c = 0; c < cols / 8; c++)",
+    "#pragma unroll",
+    "        for (int e = 0; e < 4; e++) acc[c][e] = 0.f;",
+    "    for (int u0 = 0; u0 < $terms; u0 += KW * NK) {",
+    "        float s[NK / 8][4];",
+    "#pragma unroll",
+    "        for (int j = 0; j < NK / 8; j++)",
+    "#pragma unroll",
+    "            for (int e = 0; e < 4; e++) s[j][e] = 0.f;",
+    "        for (int k0 = 0; k0 < depth; k0 += KC) {",
+    "            __syncthreads();",
+    "#pragma unroll 4",
+    "            for (int e = (int)threadIdx.x; e < $keys; e += 128) {",
+    "                const int key = $keyRow, k = $keyAt;",
+    "                $loadKey;",
+    "            }",
+    "            __syncthreads();",
+    "#pragma unroll 2",
+    "            for (int k = 0; k < KC; k += 8 * WORD) {",
+    "                W a[4];",
+    "                attend_rows(&query[own * (depth + PAD) + k0 + k], depth + PAD, a);",
+    "#pragma unroll",
+    "                for (int j = 0; j < NK / 8; j++) {",
+    "                    const T *b =",
+    "                        &part[(first + 8 * j + lane / 4) * (KC + PAD) + k + lane % 4 * WORD];",
+    "                    attend_multiply<T>(s[j], a, attend<T>::get(b), attend<T>::get(b + PAD));",
+    "                }",
+    "            }",
+    "        }",
+    "        // The weights of these keys, relative to the largest score so far, and what was summed up",
+    "        // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.",
+    "#pragma unroll",
+    "        for (int i = 0; i < 2; i++) {",
+    "            float most = top[i];",
+    "#pragma unroll",
+    "            for (int j = 0; j < NK / 8; j++) {",
+    "#pragma unroll",
+    "                for (int e = 2 * i; e < 2 * i + 2; e++) {",
+    "                    float x = -INFINITY;",
+    "                    $score;",
+    "                    s[j][e] = x;",
+    "                    most = fmaxf(most, x);",
+    "                }",
+    "            }",
+    "#pragma unroll",
+    "            for (int d = 2; d > 0; d /= 2)",
+    "                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));",
+    "            const float zero = most > -INFINITY \? most : 0.f, before = expf(top[i] - zero);",
+    "            top[i] = most;",
+    "#pragma unroll",
+    "            for (int c = 0; c < cols / 8; c++) {",
+    "                acc[c][2 * i] *= before;",
+    "                acc[c][2 * i + 1] *= before;",
+    "            }",
+    "            //@if sum",
+    "            sum[i] *= before;",
+    "            //@end",
+    "#pragma unroll",
+    "            for (int j = 0; j < NK / 8; j++) {",
+    "#pragma unroll",
+    "                for (int e = 2 * i; e < 2 * i + 2; e++) {",
+    "                    s[j][e] = expf(s[j][e] - zero);",
+    "                    //@if sum",
+    "                    sum[i] += s[j][e];",
+    "                    //@end",
+    "                }",
+    "            }",
+    "        }",
+    "        __syncthreads();",
+    "#pragma unroll 4",
+    "        for (int e = (int)threadIdx.x; e < $values; e += 128) {",
+    "            const int key = $valueRow, col = $valueAt;",
+    "            $loadValue;",
+    "        }",
+    "        __syncthreads();",
+    "#pragma unroll",
+    "        for (int j = 0; j < NK / 8; j += WORD) {",
+    "            W a[4], b[4];",
+    "            attend<T>::weights(&s[j], a);",
+    "#pragma unroll",
+    "            for (int c = 0; c < cols / 8; c += 2) {",
+    "                attend<T>::columns(&part[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);",
+    "                attend_multiply<T>(acc[c], a, b[0], b[1]);",
+    "                attend_multiply<T>(acc[c + 1], a, b[2], b[3]);",
+    "            }",
+    "        }",
+    "    }",
+    "    //@if sum",
+    "#pragma unroll",
+    "    for (int i = 0; i < 2; i++) {",
+    "#pragma unroll",
+    "        for (int d = 2; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);",
+    "    }",
+    "    //@end",
+    "    //@if split",
+    "    // What the other warps have of these rows comes on top, by value and lane.",
+    "    const int VALUES = cols / 2 + 4;",
+    "    float *const rest = reinterpret_cast<float *>(parts) + (warp / KW * VALUES * 32 + lane);",
+    "    __syncthreads();",
+    "    if (warp % KW > 0) {",
+    "        float *const to = rest + (warp % KW - 1) * RW * VALUES * 32;",
+    "#pragma unroll",
+    "        for (int i = 0; i < 2; i++) {",
+    "            to[i * 32] = top[i];",
+    "            //@if sum",
+    "            to[(2 + i) * 32] = sum[i];",
+    "            //@end",
+    "        }",
+    "#pragma unroll",
+    "        for (int v = 0; v < cols / 2; v++) to[(4 + v) * 32] = acc[v / 4][v % 4];",
+    "    }",
+    "    __syncthreads();",
+    "    if (warp % KW > 0) return;",
+    "    for (int o = 0; o < KW - 1; o++) {",
+    "        const float *const from = rest + o * RW * VALUES * 32;",
+    "#pragma unroll",
+    "        for (int i = 0; i < 2; i++) {",
+    "            const float other = from[i * 32], most = fmaxf(top[i], other);",
+    "            const float zero = most > -INFINITY \? most : 0.f;",
+    "            const float mine = expf(top[i] - zero), theirs = expf(other - zero);",
+    "            top[i] = most;",
+    "            //@if sum",
+    "            sum[i] = sum[i] * mine + from[(2 + i) * 32] * theirs;",
+    "            //@end",
+    "#pragma unroll",
+    "            for (int v = 0; v < cols / 2; v++)",
+    "                if (v % 4 / 2 == i)",
+    "                    acc[v / 4][v % 4] = acc[v / 4][v % 4] * mine + from[(4 + v) * 32] * theirs;",
+    "        }",
+    "    }",
+    "    //@end",
+    "#pragma unroll",
+    "    for (int i = 0; i < 2; i++) {",
+    "        const int row = own + lane / 4 + 8 * i;",
+    "#pragma unroll",
+    "        for (int c = 0; c < cols / 8; c++) {",
+    "#pragma unroll",
+    "            for (int e = 2 * i; e < 2 * i + 2; e++) {",
+    "                const int col = 8 * c + lane % 4 * 2 + e % 2;",
+    "                $store;",
+    "            }",
+    "        }",
+    "    }",
+    "}",
+    0};
 static const char *const ein__tmpl_await[] = {
     "// A kernel may be launched before the one before it is over (programmatic dependent launch). Here",
     "// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From",
@@ -23308,9 +24371,8 @@ static const char *const ein__tmpl_branch[] = {
     "}",
     "",
     "//@if libraries",
-    "static int calls_on($model *m, int branch) {",
-    "    return m->forked \? libraries_on(m, branch, m->on[branch]) : 0;",
-    "}",
+    "// In a plain run too: a workspace's place is somebody else's while its branch needs none.",
+    "static int calls_on($model *m, int branch) { return libraries_on(m, branch, m->on[branch]); }",
     "",
     "//@end",
     "static int fork_streams($model *m, cudaStream_t stream) {",
@@ -23389,9 +24451,10 @@ static const char *const ein__tmpl_conv[] = {
     "//@key limit    bytes of workspace a convolution may use",
     "//@key typed    convolutions have types of their own: not all are FP32",
     "//@key tf32     some are TF32",
+    "//@key nhwc     some have their channels last",
     "//@key elementdatatype  cuDNN's type of tensors",
-    "//@key param    a parameter that gives it, or nothing",
-    "//@key arg      the argument for it",
+    "//@key param    parameters that give it and the order, or nothing",
+    "//@key arg      the arguments for them",
     "//@key scalar   type of a tensor's elements",
     "//@key engines  some are made by cuDNN's graph API",
     "//@key pinned   a table of costs has chosen its engines",
@@ -23405,8 +24468,18 @@ static const char *const ein__tmpl_conv[] = {
     "                       const int *axes$param) {",
     "    int dim[$rank] = {n, c}, stride[$rank];",
     "    for (int i = 0; i < $spatial; i++) dim[2 + i] = axes[i];",
+    "    //@if nhwc",
+    "    int step = last \? c : 1;",
+    "    for (int i = $rank - 1; i > 1; i--) {",
+    "        stride[i] = step;",
+    "        step *= dim[i];",
+    "    }",
+    "    stride[1] = last \? 1 : step;",
+    "    stride[0] = last \? step : step * c;",
+    "    //@else",
     "    stride[$rank - 1] = 1;",
     "    for (int i = $rank - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];",
+    "    //@end",
     "    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));",
     "    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, $elementdatatype, $rank, dim, stride));",
     "    return 0;",
@@ -23430,14 +24503,25 @@ static const char *const ein__tmpl_conv[] = {
     "    const cudnnDataType_t type = s->half \? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;",
     "    const int tensor_op = s->half || s->tf32;",
     "    //@end",
+    "    //@if nhwc",
+    "    const int last = s->nhwc;",
+    "    //@end",
     "    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in$arg);",
     "    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out$arg);",
     "    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one$arg);",
     "    if (r) return r;",
     "    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));",
+    "    //@if nhwc",
+    "    // A filter's order is that of the tensors: with channels last [f, taps, c].",
+    "    CUDNN_CALL(",
+    "        m, s->name,",
+    "        cudnnSetFilterNdDescriptor(c->w, $elementdatatype,",
+    "                                   last \? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, $rank, filter));",
+    "    //@else",
     "    CUDNN_CALL(",
     "        m, s->name,",
     "        cudnnSetFilterNdDescriptor(c->w, $elementdatatype, CUDNN_TENSOR_NCHW, $rank, filter));",
+    "    //@end",
     "    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));",
     "    CUDNN_CALL(m, s->name,",
     "               cudnnSetConvolutionNdDescriptor(c->conv, $spatial, s->pad, s->stride, s->dilation,",
@@ -23504,6 +24588,10 @@ static const char *const ein__tmpl_conv[] = {
     "        //@end",
     "        return 0;",
     "    }",
+    "    //@if nhwc",
+    "    if (s->nhwc)",
+    "        return fail(m, BAD_CALL, s->name, \"cuDNN has no algorithm for this convolution in NHWC\");",
+    "    //@end",
     "    return fail(m, BAD_CALL, s->name, \"cuDNN has no algorithm for this convolution\");",
     "}",
     "",
@@ -23533,6 +24621,11 @@ static const char *const ein__tmpl_conv[] = {
     "        //@end",
     "        return 0;",
     "    }",
+    "    //@if nhwc",
+    "    if (s->nhwc)",
+    "        return fail(m, BAD_CALL, s->name,",
+    "                    \"cuDNN has no algorithm for this transposed convolution in NHWC\");",
+    "    //@end",
     "    return fail(m, BAD_CALL, s->name, \"cuDNN has no algorithm for this transposed convolution\");",
     "}",
     "",
@@ -23546,15 +24639,17 @@ static const char *const ein__tmpl_conv[] = {
     "}",
     "",
     "static void conv_close(conv_call *c) {",
+    "    //@if engines",
+    "    // The pack of addresses is this call's own, and the last of what it has.",
+    "    engine_drop(&c->graph, !c->shared \? 0 : c->graph.n - (c->graph.pack != NULL));",
+    "    //@end",
+    "    if (c->shared) return;",
     "    if (c->x) cudnnDestroyTensorDescriptor(c->x);",
     "    if (c->y) cudnnDestroyTensorDescriptor(c->y);",
     "    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);",
     "    if (c->w) cudnnDestroyFilterDescriptor(c->w);",
     "    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);",
     "    if (c->act) cudnnDestroyActivationDescriptor(c->act);",
-    "    //@if engines",
-    "    engine_drop(&c->graph, 0);",
-    "    //@end",
     "}",
     "",
     "// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.",
@@ -23594,6 +24689,7 @@ static const char *const ein__tmpl_conv_types[] = {
     "//@key typed    convolutions have types of their own: not all are FP32",
     "//@key engines  some are made by cuDNN's graph API",
     "//@key pinned   a table of costs has chosen its engines",
+    "//@key nhwc     some have their channels last",
     "// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.",
     "typedef struct conv_size {",
     "    const char *name;",
@@ -23603,6 +24699,9 @@ static const char *const ein__tmpl_conv_types[] = {
     "    int fused, relu;  // bias (and residual) added, then relu, by the library",
     "    //@if typed",
     "    int half, tf32;  // f16 tensors, or f32 ones rounded to TF32; sums are f32",
+    "    //@end",
+    "    //@if nhwc",
+    "    int nhwc;  // data, filter, result and residual lie in memory with channels last",
     "    //@end",
     "    //@if pins",
     "    size_t version;  // of the library with which algorithm `pin` was the fastest, 0: not measured",
@@ -23621,7 +24720,7 @@ static const char *const ein__tmpl_conv_types[] = {
     "    cudnnFilterDescriptor_t w;",
     "    cudnnConvolutionDescriptor_t conv;",
     "    cudnnActivationDescriptor_t act;",
-    "    int algorithm;",
+    "    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it",
     "    size_t workspace;",
     "    //@if engines",
     "    engine_call graph;",
@@ -23643,6 +24742,7 @@ static const char *const ein__tmpl_create[] = {
     "//@key branches  of a recorded graph; empty: one",
     "//@key tf32      products are TF32",
     "//@key kernel    a kernel of the program, to ask what it was compiled for; empty: none",
+    "//@key alike     the program has calls that libraries are asked about in create",
     "//@key early     some kernels may be launched before the one before is over",
     "static int check_weights($model *m, const void *weights, size_t bytes) {",
     "    const unsigned char *p = (const unsigned char *)weights;",
@@ -23726,12 +24826,28 @@ static const char *const ein__tmpl_create[] = {
     "    return 0;",
     "}",
     "",
+    "//@if alike",
+    "// The first row that differs from row `i` in nothing but its name: their calls share what the",
+    "// library says.",
+    "template <class Row>",
+    "static int first_like(const Row *row, int i) {",
+    "    const size_t from = sizeof row->name;",
+    "    int k = 0;",
+    "    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,",
+    "                           sizeof *row - from))",
+    "        k++;",
+    "    return k;",
+    "}",
+    "",
+    "//@end",
     "static int open_libraries($model *m) {",
     "    //@if conv",
     "    CUDNN_CALL(m, \"cudnnCreate\", cudnnCreate(&m->cudnn));",
     "    for (int i = 0; i < $convs; i++) {",
-    "        int r = conv_open(m, &m->conv[i], &conv_sizes[i]);",
-    "        if (r) return r;",
+    "        int k = first_like(conv_sizes, i);",
+    "        m->conv[i] = m->conv[k];",
+    "        m->conv[i].shared = k < i;",
+    "        if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));",
     "    }",
     "    //@end",
     "    //@if gemm",
@@ -23740,8 +24856,10 @@ static const char *const ein__tmpl_create[] = {
     "    //@if matmuls",
     "    CUBLAS_CALL(m, \"cublasLtCreate\", cublasLtCreate(&m->lt));",
     "    for (int i = 0; i < $matmuls; i++) {",
-    "        int r = matmul_open(m, &m->matmul[i], &matmul_sizes[i]);",
-    "        if (r) return r;",
+    "        int k = first_like(matmul_sizes, i);",
+    "        m->matmul[i] = m->matmul[k];",
+    "        m->matmul[i].shared = k < i;",
+    "        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));",
     "    }",
     "    //@end",
     "    (void)m;",
@@ -23854,6 +24972,7 @@ static const char *const ein__tmpl_engine[] = {
     "//@key tensorop whether it may use tensor cores",
     "//@key settings room for settings of an engine",
     "//@key pinned   a table of costs has chosen engines",
+    "//@key nhwc     some have their channels last",
     "//@key steps    the program reports its steps",
     "// ---- convolutions by cuDNN's graph API",
     "#if CUDNN_VERSION >= 8300",
@@ -23902,8 +25021,18 @@ static const char *const ein__tmpl_engine[] = {
     "    const cudnnDataType_t type = CUDNN_DATA_FLOAT;",
     "    //@end",
     "    int64_t stride[$rank], alignment = 16;",
+    "    //@if nhwc",
+    "    int64_t step = s->nhwc \? dim[1] : 1;",
+    "    for (int i = $rank - 1; i > 1; i--) {",
+    "        stride[i] = step;",
+    "        step *= dim[i];",
+    "    }",
+    "    stride[1] = s->nhwc \? 1 : step;",
+    "    stride[0] = s->nhwc \? step : step * dim[1];",
+    "    //@else",
     "    stride[$rank - 1] = 1;",
     "    for (int i = $rank - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];",
+    "    //@end",
     "    const engine_attribute a[] = {",
     "        {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},",
     "        {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, $rank, dim},",
@@ -24584,6 +25713,7 @@ static const char *const ein__tmpl_matmul[] = {
     "}",
     "",
     "static void matmul_close(matmul_call *c) {",
+    "    if (c->shared) return;",
     "    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};",
     "    for (int i = 0; i < 4; i++)",
     "        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);",
@@ -24644,6 +25774,7 @@ static const char *const ein__tmpl_matmul_types[] = {
     "    cublasLtMatrixLayout_t a, b, c, z;",
     "    cublasLtMatmulPreference_t wish;",
     "    cublasLtMatmulAlgo_t algorithm;",
+    "    int shared;  // with an earlier call of the same sizes, which releases it",
     "    size_t workspace;",
     "} matmul_call;",
     0};
@@ -25528,7 +26659,7 @@ static const char *const ein__tmpl_probe_state[] = {
     0};
 static const char *const ein__tmpl_probe_types[] = {
     "//@key operands  the most that a kernel has, its result among them",
-    "//@key list      the kernels' entries",
+    "//@key list      the table of kernels",
     "enum { OPERANDS = $operands };",
     "",
     "// A kernel of ours: what its row is found by, the end of its name, operands. Integers are zeros:",
@@ -25542,9 +26673,7 @@ static const char *const ein__tmpl_probe_types[] = {
     "        int real;",
     "    } operand[OPERANDS];",
     "};",
-    "static const kernel_case kernel_cases[] = {$list;",
-    "}",
-    ";",
+    "$list;",
     0};
 static const char *const ein__tmpl_product[] = {
     "//@key name     the kernel's name",
@@ -28375,7 +29504,9 @@ enum {
     EIN__NEED_LOAD4 = 1 << 14,
     EIN__NEED_STORE4 = 1 << 15,
     EIN__NEED_AWAIT = 1 << 16,  // it can be launched before the kernel before it is over
-    EIN__NEED_PARTS = 1 << 17
+    EIN__NEED_PARTS = 1 << 17,
+    EIN__NEED_ATTEND_TF32 = 1 << 20,
+    EIN__NEED_ATTEND_HALF = 1 << 21
 };
 enum { EIN__LONG = 60 };
 
@@ -31452,6 +32583,7 @@ typedef struct ein__kattention_form {
     int batch[EIN__MAX_ITERS], nbatch;
     ein__kaxes rows, cols, keys, depth;
     const char *base;  // band: the tile's first row
+    const char *dot;   // element of the first product
     ein__kscan scan;
 } ein__kattention_form;
 
@@ -31492,8 +32624,10 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         g->slot[i] = (ein__kslot){.n = a->box.n[i], .gone = a->box.n[i] == 1};
         g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
     }
-    g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? "s[i][j]" : "dot"}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->out, {"acc[i][c]"}, false};
+    bool tensor = f->t.math != EIN__MATH_FP32;
+    f->dot = tensor ? "s[j][e]" : "s[i][j]";
+    g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->out, {tensor ? "acc[c][e]" : "acc[i][c]"}, false};
     g->inner[g->ninner++] = (ein__kinner){a->max, {"top[i]"}, false};
     if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {"sum[i]"}, false};
     ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
@@ -31514,11 +32648,11 @@ static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein_
     int64_t below = 1, d = f->a.d < 0 ? -f->a.d : f->a.d;
     ein__put(b, "");
     ein__putf(b, "const %s m0 = %s;  // first row%s\n", type,
-              ein__kdigit(g, &below, t->row_tiles, 8 * t->rm),
+              ein__kdigit(g, &below, t->row_tiles, t->rows),
               t->residues > 1 ? ", in its residue" : "");
     f->base = "m0";
     f->rows.at = "m0 + row";
-    f->rows.end = t->nrow % (8 * t->rm) ? t->nrow : -1;
+    f->rows.end = t->nrow % t->rows ? t->nrow : -1;
     if (f->a.band && d > 1) {
         int64_t n = g->slot[f->a.m].n;
         const char *rho = ein__kdigit(g, &below, t->residues, 1);
@@ -31565,25 +32699,56 @@ static const char *ein__kaxes_test(ein__kgen *g, const ein__kaxes *a, const ein_
     return ein__namef(g->ctx, "%s%s%s", x, *x && *y ? " && " : "", y);
 }
 
-// Whether `read` gives four neighbours along `inner` as one vector.
-static bool ein__kattention_vector(ein__kgen *g, ein__ex read, const ein__kaxes *inner) {
-    if (inner->n != 1 || g->slot[inner->slot[0]].n % 4) return false;
-    int nindex = g->nindex;
-    g->vec = 4;
-    g->vec_slot = inner->slot[0];
-    ein__kaccess at = ein__kaccess_of(g, read, 0);
-    ein__kattention_reset(g);
-    g->nindex = nindex;
-    g->vec = 1;
-    g->vec_slot = -1;
-    return at.vector;
+// How many neighbours along `inner` `read` gives at once: as they are (eight halves), converted (4)
+// or one.
+static int ein__kattention_vector(ein__kgen *g, const ein__kattention_form *f, ein__ex read,
+                                  const ein__kaxes *inner) {
+    if (inner->n != 1) return 1;
+    const ein__expr *e = ein__ex_get(g->ctx, read);
+    bool halves =
+        f->t.math == EIN__MATH_FP16 && !e->bits && ein__kdtype(g, (ein__val){e->val}) == EIN__F16;
+    for (int vec = halves ? 8 : 4; vec > 1; vec /= 2) {
+        if (g->slot[inner->slot[0]].n % vec) continue;
+        int nindex = g->nindex;
+        g->vec = vec;
+        g->vec_slot = inner->slot[0];
+        ein__kaccess at = ein__kaccess_of(g, read, 0);
+        ein__kattention_reset(g);
+        g->nindex = nindex;
+        g->vec = 1;
+        g->vec_slot = -1;
+        if (at.vector) return vec == 8 || vec == 4 ? vec : 1;
+    }
+    return 1;
 }
 
-// A load into shared memory, one element e a time or four: who takes which, and the statements.
+// A load into shared memory, one element e a time or several: who takes which, and the statements.
 typedef struct ein__kload_text {
     const char *count, *outer, *inner;
     ein__buf text;
 } ein__kload_text;
+
+// The value of `read` with `vec` neighbours along `slot`.
+static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, int slot) {
+    ein__kcount(g, read);
+    if (vec == 1) return ein__kvalue(g, read, 0).s;
+    const char *value;
+    g->vec = vec;
+    g->vec_slot = slot;
+    if (vec == 8) {
+        ein__kaccess at = ein__kaccess_of(g, read, 0);
+        value = ein__namef(g->ctx, "*reinterpret_cast<const attend_half8 *>(%s + %s)", at.param,
+                           ein__kparen(g, at.at, EIN__TERM));
+        if (at.guard) value = ein__namef(g->ctx, "%s ? %s : attend_half8()", at.guard, value);
+    } else {
+        value = ein__kvalue(g, read, 0).s;
+        for (int i = 1; i < vec; i++) (void)ein__kvalue(g, read, i);
+        value = ein__name_n(g->ctx, value, strlen(value) - 2);  // all lanes of it, without ".x"
+    }
+    g->vec = 1;
+    g->vec_slot = -1;
+    return value;
+}
 
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
                                             const ein__kattention_form *f, const ein__kaxes *outer,
@@ -31591,22 +32756,13 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
                                             bool vectors) {
     ein_ctx *ctx = g->ctx;
     ein__kload_text l = {0};
-    bool vec = vectors && ein__kattention_vector(g, read, inner), across = false;
+    int vec = vectors ? ein__kattention_vector(g, f, read, inner) : 1;
+    bool across = false;
     for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read); k++)
-        if (f->scan.read[k].i == read.i && outer->n && !vec)
+        if (f->scan.read[k].i == read.i && outer->n && vec == 1)
             across = f->scan.near[k].k[outer->slot[outer->n - 1]] == 1 &&
                      !(inner->n && f->scan.near[k].k[inner->slot[inner->n - 1]] == 1);
-    if (vec) {
-        g->vec = 4;
-        g->vec_slot = inner->slot[0];
-    }
-    ein__kcount(g, read);
-    ein__ktext v[4] = {{0}};
-    for (int i = 0; i < g->vec; i++) v[i] = ein__kvalue(g, read, i);
-    g->vec = 1;
-    g->vec_slot = -1;
-    const char *value = v[0].s;
-    if (vec) value = ein__name_n(ctx, value, strlen(value) - 2);  // all lanes of it, without ".x"
+    const char *value = ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1);
     const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     const char *test = ein__kaxes_test(g, outer, inner);
     ein__buf body = {0};
@@ -31615,9 +32771,10 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     ein__put(&body, g->code[0].s);
     if (*test) {
         ein__putf(&body, "t = %s;\n", value);
-        ein__putf(&l.text,
-                  vec ? "float4 t = make_float4(0.f, 0.f, 0.f, 0.f);\nif (%s) {\n"
-                      : "float t = 0.f;\nif (%s) {\n",
+        ein__putf(&l.text, "%s;\nif (%s) {\n",
+                  vec == 8   ? "attend_half8 t = {}"
+                  : vec == 4 ? "float4 t = make_float4(0.f, 0.f, 0.f, 0.f)"
+                             : "float t = 0.f",
                   test);
         ein__kindent(&l.text, body.s, 4);
         ein__put(&l.text, "}\n");
@@ -31625,13 +32782,16 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     } else {
         ein__put(&l.text, body.s);
     }
-    ein__putf(&l.text, vec ? "*reinterpret_cast<float4 *>(&%s) = %s;\n" : "%s = %s;\n", to, value);
+    if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend<T>::put(&%s, %s);\n", to, value);
+    else if (vec > 1) ein__putf(&l.text, "*reinterpret_cast<float4 *>(&%s) = %s;\n", to, value);
+    else ein__putf(&l.text, "%s = %s;\n", to, value);
     ein__buf_free(&body);
     ein__kattention_reset(g);
-    long long step = vec ? 4 : 1, n = across ? no : ni / step;
+    long long step = vec, n = across ? no : ni / step;
     l.count = ein__namef(ctx, "%lld", (long long)(no * ni / step));
     l.outer = ein__namef(ctx, across ? "e %% %lld" : "e / %lld", n);
-    l.inner = ein__namef(ctx, across ? "e / %lld" : vec ? "e %% %lld * 4" : "e %% %lld", n);
+    l.inner = ein__namef(ctx, across ? "e / %lld" : "e %% %lld", n);
+    if (vec > 1) l.inner = ein__namef(ctx, "%s * %d", l.inner, vec);
     if (n == 1 && !across) l.outer = "e", l.inner = "0";
     return l;
 }
@@ -31650,7 +32810,7 @@ static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f, e
     if (a->band)
         keys.at = a->d < 0 ? ein__namef(ctx, "%lld - (u0 + key - row)", (long long)t->nkey - 1)
                            : "u0 + key - row";
-    else if (t->nkey % (16 * t->rn)) keys.end = t->nkey;
+    else if (t->nkey % t->keys) keys.end = t->nkey;
     // Rows beyond the last may compute anything, but must not read at their places.
     ein__ex *reads = NULL;
     bool reads_row = false;
@@ -31667,11 +32827,16 @@ static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f, e
     ein__kaxes_put(g, &body, &rows, all);
     ein__kaxes_put(g, &body, &keys, all);
     if (a->alpha != 1 && ein__kmentions(all, "dot"))
-        ein__putf(&body, "const float dot = %s * s[i][j];\n", ein__kliteral(g, a->alpha).s);
+        ein__putf(&body, "const float dot = %s * %s;\n", ein__kliteral(g, a->alpha).s, f->dot);
     ein__put(&body, g->code[0].s);
     ein__putf(&body, "x = %s;\n", value.s);
+    if (f->t.math != EIN__MATH_FP32 &&
+        (ein__kmentions(body.s, "row") || ein__kmentions(test, "row")))
+        ein__put(b, "const int row = own + lane / 4 + 8 * i;\n");
     if (ein__kmentions(body.s, "key") || ein__kmentions(test, "key"))
-        ein__put(b, "const int key = tx + 16 * j;\n");
+        ein__put(b, f->t.math == EIN__MATH_FP32
+                        ? "const int key = tx + 16 * j;\n"
+                        : "const int key = first + 8 * j + lane % 4 * 2 + e % 2;\n");
     if (*test) ein__putf(b, "if (%s) {\n", test);
     ein__kindent(b, body.s, *test ? 4 : 0);
     if (*test) ein__put(b, "}\n");
@@ -31688,7 +32853,7 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
     const char *all = ein__namef(g->ctx, "%s%s", g->code[0].s, store.s);
     ein__kaxes cols = f->cols;
     cols.at = "col";
-    cols.end = f->t.cols < 16 * f->t.rc ? f->t.cols : -1;
+    cols.end = f->t.cols < f->t.width ? f->t.cols : -1;
     const char *test = ein__kaxes_test(g, &f->rows, &cols);
     ein__kaxes_put(g, &body, &f->rows, all);
     ein__kaxes_put(g, &body, &cols, all);
@@ -31702,74 +32867,137 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_reset(g);
 }
 
-static void ein__kattention_finish(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
-                                   const char *hint, ein__buf *out, ein__launch *l) {
-    ein_ctx *c = g->ctx;
+// The parts of a kernel's text.
+typedef struct ein__kattention_text {
+    ein__buf index, score, store;
+    ein__kload_text query, key, value;
+    int64_t blocks;
+} ein__kattention_text;
+
+// `kv`: keys of a part of the values. `to`: where elements of queries, keys and values go.
+static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
+                                  int64_t kv, const char *const *to, ein__kattention_text *x) {
     const ein__attention_tile *t = &f->t;
-    ein__buf index = {0}, score = {0}, store = {0};
     bool vectors = g->vec > 1;
     g->vec = 1;
-    int64_t blocks = ein__kattention_index(g, f, &index);
-    int64_t depth = ein__up(t->depth, t->kc), nrow = 8 * t->rm, nkey = 16 * t->rn;
-    int64_t part = ein__most(nkey * (t->kc + 4), (int64_t)t->kv * 16 * t->rc);
+    x->blocks = ein__kattention_index(g, f, &x->index);
+    int64_t depth = ein__up(t->depth, t->kc);
     ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key"}, at = {.at = "k"}, cols = f->cols;
     memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
     memcpy(at.slot, f->depth.slot, sizeof at.slot);
     at.n = f->depth.n;
     at.end = depth > t->depth ? t->depth : -1;
-    ein__kload_text query = ein__kattention_load(g, f->a.query, "query[row][k]", f, &f->rows, &at,
-                                                 nrow, depth, vectors);
+    x->query =
+        ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth, vectors);
     at.at = "k0 + k";
-    keys.end = t->terms % nkey ? t->terms : -1;
+    keys.end = t->terms % t->keys ? t->terms : -1;
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
-    ein__kload_text key = ein__kattention_load(g, f->key, "part[key * (KC + 4) + k]", f, &keys, &at,
-                                               nkey, t->kc, vectors);
-    keys.at = "u0 + k0 + key";
+    x->key = ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors);
+    keys.at = t->math == EIN__MATH_FP32 ? "u0 + k0 + key" : "u0 + key";
     cols.at = "col";
-    cols.end = t->cols < 16 * t->rc ? t->cols : -1;
-    ein__kload_text value = ein__kattention_load(g, f->value, "part[key * 16 * RC + col]", f, &keys,
-                                                 &cols, t->kv, 16 * t->rc, vectors);
+    cols.end = t->cols < t->width ? t->cols : -1;
+    x->value = ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors);
     if (name) g->slot[f->a.m].name = name;
-    ein__kattention_score(g, f, &score);
-    ein__kattention_store(g, f, step, &store);
-    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, blocks, 128)) {
-        ein__key k[] = {{0},
-                        {0},
-                        {"RM", ein__namef(c, "%d", t->rm)},
-                        {"RN", ein__namef(c, "%d", t->rn)},
-                        {"RC", ein__namef(c, "%d", t->rc)},
-                        {"VC", ein__namef(c, "%d", t->vc)},
-                        {"KC", ein__namef(c, "%d", t->kc)},
-                        {"KV", ein__namef(c, "%d", t->kv)},
-                        {"depth", ein__namef(c, "%lld", (long long)depth)},
-                        {"part", ein__namef(c, "%lld", (long long)part)},
-                        {"number", ein__kunsigned(g)},
-                        {"many", blocks > 1 ? "1" : ""},
-                        {"index", index.s},
-                        {"queries", query.count},
-                        {"queryRow", query.outer},
-                        {"queryAt", query.inner},
-                        {"loadQuery", query.text.s},
-                        {"terms", ein__namef(c, "%lld", (long long)t->terms)},
-                        {"keys", key.count},
-                        {"keyRow", key.outer},
-                        {"keyAt", key.inner},
-                        {"loadKey", key.text.s},
-                        {"score", score.s},
-                        {"values", value.count},
-                        {"valueRow", value.outer},
-                        {"valueAt", value.inner},
-                        {"loadValue", value.text.s},
-                        {"sum", f->a.sum.i ? "1" : ""},
-                        {"store", store.s}};
-        ein__kbytes(g, &f->scan, INT32_MAX, l);
-        int64_t flops = ein__times(2 * t->nkey, ein__ceil(t->depth, t->cols) + 1);
-        l->flops_per_out = (int)ein__least(flops, INT32_MAX);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, 29, out, l);
-    }
-    ein__buf *used[] = {&index, &score, &store, &query.text, &key.text, &value.text};
+    ein__kattention_score(g, f, &x->score);
+    ein__kattention_store(g, f, step, &x->store);
+}
+
+static void ein__kattention_free(ein__kattention_text *x) {
+    ein__buf *used[] = {&x->index,      &x->score,    &x->store,
+                        &x->query.text, &x->key.text, &x->value.text};
     for (int i = 0; i < 6; i++) ein__buf_free(used[i]);
+}
+
+static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ein__launch *l) {
+    ein__kbytes(g, &f->scan, INT32_MAX, l);
+    int64_t flops = ein__times(2 * f->t.nkey, ein__ceil(f->t.depth, f->t.cols) + 1);
+    l->flops_per_out = (int)ein__least(flops, INT32_MAX);
+}
+
+enum { EIN__KATTENTION_KEYS = 20 };
+
+// Keys that both templates have, in `k` from place 2 on.
+static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
+                                 const ein__kattention_text *x, ein__key *k) {
+    const ein__key both[] = {
+        {"KC", ein__namef(g->ctx, "%d", f->t.kc)},
+        {"depth", ein__namef(g->ctx, "%lld", (long long)ein__up(f->t.depth, f->t.kc))},
+        {"number", ein__kunsigned(g)},
+        {"many", x->blocks > 1 ? "1" : ""},
+        {"index", x->index.s},
+        {"queries", x->query.count},
+        {"queryRow", x->query.outer},
+        {"queryAt", x->query.inner},
+        {"loadQuery", x->query.text.s},
+        {"terms", ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
+        {"keys", x->key.count},
+        {"keyRow", x->key.outer},
+        {"keyAt", x->key.inner},
+        {"loadKey", x->key.text.s},
+        {"score", x->score.s},
+        {"values", x->value.count},
+        {"valueRow", x->value.outer},
+        {"valueAt", x->value.inner},
+        {"loadValue", x->value.text.s},
+        {"sum", f->a.sum.i ? "1" : ""}};
+    memcpy(k, both, sizeof both);
+}
+
+static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
+                                  const char *hint, ein__buf *out, ein__launch *l) {
+    static const char *const to[] = {"query[row][k]", "part[key * (KC + 4) + k]",
+                                     "part[key * 16 * RC + col]"};
+    ein_ctx *c = g->ctx;
+    const ein__attention_tile *t = &f->t;
+    ein__kattention_text x = {0};
+    int64_t part = ein__most(t->keys * (t->kc + 4), (int64_t)t->kv * t->width);
+    ein__kattention_parts(g, step, f, t->kv, to, &x);
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
+        ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};
+        ein__key own[] = {{"RM", ein__namef(c, "%d", t->rm)},
+                          {"RN", ein__namef(c, "%d", t->rn)},
+                          {"RC", ein__namef(c, "%d", t->rc)},
+                          {"VC", ein__namef(c, "%d", t->vc)},
+                          {"KV", ein__namef(c, "%d", t->kv)},
+                          {"part", ein__namef(c, "%lld", (long long)part)},
+                          {"store", x.store.s}};
+        ein__kattention_keys(g, f, &x, k + 2);
+        memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
+        ein__kattention_work(g, f, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, 2 + EIN__KATTENTION_KEYS + 7, out,
+                     l);
+    }
+    ein__kattention_free(&x);
+}
+
+static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
+                                   const char *hint, ein__buf *out, ein__launch *l) {
+    static const char *const to[] = {"query[row * (depth + PAD) + k]", "part[key * (KC + PAD) + k]",
+                                     "part[key * (cols + PAD) + col]"};
+    ein_ctx *c = g->ctx;
+    const ein__attention_tile *t = &f->t;
+    ein__kattention_text x = {0};
+    bool half = t->math == EIN__MATH_FP16;
+    g->needs |= half ? EIN__NEED_ATTEND_HALF | EIN__NEED_HALF : EIN__NEED_ATTEND_TF32;
+    ein__kattention_parts(g, step, f, t->keys, to, &x);
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
+        ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};
+        int64_t part = ein__ceil(t->part, 16);
+        ein__key own[] = {{"T", half ? "__half" : "float"},
+                          {"RW", ein__namef(c, "%d", t->rw)},
+                          {"NK", ein__namef(c, "%d", t->nk)},
+                          {"cols", ein__namef(c, "%d", t->width)},
+                          {"part", ein__namef(c, "%lld", (long long)part)},
+                          {"split", t->rw < 4 ? "1" : ""},
+                          {"store", x.store.s}};
+        ein__kattention_keys(g, f, &x, k + 2);
+        memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
+        ein__kattention_work(g, f, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, 2 + EIN__KATTENTION_KEYS + 7,
+                     out, l);
+    }
+    ein__kattention_free(&x);
 }
 
 // One attempt; false: try again with 64-bit indices.
@@ -31778,7 +33006,8 @@ static bool ein__kattention(ein__kgen *g, const ein__step *step, const char *hin
     ein__kattention_form f = {.scan = ein__kscan_make(g)};
     bool ok = ein__kattention_make(g, step, &f);
     if (!ok) g->overflow = true;
-    else ein__kattention_finish(g, step, &f, hint, out, l);
+    else if (f.t.math == EIN__MATH_FP32) ein__kattention_plain(g, step, &f, hint, out, l);
+    else ein__kattention_tensor(g, step, &f, hint, out, l);
     ein__kscan_free(&f.scan);
     return ok && !g->too_wide;
 }
@@ -31825,7 +33054,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
         {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
         {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
         {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
-        {EIN__K_ATTENTION, {ein__tmpl_attention, ein__tmpl_warp}},
+        {EIN__K_ATTENTION, {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend}},
         {EIN__K_PRODUCT, {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_half4}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -31952,6 +33181,12 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
                        {"store", needs & EIN__NEED_STORE4 ? "1" : ""}};
     if (needs & (EIN__NEED_LOAD4 | EIN__NEED_STORE4)) ein__tmpl_put(out, ein__tmpl_half4, half, 2);
+    ein__key attend[] = {{"tf32", needs & EIN__NEED_ATTEND_TF32 ? "1" : ""},
+                         {"half", needs & EIN__NEED_ATTEND_HALF ? "1" : ""}};
+    if (needs & (EIN__NEED_ATTEND_TF32 | EIN__NEED_ATTEND_HALF)) {
+        ein__tmpl_put(out, ein__tmpl_attend, attend, 2);
+        ein__put(out, "\n");
+    }
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
         bool block = needs & (unsigned)EIN__NEED_BLOCK << r;
@@ -32049,10 +33284,11 @@ EIN__FN void ein__emit_engine_types(ein_ctx *ctx, ein__buf *out, int settings) {
     ein__put(out, "\n");
 }
 
-// The functions that make the calls, for program or probe `model`; `pinned`: with engines that a
-// table of costs has chosen.
+// The functions that make the calls, for program or probe `model`; `orders`: their tensors differ
+// in that; `pinned`: with engines that a table of costs has chosen.
 EIN__FN void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const char *model, int spatial,
-                              const char *limit, bool typed, int settings, bool pinned) {
+                              const char *limit, bool typed, bool orders, int settings,
+                              bool pinned) {
     ein__key keys[] = {{"model", model},
                        {"spatial", ein__namef(ctx, "%d", spatial)},
                        {"rank", ein__namef(ctx, "%d", spatial + 2)},
@@ -32062,8 +33298,9 @@ EIN__FN void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const char *model, in
                        {"tensorop", typed ? "(s->half || s->tf32)" : "false"},
                        {"settings", ein__namef(ctx, "%d", settings ? settings : 1)},
                        {"pinned", pinned ? "1" : ""},
+                       {"nhwc", orders ? "1" : ""},
                        {"steps", pinned ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_engine, keys, 10);
+    ein__tmpl_put(out, ein__tmpl_engine, keys, 11);
     ein__put(out, "\n");
 }
 /* ---- emit_names.c ---- */
@@ -32091,7 +33328,7 @@ static bool ein__is_taken(const char *name) {
         " stdin stdout stderr abs exit abort malloc calloc free realloc printf puts remove rename "
         "time clock"
         " exp log sin cos tan sqrt pow floor ceil erf min max signal read write open close fail "
-        "launch await_previous ORDERED EARLY steps"
+        "launch first_like await_previous ORDERED EARLY steps"
         " upload record info cudaStream_t cudaError_t cudaGraph_t cudnnHandle_t cublasHandle_t "
         "linux unix"
         // what the emitted file itself declares beside it, or names inside create
@@ -32108,6 +33345,7 @@ static bool ein__is_taken(const char *name) {
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
         " warp_sum warp_max product_tile half4 load_half4 store_half4 cublasStatus_t "
+        "attend attend_half8 attend_rows attend_multiply ATTEND_TENSOR "
         "cudnnTensorDescriptor_t cudaGetLastError ";
     const char *at = words;
     size_t n = strlen(name);
@@ -32222,6 +33460,7 @@ typedef struct ein__emitter {
     bool pins;     // a table of costs has chosen algorithms
     bool engines;  // and engines of cuDNN's graph API, with no more settings than these
     int settings;
+    bool nhwc;   // some convolutions have their channels last
     bool early;  // some kernels may be launched before the one before is over
     bool zeros;  // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
@@ -32386,6 +33625,7 @@ static void ein__collect(ein__emitter *z) {
             z->engines = true;
             if (engine.settings > z->settings) z->settings = engine.settings;
         }
+        z->nhwc |= s->conv.nhwc;
         if (s->conv.spatial > z->spatial) z->spatial = s->conv.spatial;
         bool fused = s->conv.z.i || s->conv.relu;
         if (fused && !s->conv.bias.i) {
@@ -32454,6 +33694,7 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
         static const char *const names[] = {"", "tf32 ", "f16 "};
         ein__put(out, s->kind == EIN__K_CONV ? "cuDNN conv " : "cuDNN conv backward-data ");
         ein__put(out, names[c->math]);
+        if (c->nhwc) ein__put(out, "nhwc ");
         ein__put_sizes(out, c->k, c->spatial);
         ein__putf(out, ", %lld to %lld", (long long)c->c, (long long)c->f);
         if (c->group > 1) ein__putf(out, " in %lld groups", (long long)c->group);
@@ -32728,9 +33969,11 @@ static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
     return ein__plain_name(ctx, s->name);
 }
 
-// A row of the table of convolutions; `pin`: what follows where algorithms are chosen by tables.
+// A row of the table of convolutions; `orders`: they differ in that of tensors; `pin`: what follows
+// where algorithms are chosen by tables.
 EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv *c,
-                                bool transposed, int spatial, bool typed, const char *pin) {
+                                bool transposed, int spatial, bool typed, bool orders,
+                                const char *pin) {
     ein__buf line = {0};
     ein__put(&line, "    {");
     ein__put_string(&line, name);
@@ -32744,6 +33987,7 @@ EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv
     bool fused = c->bias.i || c->z.i || c->relu;
     ein__putf(&line, "%d, %d", fused, c->relu);
     if (typed) ein__putf(&line, ", %d, %d", c->math == EIN__MATH_FP16, c->math == EIN__MATH_TF32);
+    if (orders) ein__putf(&line, ", %d", c->nhwc);
     ein__putf(&line, "%s},", pin);
     ein__tmpl_line(out, line.s, line.n);
     ein__buf_free(&line);
@@ -32770,7 +34014,7 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
         const ein__step *s = &ctx->plan.step[i];
         if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
             ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial,
-                               ein__is_typed(ctx), ein__conv_pin_text(z, s));
+                               ein__is_typed(ctx), z->nhwc, ein__conv_pin_text(z, s));
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -33073,8 +34317,9 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"kernel", z->first_kernel ? z->first_kernel : ""},
         {"branches", branches},
         {"matmuls", matmuls},
+        {"alike", z->convs + z->matmuls ? "1" : ""},
         {"early", z->early ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 15);
+    ein__tmpl_put(out, ein__tmpl_create, create, 16);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
@@ -33100,6 +34345,15 @@ EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, 
                        {"gemm", gemm ? "1" : "0"},
                        {"steps", steps ? "1" : "0"}};
     ein__tmpl_put(out, ein__tmpl_calls, keys, 4);
+}
+
+// What the helper that describes tensors is given beside their sizes, where they differ in type
+// (`typed`) or in order (`orders`): its parameters, or the arguments for them.
+static const char *ein__conv_params(bool typed, bool orders, bool params) {
+    static const char *const names[] = {"", ", last", ", type", ", type, last"};
+    static const char *const types[] = {"", ", int last", ", cudnnDataType_t type",
+                                        ", cudnnDataType_t type, int last"};
+    return (params ? types : names)[2 * typed + orders];
 }
 
 // Which stream and workspace steps use.
@@ -33134,13 +34388,11 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     if (z->convs) {
         ein__put(out, "\n");
         const char *engines = z->engines ? "1" : "";
-        ein__key types[] = {{"spatial", spatial},
-                            {"pins", z->pins ? "1" : "0"},
-                            {"typed", typed},
-                            {"engines", engines},
-                            {"pinned", engines}};
+        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"},
+                            {"typed", typed},     {"engines", engines},
+                            {"pinned", engines},  {"nhwc", z->nhwc ? "1" : ""}};
         if (z->engines) ein__emit_engine_types(ctx, out, z->settings);
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 5);
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 6);
         ein__put_conv_sizes(z, out);
     }
     if (z->matmuls) {
@@ -33179,7 +34431,8 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
         const char *limit = ein__number_text(ctx, ctx->plan.workspace_bytes);
         const char *engines = z->engines ? "1" : "";
         if (z->engines)
-            ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->settings, true);
+            ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->nhwc, z->settings,
+                             true);
         ein__key conv[] = {{"model", model},
                            {"spatial", ein__number_text(ctx, z->spatial)},
                            {"rank", ein__number_text(ctx, z->spatial + 2)},
@@ -33188,13 +34441,14 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                            {"typed", typed},
                            {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
                            {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
-                           {"param", *typed ? ", cudnnDataType_t type" : ""},
-                           {"arg", *typed ? ", type" : ""},
+                           {"param", ein__conv_params(*typed, z->nhwc, true)},
+                           {"arg", ein__conv_params(*typed, z->nhwc, false)},
                            {"scalar", *typed ? "void" : "float"},
                            {"steps", "1"},
                            {"engines", engines},
-                           {"pinned", engines}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 14);
+                           {"pinned", engines},
+                           {"nhwc", z->nhwc ? "1" : ""}};
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
     }
     if (z->gemms) {
         ein__put(out, "\n");
@@ -33758,6 +35012,13 @@ static void ein__put_argument(ein_ctx *ctx, ein__buf *out, ein__val v) {
               (long long)(l->offset % EIN__KEY_ALIGN));
 }
 
+// Memory for the parts of sums, and the counters of blocks.
+static void ein__put_shared(ein__buf *out, const ein__step *step, const ein__launch *l) {
+    const ein__product_tile *t = &ein__product_table[step->tile - 1];
+    ein__putf(out, "\t@float4 n=%lld at=0\n\t@unsigned n=%lld at=0\n",
+              (long long)l->grid[0] * t->rows * t->cols / 4, (long long)l->grid[0] / step->parts);
+}
+
 static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int rank) {
     ein__buf out = {0}, text = {0};
     ein__launch l = {0};
@@ -33774,6 +35035,7 @@ static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int ra
         ein__put_box(&out, s->n + s->nt, s->ns);
         ein__put(&out, "\n");
         for (int k = 0; k < l.narg; k++) ein__put_argument(ctx, &out, l.arg[k]);
+        if (l.shared) ein__put_shared(&out, step, &l);
         for (int k = 0; k < l.ndevice; k++) ein__put_marked(&out, '<', '>', l.device[k]);
         ein__put_marked(&out, '|', '|', text.s);
         block = ein__name(ctx, out.s);
@@ -33815,21 +35077,39 @@ static void ein__collect_kernel(ein_ctx *ctx, const ein__step *step, const char 
     if (block && !ein__has_kernel(ctx, step->key, tile, block)) ein__keep_block(ctx, key, block);
 }
 
-// Every tile that may turn out to be the best one.
+// The parts in which a tile's terms are estimated to be shared best, and the time.
+static int64_t ein__best_parts(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
+                               int *parts) {
+    int64_t best = INT64_MAX;
+    for (int n = 2; n <= EIN__TAIL_PARTS; n++) {
+        int64_t ps = ein__tail_ps(g, p, t, n);
+        if (ps >= best) continue;
+        best = ps;
+        *parts = n;
+    }
+    return best;
+}
+
+// Every tile that may turn out to be the best one, its terms in one piece and shared.
 static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     const ein__gpu *g = ein__gpu_of(ctx);
     const ein__scope *s = ein__scope_of(ctx, step.val[0]);
     ein__tiled p;
     int64_t best;
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step.out.i].stride, &p)) return;
-    (void)ein__product_tile_of(ctx, &p, &best);
+    ein__product_cut cut;
+    best = ein__product_cut_of(ctx, &p, &cut);
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
-        int64_t ps = ein__product_tile_ps(g, &p, t);
-        char name[32];
-        if (ps / EIN__PROBE_SLOWER > best) continue;
-        ein__product_tile_name(t, name);
-        ein__collect_kernel(ctx, &step, name, ps > best ? rank + 1 : rank);
+        for (int shared = 0; shared < 2; shared++) {
+            char name[32];
+            step.parts = 1;
+            int64_t ps =
+                shared ? ein__best_parts(g, &p, t, &step.parts) : ein__product_tile_ps(g, &p, t);
+            if (ps / EIN__PROBE_SLOWER > best) continue;
+            ein__product_cut_name(t, step.parts, name);
+            ein__collect_kernel(ctx, &step, name, ps > best ? rank + 1 : rank);
+        }
     }
 }
 
@@ -33909,6 +35189,12 @@ static bool ein__key_math(const char **s, ein__math *math) {
     return false;
 }
 
+// Order of a convolution's tensors.
+static bool ein__key_order(const char **s, bool *nhwc) {
+    *nhwc = ein__key_word(s, " nhwc");
+    return *nhwc || ein__key_word(s, " nchw");
+}
+
 // What follows in the key of a product with an epilogue.
 static bool ein__key_epilogue(const char **s, ein__gemm *g) {
     static const char *const act[] = {"none", "relu", "gelu"};
@@ -33959,7 +35245,7 @@ static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
     *c = (ein__conv){0};
     *transposed = ein__key_word(&s, "conv_data ");
     bool ok = (*transposed || ein__key_word(&s, "conv ")) && ein__key_math(&s, &c->math) &&
-              ein__key_number(&s, " nchw n=", &c->n, most) &&
+              ein__key_order(&s, &c->nhwc) && ein__key_number(&s, " n=", &c->n, most) &&
               ein__key_number(&s, " c=", &c->c, most) && ein__key_number(&s, " f=", &c->f, most) &&
               ein__key_number(&s, " g=", &c->group, most);
     for (int k = 0; ok && k < 6; k++) {
@@ -33986,7 +35272,10 @@ typedef struct ein__pkernel {
 
 // An operand's line behind its mark: `float n=100 at=0`. False: it is none.
 static bool ein__read_argument(const char *s, const char **type, int64_t *n, int64_t *at) {
+    static const char *const shared[] = {"float4", "unsigned"};
     *type = NULL;
+    for (int t = 0; t < 2 && !*type; t++)
+        if (ein__key_word(&s, shared[t])) *type = shared[t];
     for (int t = 0; t < EIN__NDTYPE && !*type; t++)
         if (ein__key_word(&s, ein__ctype((ein__dtype)t))) *type = ein__ctype((ein__dtype)t);
     return *type && ein__key_number(&s, " n=", n, EIN__MAX_ELEMENTS) &&
@@ -34146,7 +35435,7 @@ typedef struct ein__prober {
     ein__pkernel *kernel;  // of this part
     int convs, gemms, spatial, kernels, known;
     unsigned needs;
-    bool typed, tf32, half;
+    bool typed, tf32, half, nhwc;
 } ein__prober;
 
 // Axes of the convolutions' descriptors. A program gives all of its own as many as the largest has,
@@ -34268,12 +35557,13 @@ static void ein__put_probe_launch(ein__prober *z, ein__buf *out, ein__buf *list,
 static void ein__put_probe_launches(ein__prober *z, ein__buf *out) {
     ein__buf list = {0};
     int most = 1;
-    ein__put(&list, "");
+    ein__put(&list, "static const kernel_case kernel_cases[] = {\n");
     ein__put(out, "\n");
     for (int i = 0; i < z->kernels; i++) {
         if (z->kernel[i].narg > most) most = z->kernel[i].narg;
         ein__put_probe_launch(z, out, &list, &z->kernel[i]);
     }
+    ein__put(&list, "};\n");
     ein__key types[] = {{"operands", ein__number_text(z->ctx, most)}, {"list", list.s}};
     ein__tmpl_put(out, ein__tmpl_probe_types, types, 2);
     ein__buf_free(&list);
@@ -34283,7 +35573,7 @@ static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
     ein__put(out, "static const conv_size conv_sizes[] = {\n");
     for (int i = 0; i < z->convs; i++)
         ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial,
-                           z->typed, z->call[i].c.z.i ? ", 1" : ", 0");
+                           z->typed, z->nhwc, z->call[i].c.z.i ? ", 1" : ", 0");
     ein__put(out, "};\n");
 }
 
@@ -34305,12 +35595,13 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     if (z->kernels) ein__put_probe_texts(z, out);
     ein__put_section(out, "calls");
     const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
-    ein__key conv_types[] = {
-        {"spatial", spatial}, {"pins", "0"}, {"typed", typed}, {"engines", "1"}, {"pinned", "0"}};
+    const char *nhwc = z->nhwc ? "1" : "";
+    ein__key conv_types[] = {{"spatial", spatial}, {"pins", "0"},   {"typed", typed},
+                             {"engines", "1"},     {"pinned", "0"}, {"nhwc", nhwc}};
     ein__key types[] = {{"pins", "0"}, {"typed", typed}};
     if (z->convs) {
         ein__emit_engine_types(ctx, out, EIN__SETTINGS);
-        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 5);
+        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 6);
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
@@ -34341,17 +35632,18 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
                        {"typed", typed},
                        {"tf32", tf32},
                        {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
-                       {"param", *typed ? ", cudnnDataType_t type" : ""},
-                       {"arg", *typed ? ", type" : ""},
+                       {"param", ein__conv_params(z->typed, z->nhwc, true)},
+                       {"arg", ein__conv_params(z->typed, z->nhwc, false)},
                        {"scalar", *typed ? "void" : "float"},
                        {"steps", "0"},
                        {"engines", "1"},
-                       {"pinned", "0"}};
+                       {"pinned", "0"},
+                       {"nhwc", nhwc}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__emit_engine(ctx, out, "probe", z->spatial, "conv_limit(s)", z->typed, EIN__SETTINGS,
-                         false);
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 14);
+        ein__emit_engine(ctx, out, "probe", z->spatial, "conv_limit(s)", z->typed, z->nhwc,
+                         EIN__SETTINGS, false);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
     }
     ein__key gemm[] = {{"model", "probe"},
                        {"typed", typed},
@@ -34407,6 +35699,7 @@ EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
         else z.convs++;
         z.typed |= math != EIN__MATH_FP32;
         z.tf32 |= math == EIN__MATH_TF32;
+        z.nhwc |= !z.call[i].gemm && z.call[i].c.nhwc;
     }
     if (!ctx->status && ein__probe_axes(&z)) {
         if (z.convs + z.gemms + z.kernels) {

@@ -113,30 +113,30 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d4_k INIT(28311552)
 #define v_d5_k INIT(33030144)
 #define v_y_k INIT(34209792)
-#define v_d4 ARENA(903168)
+#define v_d4 ARENA(34457600)
 #define v_d4_c_filter CONST(0)
 #define v_d3_c_filter CONST(8388608)
 #define v_d2_c_filter CONST(25165824)
 #define v_d1_c_filter CONST(41943040)
-#define v_d1_c_data ARENA(0)
-#define v_d1_c_product ARENA(2097152)
+#define v_d1_c_data ARENA(33554432)
+#define v_d1_c_product ARENA(35651584)
 #define v_d1_c_phases ARENA(0)
-#define v_d2_c_digits ARENA(2097152)
-#define v_d2_c_data ARENA(0)
-#define v_d2_c_product ARENA(2097152)
+#define v_d2_c_digits ARENA(401408)
+#define v_d2_c_data ARENA(33554432)
+#define v_d2_c_product ARENA(35651584)
 #define v_d2_c_phases ARENA(0)
-#define v_d3_c_digits ARENA(2097152)
-#define v_d3_c_data ARENA(0)
-#define v_d3_c_product ARENA(2097152)
+#define v_d3_c_digits ARENA(401408)
+#define v_d3_c_data ARENA(33554432)
+#define v_d3_c_product ARENA(35651584)
 #define v_d3_c_phases ARENA(0)
-#define v_d4_c_digits ARENA(2097152)
-#define v_d4_c_data ARENA(0)
-#define v_d4_c_product ARENA(2097152)
+#define v_d4_c_digits ARENA(401408)
+#define v_d4_c_data ARENA(33554432)
+#define v_d4_c_product ARENA(35651584)
 #define v_d5_c_part_filter CONST(58720256)
-#define v_d5_c_part ARENA(0)
-#define v_d5 ARENA(903168)
+#define v_d5_c_part ARENA(33554432)
+#define v_d5 ARENA(34457600)
 #define v_y_c_part_filter CONST(59899904)
-#define v_y_c_part ARENA(0)
+#define v_y_c_part ARENA(33554432)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -619,7 +619,7 @@ static const gemm_size gemm_y_c_part = {"y.c.part", 0, 0, 1, 576, 196, 128, 128,
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(csrnet_backend *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {4194304};
+    static const size_t at[] = {0};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));

@@ -7,13 +7,12 @@
 // inputs    x: f32[1,1024,512]
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
-// memory    arena 40 MB (workspace 32 MB of it), constants 5124 kB, peak in create 47 MB
-// plan      6 steps, 78.2 us estimated; 81.7 us without derivation
-// libraries cuBLAS (596 MB) 4 steps, without it up to 17.2 us more
+// memory    arena 40 MB (workspace 32 MB of it), constants 5124 kB, peak in create 48 MB
+// plan      5 steps, 79.3 us estimated; 81.7 us without derivation
+// libraries cuBLAS (596 MB) 3 steps, without it up to 19.5 us more
 // by        merging 1, online softmax 1
-//    13.0 us est. v                cuBLAS sgemm 1024 x 512 x 512
-//    24.9 us est. q.merged         cuBLAS sgemm 1024 x 1024 x 512
-//    13.1 us est. o                k_attention_dbb95fec
+//    38.9 us est. v.merged         cuBLAS sgemm 1024 x 1536 x 512
+//    13.1 us est. o                k_attention_c1401df5
 //    13.0 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
 //    13.0 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
 //     1.3 us est. y                k_map_a4e400c8
@@ -97,29 +96,28 @@ const longformer_short_info *longformer_short_describe(void);
 #define v_x IN(float, 0)
 #define v_wq INIT(0)
 #define v_wk INIT(1048576)
-#define v_wv CONST(0)
-#define v_w1 CONST(1048576)
-#define v_b1 CONST(2097152)
-#define v_w2 CONST(2099200)
-#define v_b2 CONST(3147776)
-#define v_t ARENA(4194304)
-#define v_q_weights CONST(3149824)
-#define v_q_merged ARENA(0)
-#define v_f ARENA(0)
-#define v_g_sum ARENA(2097152)
-#define v_v ARENA(6291456)
-#define v_workspace ARENA_OF(char, 8388608)
+#define v_wv INIT(2097152)
+#define v_w1 CONST(0)
+#define v_b1 CONST(1048576)
+#define v_w2 CONST(1050624)
+#define v_b2 CONST(2099200)
+#define v_t ARENA(39845888)
+#define v_v_weights CONST(2101248)
+#define v_v_merged ARENA(33554432)
+#define v_f ARENA(33554432)
+#define v_g_sum ARENA(35651584)
+#define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
     {256, 0, 1048576, 0},  // wq
     {1048832, 1048576, 1048576, 0},  // wk
-    {2097408, 0, 1048576, 1},  // wv
-    {3145984, 1048576, 1048576, 1},  // w1
-    {4194560, 2097152, 2048, 1},  // b1
-    {4196608, 2099200, 1048576, 1},  // w2
-    {5245184, 3147776, 2048, 1},  // b2
+    {2097408, 2097152, 1048576, 0},  // wv
+    {3145984, 0, 1048576, 1},  // w1
+    {4194560, 1048576, 2048, 1},  // b1
+    {4196608, 1050624, 1048576, 1},  // w2
+    {5245184, 2099200, 2048, 1},  // b2
 };
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
@@ -143,6 +141,7 @@ typedef struct matmul_call {
     cublasLtMatrixLayout_t a, b, c, z;
     cublasLtMatmulPreference_t wish;
     cublasLtMatmulAlgo_t algorithm;
+    int shared;  // with an earlier call of the same sizes, which releases it
     size_t workspace;
 } matmul_call;
 
@@ -166,33 +165,38 @@ static __device__ __forceinline__ void await_previous() {
 }
 
 // by merging: laid side by side
-// q.weights[i0,i1] = wk[i0-512,i1] + wq[i0,i1] where i0 in 0:1024, pad wk 0, pad wq 0
-static __global__ void __launch_bounds__(256) k_map_ef6fcc5d(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+// v.weights[i0,i1] = wq[i0-512,i1] + wv[i0,i1] + wk[i0-1024,i1] where i0 in 0:1536, pad wk 0, pad
+//     wq 0, pad wv 0
+static __global__ void __launch_bounds__(256) k_map_513287c8(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
-    if (id >= 131072u) return;
+    if (id >= 196608u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
-    const float4 v0 = i0 >= 512 ? *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1 - 262144)
+    const float4 v0 = i0 < 512 ? *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1)
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v1 = i0 < 512 ? *reinterpret_cast<const float4 *>(p1 + i0 * 512 + i1)
+    const int t0 = i0 - 512;
+    const float4 v1 = (unsigned)t0 < 512u ? *reinterpret_cast<const float4 *>(p1 + t0 * 512 + i1)
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x + v1.x, v0.y + v1.y,
-        v0.z + v1.z, v0.w + v1.w);
+    const float4 v2 = i0 >= 1024 ? *reinterpret_cast<const float4 *>(p2 + i0 * 512 + i1 - 524288)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x + v1.x + v2.x,
+        v0.y + v1.y + v2.y, v0.z + v1.z + v2.z, v0.w + v1.w + v2.w);
 }
 
 // by online softmax
-// s.sum[0,i1,i2,i3] = sum(r0) q.merged[0,i2,64*i1+r0] * q.merged[0,i2+4*i3-256,64*i1+r0+512] where
-//     i1 in 0:8, i3 in 0:129, r0 in 0:64, pad q.merged 0
+// s.sum[0,i1,i2,i3] = sum(r0) v.merged[0,i2,64*i1+r0+512] * v.merged[0,i2+4*i3-256,64*i1+r0+1024]
+//     where i1 in 0:8, i3 in 0:129, r0 in 0:64, pad v.merged 0
 // s[0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3]
 // a.m[0,i1,i2] = max(r0) s[0,i1,i2,r0]
 // a.s[0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2])
 // a[0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2]
-// o[0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-256,i3] where pad v 0
+// o[0,i1,i2,i3] = sum(r0) v.merged[0,i2+4*r0-256,64*i1+i3] * a[0,i1,i2,r0] where i3 in 0:64, pad
+//     v.merged 0
 // One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_dbb95fec(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128, 1) k_attention_c1401df5(const float *p0,
+    float *__restrict__ y) {
     const int RM = 8, RN = 4, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
     // part: a part of the tile's keys, then of its values
     __shared__ __align__(16) float query[8 * RM][depth + 4];
@@ -210,7 +214,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_dbb95fec(const floa
         if (base + 4 * row < 1024) {
             const int i2 = base + 4 * row;
             const int r1 = k;
-            const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 1024 + i1 * 64 + r1);
+            const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 1536 + i1 * 64 + r1
+                + 512);
             t = v0;
         }
         *reinterpret_cast<float4 *>(&query[row][k]) = t;
@@ -240,7 +245,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_dbb95fec(const floa
                 const int r1 = k0 + k;
                 const int t0 = r0 * 4 + base - 256;
                 const float4 v1 = (unsigned)t0 < 1024u ? *reinterpret_cast<const float4 *>(p0
-                    + t0 * 1024 + i1 * 64 + r1 + 512) : make_float4(0.f, 0.f, 0.f, 0.f);
+                    + t0 * 1536 + i1 * 64 + r1 + 1024) : make_float4(0.f, 0.f, 0.f, 0.f);
                 *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = v1;
             }
             __syncthreads();
@@ -299,8 +304,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_dbb95fec(const floa
                 const int r0 = u0 + k0 + key;
                 const int i3 = col;
                 const int t1 = r0 * 4 + base - 256;
-                const float4 v2 = (unsigned)t1 < 1024u ? *reinterpret_cast<const float4 *>(p1
-                    + t1 * 512 + i1 * 64 + i3) : make_float4(0.f, 0.f, 0.f, 0.f);
+                const float4 v2 = (unsigned)t1 < 1024u ? *reinterpret_cast<const float4 *>(p0
+                    + t1 * 1536 + i1 * 64 + i3) : make_float4(0.f, 0.f, 0.f, 0.f);
                 *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = v2;
             }
             __syncthreads();
@@ -446,8 +451,7 @@ static int gemm_run(longformer_short *h, const gemm_size *g, const float *a, con
     stepped(h, g->name);
     return 0;
 }
-static const gemm_size gemm_v = {"v", 0, 1, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
-static const gemm_size gemm_q_merged = {"q.merged", 0, 1, 1, 1024, 1024, 512, 512, 512, 1024, 0, 0,
+static const gemm_size gemm_v_merged = {"v.merged", 0, 1, 1, 1024, 1536, 512, 512, 512, 1536, 0, 0,
     0, 1.f};
 static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
 
@@ -540,6 +544,7 @@ static int matmul_open(longformer_short *m, matmul_call *c, const matmul_size *s
 }
 
 static void matmul_close(matmul_call *c) {
+    if (c->shared) return;
     const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
     for (int i = 0; i < 4; i++)
         if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);
@@ -567,7 +572,7 @@ static int matmul_run(longformer_short *m, int k, const void *a, const void *b, 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {8388608};
+    static const size_t at[] = {0};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
@@ -591,7 +596,7 @@ static int launch(longformer_short *m, int when, void (*kernel)(P...), const cha
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer_short *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_ef6fcc5d, "q.weights", 512, 256, stream, v_wk, v_wq, v_q_weights));
+    CALL(launch(m, ORDERED, k_map_513287c8, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk, v_v_weights));
     return 0;
 }
 
@@ -618,7 +623,7 @@ static int check_device(longformer_short *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_ef6fcc5d);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_513287c8);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -629,7 +634,7 @@ static int check_device(longformer_short *m) {
 
 static int upload(longformer_short *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 5246976ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2097152ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 3145728ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -642,12 +647,26 @@ static int upload(longformer_short *m, const unsigned char *blob, cudaStream_t s
     return 0;
 }
 
+// The first row that differs from row `i` in nothing but its name: their calls share what the
+// library says.
+template <class Row>
+static int first_like(const Row *row, int i) {
+    const size_t from = sizeof row->name;
+    int k = 0;
+    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
+                           sizeof *row - from))
+        k++;
+    return k;
+}
+
 static int open_libraries(longformer_short *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
     for (int i = 0; i < 1; i++) {
-        int r = matmul_open(m, &m->matmul[i], &matmul_sizes[i]);
-        if (r) return r;
+        int k = first_like(matmul_sizes, i);
+        m->matmul[i] = m->matmul[k];
+        m->matmul[i].shared = k < i;
+        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
     }
     (void)m;
     return 0;
@@ -702,14 +721,11 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // v[0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i1 in 0:8, i3 in 0:64
-    // v stored as [i0,i2,i1,i3]
-    CALL(gemm_run(m, &gemm_v, v_x, v_wv, v_v));
     // by merging: shared input
-    // q.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * q.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_q_merged, v_x, v_q_weights, v_q_merged));
+    // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
+    CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_dbb95fec, "o", 128, 128, stream, v_q_merged, v_v, v_t));
+    CALL(launch(m, ORDERED, k_attention_c1401df5, "o", 128, 128, stream, v_v_merged, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
@@ -845,6 +861,6 @@ static const longformer_short_tensor info_weights[] = {
 static const longformer_short_info info = {
     "longformer_short", 1, 1, 7, info_inputs, info_outputs, info_weights,
     LONGFORMER_SHORT_ARENA_BYTES, LONGFORMER_SHORT_WEIGHT_BYTES,
-    5246976ull, 49287168ull, 0x6ef52548fc95cc4dull};
+    5246976ull, 50335744ull, 0x6ef52548fc95cc4dull};
 
 const longformer_short_info *longformer_short_describe(void) { return &info; }

@@ -90,8 +90,8 @@ const conv5x5_info *conv5x5_describe(void);
 #define v_x IN(float, 0)
 #define v_k INIT(0)
 #define v_y_conv_filter CONST(0)
-#define v_y_conv ARENA(0)
-#define v_workspace ARENA_OF(char, 80281600)
+#define v_y_conv ARENA(184093696)
+#define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -113,7 +113,7 @@ typedef struct conv_call {
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t conv;
     cudnnActivationDescriptor_t act;
-    int algorithm;
+    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
     size_t workspace;
 } conv_call;
 
@@ -317,6 +317,7 @@ static int conv_open(conv5x5 *m, conv_call *c, const conv_size *s) {
 }
 
 static void conv_close(conv_call *c) {
+    if (c->shared) return;
     if (c->x) cudnnDestroyTensorDescriptor(c->x);
     if (c->y) cudnnDestroyTensorDescriptor(c->y);
     if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
@@ -429,11 +430,25 @@ static int upload(conv5x5 *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
+// The first row that differs from row `i` in nothing but its name: their calls share what the
+// library says.
+template <class Row>
+static int first_like(const Row *row, int i) {
+    const size_t from = sizeof row->name;
+    int k = 0;
+    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
+                           sizeof *row - from))
+        k++;
+    return k;
+}
+
 static int open_libraries(conv5x5 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
     for (int i = 0; i < 1; i++) {
-        int r = conv_open(m, &m->conv[i], &conv_sizes[i]);
-        if (r) return r;
+        int k = first_like(conv_sizes, i);
+        m->conv[i] = m->conv[k];
+        m->conv[i].shared = k < i;
+        if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
     }
     (void)m;
     return 0;
