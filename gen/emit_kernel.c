@@ -41,7 +41,8 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
         {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
         {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
         {EIN__K_ATTENTION, {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend}},
-        {EIN__K_PRODUCT, {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_half4}}};
+        {EIN__K_PRODUCT,
+         {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_tiles_mma, ein__tmpl_half4}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -162,6 +163,12 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     ein__key tail[] = {{"parts", "1"}};
     if (needs & EIN__NEED_PARTS) {
         ein__tmpl_put(out, ein__tmpl_tail, tail, 1);
+        ein__put(out, "\n");
+    }
+    if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
+        ein__key types[] = {{"tf32", needs & EIN__NEED_TENSOR_TF32 ? "1" : ""},
+                            {"half", needs & EIN__NEED_TENSOR_HALF ? "1" : ""}};
+        ein__tmpl_put(out, ein__tmpl_tiles_mma, types, 2);
         ein__put(out, "\n");
     }
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},

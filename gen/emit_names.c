@@ -38,7 +38,8 @@ static bool ein__is_taken(const char *name) {
         "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
-        " warp_sum warp_max product_tile half4 load_half4 store_half4 cublasStatus_t "
+        " warp_sum warp_max product_tile tensor_tile tensor_type multiply_add_words TENSOR_CORES "
+        "half4 load_half4 store_half4 cublasStatus_t "
         "attend attend_half8 attend_rows attend_multiply ATTEND_TENSOR "
         "cudnnTensorDescriptor_t cudaGetLastError ";
     const char *at = words;

@@ -1,14 +1,16 @@
 // Products by tiles (product.c says what rows, columns and terms are). A block's threads fetch the
 // tiles of both factors to shared memory as their index forms have them, guards included, and each
-// thread multiplies its share; whatever map is fused runs on the accumulators before the store. The
-// factors, the result and the epilogue each see the iterators merged as far as they alone allow: a
-// filter is read along one long row of terms although the image needs channel and tap apart.
+// thread multiplies its share, or its warp does on tensor cores; whatever map is fused runs on the
+// accumulators before the store. The factors, the result and the epilogue each see the iterators
+// merged as far as they alone allow: a filter is read along one long row of terms although the
+// image needs channel and tap apart.
 
 typedef struct ein__kprod {
     ein__tiled p;
     const ein__product_tile *t;
     int parts;                           // blocks that share the terms of a tile
     int64_t share;                       // terms of each, the last one no more than those
+    ein__math math;                      // of the tile
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
     int sum[EIN__MAX_ITERS], nsum;
     uint32_t used;                    // slots of the batch that some address needs
@@ -129,11 +131,12 @@ static int64_t ein__kprod_run(const ein__kgen *g, const ein__kscan *s, const int
     return step ? 16 * (run < 32 ? run : 32) / step : 0;
 }
 
-// The factor's address with four lanes along `slot`, or with one where they are no vector.
-static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, bool *vector) {
+// The factor's address with `width` lanes along `slot`, or with one where they are no vector.
+static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int width,
+                                      bool *vector) {
     size_t mark[2] = {g->code[0].n, g->code[1].n};
     int nindex = g->nindex;
-    g->vec = 4;
+    g->vec = width;
     g->vec_slot = slot;
     ein__kaccess at = slot >= 0 ? ein__kaccess_of(g, read, 0) : (ein__kaccess){0};
     *vector = at.vector;
@@ -175,6 +178,20 @@ static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, bool *
     return ein__kvalue(g, ex, 0).s;
 }
 
+// What a load gives: as many elements as 16 bytes hold, one after the other or all at once; halves
+// for tiles of halves are left as they are.
+static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at,
+                                    int width, const char **zero) {
+    bool half = r->math == EIN__MATH_FP16 && at->dtype == EIN__F16;
+    *zero = half ? "__float2half_rn(0.f)" : "0.f";
+    if (width == 1)
+        return half ? ein__namef(g->ctx, "%s[%s]", at->param, at->at.s) : ein__kload(g, at, 1).s;
+    *zero = half ? "make_uint4(0u, 0u, 0u, 0u)" : "make_float4(0.f, 0.f, 0.f, 0.f)";
+    if (!half) return ein__kload4(g, at);
+    return ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s + %s)", at->param,
+                      ein__kparen(g, at->at, EIN__TERM));
+}
+
 // One factor's part of the loop: loads into registers, stores into the tile.
 static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
@@ -195,15 +212,18 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     for (int i = 0; i < nsum; i++) g->slot[sum[i]].level = 1;
     bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
     int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
-    if (lane >= 0 && (g->slot[lane].n % 4 || scan.near[0].k[lane] != 1)) lane = -1;
-    bool vector;
+    bool vector,
+        half = !computed && ein__val_get(c, (ein__val){r->p.read[side]->val})->dtype == EIN__F16;
+    int width = r->math == EIN__MATH_FP16 && half ? 8 : 4;
+    if (lane >= 0 && (g->slot[lane].n % width || scan.near[0].k[lane] != 1)) lane = -1;
     ein__kaccess at = {0};
-    const char *value = computed ? ein__kprod_compute(g, read, lane, &vector) : NULL;
-    if (!computed) at = ein__kprod_access(g, read, lane, &vector);
-    int width = vector ? 4 : 1, wide = along ? terms / width : tile / width;
+    const char *value = computed ? ein__kprod_compute(g, read, lane, &vector) : NULL, *zero;
+    if (!computed) at = ein__kprod_access(g, read, lane, width, &vector);
+    if (!vector) width = 1;
+    int wide = along ? terms / width : tile / width;
     const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
                *slow = ein__namef(c, "e / %du", wide);
-    if (width > 1) fast = ein__namef(c, "%s * 4u", fast);
+    if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
     const char *across = along ? slow : fast, *term = along ? fast : slow;
     r->along[side] = along ? "true" : "false";
     ein__buf body = {0}, guard = {0};
@@ -213,8 +233,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
     if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
     if (at.guard) ein__putf(&guard, "%s && ", at.guard);
-    const char *zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
-    if (!computed) value = vector ? ein__kload4(g, &at) : ein__kload(g, &at, 1).s;
+    if (!computed) value = ein__kprod_value(g, r, &at, width, &zero);
+    else zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
     if (guard.n) guard.s[guard.n -= 4] = 0;
     if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
     if (computed) ein__put(&body, g->code[1].s);
@@ -322,17 +342,36 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     return below;
 }
 
+// The tile's type, and how many rows and columns of it a thread stores.
+static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
+    const ein__product_tile *t = r->t;
+    if (r->math == EIN__MATH_FP32) {
+        *rows = t->rm / t->parts;
+        *cols = t->rn;
+        g->needs |= EIN__NEED_TILES;
+        return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
+                          t->terms, t->parts, t->rm, t->rn, g->vec);
+    }
+    bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
+    *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
+    *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
+    g->needs |= half ? EIN__NEED_TENSOR_HALF | EIN__NEED_HALF : EIN__NEED_TENSOR_TF32;
+    return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
+                      half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
+                      t->buffers, g->vec);
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
-    const ein__product_tile *t = r->t;
+    int rows, cols;
+    const char *tile = ein__kprod_tile(g, r, &rows, &cols);
     ein__key keys[] = {{0},
                        {0},
-                       {"tile", ein__namef(c, "%d, %d, %d, %d, %d, %d, %d", t->rows, t->cols,
-                                           t->terms, t->parts, t->rm, t->rn, g->vec)},
-                       {"RM", ein__namef(c, "%d", t->rm)},
-                       {"RN", ein__namef(c, "%d", t->rn)},
-                       {"rows", ein__namef(c, "%d", t->rm / t->parts)},
+                       {"tile", tile},
+                       {"RM", ein__namef(c, "%d", r->math ? rows : r->t->rm)},
+                       {"RN", ein__namef(c, "%d", cols)},
+                       {"rows", ein__namef(c, "%d", rows)},
                        {"V", ein__namef(c, "%d", g->vec)},
                        {"number", ein__kunsigned(g)},
                        {"many", blocks > r->parts ? "1" : ""},
@@ -349,7 +388,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         const ein__value *v = ein__val_get(c, read);
         l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
     }
-    g->needs |= EIN__NEED_TILES | (r->parts > 1 ? EIN__NEED_PARTS : 0u);
+    if (r->parts > 1) g->needs |= EIN__NEED_PARTS;
     g->shared = r->parts > 1;
     int64_t flops = 2 * r->p.depth + g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
@@ -389,8 +428,10 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     int vec = g->vec;
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
     if (!ein__match_tiles(g->ctx, s, stride, &r.p)) return ein__kreduce(g, step, hint, out, l);
-    r.t =
-        step->tile ? &ein__product_table[step->tile - 1] : ein__product_tile_of(g->ctx, &r.p, &ps);
+    if (ein__keeps_fp32(g->ctx, step->val[0])) r.p.math = EIN__MATH_FP32;
+    r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
+    if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
+    r.math = r.t->math;
     r.parts = step->parts ? step->parts : 1;
     r.share = ein__tail_share(&r.p, r.t, r.parts);
     EIN_ASSERT(r.share);

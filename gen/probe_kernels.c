@@ -158,6 +158,7 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     best = ein__product_cut_of(ctx, &p, &cut);
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
+        if (!ein__product_fits(&p, t)) continue;
         for (int shared = 0; shared < 2; shared++) {
             char name[32];
             step.parts = 1;

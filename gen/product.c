@@ -10,32 +10,56 @@ typedef struct ein__tiled {
     uint32_t group[3];  // traversal iterators of the rows, of the columns, of the batch
     int64_t extent[3], depth;
     bool scattered;  // the result's neighbours belong to different batches
+    ein__math math;  // of the tensor cores' tiles that may compute it; FP32: none
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
-// a thread. `parts` groups of threads share the terms of one tile and add up in order. `share`: of
-// the peak arithmetic that a full machine reaches, in 1/1000; assumed at 0.78 of what is assumed of
-// a library at the same tile (reference: 85-94 % for good SIMT kernels), until measured.
+// a thread, or (tensor cores) a warp. `parts` groups of threads share the terms of one tile and add
+// up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000; assumed at
+// 0.78 of what is assumed of a library at the same tile (reference: 85-94 % for good SIMT kernels),
+// until measured; for tensor cores see ein__tensor_share.
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
     int resident;  // blocks that share an SM
+    ein__math math;
+    int buffers;  // tensor cores: steps in shared memory
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 6, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 18, EIN__PRODUCT_DEPTH = 1 << 30 };
 
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 8, 1, 585, 1},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 530, 2},  // few rows
-    {64, 64, 4, 4, 16, 1, 490, 3},   // ... and columns
-    {32, 64, 4, 4, 32, 2, 420, 3},
-    {32, 32, 4, 4, 32, 4, 340, 4},  // so few that the terms are shared
-    {16, 64, 4, 4, 64, 4, 330, 2},
+    {128, 128, 8, 8, 8, 1, 585, 1, EIN__MATH_FP32, 2},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 530, 2, EIN__MATH_FP32, 2},  // few rows
+    {64, 64, 4, 4, 16, 1, 490, 3, EIN__MATH_FP32, 2},   // ... and columns
+    {32, 64, 4, 4, 32, 2, 420, 3, EIN__MATH_FP32, 2},
+    {32, 32, 4, 4, 32, 4, 340, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 330, 2, EIN__MATH_FP32, 2},
+    {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 2},
+    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_TF32, 1},
+    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_TF32, 1},
+    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_TF32, 1},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_TF32, 1},
+    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 1},
+    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 2},
+    {64, 128, 32, 32, 64, 1, 0, 2, EIN__MATH_FP16, 1},
+    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 2},
+    {32, 64, 32, 32, 128, 4, 0, 2, EIN__MATH_FP16, 1},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 2},
+    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 1},
 };
 
-// The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread has.
+// Whether a tile may compute product `p`.
+static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
+    return t->math == EIN__MATH_FP32 || t->math == p->math;
+}
+
+// The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread or a
+// warp has; the type that tensor cores multiply.
 static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
-    snprintf(name, 32, "%dx%dx%d.%d.%dx%d", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn);
+    static const char *const type[] = {"", ".tf32", ".f16"};
+    snprintf(name, 32, "%dx%dx%d.%d.%dx%d%s", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
+             type[t->math]);
 }
 
 // What one step of a tile's loop takes at least, from load to load, ps: assumed.
@@ -45,6 +69,19 @@ static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
     uint32_t used = 0;
     for (uint32_t k = 0; k < read->nix; k++) used |= ein__ix_uses(ctx, read->ix[k]);
     return used;
+}
+
+// Of a product of `read`: with tensor cores, where the mode has a use for them. mma.sync as we use
+// it (m16n8k8 of TF32, m16n8k16 of halves) came with compute capability 8.0. A sum of squares is a
+// statistic and stays FP32.
+static ein__math ein__tensor_math(const ein_ctx *ctx, const ein__expr *const *read) {
+    ein__val a = {read[0]->val}, b = {read[1]->val};
+    if (!ein__is_typed(ctx) || ein__gpu_of(ctx)->cc < 80 || a.i == b.i) return EIN__MATH_FP32;
+    for (int k = 0; k < 2; k++) {
+        ein__dtype t = ctx->value[read[k]->val].dtype;
+        if (t != EIN__F32 && t != EIN__F16) return EIN__MATH_FP32;
+    }
+    return ctx->desc.math == EIN_MATH_TF32 ? EIN__MATH_TF32 : EIN__MATH_FP16;
 }
 
 // Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
@@ -58,6 +95,7 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     int lane = -1;
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    p->math = ein__tensor_math(ctx, read);
     int col = lane >= 0 && (in[0] >> lane & 1) && !(in[1] >> lane & 1) ? 0 : 1;
     p->scattered = lane >= 0 && (in[0] >> lane & 1) == (in[1] >> lane & 1);
     p->read[0] = read[1 - col];
@@ -110,17 +148,40 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
     return ein__muldiv(ein__muldiv(down, across, 1), p->extent[2], 1);
 }
 
+// Share of the tensor cores' peak, in 1/1000, that mma.sync reaches in our tiles, assumed at 0.7 of
+// its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
+// library's before (reference, section 7).
+static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 420 : 660; }
+
+// What a block of a tensor cores' tile takes for `terms` of its product, ps: arithmetic at the rate
+// of one SM, or the words that its warps store to and load from shared memory, 128 bytes a clock.
+// Where an SM has 128 FP32 units that is half a byte for an operation, which is assumed.
+static int64_t ein__tensor_ps(const ein__gpu *g, const ein__product_tile *t, int64_t terms) {
+    int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16, warps = EIN__PRODUCT_THREADS / 32;
+    int64_t flop = ein__muldiv(2 * t->rows * t->cols, terms, 1);
+    int64_t lines = t->rows + t->cols + warps * (t->rm + t->rn) / t->parts;
+    int64_t bytes = ein__muldiv(lines * ein__math_bytes(t->math), terms, 1);
+    int64_t math = ein__muldiv(flop, 1000 * 1000 * g->sms, peak * ein__tensor_share(g)),
+            shared = ein__muldiv(bytes, 2 * 1000 * g->sms, g->fp32);
+    return math > shared ? math : shared;
+}
+
 // Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
 // from the L2 cache; and one block's steps, when those of others do not hide their latency.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
     int64_t terms = ein__muldiv(steps, t->terms, 1), slots = g->sms * t->resident;
-    int64_t waves = blocks / g->sms + (blocks % g->sms != 0);
-    int64_t flop =
-        ein__muldiv(ein__muldiv(waves, g->sms, 1), ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
-    int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
-    int64_t bytes = ein__muldiv(ein__muldiv(4 * (t->rows + t->cols), terms, 1), blocks, 1);
+    int64_t waves = blocks / g->sms + (blocks % g->sms != 0), ps;
+    if (t->math == EIN__MATH_FP32) {
+        int64_t flop = ein__muldiv(ein__muldiv(waves, g->sms, 1),
+                                   ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
+        ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
+    } else {
+        ps = ein__muldiv(waves, ein__tensor_ps(g, t, terms), 1);
+    }
+    int64_t bytes = ein__muldiv(
+        ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
     // A step and the first loads; blocks beside each other take their turns together.
@@ -137,9 +198,11 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
     const ein__product_tile *best = NULL;
     *ps = INT64_MAX;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
-        int64_t other = ein__product_tile_ps(g, p, &ein__product_table[i]);
+        const ein__product_tile *t = &ein__product_table[i];
+        if (!ein__product_fits(p, t)) continue;
+        int64_t other = ein__product_tile_ps(g, p, t);
         if (best && other >= *ps) continue;
-        best = &ein__product_table[i];
+        best = t;
         *ps = other;
     }
     return best;

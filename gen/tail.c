@@ -62,6 +62,7 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     if (best <= EIN__TAIL_PS) return best;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
+        if (!ein__product_fits(p, t)) continue;
         // A machine that is full has nothing to gain.
         int64_t tiles = ein__product_blocks(p, t), slots = g->sms * t->resident;
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {

@@ -154,7 +154,7 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
 #include "tail.cu"
 #include "tiles.cu"
-#define $tile 64, 64, 16, 1, 4, 4, 1
+#define $tile product_tile<64, 64, 16, 1, 4, 4, 1>
 #define $RM 4
 #define $RN 4
 #define $rows 4
@@ -169,6 +169,10 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
         p0 + (m0 + e / 4u) * 96u + k0 + e % 4u * 4u)
 #define $loadB return p0[(k0 + e / 64u) * 96u + n0 + e % 64u]
 #define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = acc[i][j]
+#endif
+
+#ifdef LINT_tiles_mma
+#include <cuda_fp16.h>
 #endif
 
 #ifdef LINT_warp

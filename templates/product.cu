@@ -1,6 +1,6 @@
 //@key name     the kernel's name
 //@key params   its parameters
-//@key tile     rows, columns, terms a step, parts, a thread's rows and columns, vector
+//@key tile     its type: rows, columns, terms a step, how the threads share them
 //@key RM       rows a thread
 //@key RN       columns a thread
 //@key rows     rows that a thread stores
@@ -16,7 +16,7 @@
 //@key along    whether neighbouring threads load neighbouring terms of the operands
 //@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store
 static __global__ void __launch_bounds__(256) $name($params) {
-    __shared__ product_tile<$tile> tile;
+    __shared__ $tile tile;
     //@if many
     const $number id = blockIdx.x;
     //@end

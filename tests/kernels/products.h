@@ -4,10 +4,26 @@
 static int forced_tile;   // place in the table of tiles from 1; 0: as the estimate has it
 static int forced_parts;  // blocks that share the terms of a tile; 0: one
 
+// Takes the tile and the mode that it belongs to; 0: as the estimate has it, in FP32.
+static void force_tile(ein_ctx *ctx, int tile) {
+    ein__math math = tile ? ein__product_table[tile - 1].math : EIN__MATH_FP32;
+    forced_tile = tile;
+    ctx->typed = true;
+    ctx->desc.math = math == EIN__MATH_TF32   ? EIN_MATH_TF32
+                     : math == EIN__MATH_FP16 ? EIN_MATH_FP16
+                                              : EIN_MATH_FP32;
+}
+
+// Type of a factor: halves in FP16 mode, where `other` factors may still be f32.
+static ein__dtype factor(const ein_ctx *ctx, bool other) {
+    return ctx->desc.math == EIN_MATH_FP16 && !other ? EIN__F16 : EIN__F32;
+}
+
 // y[b,m,n] = sum(k) a[b,m,k] b[b,k,n], the operands stored in the orders given.
 static void product(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t k, const char *oa,
                     const char *ob, const char *oy) {
-    ein__val x = input(ctx, EIN__F32, 3, DIMS(b, m, k)), w = input(ctx, EIN__F32, 3, DIMS(b, k, n));
+    ein__val x = input(ctx, factor(ctx, m % 5 == 2), 3, DIMS(b, m, k)),
+             w = input(ctx, factor(ctx, n == 127), 3, DIMS(b, k, n));
     ein__ix ib = it(ctx, 0, b), im = it(ctx, 1, m), in = it(ctx, 2, n), ik = it(ctx, 3, k);
     ein__val y = define(ctx, EIN__F32, EIN__R_SUM, 3, 1, DIMS(b, m, n, k),
                         BIN(MUL, READ(x, 0, ib, im, ik), READ(w, 0, ib, ik, in)));
@@ -20,14 +36,20 @@ static void product(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t k, co
 static void product_sizes(ein_ctx *ctx) {
     static const int64_t extent[] = {1, 3, 5, 7, 17, 49, 127, 129};
     static const char *const order[] = {"012", "021", "102", "210"};
-    for (forced_tile = 1; forced_tile <= EIN__PRODUCT_TILES; forced_tile++)
+    for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
+        force_tile(ctx, tile);
         for (int i = 0; i < COUNT(extent); i++) {
-            int t = forced_tile + i;
-            product(ctx, 1, extent[i], extent[(i * 3 + forced_tile) % COUNT(extent)],
+            int t = tile + i;
+            product(ctx, 1, extent[i], extent[(i * 3 + tile) % COUNT(extent)],
                     extent[(i * 7 + 1) % COUNT(extent)], order[t % 2], order[t / 2 % 2],
                     order[t / 4 % 2]);
         }
-    forced_tile = 0;
+        // Whole vectors on both sides, and several steps of the longest.
+        for (int i = 0; i < 3 && ein__product_table[tile - 1].math; i++)
+            product(ctx, 1 + i % 2, 8 + 16 * (i % 2), 24, 136 * i + 40, order[(i + tile) % 2],
+                    order[i / 2], order[tile / 2 % 2]);
+    }
+    force_tile(ctx, 0);
     for (int i = 0; i < 16; i++)
         product(ctx, 2, 12, 20, 8, order[i % 4], order[(i / 4 + i) % 4], order[i / 4]);
     product(ctx, 3, 33, 36, 40, "012", "012", "120");
@@ -43,9 +65,9 @@ static void product_window(ein_ctx *ctx, int64_t c, int64_t f, int64_t h, int64_
     int64_t span = dilation * (r - 1) + 1, n = 2;
     int64_t o = transposed ? (h - 1) * stride - 2 * pad + span : (h + 2 * pad - span) / stride + 1;
     if (o < 1) return;
-    ein__val x = input(ctx, EIN__F32, 4, DIMS(n, c, h, h)),
-             w = input(ctx, EIN__F32, 4, DIMS(f, c, r, r)), b = input(ctx, EIN__F32, 1, DIMS(f)),
-             z = input(ctx, EIN__F32, 4, DIMS(n, f, o, o));
+    ein__val x = input(ctx, factor(ctx, c % 3 == 0), 4, DIMS(n, c, h, h)),
+             w = input(ctx, factor(ctx, false), 4, DIMS(f, c, r, r)),
+             b = input(ctx, EIN__F32, 1, DIMS(f)), z = input(ctx, EIN__F32, 4, DIMS(n, f, o, o));
     ein__ix in = it(ctx, 0, n), jf = it(ctx, 1, f), ih = it(ctx, 2, o), iw = it(ctx, 3, o);
     ein__ix ic = it(ctx, 4, c), ir = it(ctx, 5, r), is = it(ctx, 6, r);
     ein__ix at[2] = {ih, iw}, tap[2] = {ir, is};
@@ -70,15 +92,18 @@ static void product_window(ein_ctx *ctx, int64_t c, int64_t f, int64_t h, int64_
     CHECK("window_half", EIN__K_PRODUCT, y, half);
 }
 
-static void product_windows(ein_ctx *ctx) {
-    product_window(ctx, 3, 8, 9, 3, 1, 1, 1, false);
-    product_window(ctx, 5, 7, 8, 3, 2, 1, 1, false);
-    product_window(ctx, 4, 12, 12, 3, 1, 2, 2, false);
-    product_window(ctx, 2, 66, 5, 5, 1, 1, 2, false);
-    product_window(ctx, 8, 16, 8, 1, 1, 1, 0, false);
-    product_window(ctx, 4, 6, 5, 4, 2, 1, 1, true);
-    product_window(ctx, 3, 5, 4, 3, 3, 1, 0, true);
-    product_window(ctx, 2, 3, 6, 3, 1, 2, 1, true);
+static void product_windows(ein_ctx *ctx, int first, int n) {
+    static const struct window {
+        int c, f, h, r, stride, dilation, pad;
+        bool transposed;
+    } of[] = {{3, 8, 9, 3, 1, 1, 1, false},   {5, 7, 8, 3, 2, 1, 1, false},
+              {4, 12, 12, 3, 1, 2, 2, false}, {2, 66, 5, 5, 1, 1, 2, false},
+              {8, 16, 8, 1, 1, 1, 0, false},  {4, 6, 5, 4, 2, 1, 1, true},
+              {3, 5, 4, 3, 3, 1, 0, true},    {2, 3, 6, 3, 1, 2, 1, true}};
+    for (int i = first; i < first + n; i++) {
+        const struct window *w = &of[i % COUNT(of)];
+        product_window(ctx, w->c, w->f, w->h, w->r, w->stride, w->dilation, w->pad, w->transposed);
+    }
 }
 
 // Reads that no matrix is: both factors move with a position, a factor is read once a batch, a
@@ -107,21 +132,34 @@ static void product_others(ein_ctx *ctx) {
 // Terms shared by blocks, the last of which have fewer; epilogues behind their sum.
 static void product_parts(ein_ctx *ctx) {
     static const int64_t extent[] = {3, 70, 33, 130, 20, 64};
-    for (forced_tile = 1; forced_tile <= EIN__PRODUCT_TILES; forced_tile++)
-        for (forced_parts = 2; forced_parts <= 5; forced_parts++) {
-            int64_t depth = (forced_parts - 1) * 64 + (forced_tile % 2 ? 64 : 9);
-            int t = forced_tile + forced_parts;
+    for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
+        force_tile(ctx, tile);
+        // Half the numbers of blocks for tensor cores' tiles.
+        int by = ein__product_table[tile - 1].math ? 2 : 1;
+        for (forced_parts = 2 + tile / 2 % by; forced_parts <= 5; forced_parts += by) {
+            int64_t depth = (forced_parts - 1) * ein__most(ein__product_table[tile - 1].terms, 64);
+            depth += tile % 2 ? 64 : 9;
+            int t = tile + forced_parts;
             product(ctx, 1 + t % 3, extent[t % 6], extent[(t + 2) % 6], depth, "012", "012", "012");
         }
-    forced_tile = 5;
+    }
+    force_tile(ctx, 5);
     forced_parts = 3;
-    product_windows(ctx);
-    forced_tile = forced_parts = 0;
+    product_windows(ctx, 0, 8);
+    force_tile(ctx, 0);
+    forced_parts = 0;
 }
 
 static void products(ein_ctx *ctx) {
     product_sizes(ctx);
-    product_windows(ctx);
+    product_windows(ctx, 0, 8);
     product_others(ctx);
+    for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
+        if (ein__product_table[tile - 1].math == EIN__MATH_FP32) continue;
+        force_tile(ctx, tile);
+        product_windows(ctx, 2 * tile, 2);
+        if (ein__product_table[tile - 1].rows == 16) product_others(ctx);
+    }
+    force_tile(ctx, 0);
     product_parts(ctx);
 }
