@@ -174,6 +174,7 @@ static bool ein__attention_product(ein_ctx *ctx, ein__attention *a, ein__ex read
     const ein__scope *s = ein__scope_of(ctx, (ein__val){e->val});
     ein__ix map[EIN__MAX_ITERS];
     if (!s || !ein__two_factors(ctx, s, factor, &a->alpha) || !ein__inside(ctx, e)) return false;
+    if (!ein__alike(ctx, (ein__val){factor[0]->val}, (ein__val){factor[1]->val})) return false;
     uint32_t n = a->nt + a->box.ns;
     for (uint32_t i = 0; i < s->nt; i++) map[i] = e->ix[i];
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {

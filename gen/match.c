@@ -225,6 +225,7 @@ static bool ein__product_of(ein_ctx *ctx, const ein__scope *s, ein__factors *p) 
     const ein__expr *read[2];
     int64_t stride[EIN__MAX_RANK];
     if (!ein__two_factors(ctx, s, read, &p->alpha)) return false;
+    if (!ein__alike(ctx, (ein__val){read[0]->val}, (ein__val){read[1]->val})) return false;
     for (int i = 0; i < 2; i++) {
         ein__strides_of(ctx, (ein__val){read[i]->val}, stride);
         if (!ein__address(ctx, read[i], stride, &p->f[i])) return false;
@@ -602,6 +603,7 @@ static bool ein__find_conv_in(ein_ctx *ctx, const ein__scope *s, const int64_t *
     const ein__expr *read[2];
     double alpha;
     if (!ein__two_factors(ctx, s, read, &alpha) || alpha != 1) return false;
+    if (!ein__alike(ctx, (ein__val){read[0]->val}, (ein__val){read[1]->val})) return false;
     for (int transposed = 0; transposed < 2; transposed++)
         for (int k = 0; k < 2; k++) {
             *z = (ein__conv_form){.s = s, .x = read[k], .w = read[1 - k], .transposed = transposed};
@@ -698,6 +700,7 @@ EIN__FN bool ein__match_band(ein_ctx *ctx, const ein__scope *s, ein__band *g) {
     int64_t dense[EIN__MAX_RANK];
     double alpha;
     if (!ein__two_factors(ctx, s, read, &alpha) || s->ns != 1) return false;
+    if (!ein__alike(ctx, (ein__val){read[0]->val}, (ein__val){read[1]->val})) return false;
     for (int k = 0; k < 2; k++) {
         *g = (ein__band){.a = read[k], .b = read[1 - k], .alpha = alpha};
         ein__dense_strides(&ctx->value[g->a->val].shape, dense);

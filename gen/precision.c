@@ -47,11 +47,15 @@ static ein__math ein__math_of(const ein_ctx *ctx, ein__val a, ein__val b) {
     return halves || ein__is_untyped(ctx) ? EIN__MATH_FP16 : EIN__MATH_FP32;
 }
 
-// Whether a library multiplies tensors of these types.
+// Whether products of tensors of these types are ours to plan. Kernels convert what they load.
 static bool ein__multiplies(const ein_ctx *ctx, ein__dtype a, ein__dtype b) {
     bool known = a == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && a == EIN__F16);
-    bool other = b == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && b == EIN__F16);
-    return known && other && (a == b || ein__is_untyped(ctx));
+    return known && (b == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && b == EIN__F16));
+}
+
+// Whether a library multiplies such factors: it wants them of one type.
+static bool ein__alike(const ein_ctx *ctx, ein__val a, ein__val b) {
+    return ctx->value[a.i].dtype == ctx->value[b.i].dtype || ein__is_untyped(ctx);
 }
 
 // Bytes of an element of `v` in memory, or what they most likely will be.

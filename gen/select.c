@@ -305,15 +305,27 @@ static bool ein__widens(ein_ctx *ctx, ein__val v) {
            ctx->value[read[0]->val].dtype == EIN__F16;
 }
 
+// How contraction `v` of halves with an f32 result is computed: by no convolution.
+static ein__skind2 ein__choose_wide(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__skind2 kind = ein__kernel_kind(ctx, s);
+    int64_t loops = ein__cost_scope(ctx, kind, s, m, read), gemm_ps;
+    int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    ein__gemm g;
+    bool found = ctx->desc.libs != EIN_LIBS_NONE &&
+                 ein__best_gemm(ctx, s, z->free && !z->root[v.i], &g, &gemm_ps);
+    if (found && m.i) gemm_ps = ein__cost_sum(gemm_ps, ein__kernel_cost(ctx, m));
+    if (own < loops) kind = EIN__K_PRODUCT;
+    if (found && gemm_ps < ein__least(loops, ein__with_margin(own))) kind = EIN__K_GEMM;
+    return kind;
+}
+
 static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     const ein__scope *s = ein__scope_of(z->ctx, v);
     int64_t ps, gemm_ps;
     ein__gemm g;
-    // No convolution of halves has an f32 result, but products do.
-    if (ein__widens(z->ctx, v) && z->ctx->desc.libs != EIN_LIBS_NONE)
-        return ein__best_gemm(z->ctx, s, z->free && !z->root[v.i], &g, NULL)
-                   ? EIN__K_GEMM
-                   : ein__kernel_kind(z->ctx, s);
+    if (ein__widens(z->ctx, v)) return ein__choose_wide(z, v, m, read);
     ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
     if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
         z->ctx->desc.libs == EIN_LIBS_NONE)

@@ -206,15 +206,19 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     ein__basis b;
     ein__gemm g;
     bool inside;
+    int64_t ps;
     if (p->dtype != EIN__F32 || p->weight_only || ein__keeps_fp32(ctx, v)) return p->dtype;
     if (ein__match_basis(ctx, s, &b)) return EIN__F32;
     if (ein__is_attended(z, v, &inside))
         return inside || z->root[v.i] || z->is[v.i] ? EIN__F32 : EIN__F16;
     if (s->reduce != EIN__R_NONE && ein__is_contraction(ctx, s) && !ein__is_square(ctx, s)) {
         bool wide = z->root[v.i] || (z->is[v.i] & (EIN__IS_SOURCE | EIN__IS_STATISTIC));
-        // Only a product of matrices has an f32 result.
+        // No convolution has an f32 result.
         bool free = !z->root[v.i];
-        return wide && ein__best_gemm(ctx, s, free, &g, NULL) ? EIN__F32 : EIN__F16;
+        if (!wide) return EIN__F16;
+        ein__skind2 kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, free, &ps);
+        bool any = !ein__is_call(kind) || ein__best_gemm(ctx, s, free, &g, NULL);
+        return any ? EIN__F32 : EIN__F16;
     }
     if (z->root[v.i] || z->is[v.i]) return EIN__F32;
     if (copy && ein__is_renaming(ctx, v, copy)) return ctx->value[z->now[copy->val].i].dtype;
