@@ -38,14 +38,15 @@ static void product_sizes(ein_ctx *ctx) {
     static const char *const order[] = {"012", "021", "102", "210"};
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         force_tile(ctx, tile);
-        for (int i = 0; i < COUNT(extent); i++) {
+        int tensor = ein__product_table[tile - 1].math != EIN__MATH_FP32;
+        for (int i = tensor ? tile % 2 : 0; i < COUNT(extent); i += 1 + tensor) {
             int t = tile + i;
             product(ctx, 1, extent[i], extent[(i * 3 + tile) % COUNT(extent)],
                     extent[(i * 7 + 1) % COUNT(extent)], order[t % 2], order[t / 2 % 2],
                     order[t / 4 % 2]);
         }
         // Whole vectors on both sides, and several steps of the longest.
-        for (int i = 0; i < 3 && ein__product_table[tile - 1].math; i++)
+        for (int i = 0; i < 3 * tensor; i++)
             product(ctx, 1 + i % 2, 8 + 16 * (i % 2), 24, 136 * i + 40, order[(i + tile) % 2],
                     order[i / 2], order[tile / 2 % 2]);
     }
@@ -134,9 +135,8 @@ static void product_parts(ein_ctx *ctx) {
     static const int64_t extent[] = {3, 70, 33, 130, 20, 64};
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         force_tile(ctx, tile);
-        // Half the numbers of blocks for tensor cores' tiles.
-        int by = ein__product_table[tile - 1].math ? 2 : 1;
-        for (forced_parts = 2 + tile / 2 % by; forced_parts <= 5; forced_parts += by) {
+        int by = ein__product_table[tile - 1].math ? 4 : 1;
+        for (forced_parts = 2 + tile % by; forced_parts <= 5; forced_parts += by) {
             int64_t depth = (forced_parts - 1) * ein__most(ein__product_table[tile - 1].terms, 64);
             depth += tile % 2 ? 64 : 9;
             int t = tile + forced_parts;
@@ -157,7 +157,7 @@ static void products(ein_ctx *ctx) {
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         if (ein__product_table[tile - 1].math == EIN__MATH_FP32) continue;
         force_tile(ctx, tile);
-        product_windows(ctx, 2 * tile, 2);
+        product_windows(ctx, tile, 1);
         if (ein__product_table[tile - 1].rows == 16) product_others(ctx);
     }
     force_tile(ctx, 0);
