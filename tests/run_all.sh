@@ -20,6 +20,8 @@ own='tests/unseen/conv*.ein tests/unseen/deconv_odd.ein tests/unseen/matmul_rank
 own="$own tests/unseen/attention.ein tests/unseen/eq_phases.ein tests/unseen/gemm_forms.ein"
 own="$own tests/unseen/preactivation.ein"
 own="$own tests/unseen/tail.ein"
+tensor='tests/unseen/tensor_tiles.ein tests/unseen/tail.ein tests/unseen/preactivation.ein'
+tensor="$tensor tests/unseen/conv_groups.ein models/dcgan.ein"
 # Products large enough for a library to be the best, with all that a call may do behind them.
 calls='tests/unseen/product_epilogues.ein'
 blas='models/cases/*.ein tests/unseen/conv*.ein'
@@ -79,6 +81,8 @@ parts=(
     "run-blas cuda $python tests/run_models.py --libs cublas $blas"
     "race-lib cuda $python tests/run_models.py --libs none --mode race models/cases/*.ein $own"
     "run-tf32 cuda $python tests/run_models.py --math tf32 models/*.ein models/cases/*.ein"
+    "own-tf32 cuda $python tests/run_models.py --math tf32 --libs none $tensor"
+    "own-fp16 cuda $python tests/run_models.py --math fp16 --libs none $tensor"
     "run-fp16 cuda $python tests/run_models.py --math fp16 models/*.ein $light"
     "run-lt   cuda $python tests/run_models.py --full --math fp16 $calls"
     "run-lt32 cuda $python tests/run_models.py --full --math tf32 $calls"
