@@ -145,7 +145,8 @@ static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
 // Time of all tiles: the slowest of arithmetic, products on tensor cores and scores beside them, of
 // what blocks fetch, and of the steps of one block after the other where those of others do not
 // hide their latency.
-static int64_t ein__tensor_ps(ein_ctx *ctx, const ein__attention *a, const ein__attention_tile *t) {
+static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
+                                     const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t depth = ein__up(t->depth, t->kc), turns = ein__ceil(t->terms, t->keys);
     int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
@@ -186,7 +187,7 @@ static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
             if (!ein__tensor_fits(&t, rw, nk)) continue;
             t.row_tiles = ein__ceil(t.nrow, t.rows);
             t.terms = a->band ? t.nkey + t.rows - 1 : t.nkey;
-            t.ps = ein__tensor_ps(ctx, a, &t);
+            t.ps = ein__attend_tensor_ps(ctx, a, &t);
             if (found && t.ps >= best->ps) continue;
             *best = t;
             found = true;

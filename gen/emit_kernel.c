@@ -31,22 +31,24 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
 EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
         ein__skind2 kind;
-        const char *const *lines[4];
-    } of[] = {
-        {EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
-        {EIN__K_TRANSPOSE, {ein__tmpl_transpose}},
-        {EIN__K_REDUCE,
-         {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp, ein__tmpl_warp}},
-        {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
-        {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
-        {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
-        {EIN__K_ATTENTION, {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend}},
-        {EIN__K_PRODUCT,
-         {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_tiles_mma, ein__tmpl_half4}}};
+        const char *const *lines[6];
+    } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
+              {EIN__K_TRANSPOSE, {ein__tmpl_transpose}},
+              {EIN__K_REDUCE,
+               {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
+                ein__tmpl_warp, ein__tmpl_window, ein__tmpl_skinny}},
+              {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
+              {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
+              {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
+              {EIN__K_ATTENTION,
+               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend, ein__tmpl_warp}},
+              {EIN__K_PRODUCT,
+               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_tiles_mma, ein__tmpl_tail,
+                ein__tmpl_half4}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
-        for (int k = 0; k < 4 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
+        for (int k = 0; k < 6 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
         ctx->kernel_seed[of[i].kind] = h;
     }
 }

@@ -90,7 +90,7 @@ static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__p
             const ein__product_tile *t = &ein__product_table[i];
             char other[32];
             ein__product_cut_name(t, parts, other);
-            if (strcmp(name, other)) continue;
+            if (!ein__product_fits(p, t) || strcmp(name, other)) continue;
             *cut = (ein__product_cut){t, parts, ein__tail_share(p, t, parts)};
             return cut->share > 0;
         }
