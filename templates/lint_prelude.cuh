@@ -149,6 +149,40 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #define $store y[(m0 + row) * 64 + col] = acc[i][c] / sum[i]
 #endif
 
+#ifdef LINT_attend
+#include <cuda_fp16.h>
+#endif
+
+#ifdef LINT_attention_mma
+#include <cuda_fp16.h>
+#include "attend.cu"
+#define $T float
+#define $RW 2
+#define $NK 32
+#define $KC 64
+#define $cols 64
+#define $depth 64
+#define $part 1088
+#define $index const int m0 = (int)id * 32
+#define $queries 32 * 64
+#define $queryRow e / 64
+#define $queryAt e % 64
+#define $loadQuery attend<T>::put(&query[row * (depth + PAD) + k], p0[(m0 + row) * 64 + k])
+#define $terms 100
+#define $keys 64 * 64
+#define $keyRow e / 64
+#define $keyAt e % 64
+#define $loadKey \
+    attend<T>::put(&part[key * (KC + PAD) + k], u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f)
+#define $score if (u0 + first + 8 * j + lane % 4 * 2 + e % 2 < 100) x = s[j][e]
+#define $values 64 * 64
+#define $valueRow e / 64
+#define $valueAt e % 64
+#define $loadValue \
+    attend<T>::put(&part[key * (cols + PAD) + col], u0 + key < 100 ? p0[(u0 + key) * 64 + col] : 0.f)
+#define $store y[(m0 + row) * 64 + col] = acc[c][e] / sum[i]
+#endif
+
 #ifdef LINT_product
 #undef $params
 #define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
