@@ -135,6 +135,13 @@ EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const ein__val *order, const int
 
 enum { EIN__MAX_ROW_VALS = 8 };
 
+// A sum of squares is a reduction, although it looks like a product.
+static bool ein__is_square(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *read[2];
+    double alpha;
+    return ein__two_factors(ctx, s, read, &alpha) && read[0]->val == read[1]->val;
+}
+
 // Whether reduction `r` runs over the dimensions of map `m` behind the first `rows`, with the rows'
 // iterators in front, and nobody outside the step needs it.
 static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, uint32_t rows) {
@@ -144,7 +151,7 @@ static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, u
     if (z->ctx->value[r.i].weight_only) return false;
     for (uint32_t i = 0; i < m->nt; i++)
         if (s->n[i] != m->n[i]) return false;
-    return !ein__is_contraction(z->ctx, s);
+    return !ein__is_contraction(z->ctx, s) || ein__is_square(z->ctx, s);
 }
 
 // Adds to `list` the reductions that `v` reads and that run over the same rows, operands first.

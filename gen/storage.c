@@ -32,13 +32,6 @@ static bool ein__reads_common(ein_ctx *ctx, const ein__ex *a, const ein__ex *b) 
     return false;
 }
 
-// A sum of squares is a reduction, although it looks like a product.
-static bool ein__is_square(ein_ctx *ctx, const ein__scope *s) {
-    const ein__expr *read[2];
-    double alpha;
-    return ein__two_factors(ctx, s, read, &alpha) && read[0]->val == read[1]->val;
-}
-
 static bool ein__is_plain_reduction(ein_ctx *ctx, const ein__scope *s) {
     return s->reduce != EIN__R_NONE && (!ein__is_contraction(ctx, s) || ein__is_square(ctx, s));
 }

@@ -33,6 +33,8 @@ COUNTS = [
     ("models/longformer.ein", 1, 5, ["--gpu", "orin-nx"]),
     ("models/longformer.ein", 1, None, ["--math", "tf32"]),
     ("models/longformer.ein", 1, None, ["--math", "fp16"]),
+    ("tests/unseen/attention_causal.ein", 2, 18, []),
+    ("tests/unseen/attention_causal.ein", 2, 18, ["--math", "tf32"]),
     ("models/bert_base.ein", 12, None, []),
     ("models/bert_base.ein", 12, None, ["--math", "tf32"]),
     ("models/bert_base.ein", 12, None, ["--math", "fp16"]),
