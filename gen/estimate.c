@@ -177,6 +177,11 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     return ein__estimate_gemm(ctx, p);
 }
 
+// Whether the GPU has a rate of its own for this arithmetic.
+static bool ein__has_tensor_cores(const ein__gpu *g, ein__math math) {
+    return math == EIN__MATH_TF32 ? g->tf32 > 0 : math == EIN__MATH_FP16 && g->fp16 > g->fp32;
+}
+
 // Channels of a pixel that tensor cores load at once, 16 bytes of them, where they lie together.
 static int64_t ein__channel_step(ein__math math) {
     return math == EIN__MATH_FP32 ? 1 : 16 / ein__math_bytes(math);
@@ -220,7 +225,7 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
 static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__work *w) {
     bool point = true;
     for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
-    if (c->math == EIN__MATH_FP32 || c->nhwc || point) return;
+    if (!ein__has_tensor_cores(g, c->math) || c->nhwc || point) return;
     int64_t bytes = w->weights;
     for (int k = 0; k < EIN__NACCESS; k++) bytes = ein__plus(bytes, w->bytes[k]);
     int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
@@ -246,13 +251,13 @@ static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transpo
     return ein__work_ps(g, &w);
 }
 
-// In FP32 the library has a single kernel for NHWC on Hopper (asked of cuDNN 9.19), so that order
-// is taken only where a table says what it costs.
+// Without tensor cores the library has a single kernel for NHWC on Hopper (asked of cuDNN 9.19), so
+// that order is taken only where a table says what it costs.
 EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     int64_t ps;
     if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
     if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
-    if (c->nhwc && c->math == EIN__MATH_FP32) return EIN__PS_LIMIT;
+    if (c->nhwc && !ein__has_tensor_cores(ein__gpu_of(ctx), c->math)) return EIN__PS_LIMIT;
     return ein__estimate_conv(ctx, c, transposed);
 }
 

@@ -506,9 +506,9 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
         ein__forget_choices(ctx);
         ok = ein__try_ways(ctx, root, nroot, &baseline);
     }
-    if (!ok || ctx->desc.baseline) return ok;
+    if (!ok) return false;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
-    ein__count_problems(ctx);
+    if (!ctx->desc.baseline) ein__count_problems(ctx);
     return !ctx->status;
 }
 

@@ -195,6 +195,15 @@ def main():
                 z.model(name, path, math, least)
             z.check(name + ": no NHWC in FP32 without a table",
                     not any("nhwc" in call for call in emitted(path)))
+        path = os.path.join(ROOT, "models", "resnet18.ein")
+        for gpu, wanted in (("orin-nx", True), ("tx2", False)):
+            made = emitted(path, "--math", "fp16", "--gpu", gpu)
+            z.check("NHWC where there are tensor cores: " + gpu,
+                    any("nhwc" in call for call in made) == wanted, made)
+        text = subprocess.run([EINNET, "emit", path, "--baseline", "-o", "-"],
+                              stdout=subprocess.PIPE, check=True).stdout.decode()
+        z.check("a plan without derivation is compared with nothing",
+                "without derivation" not in text)
         path = z.write("padded", PADDED)
         z.padded(path, "tf32", 8)
         z.padded(path, "fp16", 8)
