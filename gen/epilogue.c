@@ -224,24 +224,6 @@ static bool ein__conv_takes(ein_ctx *ctx, const ein__conv_form *f, ein__epilogue
     return fits;
 }
 
-// Whether the call of convolution `f`, read by `read`, stores map `m` too: in the convolution's
-// type.
-static bool ein__conv_and_map(ein_ctx *ctx, const ein__conv_form *f, ein__val m, ein__ex read,
-                              ein__epilogue *e) {
-    ein__dtype type = ctx->value[ein__ex_get(ctx, read)->val].dtype;
-    return ctx->value[m.i].dtype == type && ein__epilogue_of(ctx, m, read, e) &&
-           ein__conv_takes(ctx, f, e);
-}
-
-// The same of the value that `read` reads, if it is a convolution.
-static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read, ein__epilogue *e) {
-    const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, read)->val});
-    int64_t out[EIN__MAX_RANK];
-    ein__conv_form f;
-    ein__dense_result(s, out);
-    return ein__find_conv(ctx, s, out, &f) && ein__conv_and_map(ctx, &f, m, read, e);
-}
-
 // ------------------------------------------------------------------------------------ products
 
 // The greatest power of two up to `most` that divides all of `n` elements of `size` bytes.
@@ -338,4 +320,37 @@ static bool ein__gemm_and_map(ein_ctx *ctx, const ein__scope *s, ein__val m, ein
              (type == EIN__F32 || (type == EIN__F16 && g.math == EIN__MATH_FP16)) && both <= *ps;
     if (*fused) *ps = both;
     return true;
+}
+
+// The cost of convolution `f` with map `m`, which alone reads it by `read` (or none): one call, if
+// it can store the map too, in the convolution's type, and that is cheaper; else a call and a
+// kernel. Gives whether it is one. Without measured rows one call is always cheaper.
+static bool ein__conv_and_map(ein_ctx *ctx, const ein__conv_form *f, ein__val m, ein__ex read,
+                              int64_t *ps) {
+    ein__conv both = f->c;
+    ein__epilogue e;
+    *ps = ein__cost_conv_any(ctx, &f->c, f->transposed);
+    if (!m.i) return false;
+    *ps = ein__cost_sum(*ps, ein__kernel_cost(ctx, m));
+    ein__dtype type = ctx->value[ein__ex_get(ctx, read)->val].dtype;
+    if (ctx->value[m.i].dtype != type || !ein__epilogue_of(ctx, m, read, &e) ||
+        !ein__conv_takes(ctx, f, &e))
+        return false;
+    both.bias = e.bias;
+    both.z = e.z;
+    both.relu = e.act == EIN__ACT_RELU;
+    int64_t one = ein__cost_conv_any(ctx, &both, f->transposed);
+    if (one > *ps) return false;
+    *ps = one;
+    return true;
+}
+
+// Whether the value that `read` reads, if it is a convolution, and map `m` are one call.
+static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read) {
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, read)->val});
+    int64_t out[EIN__MAX_RANK], ps;
+    ein__conv_form f;
+    ein__dense_result(s, out);
+    return ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f) &&
+           ein__conv_and_map(ctx, &f, m, read, &ps);
 }

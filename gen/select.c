@@ -32,9 +32,8 @@ static int64_t ein__with_margin(int64_t ps) {
 // `*ps` stay where there is none that costs less than `bound`.
 static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                        bool free, ein__skind2 kind, int64_t bound, int64_t *ps) {
-    int64_t out[EIN__MAX_RANK], map = m.i ? ein__kernel_cost(ctx, m) : 0, gemm_ps;
+    int64_t out[EIN__MAX_RANK], gemm_ps, conv_ps;
     ein__conv_form f;
-    ein__epilogue e;
     bool fused;
     if (ctx->desc.libs == EIN_LIBS_NONE || !ein__rule_on(ctx, EIN__RULE_MATCH)) return kind;
     if (ein__gemm_and_map(ctx, s, m, read, free, &gemm_ps, &fused) &&
@@ -45,13 +44,7 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
     ein__dense_result(s, out);
     if (ctx->desc.libs != EIN_LIBS_ALL || !ein__find_conv(ctx, s, out, &f) || !ein__conv_sizes(&f))
         return kind;
-    fused = m.i && ein__conv_and_map(ctx, &f, m, read, &e);
-    if (fused) {
-        f.c.bias = e.bias;
-        f.c.z = e.z;
-        f.c.relu = e.act == EIN__ACT_RELU;
-    }
-    int64_t conv_ps = ein__cost_sum(ein__cost_conv_any(ctx, &f.c, f.transposed), fused ? 0 : map);
+    (void)ein__conv_and_map(ctx, &f, m, read, &conv_ps);
     if (conv_ps < bound || (conv_ps == bound && kind != EIN__K_GEMM)) {
         *ps = conv_ps;
         kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
@@ -351,12 +344,11 @@ static bool ein__is_call(ein__skind2 k) {
 static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__epilogue e;
     int64_t ps;
     bool fused;
     if (z->kind[v.i] == EIN__K_GEMM)
         return ein__gemm_and_map(ctx, s, m, read, z->free && !z->root[v.i], &ps, &fused) && fused;
-    return ein__conv_fuses(ctx, m, read, &e);
+    return ein__conv_fuses(ctx, m, read);
 }
 
 // Whether nothing but product `v` needs map `p`, and its load may compute it.

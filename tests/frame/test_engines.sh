@@ -132,6 +132,21 @@ grep -q 'would be compiled' "$work/err" && pass || fail 'an engine to be compile
 fault 'descriptors that stay' '/static void conv_close/,/^}/ s/engine_drop(&c->graph, 0);//'
 check 'descriptors that stay are seen' run 87 fault 91900
 
+# Where a convolution alone is so much faster that a kernel for the rest pays, it is alone.
+block=models/cases/basic_block.ein
+pin engine:28,2=1,12=-1 $block > "$work/both.tsv"
+plain='3x3, 64 to 64'
+sed '/bias=1/ s/\t1000\t/\t900000000\t/' "$work/both.tsv" > "$work/apart.tsv"
+for table in both apart; do
+    check "$table: emitted" $einnet emit $block --baseline --costs "$work/$table.tsv" \
+        -o "$work/block.cu"
+    grep '^// .* us measured .* cuDNN conv' "$work/block.cu" > "$work/calls"
+    case $table in
+    both) grep -q "cuDNN conv $plain + bias + relu, engine 28$" "$work/calls" ;;
+    apart) ! grep -q relu "$work/calls" && grep -q "cuDNN conv $plain, engine 28$" "$work/calls" ;;
+    esac && pass || fail "$table: calls" "$work/block.cu"
+done
+
 # A setting that the engine does not have, an engine that there is not, one that is too large, one
 # that is refused: what the library chooses, in the end the older API.
 for refused in engine:11,2=9 engine:11,4=1 engine:3 engine:33 engine:70 engine:26,2=1,13=0; do
