@@ -74,8 +74,8 @@ for math in fp32 fp16 tf32; do
     grep -q '^//.* us measured .* cuDNN conv .*, engine 11$' "$work/$math.cu" && pass ||
         fail "$math: the plan says so"
     # In TF32 the part with CUDA 11 does.
-    [ $math = tf32 ] || check "$math: it compiles" nvcc -std=c++14 -arch=sm_90 -Werror all-warnings \
-        -Xcompiler -Wall,-Wextra,-Werror -c "$work/$math.cu" -o "$work/$math.o"
+    [ $math = tf32 ] || check "$math: it compiles" nvcc -std=c++14 -arch=sm_90 \
+        -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -c "$work/$math.cu" -o "$work/$math.o"
 done
 check 'weights' $einnet pack $model -o "$work/fused.weights"
 
