@@ -54,12 +54,12 @@ grep -c . "$work/out" | grep -q '^3$' && grep -q -P 'engine:28,2=1,12=-1\t40\t' 
 
 # ---- programs
 
-# pin ENGINE ARGUMENT...: a table in which this engine makes every convolution of a probe.
+# pin ENGINE ARGUMENT...: a table in which this engine makes every convolution of a probe in NCHW.
 pin() {
     pinned=$1
     shift
     $einnet probe "$@" --baseline -o "$work/probe.cu" || return 1
-    grep -o -E '"conv(_data)? f(32|16) [^"]*"' "$work/probe.cu" | tr -d '"' |
+    grep -o -E '"conv(_data)? f(32|16) [^"]*"' "$work/probe.cu" | tr -d '"' | grep " nchw " |
         sed "s/.*/h200\t& algo=$pinned\t1000\t1\tcudnn 91900 driver 1/"
 }
 command -v nvcc > /dev/null || {
