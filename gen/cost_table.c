@@ -77,7 +77,7 @@ static bool ein__is_kernel_key(const char *key) { return !strncmp(key, "kernel "
 static bool ein__is_algorithm(const char *key, const char *s) {
     size_t tile = strspn(s, "0123456789abcdefghijklmnopqrstuvwxyz.");
     if (ein__is_kernel_key(key))
-        return !strncmp(key, "kernel product ", 15) && tile && tile <= 24 && !s[tile];
+        return !strncmp(key, "kernel product ", 15) && tile && tile < 32 && !s[tile];
     if (ein__is_conv_key(key)) return s[0] >= '0' && s[0] <= (key[4] == '_' ? '5' : '7') && !s[1];
     if (!ein__is_gemm_key(key) || strncmp(s, "lt:", 3)) return false;
     s += 3;
