@@ -37,8 +37,8 @@ program_of() { # MODEL N PRECISION
     echo "$item"
 }
 
-# Programs that other phases do not have: other precisions, no derivation at other batch sizes; and
-# every graph.
+# Programs that other phases do not have, those without derivation at other batch sizes and in other
+# precisions; and every graph.
 contest_emit() {
     local model n precision item options
     for model in $(models); do
@@ -59,32 +59,12 @@ contest_emit() {
 contest_program() { # ITEM MODEL PRECISION OPTION...
     local item=$1 model=$2 precision=$3
     shift 3
-    if [ "$precision" != fp32 ]; then
-        set -- "$@" --math "$precision"
-        emit_one "$item" "$model" "$@" --prefix "${item##*/}"
-    fi
-    [ "$precision" != fp32 ] || [ $# -gt 0 ] || return 0
+    [ "$precision" = fp32 ] || set -- "$@" --math "$precision"
+    [ $# -gt 0 ] || return 0
     emit_one "${item}_base" "$model" "$@" --prefix "${item##*/}" --baseline
     if cmp -s "$kit/${item}_base.cu" "$(source_of "$item")"; then
         rm "$kit/${item}_base.cu" "$kit/${item}_base_test.cu"
     fi
-}
-
-# With measured costs: what probe_all does for the programs of other phases.
-contest_costs() {
-    local model n precision item options
-    for model in $(models); do
-        for n in $(contest_batches "$model"); do
-            options=()
-            [ "$n" = "$(own_batch "$model")" ] || options=(--dim N="$n")
-            for precision in $(precisions); do
-                [ "$precision" != fp32 ] || continue
-                item=$(program_of "$model" "$n" "$precision")
-                emit_costs "${item}_costs" "$kit/$item.cu" "$model" "${options[@]}" \
-                    --math "$precision" --prefix "${item##*/}"
-            done
-        done
-    done
 }
 
 # The peers that can run here, or those asked for.

@@ -35,8 +35,8 @@ export LC_ALL=C
 usage() {
     cat << 'END'
 usage: bash bench/gpu.sh [OPTION]...
-  --phase NAME      only this one: device emit probe build check bench sanitize peers report
-                    summary; may be repeated
+  --phase NAME      only this one: device limits emit probe build check bench templates peers
+                    sanitize report summary; may be repeated
   --only MODEL      only this model (resnet18, cases/conv3x3); may be repeated
   --budget SECONDS  begin no item after this time
   --jobs N          compilers at a time; default: the number of cores
@@ -66,6 +66,8 @@ fresh=no
 stand_in=no
 device=cuda
 small=()
+probe_kernels=120       # in a program; nvcc takes some 0.1 s for each
+probe_parts=16
 . bench/contest.sh
 
 while [ $# -gt 0 ]; do
@@ -75,7 +77,8 @@ while [ $# -gt 0 ]; do
         case $1 in
         --phase)
             case $2 in
-            device | emit | probe | build | check | bench | sanitize | peers | report | summary)
+            device | limits | emit | probe | build | check | bench | templates | peers | \
+                sanitize | report | summary)
                 phases="$phases $2" ;;
             *) echo "gpu.sh: no phase '$2'" >&2; exit 2 ;;
             esac ;;
@@ -304,10 +307,10 @@ emit_all() {
             emit_one "${model}_n$n" "$model" --dim N=$n --prefix "${model##*/}_n$n"
         done
         for math in tf32 fp16; do
-            emit_one "${model}_$math" "$model" --math $math
+            emit_one "${model}_$math" "$model" --math $math --prefix "${model##*/}_$math"
             for n in $(batches "$model"); do
                 emit_one "${model}_n${n}_$math" "$model" --math $math --dim N=$n \
-                    --prefix "${model##*/}_n$n"
+                    --prefix "${model##*/}_n${n}_$math"
             done
         done
     done
@@ -427,13 +430,24 @@ collect_rows() { # FILE
     rm "$1"
 }
 
-# Measures the calls that no table has; fails when there is no program for it. With new costs the
-# search may ask for other calls: some rounds of it.
+# Emits and builds one of several programs; a failure leaves what it said and no program.
+build_probe() { # BASE PART/PARTS EINNET'S ARGUMENTS...
+    local base=$1_${2%/*} part=$2
+    shift 2
+    rm -f "$base"
+    "$einnet" probe "$@" --part "$part" "${costs[@]}" -o "$base.cu" 2> "$base.log" &&
+        "$nvcc" "${flags[@]}" "${include[@]}" "$base.cu" -o "$base" "${libraries[@]}" \
+            > "$base.log" 2>&1
+}
+
+# Measures the calls and kernels that no table has; fails when there is no program for it. With new
+# costs the search may ask for others: some rounds of it. Kernels are compiled in parts, side by
+# side; the first part has the calls and the best plans' kernels.
 probe_group() { # ITEM EINNET'S ARGUMENTS...
-    local item=$1 base=$work/probe/$1 round before code
+    local item=$1 base=$work/probe/$1 round before code part parts kernels
     shift
     mkdir -p "$(dirname "$base")"
-    collect_rows "$base.rows"
+    for part in "$base"_*.rows; do collect_rows "$part"; done
     rm -f "$base.notes"
     for round in 1 2 3; do
         find_costs
@@ -443,23 +457,43 @@ probe_group() { # ITEM EINNET'S ARGUMENTS...
         fi
         ! grep -q '^// The tables have every call' "$base.cu" || return 0
         may_begin || return 0
-        if ! "$nvcc" "${flags[@]}" "${include[@]}" "$base.cu" -o "$base" "${libraries[@]}" \
-            > "$base.log" 2>&1; then
-            echo "probe $item: does not build: $(last_words "$base.log")"
-            return 1
-        fi
-        seconds=$(limit 900)
-        before=$(wc -l < "$out/$name.tsv")
-        timeout $((seconds + 60)) "$base" --device "$name" --deadline "$seconds" \
-            > "$base.rows" 2> "$base.log" < /dev/null
-        code=$?
-        [ $code != 75 ] || [ "$seconds" = 900 ] || stopped=yes
-        grep '^#' "$base.rows" >> "$base.notes"
-        collect_rows "$base.rows"
-        echo "probe $item, round $round: $(($(wc -l < "$out/$name.tsv") - before)) rows," \
-            "$(last_words "$base.log")"
-        [ $code = 0 ] || return 0
+        kernels=$(sed -n 's|^// and [0-9]* kernels of \([0-9]*\) that .*|\1|p' "$base.cu")
+        parts=$(((${kernels:-0} + probe_kernels - 1) / probe_kernels))
+        [ "$parts" -gt 0 ] || parts=1
+        [ "$parts" -le "$probe_parts" ] || parts=$probe_parts
+        for ((part = 1; part <= parts; part++)); do
+            in_parallel build_probe "$base" "$part/$parts" "$@"
+        done
+        wait
+        code=0
+        for ((part = 1; part <= parts && code == 0; part++)); do
+            run_probe "$item" "$base" "$part" "$round"
+            code=$?
+        done
+        [ $code = 0 ] || return $((code == 1))
     done
+}
+
+# Runs one part: 0 when all was measured, 1 when there is no program, 2 when it was stopped.
+run_probe() { # ITEM BASE PART ROUND
+    local base=$2_$3 code before
+    if [ ! -x "$base" ]; then
+        echo "probe $1, part $3: no program: $(last_words "$base.log")"
+        [ "$3" != 1 ]
+        return
+    fi
+    may_begin || return 2
+    seconds=$(limit 590)
+    before=$(wc -l < "$out/$name.tsv")
+    timeout $((seconds + 60)) "$base" --device "$name" --deadline "$seconds" \
+        > "$base.rows" 2> "$base.log" < /dev/null
+    code=$?
+    [ $code != 75 ] || [ "$seconds" = 590 ] || stopped=yes
+    grep '^#' "$base.rows" >> "$2.notes"
+    collect_rows "$base.rows"
+    echo "probe $1, round $4, part $3: $(($(wc -l < "$out/$name.tsv") - before)) rows," \
+        "$(last_words "$base.log")"
+    [ $code = 0 ] || return 2
 }
 
 # All models in one program; where that cannot be, each in its own.
@@ -507,14 +541,13 @@ probe_all() {
     for model in $(models); do
         for math in '' $(maths); do
             emit_costs "$model${math}_costs" "$(source_of "$model$math")" "$model" \
-                ${math:+--math ${math#_}}
+                ${math:+--math ${math#_} --prefix "${model##*/}$math"}
             for n in $(batches "$model"); do
                 emit_costs "${model}_n$n${math}_costs" "$kit/${model}_n$n$math.cu" "$model" \
-                    --dim N=$n --prefix "${model##*/}_n$n" ${math:+--math ${math#_}}
+                    --dim N=$n --prefix "${model##*/}_n$n$math" ${math:+--math ${math#_}}
             done
         done
     done
-    contest_costs
 }
 
 # ---- build ----
@@ -791,8 +824,9 @@ flags=(-O3 -std=c++14 "-arch=$arch")
 if [ $gpu = yes ]; then
     ! wanted check || [ $stopped = yes ] || check_all
     ! wanted bench || [ $stopped = yes ] || bench_all
-    ! wanted sanitize || [ $stopped = yes ] || [ $stand_in = yes ] || sanitize_all
+    ! wanted templates || [ $stopped = yes ] || templates_all
     ! wanted peers || [ $stopped = yes ] || peers_all
+    ! wanted sanitize || [ $stopped = yes ] || [ $stand_in = yes ] || sanitize_all
 fi
 only=
 gather

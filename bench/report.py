@@ -224,6 +224,76 @@ def means(cases):
     return lines + [""] if lines else []
 
 
+# What an issue of the project asks for: ratios to reach, and steps that a run may have at most.
+PEER_MEAN = {"fp32": 1.5, "tf32": 1.2, "fp16": 1.2}
+TWICE = ("dcgan", "infogan", "gcn", "longformer")
+DERIVED_MEAN = 1.2
+STEPS = (("resnet18", ("tf32", "fp16"), 24), ("bert_base", ("fp32", "tf32", "fp16"), 75),
+         ("dcgan", ("fp32", "tf32", "fp16"), 10), ("infogan", ("fp32", "tf32", "fp16"), 10),
+         ("fsrcnn", ("fp32", "tf32", "fp16"), 10), ("longformer", ("fp32", "tf32", "fp16"), 6))
+
+
+def gate(what, batch, wanted, value, good):
+    """A row of the table of gates; `value` None: nothing was measured."""
+    if value is None:
+        return [what, str(batch), wanted, "-", "not measured"]
+    return [what, str(batch), wanted, value, "pass" if good else "FAIL"]
+
+
+def least(found):
+    value, case = min(found, key=lambda f: f[0])
+    return "%.2f (%s)" % (value, case.model)
+
+
+def peer_gates(cases, precision, batch):
+    found = [(c.ratio(c.best_peer())[0], c) for c in cases if c.best_peer()]
+    wanted = PEER_MEAN[precision]
+    mean = geometric_mean([f[0] for f in found])
+    missing = sum(1 for c in cases if not c.best_peer())
+    note = "; %d models without a peer" % missing if missing and found else ""
+    yield gate("never slower than the best peer", batch, "least >= 1",
+               least(found) + note if found else None, found and min(f[0] for f in found) >= 1)
+    yield gate("best peer / einnet, geometric mean", batch, ">= %.1f" % wanted,
+               "%.2f over %d" % (mean, len(found)) if found else None, found and mean >= wanted)
+    for model in TWICE if batch == 1 else ():
+        one = [f for f in found if f[1].model == model]
+        yield gate("best peer / einnet, %s" % model, batch, ">= 2",
+                   "%.2f" % one[0][0] if one else None, one and one[0][0] >= 2)
+
+
+def derivation_gates(cases, batch):
+    found = [(c.ratio("base")[0], c) for c in cases if c.ratio("base")]
+    mean = geometric_mean([f[0] for f in found])
+    yield gate("no derivation / einnet, geometric mean", batch, ">= %.1f" % DERIVED_MEAN,
+               "%.2f over %d" % (mean, len(found)) if found else None,
+               found and mean >= DERIVED_MEAN)
+    yield gate("derivation never slower", batch, "least >= 1", least(found) if found else None,
+               found and min(f[0] for f in found) >= 1)
+
+
+def step_gates(cases, precision):
+    for model, precisions, most in STEPS:
+        if precision not in precisions:
+            continue
+        found = [c.word("ours", "kernels") for c in cases if c.model == model and c.batch == 1]
+        known = found and found[0].isdigit()
+        yield gate("kernels of a run, %s" % model, 1, "<= %d" % most, found[0] if known else None,
+                   known and int(found[0]) <= most)
+
+
+def gates(cases, precision):
+    """Whether what was asked for is reached, models alone: single operators stand in a table."""
+    chosen = [c for c in cases if not c.model.startswith("cases/")]
+    rows = []
+    for batch in sorted({c.batch for c in chosen} & {1, 16}):
+        group = [c for c in chosen if c.batch == batch]
+        rows += peer_gates(group, precision, batch)
+        if precision == "fp32":
+            rows += derivation_gates(group, batch)
+    rows += step_gates(chosen, precision)
+    return table(["gate", "batch", "wanted", "measured", "verdict"], rows) if chosen else []
+
+
 INTRO = """Times are microseconds. Warm: graph replays back to back, medians; cold: after a 256 MB
 fill outside the timed events; one shot: launch to completion on the host's clock. A ratio is the
 median of paired rounds (A B B A) with the least and the most; it is "equal" where it is below the
@@ -241,6 +311,11 @@ def versions(cases):
         found = {r["versions"] for c in cases for r in c.rows.get(system, ())} - {"-"}
         lines += ["- %s: %s" % (system, "; ".join(sorted(found)))] if found else []
     return lines + [""] if lines else []
+
+
+def gate_lines(cases, precision):
+    found = gates(cases, precision)
+    return ["### Gates", ""] + found if found else []
 
 
 def report(cases, graphs, device, title):
@@ -261,6 +336,7 @@ def report(cases, graphs, device, title):
         for name, words in draw(chosen, graphs, device, precision, words):
             plots[name] = words
             lines += ["![%s](%s)" % (name.rsplit(".", 1)[0], name), ""]
+        lines += gate_lines(chosen, precision)
         lines += ["### Errors, kernels, time until ready", ""] + detail_table(chosen)
     return "\n".join(lines), plots
 

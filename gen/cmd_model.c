@@ -199,10 +199,18 @@ static long whole_number(const char *s, char stop, long most) {
     return *end == stop && n <= most ? n : -1;
 }
 
-// Which kernels a probe has: --part, --kernels.
-static int set_part(const cmd_args *args, ein_desc *desc) {
-    enum { MOST_PARTS = 1000, MOST_KERNELS = 100000 };
+// Which kernels a probe has, which forms a program: --part, --kernels, --form.
+static int set_choice(const cmd_args *args, ein_desc *desc) {
+    enum { MOST_PARTS = 1000, MOST_KERNELS = 100000, MOST_FORMS = 1000 };
     const char *part = cmd_get(args, "part"), *kernels = cmd_get(args, "kernels");
+    const char *form = cmd_get(args, "form");
+    if (form) {
+        long n = whole_number(form, 0, MOST_FORMS);
+        if (n < 1) {
+            return cmd_usage(args, "--form %s: not a number from 1 to %d", form, MOST_FORMS);
+        }
+        desc->form = (int)n;
+    }
     if (kernels) {
         long n = whole_number(kernels, 0, MOST_KERNELS);
         if (n < 0) {
@@ -241,7 +249,7 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
     *code = *code ? *code : check_preference(args);
     *code = *code ? *code : set_libs(args, &desc);
     *code = *code ? *code : set_math(args, &desc);
-    *code = *code ? *code : set_part(args, &desc);
+    *code = *code ? *code : set_choice(args, &desc);
     *code = *code ? *code : cmd_search_desc(args, &desc);
     if (*code) {
         return NULL;

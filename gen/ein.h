@@ -249,6 +249,7 @@ typedef struct {
     ein_libs libs;       // what the program may link
     bool probe;       // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
     ein_math math;    // EIN_MATH_TF32 needs a GPU that has it
+    int form;  // 1, 2, ..: contractions by their best, second best, .. definitions, for comparison
     int part, parts;  // EIN_PROBE: which part of the kernels, from 1, of how many; 0: one part
     int kernels;      // EIN_PROBE: at most so many kernels; 0: 120; -1: none
     bool inspect;     // every value keeps its memory, so that EIN_TEST can report each one's error

@@ -13,6 +13,7 @@ static const cmd_option output_option[] = {
 };
 
 static const cmd_option emit_options[] = {
+    {"form", "N", "contractions by their N-th best derivation whatever it costs, to compare"},
     {"output", "OUT.cu", "the CUDA source; '-' is standard output"},
     {"header", "OUT.h", "its declarations, for the programs that call it"},
     {"test", "OUT_test.cu", "a program that checks and times OUT.cu"},
@@ -66,6 +67,7 @@ static const cmd_option explain_options[] = {
 };
 
 static const cmd_option verify_options[] = {
+    {"form", "N", "contractions by their N-th best derivation whatever it costs, to compare"},
     {"candidate", "ID", "only this candidate of those that explain --all lists"},
     NO_OPTION,
 };

@@ -435,7 +435,8 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     ctx->plan.merging = merging;
     ctx->plan.baseline_ps = best.baseline_ps;
-    ein__keep_better(ctx, &best, ok);
+    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
+    else ein__keep_better(ctx, &best, ok);
     return ok;
 }
 
@@ -461,12 +462,14 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
 static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, root, nroot);
+    return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) &&
+           (ctx->desc.form || ein__try_merged(ctx, root, nroot));
 }
 
 // Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
 // the last two also with softmax computed online where that is cheaper. The cheapest as a whole is
-// taken, so it never costs more than the baseline under the same table.
+// taken, so it never costs more than the baseline under the same table. ein_desc.form: derived with
+// each contraction's so-and-so best definition, whatever that costs.
 static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
     ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__plan best = ctx->plan;
@@ -478,6 +481,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     ok = ein__try_plans(ctx, root, nroot);
+    if (ctx->desc.form) return ok;
     ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
     if (ok && ein__keep_attentions(ctx, root, nroot)) ok = ein__try_plans(ctx, root, nroot);
     ctx->online = false;
