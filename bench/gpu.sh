@@ -13,6 +13,8 @@
 #     check.tsv      program, ok or not, relative L2 error, seconds, last words
 #     bench.jsonl    one object a program: times in microseconds
 #     clocks.tsv     clocks, temperature and power beside each of them
+#     figures.tsv    templates' bandwidth, forms of the operator cases, layers with and without calls
+#     limits.tsv     bandwidth by size, peaks, cost of launches, cuDNN's algorithms
 #     sanitize.tsv   compute-sanitizer on small sizes; tells, decides nothing
 #     peers.tsv      our programs, without derivation, and the peers: one row a measurement
 #     peers_clocks.tsv   clocks beside them
@@ -69,6 +71,7 @@ small=()
 probe_kernels=120       # in a program; nvcc takes some 0.1 s for each
 probe_parts=16
 . bench/contest.sh
+. bench/figures.sh
 
 while [ $# -gt 0 ]; do
     case $1 in
@@ -398,6 +401,27 @@ record_launches() {
     cat "$work/launch.tsv" >> "$work/device.tsv"
 }
 
+# ---- limits: what the device and its libraries reach ----
+
+limits_all() {
+    local key log=$work/limits.log
+    key=$(cat bench/limits.cu "$work/device.tsv" | grep -v '^clocks_idle' | sha256sum | cut -c1-16)
+    ! done_already limits all "$key" || return 0
+    may_begin || return
+    if ! "$nvcc" "${flags[@]}" "${include[@]}" bench/limits.cu -o "$work/limits.program" \
+        "${libraries[@]}" > "$log" 2>&1; then
+        echo "limits: bench/limits.cu does not build: $(last_words "$log")"
+        return
+    fi
+    seconds=$(limit 120)
+    if timeout "$seconds" "$work/limits.program" > "$work/limits.tsv" 2> "$log" < /dev/null; then
+        record limits all "$key" "$(cat "$work/limits.tsv")"
+        echo "limits: $(grep -c -v '^#' "$work/limits.tsv") figures"
+    else
+        echo "limits: failed: $(last_words "$log")"
+    fi
+}
+
 # ---- probe: costs measured, programs planned with them ----
 
 # The name of this GPU in tables of costs; fails where it has none.
@@ -556,8 +580,8 @@ build_one() { # ITEM KEY
     local item=$1 log=$work/build/$1.log start=$SECONDS status=ok said=
     mkdir -p "$(dirname "$log")"
     rm -f "$work/build/$item"
-    if ! "$nvcc" "${flags[@]}" "${include[@]}" "$kit/${item}_test.cu" "$(source_of "$item")" \
-        -o "$work/build/$item" "${libraries[@]}" > "$log" 2>&1; then
+    if ! "$nvcc" "${flags[@]}" "${report[@]}" "${include[@]}" "$kit/${item}_test.cu" \
+        "$(source_of "$item")" -o "$work/build/$item" "${libraries[@]}" > "$log" 2>&1; then
         status=failed
         said=$(grep -m 1 -i error "$log" | tr '\t' ' ' | cut -c1-200)
         [ -n "$said" ] || said=$(last_words "$log")
@@ -565,6 +589,9 @@ build_one() { # ITEM KEY
         status=warnings
         said=$(grep -m 1 -i warning "$log" | tr '\t' ' ' | cut -c1-200)
     fi
+    # Bytes that registers did not suffice for, as the compiler reports them of each kernel.
+    [ ${#report[@]} = 0 ] || said="$said spills $(grep -o '[0-9]* bytes spill' "$log" |
+        awk '{ n += $1 } END { print n + 0 }')"
     record build "$item" "$2" "$item"$'\t'"$status"$'\t'$((SECONDS - start))$'\t'"$(
         stat -c %s "$work/build/$item" 2> /dev/null)"$'\t'"$said"
     [ $status = ok ] || echo "build $item: $status: $said"
@@ -730,6 +757,8 @@ gather() {
     rows bench > "$out/bench.jsonl"
     rows clocks > "$out/clocks.tsv"
     { rows memcheck; rows racecheck; } > "$out/sanitize.tsv"
+    figure_rows > "$out/figures.tsv"
+    [ ! -f "$work/limits.tsv" ] || cp "$work/limits.tsv" "$out/limits.tsv"
     for phase in build check bench; do
         for item in $(items); do
             row "$phase" "$item" | grep -v -q -P '^\S+\tok\t|"status": "ok"' || continue
@@ -816,9 +845,11 @@ if [ -z "$arch" ]; then
 fi
 [ $gpu = no ] || [ $stand_in = yes ] || record_launches
 flags=(-O3 -std=c++14 "-arch=$arch")
-[ $stand_in = no ] || flags=()
+report=(-Xptxas -v)
+[ $stand_in = no ] || { flags=(); report=(); }
 ! wanted device || cat "$work/device.tsv"
 ! wanted emit || emit_all
+[ $gpu = no ] || [ $stand_in = yes ] || ! wanted limits || limits_all
 [ $gpu = no ] || [ $stand_in = yes ] || ! wanted probe || probe_all
 ! wanted build || build_all
 if [ $gpu = yes ]; then
@@ -830,7 +861,7 @@ if [ $gpu = yes ]; then
 fi
 only=
 gather
-[ $gpu = no ] || ! wanted report || report_all
+[ $gpu = no ] || ! wanted report || { figures_all; report_all; }
 summary > "$out/summary.md"
 ! wanted summary || cat "$out/summary.md"
 echo "results in $out"

@@ -505,7 +505,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     ctx->channels_last = false;
     bool ok = ein__try_ways(ctx, root, nroot, &baseline);
-    if (ok && ein__may_reorder(ctx)) {
+    if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
         ein__forget_choices(ctx);
         ok = ein__try_ways(ctx, root, nroot, &baseline);
