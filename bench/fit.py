@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits the constants of the cost model to measured costs, and judges them.
 
-    fit.py [--gpu NAME] [--einnet PROGRAM] [--judge-only] TABLE...
+    fit.py [--gpu NAME] [--einnet PROGRAM] [--judge-only] [--models MODEL.ein...] -- TABLE...
 
 Half of the calls, told by a hash of their keys, are fitted; the figures are of the other half:
 median and 90th percentile of the relative error, and in how many pairs of calls the estimates have
@@ -10,8 +10,11 @@ the order of the measurements. Pairs whose times differ by less than their sprea
 The model here is that of gen/estimate.c for library calls, with its constants read from there and
 those of the GPU from gen/cost.c; before anything else it must give the program's own estimates
 (`einnet costs --estimates`), so that the two cannot drift apart. What is printed is for a person to
-put into the sources. Only FP32 calls are fitted, and no kernels: their keys do not tell what they
-compute.
+put into the sources. Only FP32 calls are fitted. Keys of kernels do not tell what they compute:
+with --models the program says of these models' kernels what their estimates are made of
+(`einnet probe --estimates`), and shares of bandwidth by class of access and of arithmetic by kind
+of kernel are fitted as well. Candidate plans of which every step is measured are compared in pairs
+of one model: whether the estimates rank them as the measurements do.
 """
 
 import argparse
@@ -181,17 +184,77 @@ def check_model(c, rows):
                           "was changed alone" % (row.key, row.estimated, mine))
 
 
-# ---- figures ----
+# ---- kernels: gen/estimate.c, their parts as the program gives them ----
 
-def errors(c, rows):
-    return sorted(abs(estimate(c, row.key) - row.ps) / row.ps for row in rows)
+ACCESS = ("unit", "stride", "window", "gather")
 
 
-def agreement(c, rows):
-    """Pairs in the right order, and pairs; a tie of the estimates is half right."""
-    timed = [(row.ps, row.spread, estimate(c, row.key)) for row in rows]
-    step = max(1, len(timed) ** 2 // 2 // MOST_PAIRS)
+class Kernel:
+    def __init__(self, line):
+        key, ps, spread, estimated, features = line.split("\t")
+        self.key, self.ps, self.spread = key, max(int(ps), 1), int(spread)
+        self.estimated, self.features = int(estimated), features
+        f = dict(word.split("=") for word in features.split())
+        self.kind = f["kind"]
+        self.plain = "math" in f        # else its estimate is of no such parts
+        self.math, self.chain = int(f.get("math", 0)), int(f.get("chain", 0))
+        self.bytes = [int(v) for v in f.get("bytes", "0/0/0/0").split("/")]
+        self.weights = int(f.get("weights", 0))
+        self.held_out = hashlib.sha256(key.encode()).digest()[0] & 1
+
+
+def kernel_constants(c):
+    """Shares of the bandwidth as they are, and what arithmetic is multiplied with, in 1/1000."""
+    with open(os.path.join(HERE, "..", "gen", "estimate.c"), encoding="ascii") as file:
+        shares = re.search(r"ein__memory_share\[\] = \{(.*?)\}", file.read()).group(1)
+    k = dict(zip(ACCESS, (int(v) for v in shares.split(","))))
+    k["node_ns"] = c["node_ns"]
+    for kind in ("product", "band", "row", "reduce", "map", "basis", "transpose"):
+        k["times " + kind] = 1000
+    return k
+
+
+def estimate_kernel(c, k, row):
+    total = row.weights + sum(row.bytes)
+    cached = total <= c["l2_bytes"] // 2
+    memory = memory_ps(dict(c, memory=k["unit"]), row.weights, False)
+    for name, count in zip(ACCESS, row.bytes):
+        memory += memory_ps(dict(c, memory=k[name]), count, cached)
+    arithmetic = row.math * k.get("times " + row.kind, 1000) // 1000
+    return max(arithmetic, row.chain, memory, k["node_ns"] * 1000)
+
+
+def read_candidates(args):
+    """Kernels that are measured, and plans: model -> {(measured, estimate)}."""
+    command = [args.einnet, "probe"] + args.models + ["--estimates", "--gpu", args.gpu, "-o", "-"]
+    for table in args.tables:
+        command += ["--costs", table]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Failure(done.stderr.strip() or "%s failed" % args.einnet)
+    kernels, plans = {}, {}
+    for line in done.stdout.splitlines():
+        if line.startswith("plan "):
+            name, ps, _, estimated, _ = line.split("\t")
+            plans.setdefault(name.split()[1], set()).add((int(ps), int(estimated)))
+        else:
+            row = Kernel(line)
+            kernels[row.key] = row
+    return sorted(kernels.values(), key=lambda row: row.key), plans
+
+
+def check_kernels(c, k, rows):
+    for row in rows:
+        if row.plain and abs(estimate_kernel(c, k, row) - row.estimated) > 8:
+            raise Failure("%s: the program estimates %d ps and fit.py %d: one of the two models "
+                          "was changed alone" % (row.key, row.estimated,
+                                                 estimate_kernel(c, k, row)))
+
+
+def in_order(timed):
+    """Pairs of (measured, spread, estimate) in the right order, and pairs; ties are half right."""
     right = pairs = number = 0
+    step = max(1, len(timed) ** 2 // 2 // MOST_PAIRS)
     for i, (a, spread_a, mine_a) in enumerate(timed):
         for b, spread_b, mine_b in timed[:i]:
             number += 1
@@ -202,14 +265,67 @@ def agreement(c, rows):
     return right, pairs
 
 
-def report(title, c, rows):
-    if not rows:
-        return
-    e = errors(c, rows)
-    right, pairs = agreement(c, rows)
-    print("%-28s %4d calls  median error %5.1f %%  90th %6.1f %%  pairs in order %5.1f %% of %d" %
-          (title, len(rows), 100 * e[len(e) // 2], 100 * e[len(e) * 9 // 10],
+def put_line(title, what, ratios, right, pairs):
+    e = sorted(ratios)
+    print("%-28s %4d %s  median error %5.1f %%  90th %6.1f %%  pairs in order %5.1f %% of %d" %
+          (title, len(e), what, 100 * e[len(e) // 2], 100 * e[len(e) * 9 // 10],
            100 * right / pairs if pairs else 100, pairs))
+
+
+def report_kernels(title, c, k, rows):
+    mine = [(row, estimate_kernel(c, k, row) if row.plain else row.estimated) for row in rows]
+    if mine:
+        put_line(title, "kernels", [abs(ps - row.ps) / row.ps for row, ps in mine],
+                 *in_order([(row.ps, row.spread, ps) for row, ps in mine]))
+
+
+def report_plans(plans):
+    found = [p for of in plans.values() for p in of]
+    right = pairs = 0
+    for of in plans.values():
+        r, n = in_order([(ps, 0, mine) for ps, mine in sorted(of)])
+        right, pairs = right + r, pairs + n
+    if found:
+        put_line("candidate plans, as they are", "plans  ", [abs(m - ps) / ps for ps, m in found],
+                 right, pairs)
+
+
+def fit_kernels(c, k, rows):
+    """As `fit`, of the kernels' constants."""
+    rows = [row for row in rows if row.plain]
+    return descend(k, [name for name in k if name != "node_ns"],
+                   lambda now: sum(abs(math.log(estimate_kernel(c, now, row) / row.ps))
+                                   for row in rows),
+                   lambda name: 1000000 if name.startswith("times") else 1000)
+
+
+def judge_kernels(args, c):
+    rows, plans = read_candidates(args)
+    k = kernel_constants(c)
+    check_kernels(c, k, rows)
+    fitted = [row for row in rows if not row.held_out]
+    held_out = [row for row in rows if row.held_out]
+    report_kernels("as they are, held-out half", c, k, held_out)
+    report_plans(plans)
+    if args.judge_only or len(fitted) < len(k):
+        return
+    new = fit_kernels(c, k, fitted)
+    report_kernels("fitted, its own half", c, new, fitted)
+    report_kernels("fitted, held-out half", c, new, held_out)
+    for name in k:
+        print("%-16s %6d -> %6d" % (name, k[name], new[name]))
+
+
+# ---- figures ----
+
+def errors(c, rows):
+    return sorted(abs(estimate(c, row.key) - row.ps) / row.ps for row in rows)
+
+
+def report(title, c, rows):
+    if rows:
+        put_line(title, "calls", errors(c, rows),
+                 *in_order([(row.ps, row.spread, estimate(c, row.key)) for row in rows]))
 
 
 # ---- the fit ----
@@ -218,22 +334,21 @@ def loss(c, rows):
     return sum(abs(math.log(estimate(c, row.key) / row.ps)) for row in rows)
 
 
-def fit(c, rows):
+def descend(c, names, loss_of, most):
     """Coordinate descent over the logarithms of the constants, with steps that shrink."""
     c = copy.deepcopy(c)
-    best = loss(c, rows)
+    best = loss_of(c)
     step = 1.5
     while step > 1.01:
         moved = False
-        for name in FITTED:
+        for name in names:
             for factor in (step, 1 / step):
                 old, new = c[name], max(1, round(c[name] * factor))
-                if name not in ("node_ns", "l2_rate"):
-                    new = min(new, 1000)
+                new = min(new, most(name))
                 if new == old:
                     continue
                 c[name] = new
-                now = loss(c, rows)
+                now = loss_of(c)
                 if now < best * (1 - 1e-9):
                     best, moved = now, True
                     break
@@ -243,9 +358,15 @@ def fit(c, rows):
     return c
 
 
+def fit(c, rows):
+    return descend(c, FITTED, lambda now: loss(now, rows),
+                   lambda name: LIMIT if name in ("node_ns", "l2_rate") else 1000)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tables", nargs="+")
+    parser.add_argument("--models", nargs="+", help="whose kernels and plans are judged too")
     parser.add_argument("--gpu", default="h200")
     parser.add_argument("--einnet", default=os.path.join(HERE, "..", "build", "einnet"))
     parser.add_argument("--judge-only", action="store_true", help="the constants as they are")
@@ -254,6 +375,8 @@ def main():
         c = constants(args.gpu)
         rows = read_rows(args)
         check_model(c, rows)
+        if args.models:
+            judge_kernels(args, c)
     except (Failure, OSError, ValueError) as error:
         print("fit.py: %s" % error, file=sys.stderr)
         return 1

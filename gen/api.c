@@ -154,6 +154,7 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
         case EIN_CALLS: ein__emit_call_keys(ctx, &out); break;
         case EIN_COSTS: ein__emit_costs(ctx, &out); break;
         case EIN_ESTIMATES: ein__emit_estimates(ctx, &out); break;
+        case EIN_CANDIDATES: ein__emit_candidates(ctx, &out); break;
         case EIN_PROBE: ein__emit_probe(ctx, &out); break;
         case EIN_FORMAT: ein__format(ctx, &out, true); break;
         case EIN_GRAPH_JSON: ein__graph_json(ctx, &out); break;

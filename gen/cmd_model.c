@@ -621,6 +621,34 @@ static int probe_model(const cmd_args *args, int index, cmd_text *text) {
     return code;
 }
 
+// What tables have of every model's candidates, one model after the other.
+static int probe_estimates(const cmd_args *args, const char *path) {
+    cmd_text all = {NULL, 0};
+    int code = CLI_OK;
+    for (int i = 0; i < args->operands && !code; i++) {
+        cmd_args one = *args;
+        cmd_text text = {NULL, 0};
+        one.operand[0] = args->operand[i];
+        one.operands = 1;
+        ein_ctx *ctx = cmd_plan(&one, &code);
+        if (!ctx) {
+            break;
+        }
+        code = cmd_render(ctx, EIN_CANDIDATES, &text);
+        if (!code && text.size && !collect(&all, text.data, text.size)) {
+            cli_out_of_memory();
+        }
+        cmd_text_free(&text);
+        cmd_search_done(args, ctx);
+        ein_close(ctx);
+    }
+    if (!code) {
+        code = cmd_write_text(path, &all);
+    }
+    cmd_text_free(&all);
+    return code;
+}
+
 int cmd_probe(const cmd_args *args) {
     const char *path = cmd_get(args, "output");
     cmd_text text = {NULL, 0};
@@ -632,6 +660,9 @@ int cmd_probe(const cmd_args *args) {
     for (int i = 0; i < args->operands && !code; i++) {
         one.operand[0] = args->operand[i];
         code = cmd_check_output(&one, path, NULL, 0);
+    }
+    if (!code && cmd_get(args, "estimates")) {
+        return probe_estimates(args, path);
     }
     for (int i = 0; i < args->operands && !code; i++) {
         code = probe_model(args, i, &text);

@@ -174,7 +174,9 @@ typedef enum {
                 // with its text behind the key; for ein_add_calls; see ein_desc.probe
     EIN_COSTS,  // the rows of all cost tables given, as one
     EIN_ESTIMATES,  // calls of the GPU that they have: key, measured and estimated picoseconds
-    EIN_PROBE       // a CUDA program that measures them and prints rows for cost tables
+    EIN_CANDIDATES,  // kernels of candidate plans, and these plans, that tables have: as estimates,
+                     // and what these are made of; see ein_desc.probe
+    EIN_PROBE        // a CUDA program that measures them and prints rows for cost tables
 } ein_output;
 
 typedef struct {

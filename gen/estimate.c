@@ -600,7 +600,7 @@ static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
 // A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
-static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
+static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
     bool terms = false;
@@ -632,7 +632,12 @@ static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
     }
     if (flop > ein__times(elements, threshold))
         w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
-    return ein__work_ps(g, &w);
+    return w;
+}
+
+static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
+    ein__work w = ein__kernel_work(ctx, k);
+    return ein__work_ps(ein__gpu_of(ctx), &w);
 }
 
 // What tells the kernel from others; see kernel_key.c.

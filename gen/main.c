@@ -75,6 +75,7 @@ static const cmd_option verify_options[] = {
 static const cmd_option probe_options[] = {
     {"output", "PROBE.cu", "the CUDA source; '-' is standard output"},
     {"part", "I/N", "part I of N: the kernels in N programs, library calls in the first"},
+    {"estimates", NULL, "instead, what tables have of kernels and plans beside the estimates"},
     {"kernels", "COUNT", "at most so many kernels, those of the best plans; default 120"},
     NO_OPTION,
 };

@@ -195,3 +195,91 @@ static bool ein__gather_kernels(ein_ctx *ctx) {
     ctx->plan = chosen;
     return !ctx->status;
 }
+
+// ------------------------------------------------------------------------------------ estimates
+
+// What a kernel's estimate is made of, for bench/fit.py: time of its arithmetic and of what a thread
+// does in sequence, bytes by class of access, bytes known at load.
+static void ein__put_work(ein__buf *out, const ein__step *step, const ein__work *w) {
+    ein__putf(out, "kind=%s math=%lld chain=%lld bytes=", ein__kernel_word(step->kind),
+              (long long)w->math_ps, (long long)w->chain_ps);
+    for (int k = 0; k < EIN__NACCESS; k++)
+        ein__putf(out, "%s%lld", k ? "/" : "", (long long)w->bytes[k]);
+    ein__putf(out, " weights=%lld", (long long)w->weights);
+}
+
+// The estimate of kernel `step`, its tile given; its parts go to `features`.
+static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf *features) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__attention a;
+    if (step->kind == EIN__K_ATTENTION) {
+        bool found = ein__attention_of(ctx, step, &a);
+        ein__put(features, "kind=attention");
+        return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
+    }
+    ein__kernel k = ein__step_kernel(ctx, step);
+    ein__work w = ein__kernel_work(ctx, &k);
+    ein__tiled p;
+    if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p))
+        w.math_ps = ein__product_tile_ps(g, &p, &ein__product_table[step->tile - 1]);
+    ein__put_work(features, step, &w);
+    return ein__work_ps(g, &w);
+}
+
+static int64_t ein__estimate_call(ein_ctx *ctx, const ein__step *step) {
+    if (step->kind == EIN__K_GEMM) return ein__estimate_gemm(ctx, &step->gemm);
+    return ein__estimate_conv(ctx, &step->conv, step->kind == EIN__K_CONV_DATA);
+}
+
+// A line for each row of the step's kernel that was not there before.
+static void ein__put_kernel_rows(ein_ctx *ctx, ein__step step, ein__buf *out, const char ***seen) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->cost_row); i++) {
+        const ein__cost_row *r = &ctx->cost_row[i];
+        if (strcmp(r->key, step.key) || strcmp(r->device, ein__gpu_of(ctx)->name)) continue;
+        const char *mark = *r->algorithm ? " algo=" : "";
+        const char *key = ein__namef(ctx, "%s%s%s", r->key, mark, r->algorithm);
+        if (!ein__is_new(seen, key)) continue;
+        ein__buf features = {0};
+        if (*r->algorithm) step.tile = ein__product_tile_named(r->algorithm);
+        int64_t ps = ein__estimate_step(ctx, &step, &features);
+        ein__putf(out, "%s\t%lld\t%lld\t%lld\t%s\n", key, (long long)r->ps,
+                  (long long)(r->spread < 0 ? 0 : r->spread), (long long)ps, features.s);
+        ein__buf_free(&features);
+    }
+}
+
+// The rows of a plan's kernels, and the plan itself where all its steps are measured.
+static void ein__put_plan_rows(ein_ctx *ctx, int place, ein__buf *out, const char ***seen) {
+    int64_t measured = 0, estimated = 0;
+    bool all = arrlen(ctx->plan.step) > 0;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *step = &ctx->plan.step[i];
+        ein__buf features = {0};
+        bool call = ein__is_call(step->kind);
+        all &= step->measured;
+        measured = ein__plus(measured, step->ps);
+        ein__put(&features, "");
+        estimated = ein__plus(estimated, call ? ein__estimate_call(ctx, step)
+                                              : ein__estimate_step(ctx, step, &features));
+        ein__buf_free(&features);
+        if (!call && step->key) ein__put_kernel_rows(ctx, *step, out, seen);
+    }
+    if (all)
+        ein__putf(out, "plan %s %d\t%lld\t0\t%lld\tsteps=%d\n", ctx->graph.model, place,
+                  (long long)measured, (long long)estimated, (int)arrlen(ctx->plan.step));
+}
+
+// What was measured of candidate plans and of their kernels beside the estimates: key, picoseconds,
+// spread, estimate, what the estimate is made of.
+EIN__FN void ein__emit_candidates(ein_ctx *ctx, ein__buf *out) {
+    const char **seen = NULL;
+    if (!ein__gather_kernels(ctx)) return;
+    ein__plan chosen = ctx->plan;
+    ein__put_plan_rows(ctx, 0, out, &seen);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) {
+        ctx->plan = ctx->passed[i];
+        ein__put_plan_rows(ctx, (int)i + 1, out, &seen);
+    }
+    ctx->plan = chosen;
+    arrfree(seen);
+}
