@@ -1,7 +1,7 @@
-// What the GPU and its libraries reach, one `key TAB argument TAB value` a line: bandwidth of copies
-// by size, peaks of cuBLAS by arithmetic and size, what launches and nodes of graphs cost, and which
-// of cuDNN's algorithms run for some layers in FP32. `--quick` tries it at small sizes. Exit code 77
-// without a GPU; a figure that could not be had is a line that begins with '#'.
+// What the GPU and its libraries reach, one `key TAB argument TAB value` a line: bandwidth of
+// copies by size, peaks of cuBLAS by arithmetic and size, what launches and nodes of graphs cost,
+// and which of cuDNN's algorithms run for some layers in FP32. `--quick` tries it at small sizes.
+// Exit code 77 without a GPU; a figure that could not be had is a line that begins with '#'.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <cudnn.h>
@@ -148,9 +148,8 @@ static float graph_ns(const stopwatch *c, launcher *launch) {
 #else
     failed = failed || cudaGraphInstantiate(&exec, graph, NULL, NULL, 0) != cudaSuccess;
 #endif
-    float ms = failed ? -1 : median_ms(c, [&] {
-        return cudaGraphLaunch(exec, c->stream) != cudaSuccess;
-    });
+    float ms =
+        failed ? -1 : median_ms(c, [&] { return cudaGraphLaunch(exec, c->stream) != cudaSuccess; });
     if (exec) (void)cudaGraphExecDestroy(exec);
     if (graph) (void)cudaGraphDestroy(graph);
     (void)cudaGetLastError();
@@ -212,14 +211,13 @@ static void put_layer(const stopwatch *c, cudnnHandle_t dnn, const layer *l) {
         ok = ok && cudaMemsetAsync(m[i], 0x38, bytes[i], c->stream) == cudaSuccess;
     cudnnConvolutionFwdAlgoPerf_t p[ALGORITHMS];
     int found = 0;
-    if (!ok || cudnnFindConvolutionForwardAlgorithmEx(dnn, x, m[0], w, m[1], conv, y, m[2],
-                                                      ALGORITHMS, &found, p, m[3],
-                                                      WORKSPACE) != CUDNN_STATUS_SUCCESS)
+    if (!ok ||
+        cudnnFindConvolutionForwardAlgorithmEx(dnn, x, m[0], w, m[1], conv, y, m[2], ALGORITHMS,
+                                               &found, p, m[3], WORKSPACE) != CUDNN_STATUS_SUCCESS)
         printf("# %s: cudnnFind failed\n", l->name);
     for (int i = 0; i < found; i++) {
         if (p[i].status == CUDNN_STATUS_SUCCESS)
-            printf("conv_us\t%s algo %d\t%.6g\n", l->name, (int)p[i].algo,
-                   (double)p[i].time * 1e3);
+            printf("conv_us\t%s algo %d\t%.6g\n", l->name, (int)p[i].algo, (double)p[i].time * 1e3);
         else
             printf("# conv_us %s algo %d: %s\n", l->name, (int)p[i].algo,
                    cudnnGetErrorString(p[i].status));

@@ -173,7 +173,7 @@ typedef enum {
     EIN_CALLS,  // keys of the library calls that no cost table has, one a line, then kernels, each
                 // with its text behind the key; for ein_add_calls; see ein_desc.probe
     EIN_COSTS,  // the rows of all cost tables given, as one
-    EIN_ESTIMATES,  // calls of the GPU that they have: key, measured and estimated picoseconds
+    EIN_ESTIMATES,   // calls of the GPU that they have: key, measured and estimated picoseconds
     EIN_CANDIDATES,  // kernels of candidate plans, and these plans, that tables have: as estimates,
                      // and what these are made of; see ein_desc.probe
     EIN_PROBE        // a CUDA program that measures them and prints rows for cost tables
@@ -249,8 +249,8 @@ typedef struct {
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
     ein_libs libs;       // what the program may link
-    bool probe;       // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
-    ein_math math;    // EIN_MATH_TF32 needs a GPU that has it
+    bool probe;     // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
+    ein_math math;  // EIN_MATH_TF32 needs a GPU that has it
     int form;  // 1, 2, ..: contractions by their best, second best, .. definitions, for comparison
     int part, parts;  // EIN_PROBE: which part of the kernels, from 1, of how many; 0: one part
     int kernels;      // EIN_PROBE: at most so many kernels; 0: 120; -1: none

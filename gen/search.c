@@ -169,7 +169,8 @@ static ein__choice ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, 
     p->z.map_read = read;
     if (arrlen(p->z.cost)) p->z.cost[0] = 0;
     c.ps = ein__class_cost(&p->z, p->z.problem);
-    c.best = ein__ranked_def(&p->z, p->z.problem, ctx->rank + (ctx->desc.form > 1 ? ctx->desc.form - 1 : 0));
+    c.best = ein__ranked_def(&p->z, p->z.problem,
+                             ctx->rank + (ctx->desc.form > 1 ? ctx->desc.form - 1 : 0));
     if (known) arrput(p->choice, c);
     return c;
 }
