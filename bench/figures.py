@@ -138,7 +138,8 @@ def build_table(lines):
         if len(fields) < 5 or not fields[2].isdigit():
             continue
         spill = re.search(r"\bspills (\d+)$", fields[4])
-        builds.append((int(fields[2]), fields[0], fields[1], int(spill.group(1)) if spill else None))
+        spilled = int(spill.group(1)) if spill else None
+        builds.append((int(fields[2]), fields[0], fields[1], spilled))
     if not builds:
         return []
     builds.sort(key=lambda b: (-b[0], b[1]))

@@ -88,8 +88,7 @@ def memory_ps(c, count, cached):
 def tiled_ps(c, m, n, k, batch, share, most_split):
     best = LIMIT
     for tile in c["tiles"]:
-        split = 1
-        while split <= most_split:
+        for split in range(1, most_split + 1):
             blocks = ceil(m, tile) * ceil(n, tile) * batch * split
             depth = max(ceil(k, split), c["SPLIT_DEPTH"] if split > 1 else 1)
             slots = ceil(blocks, c["sms"]) * c["sms"]
@@ -98,7 +97,6 @@ def tiled_ps(c, m, n, k, batch, share, most_split):
             if split > 1:
                 ps += memory_ps(c, m * n * batch * 2 * 4 * split, True)
             best = min(best, ps)
-            split *= 2
     return best
 
 

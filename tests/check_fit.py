@@ -81,6 +81,48 @@ def run(*arguments):
     return done.returncode, done.stdout
 
 
+def kernel_lines(folder, figures):
+    """What the program tells of one model's kernels when a table has `figures` (key -> ps)."""
+    model = os.path.join(TOP, "models", "infogan.ein")
+    probe, table = os.path.join(folder, "probe.cu"), os.path.join(folder, "kernels")
+    einnet = [os.path.join(TOP, "build", "einnet"), "probe", model, "--libs", "none"]
+    if not figures:
+        subprocess.run(einnet + ["--kernels", "10000", "-o", probe], check=True)
+        with open(probe, encoding="ascii") as file:
+            figures = {key: 5000000 for key in re.findall(r'\{"(kernel [^"]*)"', file.read())}
+    with open(table, "w", encoding="ascii") as file:
+        for key, ps in figures.items():
+            file.write("h200\t%s\t%d\t10\teinnet 1\n" % (key, ps))
+    text = subprocess.run(einnet + ["--estimates", "--costs", table, "-o", "-"], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    return [line for line in text.splitlines() if line.startswith("kernel ")]
+
+
+def check_kernels(folder, base, draw):
+    """Kernels with invented times: those that the model has with other constants, and noise."""
+    rows = [fit.Kernel(line) for line in kernel_lines(folder, None)]
+    check("there are kernels", len(rows) > 20, len(rows))
+    own = fit.kernel_constants(base)
+    fit.check_kernels(base, own, rows)
+    try:
+        fit.check_kernels(base, dict(own, unit=500, node_ns=3000), rows)
+        check("another model of kernels", False)
+    except fit.Failure:
+        check("another model of kernels", True)
+    other = dict(own, unit=300, window=280, stride=250)
+    other["times product"] = 1900
+    for row in rows:
+        row.ps = int(fit.estimate_kernel(base, other, row) * (1 + draw.uniform(-0.04, 0.04))) + 1
+    fitted = [row for row in rows if not row.held_out]
+    held_out = [row for row in rows if row.held_out]
+    new = fit.fit_kernels(base, own, fitted)
+    median = sorted(abs(fit.estimate_kernel(base, new, row) / row.ps - 1) for row in held_out)
+    check("kernels of the other half are explained", median[len(median) // 2] < 0.08, median)
+    right, pairs = fit.in_order([(row.ps, 40, fit.estimate_kernel(base, new, row))
+                                 for row in held_out])
+    check("and in order", right >= 0.9 * pairs, (right, pairs))
+
+
 def main():
     draw = random.Random(5)
     base = fit.constants("h200")
@@ -121,6 +163,7 @@ def main():
                 check("a model that differs in %s" % name, False)
             except fit.Failure:
                 check("a model that differs", True)
+        check_kernels(folder, base, draw)
     print("%d passed, %d failed" % (passed, failed))
     return failed != 0
 

@@ -22,7 +22,8 @@ rows_of() {
 
 # plan_of OPTION...: the lines of the plan.
 plan_of() {
-    $einnet emit "$model" $libs "$@" -o - 2> "$work/log" | grep -E '^// +[0-9.]+ [mun]s (est\.|measured) '
+    $einnet emit "$model" $libs "$@" -o - 2> "$work/log" |
+        grep -E '^// +[0-9.]+ [mun]s (est\.|measured) '
 }
 
 # ---- keys
