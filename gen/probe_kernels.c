@@ -221,7 +221,9 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     ein__work w = ein__kernel_work(ctx, &k);
     ein__tiled p;
     if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p))
-        w.math_ps = ein__product_tile_ps(g, &p, &ein__product_table[step->tile - 1]);
+        w.math_ps = step->parts > 1
+                        ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts)
+                        : ein__product_tile_ps(g, &p, &ein__product_table[step->tile - 1]);
     ein__put_work(features, step, &w);
     return ein__work_ps(g, &w);
 }
@@ -240,7 +242,7 @@ static void ein__put_kernel_rows(ein_ctx *ctx, ein__step step, ein__buf *out, co
         const char *key = ein__namef(ctx, "%s%s%s", r->key, mark, r->algorithm);
         if (!ein__is_new(seen, key)) continue;
         ein__buf features = {0};
-        if (*r->algorithm) step.tile = ein__product_tile_named(r->algorithm);
+        if (*r->algorithm) ein__cut_step(ctx, &step, r->algorithm);
         int64_t ps = ein__estimate_step(ctx, &step, &features);
         ein__putf(out, "%s\t%lld\t%lld\t%lld\t%s\n", key, (long long)r->ps,
                   (long long)(r->spread < 0 ? 0 : r->spread), (long long)ps, features.s);
