@@ -156,7 +156,8 @@ static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 420 :
 // What a block of a tensor cores' tile takes for `terms` of its product, ps: arithmetic at the rate
 // of one SM, or the words that its warps store to and load from shared memory, 128 bytes a clock.
 // Where an SM has 128 FP32 units that is half a byte for an operation, which is assumed.
-static int64_t ein__tensor_ps(const ein__gpu *g, const ein__product_tile *t, int64_t terms) {
+static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile *t,
+                                      int64_t terms) {
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16, warps = EIN__PRODUCT_THREADS / 32;
     int64_t flop = ein__muldiv(2 * t->rows * t->cols, terms, 1);
     int64_t lines = t->rows + t->cols + warps * (t->rm + t->rn) / t->parts;
@@ -178,7 +179,7 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                    ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
         ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
     } else {
-        ps = ein__muldiv(waves, ein__tensor_ps(g, t, terms), 1);
+        ps = ein__muldiv(waves, ein__product_tensor_ps(g, t, terms), 1);
     }
     int64_t bytes = ein__muldiv(
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
