@@ -177,8 +177,10 @@ typedef enum {
     EIN_CALLS,  // keys of the library calls that no cost table has, one a line, then kernels, each
                 // with its text behind the key; for ein_add_calls; see ein_desc.probe
     EIN_COSTS,  // the rows of all cost tables given, as one
-    EIN_ESTIMATES,  // calls of the GPU that they have: key, measured and estimated picoseconds
-    EIN_PROBE       // a CUDA program that measures them and prints rows for cost tables
+    EIN_ESTIMATES,   // calls of the GPU that they have: key, measured and estimated picoseconds
+    EIN_CANDIDATES,  // kernels of candidate plans, and these plans, that tables have: as estimates,
+                     // and what these are made of; see ein_desc.probe
+    EIN_PROBE        // a CUDA program that measures them and prints rows for cost tables
 } ein_output;
 
 typedef struct {
@@ -251,8 +253,9 @@ typedef struct {
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
     ein_libs libs;       // what the program may link
-    bool probe;       // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
-    ein_math math;    // EIN_MATH_TF32 needs a GPU that has it
+    bool probe;     // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
+    ein_math math;  // EIN_MATH_TF32 needs a GPU that has it
+    int form;  // 1, 2, ..: contractions by their best, second best, .. definitions, for comparison
     int part, parts;  // EIN_PROBE: which part of the kernels, from 1, of how many; 0: one part
     int kernels;      // EIN_PROBE: at most so many kernels; 0: 120; -1: none
     bool inspect;     // every value keeps its memory, so that EIN_TEST can report each one's error
@@ -10816,11 +10819,15 @@ static ein__math ein__math_of(const ein_ctx *ctx, ein__val a, ein__val b) {
     return halves || ein__is_untyped(ctx) ? EIN__MATH_FP16 : EIN__MATH_FP32;
 }
 
-// Whether a library multiplies tensors of these types.
+// Whether products of tensors of these types are ours to plan. Kernels convert what they load.
 static bool ein__multiplies(const ein_ctx *ctx, ein__dtype a, ein__dtype b) {
     bool known = a == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && a == EIN__F16);
-    bool other = b == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && b == EIN__F16);
-    return known && other && (a == b || ein__is_untyped(ctx));
+    return known && (b == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && b == EIN__F16));
+}
+
+// Whether a library multiplies such factors: it wants them of one type.
+static bool ein__alike(const ein_ctx *ctx, ein__val a, ein__val b) {
+    return ctx->value[a.i].dtype == ctx->value[b.i].dtype || ein__is_untyped(ctx);
 }
 
 // Bytes of an element of `v` in memory, or what they most likely will be.
@@ -11237,6 +11244,7 @@ static bool ein__product_of(ein_ctx *ctx, const ein__scope *s, ein__factors *p) 
     const ein__expr *read[2];
     int64_t stride[EIN__MAX_RANK];
     if (!ein__two_factors(ctx, s, read, &p->alpha)) return false;
+    if (!ein__alike(ctx, (ein__val){read[0]->val}, (ein__val){read[1]->val})) return false;
     for (int i = 0; i < 2; i++) {
         ein__strides_of(ctx, (ein__val){read[i]->val}, stride);
         if (!ein__address(ctx, read[i], stride, &p->f[i])) return false;
@@ -11614,6 +11622,7 @@ static bool ein__find_conv_in(ein_ctx *ctx, const ein__scope *s, const int64_t *
     const ein__expr *read[2];
     double alpha;
     if (!ein__two_factors(ctx, s, read, &alpha) || alpha != 1) return false;
+    if (!ein__alike(ctx, (ein__val){read[0]->val}, (ein__val){read[1]->val})) return false;
     for (int transposed = 0; transposed < 2; transposed++)
         for (int k = 0; k < 2; k++) {
             *z = (ein__conv_form){.s = s, .x = read[k], .w = read[1 - k], .transposed = transposed};
@@ -11710,6 +11719,7 @@ EIN__FN bool ein__match_band(ein_ctx *ctx, const ein__scope *s, ein__band *g) {
     int64_t dense[EIN__MAX_RANK];
     double alpha;
     if (!ein__two_factors(ctx, s, read, &alpha) || s->ns != 1) return false;
+    if (!ein__alike(ctx, (ein__val){read[0]->val}, (ein__val){read[1]->val})) return false;
     for (int k = 0; k < 2; k++) {
         *g = (ein__band){.a = read[k], .b = read[1 - k], .alpha = alpha};
         ein__dense_strides(&ctx->value[g->a->val].shape, dense);
@@ -12990,7 +13000,7 @@ static bool ein__is_kernel_key(const char *key) { return !strncmp(key, "kernel "
 static bool ein__is_algorithm(const char *key, const char *s) {
     size_t tile = strspn(s, "0123456789abcdefghijklmnopqrstuvwxyz.");
     if (ein__is_kernel_key(key))
-        return !strncmp(key, "kernel product ", 15) && tile && tile <= 24 && !s[tile];
+        return !strncmp(key, "kernel product ", 15) && tile && tile < 32 && !s[tile];
     if (ein__is_conv_key(key)) return s[0] >= '0' && s[0] <= (key[4] == '_' ? '5' : '7') && !s[1];
     if (!ein__is_gemm_key(key) || strncmp(s, "lt:", 3)) return false;
     s += 3;
@@ -13382,32 +13392,56 @@ typedef struct ein__tiled {
     uint32_t group[3];  // traversal iterators of the rows, of the columns, of the batch
     int64_t extent[3], depth;
     bool scattered;  // the result's neighbours belong to different batches
+    ein__math math;  // of the tensor cores' tiles that may compute it; FP32: none
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
-// a thread. `parts` groups of threads share the terms of one tile and add up in order. `share`: of
-// the peak arithmetic that a full machine reaches, in 1/1000; assumed at 0.78 of what is assumed of
-// a library at the same tile (reference: 85-94 % for good SIMT kernels), until measured.
+// a thread, or (tensor cores) a warp. `parts` groups of threads share the terms of one tile and add
+// up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000; assumed at
+// 0.78 of what is assumed of a library at the same tile (reference: 85-94 % for good SIMT kernels),
+// until measured; for tensor cores see ein__tensor_share.
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
     int resident;  // blocks that share an SM
+    ein__math math;
+    int buffers;  // tensor cores: steps in shared memory
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 6, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 18, EIN__PRODUCT_DEPTH = 1 << 30 };
 
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 8, 1, 585, 1},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 530, 2},  // few rows
-    {64, 64, 4, 4, 16, 1, 490, 3},   // ... and columns
-    {32, 64, 4, 4, 32, 2, 420, 3},
-    {32, 32, 4, 4, 32, 4, 340, 4},  // so few that the terms are shared
-    {16, 64, 4, 4, 64, 4, 330, 2},
+    {128, 128, 8, 8, 8, 1, 585, 1, EIN__MATH_FP32, 2},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 530, 2, EIN__MATH_FP32, 2},  // few rows
+    {64, 64, 4, 4, 16, 1, 490, 3, EIN__MATH_FP32, 2},   // ... and columns
+    {32, 64, 4, 4, 32, 2, 420, 3, EIN__MATH_FP32, 2},
+    {32, 32, 4, 4, 32, 4, 340, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 330, 2, EIN__MATH_FP32, 2},
+    {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 2},
+    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_TF32, 1},
+    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
+    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_TF32, 1},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_TF32, 1},
+    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 1},
+    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 2},
+    {64, 128, 32, 32, 64, 1, 0, 1, EIN__MATH_FP16, 1},
+    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 2},
+    {32, 64, 32, 32, 128, 4, 0, 1, EIN__MATH_FP16, 1},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 2},
+    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 1},
 };
 
-// The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread has.
+// Whether a tile may compute product `p`.
+static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
+    return t->math == EIN__MATH_FP32 || t->math == p->math;
+}
+
+// The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread or a
+// warp has; the type that tensor cores multiply.
 static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
-    snprintf(name, 32, "%dx%dx%d.%d.%dx%d", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn);
+    static const char *const type[] = {"", ".tf32", ".f16"};
+    snprintf(name, 32, "%dx%dx%d.%d.%dx%d%s", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
+             type[t->math]);
 }
 
 // What one step of a tile's loop takes at least, from load to load, ps: assumed.
@@ -13417,6 +13451,19 @@ static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
     uint32_t used = 0;
     for (uint32_t k = 0; k < read->nix; k++) used |= ein__ix_uses(ctx, read->ix[k]);
     return used;
+}
+
+// Of a product of `read`: with tensor cores, where the mode has a use for them. mma.sync as we use
+// it (m16n8k8 of TF32, m16n8k16 of halves) came with compute capability 8.0. A sum of squares is a
+// statistic and stays FP32.
+static ein__math ein__tensor_math(const ein_ctx *ctx, const ein__expr *const *read) {
+    ein__val a = {read[0]->val}, b = {read[1]->val};
+    if (!ein__is_typed(ctx) || ein__gpu_of(ctx)->cc < 80 || a.i == b.i) return EIN__MATH_FP32;
+    for (int k = 0; k < 2; k++) {
+        ein__dtype t = ctx->value[read[k]->val].dtype;
+        if (t != EIN__F32 && t != EIN__F16) return EIN__MATH_FP32;
+    }
+    return ctx->desc.math == EIN_MATH_TF32 ? EIN__MATH_TF32 : EIN__MATH_FP16;
 }
 
 // Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
@@ -13430,6 +13477,7 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     int lane = -1;
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    p->math = ein__tensor_math(ctx, read);
     int col = lane >= 0 && (in[0] >> lane & 1) && !(in[1] >> lane & 1) ? 0 : 1;
     p->scattered = lane >= 0 && (in[0] >> lane & 1) == (in[1] >> lane & 1);
     p->read[0] = read[1 - col];
@@ -13482,17 +13530,41 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
     return ein__muldiv(ein__muldiv(down, across, 1), p->extent[2], 1);
 }
 
+// Share of the tensor cores' peak, in 1/1000, that mma.sync reaches in our tiles, assumed at 0.7 of
+// its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
+// library's before (reference, section 7).
+static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 420 : 660; }
+
+// What a block of a tensor cores' tile takes for `terms` of its product, ps: arithmetic at the rate
+// of one SM, or the words that its warps store to and load from shared memory, 128 bytes a clock.
+// Where an SM has 128 FP32 units that is half a byte for an operation, which is assumed.
+static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile *t,
+                                      int64_t terms) {
+    int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16, warps = EIN__PRODUCT_THREADS / 32;
+    int64_t flop = ein__muldiv(2 * t->rows * t->cols, terms, 1);
+    int64_t lines = t->rows + t->cols + warps * (t->rm + t->rn) / t->parts;
+    int64_t bytes = ein__muldiv(lines * ein__math_bytes(t->math), terms, 1);
+    int64_t math = ein__muldiv(flop, 1000 * 1000 * g->sms, peak * ein__tensor_share(g)),
+            shared = ein__muldiv(bytes, 2 * 1000 * g->sms, g->fp32);
+    return math > shared ? math : shared;
+}
+
 // Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
 // from the L2 cache; and one block's steps, when those of others do not hide their latency.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
     int64_t terms = ein__muldiv(steps, t->terms, 1), slots = g->sms * t->resident;
-    int64_t waves = blocks / g->sms + (blocks % g->sms != 0);
-    int64_t flop =
-        ein__muldiv(ein__muldiv(waves, g->sms, 1), ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
-    int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
-    int64_t bytes = ein__muldiv(ein__muldiv(4 * (t->rows + t->cols), terms, 1), blocks, 1);
+    int64_t waves = blocks / g->sms + (blocks % g->sms != 0), ps;
+    if (t->math == EIN__MATH_FP32) {
+        int64_t flop = ein__muldiv(ein__muldiv(waves, g->sms, 1),
+                                   ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
+        ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
+    } else {
+        ps = ein__muldiv(waves, ein__product_tensor_ps(g, t, terms), 1);
+    }
+    int64_t bytes = ein__muldiv(
+        ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
     // A step and the first loads; blocks beside each other take their turns together.
@@ -13509,9 +13581,11 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
     const ein__product_tile *best = NULL;
     *ps = INT64_MAX;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
-        int64_t other = ein__product_tile_ps(g, p, &ein__product_table[i]);
+        const ein__product_tile *t = &ein__product_table[i];
+        if (!ein__product_fits(p, t)) continue;
+        int64_t other = ein__product_tile_ps(g, p, t);
         if (best && other >= *ps) continue;
-        best = &ein__product_table[i];
+        best = t;
         *ps = other;
     }
     return best;
@@ -13581,6 +13655,7 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     if (best <= EIN__TAIL_PS) return best;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
+        if (!ein__product_fits(p, t)) continue;
         // A machine that is full has nothing to gain.
         int64_t tiles = ein__product_blocks(p, t), slots = g->sms * t->resident;
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
@@ -13608,7 +13683,7 @@ static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__p
             const ein__product_tile *t = &ein__product_table[i];
             char other[32];
             ein__product_cut_name(t, parts, other);
-            if (strcmp(name, other)) continue;
+            if (!ein__product_fits(p, t) || strcmp(name, other)) continue;
             *cut = (ein__product_cut){t, parts, ein__tail_share(p, t, parts)};
             return cut->share > 0;
         }
@@ -13984,6 +14059,11 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     return ein__estimate_gemm(ctx, p);
 }
 
+// Whether the GPU has a rate of its own for this arithmetic.
+static bool ein__has_tensor_cores(const ein__gpu *g, ein__math math) {
+    return math == EIN__MATH_TF32 ? g->tf32 > 0 : math == EIN__MATH_FP16 && g->fp16 > g->fp32;
+}
+
 // Channels of a pixel that tensor cores load at once, 16 bytes of them, where they lie together.
 static int64_t ein__channel_step(ein__math math) {
     return math == EIN__MATH_FP32 ? 1 : 16 / ein__math_bytes(math);
@@ -14027,7 +14107,7 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
 static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__work *w) {
     bool point = true;
     for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
-    if (c->math == EIN__MATH_FP32 || c->nhwc || point) return;
+    if (!ein__has_tensor_cores(g, c->math) || c->nhwc || point) return;
     int64_t bytes = w->weights;
     for (int k = 0; k < EIN__NACCESS; k++) bytes = ein__plus(bytes, w->bytes[k]);
     int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
@@ -14053,13 +14133,13 @@ static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transpo
     return ein__work_ps(g, &w);
 }
 
-// In FP32 the library has a single kernel for NHWC on Hopper (asked of cuDNN 9.19), so that order
-// is taken only where a table says what it costs.
+// Without tensor cores the library has a single kernel for NHWC on Hopper (asked of cuDNN 9.19), so
+// that order is taken only where a table says what it costs.
 EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     int64_t ps;
     if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
     if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
-    if (c->nhwc && c->math == EIN__MATH_FP32) return EIN__PS_LIMIT;
+    if (c->nhwc && !ein__has_tensor_cores(ein__gpu_of(ctx), c->math)) return EIN__PS_LIMIT;
     return ein__estimate_conv(ctx, c, transposed);
 }
 
@@ -14402,7 +14482,7 @@ static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
 // A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
-static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
+static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
     bool terms = false;
@@ -14434,7 +14514,12 @@ static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
     }
     if (flop > ein__times(elements, threshold))
         w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
-    return ein__work_ps(g, &w);
+    return w;
+}
+
+static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
+    ein__work w = ein__kernel_work(ctx, k);
+    return ein__work_ps(ein__gpu_of(ctx), &w);
 }
 
 // What tells the kernel from others; see kernel_key.c.
@@ -14747,24 +14832,6 @@ static bool ein__conv_takes(ein_ctx *ctx, const ein__conv_form *f, ein__epilogue
     return fits;
 }
 
-// Whether the call of convolution `f`, read by `read`, stores map `m` too: in the convolution's
-// type.
-static bool ein__conv_and_map(ein_ctx *ctx, const ein__conv_form *f, ein__val m, ein__ex read,
-                              ein__epilogue *e) {
-    ein__dtype type = ctx->value[ein__ex_get(ctx, read)->val].dtype;
-    return ctx->value[m.i].dtype == type && ein__epilogue_of(ctx, m, read, e) &&
-           ein__conv_takes(ctx, f, e);
-}
-
-// The same of the value that `read` reads, if it is a convolution.
-static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read, ein__epilogue *e) {
-    const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, read)->val});
-    int64_t out[EIN__MAX_RANK];
-    ein__conv_form f;
-    ein__dense_result(s, out);
-    return ein__find_conv(ctx, s, out, &f) && ein__conv_and_map(ctx, &f, m, read, e);
-}
-
 // ------------------------------------------------------------------------------------ products
 
 // The greatest power of two up to `most` that divides all of `n` elements of `size` bytes.
@@ -14861,6 +14928,39 @@ static bool ein__gemm_and_map(ein_ctx *ctx, const ein__scope *s, ein__val m, ein
              (type == EIN__F32 || (type == EIN__F16 && g.math == EIN__MATH_FP16)) && both <= *ps;
     if (*fused) *ps = both;
     return true;
+}
+
+// The cost of convolution `f` with map `m`, which alone reads it by `read` (or none): one call, if
+// it can store the map too, in the convolution's type, and that is cheaper; else a call and a
+// kernel. Gives whether it is one. Without measured rows one call is always cheaper.
+static bool ein__conv_and_map(ein_ctx *ctx, const ein__conv_form *f, ein__val m, ein__ex read,
+                              int64_t *ps) {
+    ein__conv both = f->c;
+    ein__epilogue e;
+    *ps = ein__cost_conv_any(ctx, &f->c, f->transposed);
+    if (!m.i) return false;
+    *ps = ein__cost_sum(*ps, ein__kernel_cost(ctx, m));
+    ein__dtype type = ctx->value[ein__ex_get(ctx, read)->val].dtype;
+    if (ctx->value[m.i].dtype != type || !ein__epilogue_of(ctx, m, read, &e) ||
+        !ein__conv_takes(ctx, f, &e))
+        return false;
+    both.bias = e.bias;
+    both.z = e.z;
+    both.relu = e.act == EIN__ACT_RELU;
+    int64_t one = ein__cost_conv_any(ctx, &both, f->transposed);
+    if (one > *ps) return false;
+    *ps = one;
+    return true;
+}
+
+// Whether the value that `read` reads, if it is a convolution, and map `m` are one call.
+static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read) {
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, read)->val});
+    int64_t out[EIN__MAX_RANK], ps;
+    ein__conv_form f;
+    ein__dense_result(s, out);
+    return ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f) &&
+           ein__conv_and_map(ctx, &f, m, read, &ps);
 }
 /* ---- attention.c ---- */
 // Online softmax (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et
@@ -15039,6 +15139,7 @@ static bool ein__attention_product(ein_ctx *ctx, ein__attention *a, ein__ex read
     const ein__scope *s = ein__scope_of(ctx, (ein__val){e->val});
     ein__ix map[EIN__MAX_ITERS];
     if (!s || !ein__two_factors(ctx, s, factor, &a->alpha) || !ein__inside(ctx, e)) return false;
+    if (!ein__alike(ctx, (ein__val){factor[0]->val}, (ein__val){factor[1]->val})) return false;
     uint32_t n = a->nt + a->box.ns;
     for (uint32_t i = 0; i < s->nt; i++) map[i] = e->ix[i];
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
@@ -15437,7 +15538,8 @@ static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
 // Time of all tiles: the slowest of arithmetic, products on tensor cores and scores beside them, of
 // what blocks fetch, and of the steps of one block after the other where those of others do not
 // hide their latency.
-static int64_t ein__tensor_ps(ein_ctx *ctx, const ein__attention *a, const ein__attention_tile *t) {
+static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
+                                     const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t depth = ein__up(t->depth, t->kc), turns = ein__ceil(t->terms, t->keys);
     int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
@@ -15478,7 +15580,7 @@ static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
             if (!ein__tensor_fits(&t, rw, nk)) continue;
             t.row_tiles = ein__ceil(t.nrow, t.rows);
             t.terms = a->band ? t.nkey + t.rows - 1 : t.nkey;
-            t.ps = ein__tensor_ps(ctx, a, &t);
+            t.ps = ein__attend_tensor_ps(ctx, a, &t);
             if (found && t.ps >= best->ps) continue;
             *best = t;
             found = true;
@@ -15785,9 +15887,8 @@ static int64_t ein__with_margin(int64_t ps) {
 // `*ps` stay where there is none that costs less than `bound`.
 static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                        bool free, ein__skind2 kind, int64_t bound, int64_t *ps) {
-    int64_t out[EIN__MAX_RANK], map = m.i ? ein__kernel_cost(ctx, m) : 0, gemm_ps;
+    int64_t out[EIN__MAX_RANK], gemm_ps, conv_ps;
     ein__conv_form f;
-    ein__epilogue e;
     bool fused;
     if (ctx->desc.libs == EIN_LIBS_NONE || !ein__rule_on(ctx, EIN__RULE_MATCH)) return kind;
     if (ein__gemm_and_map(ctx, s, m, read, free, &gemm_ps, &fused) &&
@@ -15798,13 +15899,7 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
     ein__dense_result(s, out);
     if (ctx->desc.libs != EIN_LIBS_ALL || !ein__find_conv(ctx, s, out, &f) || !ein__conv_sizes(&f))
         return kind;
-    fused = m.i && ein__conv_and_map(ctx, &f, m, read, &e);
-    if (fused) {
-        f.c.bias = e.bias;
-        f.c.z = e.z;
-        f.c.relu = e.act == EIN__ACT_RELU;
-    }
-    int64_t conv_ps = ein__cost_sum(ein__cost_conv_any(ctx, &f.c, f.transposed), fused ? 0 : map);
+    (void)ein__conv_and_map(ctx, &f, m, read, &conv_ps);
     if (conv_ps < bound || (conv_ps == bound && kind != EIN__K_GEMM)) {
         *ps = conv_ps;
         kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
@@ -15888,6 +15983,13 @@ EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const ein__val *order, const int
 
 enum { EIN__MAX_ROW_VALS = 8 };
 
+// A sum of squares is a reduction, although it looks like a product.
+static bool ein__is_square(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *read[2];
+    double alpha;
+    return ein__two_factors(ctx, s, read, &alpha) && read[0]->val == read[1]->val;
+}
+
 // Whether reduction `r` runs over the dimensions of map `m` behind the first `rows`, with the rows'
 // iterators in front, and nobody outside the step needs it.
 static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, uint32_t rows) {
@@ -15897,7 +15999,7 @@ static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, u
     if (z->ctx->value[r.i].weight_only) return false;
     for (uint32_t i = 0; i < m->nt; i++)
         if (s->n[i] != m->n[i]) return false;
-    return !ein__is_contraction(z->ctx, s);
+    return !ein__is_contraction(z->ctx, s) || ein__is_square(z->ctx, s);
 }
 
 // Adds to `list` the reductions that `v` reads and that run over the same rows, operands first.
@@ -16058,15 +16160,27 @@ static bool ein__widens(ein_ctx *ctx, ein__val v) {
            ctx->value[read[0]->val].dtype == EIN__F16;
 }
 
+// How contraction `v` of halves with an f32 result is computed: by no convolution.
+static ein__skind2 ein__choose_wide(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__skind2 kind = ein__kernel_kind(ctx, s);
+    int64_t loops = ein__cost_scope(ctx, kind, s, m, read), gemm_ps;
+    int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    ein__gemm g;
+    bool found = ctx->desc.libs != EIN_LIBS_NONE &&
+                 ein__best_gemm(ctx, s, z->free && !z->root[v.i], &g, &gemm_ps);
+    if (found && m.i) gemm_ps = ein__cost_sum(gemm_ps, ein__kernel_cost(ctx, m));
+    if (own < loops) kind = EIN__K_PRODUCT;
+    if (found && gemm_ps < ein__least(loops, ein__with_margin(own))) kind = EIN__K_GEMM;
+    return kind;
+}
+
 static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     const ein__scope *s = ein__scope_of(z->ctx, v);
     int64_t ps, gemm_ps;
     ein__gemm g;
-    // No convolution of halves has an f32 result, but products do.
-    if (ein__widens(z->ctx, v) && z->ctx->desc.libs != EIN_LIBS_NONE)
-        return ein__best_gemm(z->ctx, s, z->free && !z->root[v.i], &g, NULL)
-                   ? EIN__K_GEMM
-                   : ein__kernel_kind(z->ctx, s);
+    if (ein__widens(z->ctx, v)) return ein__choose_wide(z, v, m, read);
     ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
     if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
         z->ctx->desc.libs == EIN_LIBS_NONE)
@@ -16085,12 +16199,11 @@ static bool ein__is_call(ein__skind2 k) {
 static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__epilogue e;
     int64_t ps;
     bool fused;
     if (z->kind[v.i] == EIN__K_GEMM)
         return ein__gemm_and_map(ctx, s, m, read, z->free && !z->root[v.i], &ps, &fused) && fused;
-    return ein__conv_fuses(ctx, m, read, &e);
+    return ein__conv_fuses(ctx, m, read);
 }
 
 // Whether nothing but product `v` needs map `p`, and its load may compute it.
@@ -16255,13 +16368,6 @@ static bool ein__reads_common(ein_ctx *ctx, const ein__ex *a, const ein__ex *b) 
             if (v == ein__ex_get(ctx, b[j])->val && !ctx->value[v].weight_only) return true;
         }
     return false;
-}
-
-// A sum of squares is a reduction, although it looks like a product.
-static bool ein__is_square(ein_ctx *ctx, const ein__scope *s) {
-    const ein__expr *read[2];
-    double alpha;
-    return ein__two_factors(ctx, s, read, &alpha) && read[0]->val == read[1]->val;
 }
 
 static bool ein__is_plain_reduction(ein_ctx *ctx, const ein__scope *s) {
@@ -16431,15 +16537,19 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     ein__basis b;
     ein__gemm g;
     bool inside;
+    int64_t ps;
     if (p->dtype != EIN__F32 || p->weight_only || ein__keeps_fp32(ctx, v)) return p->dtype;
     if (ein__match_basis(ctx, s, &b)) return EIN__F32;
     if (ein__is_attended(z, v, &inside))
         return inside || z->root[v.i] || z->is[v.i] ? EIN__F32 : EIN__F16;
     if (s->reduce != EIN__R_NONE && ein__is_contraction(ctx, s) && !ein__is_square(ctx, s)) {
         bool wide = z->root[v.i] || (z->is[v.i] & (EIN__IS_SOURCE | EIN__IS_STATISTIC));
-        // Only a product of matrices has an f32 result.
+        // No convolution has an f32 result.
         bool free = !z->root[v.i];
-        return wide && ein__best_gemm(ctx, s, free, &g, NULL) ? EIN__F32 : EIN__F16;
+        if (!wide) return EIN__F16;
+        ein__skind2 kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, free, &ps);
+        bool any = !ein__is_call(kind) || ein__best_gemm(ctx, s, free, &g, NULL);
+        return any ? EIN__F32 : EIN__F16;
     }
     if (z->root[v.i] || z->is[v.i]) return EIN__F32;
     if (copy && ein__is_renaming(ctx, v, copy)) return ctx->value[z->now[copy->val].i].dtype;
@@ -19917,7 +20027,8 @@ static ein__choice ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, 
     p->z.map_read = read;
     if (arrlen(p->z.cost)) p->z.cost[0] = 0;
     c.ps = ein__class_cost(&p->z, p->z.problem);
-    c.best = ein__ranked_def(&p->z, p->z.problem, ctx->rank);
+    c.best = ein__ranked_def(&p->z, p->z.problem,
+                             ctx->rank + (ctx->desc.form > 1 ? ctx->desc.form - 1 : 0));
     if (known) arrput(p->choice, c);
     return c;
 }
@@ -23212,6 +23323,7 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     ein__tiled p;
     ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
+    if (ein__keeps_fp32(ctx, step->val[0])) p.math = EIN__MATH_FP32;
     if (!name || !ein__product_cut_named(&p, name, &cut)) (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
     step->parts = cut.parts;
@@ -23498,7 +23610,8 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     ctx->plan.merging = merging;
     ctx->plan.baseline_ps = best.baseline_ps;
-    ein__keep_better(ctx, &best, ok);
+    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
+    else ein__keep_better(ctx, &best, ok);
     return ok;
 }
 
@@ -23524,12 +23637,14 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
 static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) && ein__try_merged(ctx, root, nroot);
+    return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) &&
+           (ctx->desc.form || ein__try_merged(ctx, root, nroot));
 }
 
 // Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
 // the last two also with softmax computed online where that is cheaper. The cheapest as a whole is
-// taken, so it never costs more than the baseline under the same table.
+// taken, so it never costs more than the baseline under the same table. ein_desc.form: derived with
+// each contraction's so-and-so best definition, whatever that costs.
 static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
     ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__plan best = ctx->plan;
@@ -23541,6 +23656,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     ok = ein__try_plans(ctx, root, nroot);
+    if (ctx->desc.form) return ok;
     ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
     if (ok && ein__keep_attentions(ctx, root, nroot)) ok = ein__try_plans(ctx, root, nroot);
     ctx->online = false;
@@ -23564,14 +23680,14 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     ctx->channels_last = false;
     bool ok = ein__try_ways(ctx, root, nroot, &baseline);
-    if (ok && ein__may_reorder(ctx)) {
+    if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
         ein__forget_choices(ctx);
         ok = ein__try_ways(ctx, root, nroot, &baseline);
     }
-    if (!ok || ctx->desc.baseline) return ok;
+    if (!ok) return false;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
-    ein__count_problems(ctx);
+    if (!ctx->desc.baseline) ein__count_problems(ctx);
     return !ctx->status;
 }
 
@@ -25439,6 +25555,64 @@ static const char *const ein__tmpl_half4[] = {
     "",
     "//@end",
     0};
+static const char *const ein__tmpl_half8[] = {
+    "//@key half   f16 numbers are read",
+    "//@key float  f32 numbers are read",
+    "//@key fill   eight equal ones are needed",
+    "//@key store  f16 numbers are written",
+    "// Eight numbers in registers; of f16 ones, 16 bytes moved at once.",
+    "struct float8 {",
+    "    float x, y, z, w;",
+    "    float4 b;",
+    "};",
+    "",
+    "//@if fill",
+    "static __device__ __forceinline__ float8 make_float8(float v) {",
+    "    return float8{v, v, v, v, {v, v, v, v}};",
+    "}",
+    "",
+    "//@end",
+    "//@if float",
+    "static __device__ __forceinline__ float8 load_float8(const float *p) {",
+    "    const float4 a = *reinterpret_cast<const float4 *>(p);",
+    "    return float8{a.x, a.y, a.z, a.w, *reinterpret_cast<const float4 *>(p + 4)};",
+    "}",
+    "",
+    "//@end",
+    "struct __align__(16) half8 {",
+    "    __half x[8];",
+    "};",
+    "",
+    "//@if half",
+    "static __device__ __forceinline__ float8 load_half8(const __half *p) {",
+    "    const half8 v = *reinterpret_cast<const half8 *>(p);",
+    "    return float8{",
+    "        __half2float(v.x[0]),",
+    "        __half2float(v.x[1]),",
+    "        __half2float(v.x[2]),",
+    "        __half2float(v.x[3]),",
+    "        {__half2float(v.x[4]), __half2float(v.x[5]), __half2float(v.x[6]), __half2float(v.x[7])}};",
+    "}",
+    "",
+    "//@end",
+    "//@if store",
+    "static __device__ __forceinline__ void store_half8(__half *p, float x0, float x1, float x2,",
+    "                                                   float x3, float x4, float x5, float x6,",
+    "                                                   float x7) {",
+    "    half8 v;",
+    "    v.x[0] = __float2half_rn(x0);",
+    "    v.x[1] = __float2half_rn(x1);",
+    "    v.x[2] = __float2half_rn(x2);",
+    "    v.x[3] = __float2half_rn(x3);",
+    "    v.x[4] = __float2half_rn(x4);",
+    "    v.x[5] = __float2half_rn(x5);",
+    "    v.x[6] = __float2half_rn(x6);",
+    "    v.x[7] = __float2half_rn(x7);",
+    "    *reinterpret_cast<half8 *>(p) = v;",
+    "}",
+    "",
+    "//@end",
+    0};
 static const char *const ein__tmpl_interface[] = {
     "//@key model  prefix of the program's symbols",
     "//@key MODEL  the same in upper case",
@@ -26678,7 +26852,7 @@ static const char *const ein__tmpl_probe_types[] = {
 static const char *const ein__tmpl_product[] = {
     "//@key name     the kernel's name",
     "//@key params   its parameters",
-    "//@key tile     rows, columns, terms a step, parts, a thread's rows and columns, vector",
+    "//@key tile     its type: rows, columns, terms a step, how the threads share them",
     "//@key RM       rows a thread",
     "//@key RN       columns a thread",
     "//@key rows     rows that a thread stores",
@@ -26694,7 +26868,7 @@ static const char *const ein__tmpl_product[] = {
     "//@key along    whether neighbouring threads load neighbouring terms of the operands",
     "//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store",
     "static __global__ void __launch_bounds__(256) $name($params) {",
-    "    __shared__ product_tile<$tile> tile;",
+    "    __shared__ $tile tile;",
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
@@ -27141,21 +27315,26 @@ static const char *const ein__tmpl_tail[] = {
     "    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;",
     "#pragma unroll",
     "    for (unsigned e = 0; e < n; e++) {",
-    "        const float *v = &acc[4 * e / RN][4 * e % RN];",
+    "        float v[4];",
+    "#pragma unroll",
+    "        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];",
     "        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);",
     "    }",
     "    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;",
     "#pragma unroll",
     "    for (unsigned e = 0; e < n; e++) {",
-    "        float *const v = &acc[4 * e / RN][4 * e % RN];",
-    "        float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);",
+    "        float v[4] = {};",
     "#pragma unroll",
     "        for (unsigned p = 0; p < PARTS; p++) {",
-    "            float4 other = make_float4(v[0], v[1], v[2], v[3]);",
+    "            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);",
     "            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);",
-    "            sum = make_float4(sum.x + other.x, sum.y + other.y, sum.z + other.z, sum.w + other.w);",
+    "            const float w[4] = {other.x, other.y, other.z, other.w};",
+    "#pragma unroll",
+    "            for (unsigned k = 0; k < 4u; k++)",
+    "                v[k] += p == part \? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];",
     "        }",
-    "        v[0] = sum.x, v[1] = sum.y, v[2] = sum.z, v[3] = sum.w;",
+    "#pragma unroll",
+    "        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];",
     "    }",
     "    return true;",
     "}",
@@ -28491,6 +28670,341 @@ static const char *const ein__tmpl_tiles[] = {
     "    }",
     "};",
     0};
+static const char *const ein__tmpl_tiles_mma[] = {
+    "//@key tf32  whether products of f32 values rounded to TF32 are wanted",
+    "//@key half  whether products of f16 values are wanted",
+    "#ifdef __CUDA_ARCH__",
+    "#define TENSOR_CORES __CUDA_ARCH__",
+    "#else",
+    "#define TENSOR_CORES 0",
+    "#endif",
+    "",
+    "// What tensor cores multiply. A fragment is what the 32 lanes of a warp hold of 16 lines of a",
+    "// factor (rows of the first one, columns of the second) and of 32 bytes of each: its registers are",
+    "// PTX's operand A; registers 0 and 2, and 1 and 3, are operands B of 8 lines. Without tensor cores",
+    "// the lanes exchange fragments and multiply them term by term.",
+    "template <typename T>",
+    "struct tensor_type;",
+    "",
+    "// c += A B for 16 rows, 8 columns and 32 bytes of terms. Lane 4g + t has columns 2t and 2t + 1 of",
+    "// row g, then of row g + 8.",
+    "template <typename T>",
+    "static __device__ __forceinline__ void multiply_add_words(float (&c)[4], const unsigned (&a)[4],",
+    "                                                          unsigned b0, unsigned b1) {",
+    "    typedef unsigned long long pair;",
+    "    const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;",
+    "    const pair b = static_cast<pair>(b1) << 32 | b0;",
+    "#pragma unroll",
+    "    for (int q = 0; q < 4; q++)",
+    "#pragma unroll",
+    "        for (int k = 0; k < 2; k++) {",
+    "            const pair rows = static_cast<pair>(a[2 * k + 1]) << 32 | a[2 * k];",
+    "            const pair x = __shfl_sync(0xffffffffu, rows, 4 * g + q);",
+    "#pragma unroll",
+    "            for (int j = 0; j < 2; j++) {",
+    "                const pair columns = __shfl_sync(0xffffffffu, b, 4 * (2 * t + j) + q);",
+    "                const unsigned y = static_cast<unsigned>(columns >> 32 * k);",
+    "                c[j] += T::word(static_cast<unsigned>(x), y);",
+    "                c[2 + j] += T::word(static_cast<unsigned>(x >> 32), y);",
+    "            }",
+    "        }",
+    "}",
+    "//@if tf32",
+    "",
+    "template <>",
+    "struct tensor_type<float> {",
+    "    // The nearest TF32 number, with 10 bits of mantissa; ties away from zero.",
+    "    static __device__ __forceinline__ float rounded(float v) {",
+    "        unsigned u = __float_as_uint(v);",
+    "#if TENSOR_CORES >= 800",
+    "        asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(u) : \"f\"(v));",
+    "#else",
+    "        if ((u & 0x7f800000u) != 0x7f800000u) u = (u + 0x1000u) & ~0x1fffu;",
+    "#endif",
+    "        return __uint_as_float(u);",
+    "    }",
+    "    static __device__ __forceinline__ float4 rounded(float4 v) {",
+    "        return make_float4(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));",
+    "    }",
+    "",
+    "    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4. Term k of line i is",
+    "    // p[i * pitch + k] or, where lines lie together (not ALONG), p[k * pitch + i].",
+    "    template <bool ALONG>",
+    "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, int pitch) {",
+    "        const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i++) {",
+    "            const int line = g + i % 2 * 8, k = t + i / 2 * 4;",
+    "            q[i] = __float_as_uint(p[ALONG \? line * pitch + k : k * pitch + line]);",
+    "        }",
+    "    }",
+    "",
+    "    // What a register of A and one of B add; of both the bits of TF32 alone are read.",
+    "    static __device__ __forceinline__ float word(unsigned a, unsigned b) {",
+    "        return __uint_as_float(a & ~0x1fffu) * __uint_as_float(b & ~0x1fffu);",
+    "    }",
+    "",
+    "    static __device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[4],",
+    "                                                        unsigned b0, unsigned b1) {",
+    "#if TENSOR_CORES >= 800",
+    "        asm volatile(",
+    "            \"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 \"",
+    "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
+    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
+    "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
+    "#elif TENSOR_CORES",
+    "        asm volatile(\"trap;\");  // a program in TF32 does not start on such a device",
+    "#else",
+    "        multiply_add_words<tensor_type>(c, a, b0, b1);",
+    "#endif",
+    "    }",
+    "};",
+    "//@end",
+    "//@if half",
+    "",
+    "template <>",
+    "struct tensor_type<__half> {",
+    "    static __device__ __forceinline__ unsigned bits(__half v) {",
+    "        return static_cast<__half_raw>(v).x;",
+    "    }",
+    "    static __device__ __forceinline__ uint4 rounded(uint4 v) { return v; }",
+    "    static __device__ __forceinline__ __half rounded(__half v) { return v; }",
+    "    static __device__ __forceinline__ __half rounded(float v) { return __float2half_rn(v); }",
+    "    static __device__ __forceinline__ uint2 rounded(float4 v) {",
+    "        return make_uint2(bits(rounded(v.x)) | bits(rounded(v.y)) << 16,",
+    "                          bits(rounded(v.z)) | bits(rounded(v.w)) << 16);",
+    "    }",
+    "",
+    "    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on. ldmatrix",
+    "    // takes the places of four times 8 rows of 8 halves from the lanes in turn, and transposes",
+    "    // where the rows are terms. Term k of line i as above.",
+    "    template <bool ALONG>",
+    "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, int pitch) {",
+    "        const int l = threadIdx.x % 32u, low = l % 8 + (ALONG \? l / 8 % 2 : l / 16) * 8,",
+    "                  row = low * pitch + (ALONG \? l / 16 : l / 8 % 2) * 8;",
+    "#if TENSOR_CORES >= 750",
+    "        unsigned at;",
+    "        asm(\"{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}\"",
+    "            : \"=r\"(at)",
+    "            : \"l\"(p + row));",
+    "        if (ALONG)",
+    "            asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"",
+    "                         : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
+    "                         : \"r\"(at)",
+    "                         : \"memory\");",
+    "        else",
+    "            asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"",
+    "                         : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
+    "                         : \"r\"(at)",
+    "                         : \"memory\");",
+    "#else",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i++) {",
+    "            unsigned h[2];",
+    "#pragma unroll",
+    "            for (int k = 0; k < 2; k++) {",
+    "                const int r = ALONG \? l / 4 : l % 4 * 2 + k, c = ALONG \? l % 4 * 2 + k : l / 4;",
+    "                h[k] = bits(p[__shfl_sync(0xffffffffu, row, 8 * i + r) + c]);",
+    "            }",
+    "            q[i] = h[0] | h[1] << 16;",
+    "        }",
+    "#endif",
+    "    }",
+    "",
+    "    static __device__ __forceinline__ float value(unsigned half) {",
+    "        __half_raw v;",
+    "        v.x = static_cast<unsigned short>(half);",
+    "        return __half2float(v);",
+    "    }",
+    "    static __device__ __forceinline__ float word(unsigned a, unsigned b) {",
+    "        const float low = value(a & 0xffffu) * value(b & 0xffffu);",
+    "        return low + value(a >> 16) * value(b >> 16);",
+    "    }",
+    "",
+    "    static __device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[4],",
+    "                                                        unsigned b0, unsigned b1) {",
+    "#if TENSOR_CORES >= 800",
+    "        asm volatile(",
+    "            \"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \"",
+    "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
+    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
+    "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
+    "#elif TENSOR_CORES >= 750",
+    "        asm volatile(",
+    "            \"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 \"",
+    "            \"{%0, %1, %2, %3}, {%4, %5}, {%8}, {%0, %1, %2, %3};\\n\"",
+    "            \"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 \"",
+    "            \"{%0, %1, %2, %3}, {%6, %7}, {%9}, {%0, %1, %2, %3};\"",
+    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
+    "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
+    "#else",
+    "        multiply_add_words<tensor_type>(c, a, b0, b1);",
+    "#endif",
+    "    }",
+    "};",
+    "//@end",
+    "",
+    "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
+    "// terms of a step. A warp has WM rows and WN columns. With two BUFFERS a step is stored while the",
+    "// one before is multiplied. A thread stores V neighbouring columns at once. A line of terms is",
+    "// followed by 16 unused bytes and a term of lines by 8 elements, so that the lanes of a fragment",
+    "// read from different banks.",
+    "template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int BUFFERS, int V>",
+    "struct tensor_tile {",
+    "    static const int KS = 32 / int(sizeof(T)), EDGE = 16 / int(sizeof(T));",
+    "    static const int SIZE_A = BM * KC + (BM * EDGE > 8 * KC \? BM * EDGE : 8 * KC);",
+    "    static const int SIZE_B = BN * KC + (BN * EDGE > 8 * KC \? BN * EDGE : 8 * KC);",
+    "    static const int STEPS = BUFFERS * (SIZE_A + SIZE_B) * int(sizeof(T));",
+    "    static const int SUMS = PARTS > 1 \? PARTS *BM *(BN + 8) * 4 : 0;",
+    "    // A thread's result.",
+    "    static const int RM = PARTS > 1 \? BM *BN / 256 / V : V > 1 \? WM / 16 : WM / 8;",
+    "    static const int RN = PARTS > 1 \? V : V > 1 \? WN / 2 : WN / 4;",
+    "    __align__(16) unsigned char bytes[STEPS > SUMS \? STEPS : SUMS];",
+    "",
+    "    static __device__ unsigned lane() { return threadIdx.x % 32u; }",
+    "    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }",
+    "    static __device__ unsigned top() { return threadIdx.x / 32u / (BN / WN) % (BM / WM) * WM; }",
+    "    static __device__ unsigned left() { return threadIdx.x / 32u % (BN / WN) * WN; }",
+    "    // Row i and column j of those that a thread stores. With V > 1 two lanes have exchanged what",
+    "    // they computed, so that four columns of a row lie together.",
+    "    static __device__ unsigned row(int i) {",
+    "        if (PARTS > 1) return (threadIdx.x + 256u * i) * V / BN;",
+    "        if (V > 1) return top() + 16 * i + lane() % 2u * 8 + lane() / 4u;",
+    "        return top() + i / 2 * 16 + i % 2 * 8 + lane() / 4u;",
+    "    }",
+    "    static __device__ unsigned column(int j) {",
+    "        if (PARTS > 1) return threadIdx.x * V % BN + j;",
+    "        if (V > 1) return left() + j / 4 * 8 + lane() % 4u / 2u * 4 + j % 4;",
+    "        return left() + j / 2 * 8 + lane() % 4u * 2 + j % 2;",
+    "    }",
+    "",
+    "    template <bool ALONG, int B>",
+    "    static __device__ unsigned at(unsigned line, unsigned k) {",
+    "        return ALONG \? line * (KC + EDGE) + k : k * (B + 8) + line;",
+    "    }",
+    "    __device__ T *factor(int turn, int b) {",
+    "        return reinterpret_cast<T *>(bytes) + turn * (SIZE_A + SIZE_B) + b * SIZE_A;",
+    "    }",
+    "",
+    "    // Vector e of a step begins at term e % KC of line e / KC, or (not ALONG) at line e % B of term",
+    "    // e / B, counted in elements.",
+    "    template <bool ALONG, int B, typename L>",
+    "    static __device__ __forceinline__ void put(T *to, unsigned e, L v) {",
+    "        typedef decltype(tensor_type<T>::rounded(v)) stored;",
+    "        e *= static_cast<unsigned>(sizeof(stored) / sizeof(T));",
+    "        const unsigned line = ALONG \? e / KC : e % B, k = ALONG \? e % KC : e / B;",
+    "        *reinterpret_cast<stored *>(to + at<ALONG, B>(line, k)) = tensor_type<T>::rounded(v);",
+    "    }",
+    "",
+    "    // c += the product of what was put at `turn`, over the warp's part of the terms.",
+    "    template <bool ALONG_A, bool ALONG_B>",
+    "    __device__ __forceinline__ void step(int turn, float (&c)[WM / 16][WN / 8][4]) {",
+    "        typedef tensor_type<T> type;",
+    "#pragma unroll",
+    "        for (int s = 0; s < KC / PARTS / KS; s++) {",
+    "            const unsigned k = part() * (KC / PARTS) + s * KS;",
+    "            unsigned x[WM / 16][4], y[WN / 16][4];",
+    "#pragma unroll",
+    "            for (int i = 0; i < WM / 16; i++)",
+    "                type::template fragment<ALONG_A>(",
+    "                    x[i], factor(turn, 0) + at<ALONG_A, BM>(top() + 16 * i, k),",
+    "                    ALONG_A \? KC + EDGE : BM + 8);",
+    "#pragma unroll",
+    "            for (int j = 0; j < WN / 16; j++)",
+    "                type::template fragment<ALONG_B>(",
+    "                    y[j], factor(turn, 1) + at<ALONG_B, BN>(left() + 16 * j, k),",
+    "                    ALONG_B \? KC + EDGE : BN + 8);",
+    "#pragma unroll",
+    "            for (int i = 0; i < WM / 16; i++)",
+    "#pragma unroll",
+    "                for (int j = 0; j < WN / 8; j++)",
+    "                    type::multiply_add(c[i][j], x[i], y[j / 2][j % 2], y[j / 2][j % 2 + 2]);",
+    "        }",
+    "    }",
+    "",
+    "    // The sums as they are stored: as they are, or four columns of one row from two lanes.",
+    "    static __device__ __forceinline__ void arrange(const float (&c)[WM / 16][WN / 8][4],",
+    "                                                   float (&acc)[RM][RN]) {",
+    "        const bool odd = threadIdx.x % 2u != 0u;",
+    "#pragma unroll",
+    "        for (int e = 0; e < (PARTS > 1 \? 0 : WM * WN / 128); e++) {",
+    "            const int i = e / (WN / 8), j = e % (WN / 8);",
+    "            if (V > 1) {",
+    "                const float *own = c[i][j];",
+    "                const float x = __shfl_xor_sync(0xffffffffu, odd \? own[0] : own[2], 1),",
+    "                            y = __shfl_xor_sync(0xffffffffu, odd \? own[1] : own[3], 1);",
+    "                acc[i][4 * j] = odd \? x : own[0];",
+    "                acc[i][4 * j + 1] = odd \? y : own[1];",
+    "                acc[i][4 * j + 2] = odd \? own[2] : x;",
+    "                acc[i][4 * j + 3] = odd \? own[3] : y;",
+    "            } else {",
+    "#pragma unroll",
+    "                for (int k = 0; k < 4; k++) acc[2 * i + k / 2][2 * j + k % 2] = c[i][j][k];",
+    "            }",
+    "        }",
+    "    }",
+    "",
+    "    // Adds up the groups' sums in order; a thread gets neighbours in rows.",
+    "    __device__ __forceinline__ void sum(const float (&c)[WM / 16][WN / 8][4],",
+    "                                        float (&acc)[RM][RN]) {",
+    "        float *sums = reinterpret_cast<float *>(bytes);",
+    "        __syncthreads();",
+    "#pragma unroll",
+    "        for (int e = 0; e < WM * WN / 64; e++) {",
+    "            const int i = e / 2 / (WN / 8), j = e / 2 % (WN / 8), k = e % 2 * 2;",
+    "            const unsigned m = part() * BM + top() + 16 * i + 4 * k + lane() / 4u,",
+    "                           n = left() + 8 * j + lane() % 4u * 2;",
+    "            *reinterpret_cast<float2 *>(sums + m * (BN + 8) + n) =",
+    "                make_float2(c[i][j][k], c[i][j][k + 1]);",
+    "        }",
+    "        __syncthreads();",
+    "#pragma unroll",
+    "        for (int e = 0; e < RM * RN; e++) {",
+    "            float v = 0.f;",
+    "#pragma unroll",
+    "            for (int p = 0; p < PARTS; p++)",
+    "                v += sums[(p * BM + row(e / RN)) * (BN + 8) + column(e % RN)];",
+    "            acc[e / RN][e % RN] = v;",
+    "        }",
+    "    }",
+    "",
+    "    // load_a(e, k0) gives vector (or element) e of the step from term k0 on. While a step is",
+    "    // multiplied, the next one's are on their way.",
+    "    template <bool ALONG_A, bool ALONG_B, typename A, typename B>",
+    "    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,",
+    "                                             float (&acc)[RM][RN]) {",
+    "        typedef tensor_type<T> type;",
+    "        const unsigned e = threadIdx.x, bytes_a = BM * KC * sizeof(T) / 256,",
+    "                       bytes_b = BN * KC * sizeof(T) / 256,",
+    "                       na = bytes_a / sizeof type::rounded(load_a(0u, terms)),",
+    "                       nb = bytes_b / sizeof type::rounded(load_b(0u, terms));",
+    "        decltype(load_a(0u, terms)) va[na];",
+    "        decltype(load_b(0u, terms)) vb[nb];",
+    "        float c[WM / 16][WN / 8][4] = {};",
+    "        int turn = 0;",
+    "        for (unsigned k0 = 0;; k0 += KC, turn = (turn + 1) % BUFFERS) {",
+    "            if (k0 < terms) {",
+    "#pragma unroll",
+    "                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);",
+    "#pragma unroll",
+    "                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);",
+    "            }",
+    "            if (k0 > 0) step<ALONG_A, ALONG_B>((turn + BUFFERS - 1) % BUFFERS, c);",
+    "            if (k0 >= terms) break;",
+    "            if (BUFFERS == 1) __syncthreads();",
+    "#pragma unroll",
+    "            for (unsigned i = 0; i < na; i++)",
+    "                put<ALONG_A, BM>(factor(turn, 0), e + 256u * i, va[i]);",
+    "#pragma unroll",
+    "            for (unsigned i = 0; i < nb; i++)",
+    "                put<ALONG_B, BN>(factor(turn, 1), e + 256u * i, vb[i]);",
+    "            __syncthreads();",
+    "        }",
+    "        if (PARTS > 1) sum(c, acc);",
+    "        else arrange(c, acc);",
+    "    }",
+    "};",
+    0};
 static const char *const ein__tmpl_transpose[] = {
     "//@key name    the kernel's name",
     "//@key params  its parameters",
@@ -29506,7 +30020,16 @@ enum {
     EIN__NEED_AWAIT = 1 << 16,  // it can be launched before the kernel before it is over
     EIN__NEED_PARTS = 1 << 17,
     EIN__NEED_ATTEND_TF32 = 1 << 20,
-    EIN__NEED_ATTEND_HALF = 1 << 21
+    EIN__NEED_ATTEND_HALF = 1 << 21,
+<<<<<<< HEAD
+    EIN__NEED_TENSOR_TF32 = 1 << 22,
+    EIN__NEED_TENSOR_HALF = 1 << 23
+=======
+    EIN__NEED_LOAD8 = 1 << 22,
+    EIN__NEED_STORE8 = 1 << 23,
+    EIN__NEED_FILL8 = 1 << 24,
+    EIN__NEED_FLOAT8 = 1 << 25
+>>>>>>> a5be07b (Maps and rows of halves move eight at a time)
 };
 enum { EIN__LONG = 60 };
 
@@ -29573,10 +30096,12 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
     case EIN__F16:
         g->needs |= EIN__NEED_HALF;
         s = ein__namef(g->ctx, "__half2float(%s)", s);
+        if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
     case EIN__BF16:
         g->needs |= EIN__NEED_BF16;
         s = ein__namef(g->ctx, "__bfloat162float(%s)", s);
+        if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
     case EIN__I8:
     case EIN__I32:
@@ -29598,11 +30123,11 @@ static const char *ein__kvec_type(const ein__kgen *g) {
 
 // Neighbours at once, as a float4 or what else `vec` asks for.
 static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
-    bool half = at->dtype == EIN__F16;
-    if (half) g->needs |= EIN__NEED_LOAD4;
-    const char *load = half
-                           ? "load_half4"
-                           : ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
+    bool half = at->dtype == EIN__F16, eight = g->vec == 8;
+    const char *load = half && eight ? "load_half8" : half ? "load_half4" : "load_float8";
+    if (half || eight)
+        g->needs |= !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8;
+    else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
     if (!strcmp(at->at.s, "0")) return ein__namef(g->ctx, "%s(%s)", load, at->param);
     return ein__namef(g->ctx, "%s(%s + %s)", load, at->param, ein__kparen(g, at->at, EIN__TERM));
 }
@@ -29610,6 +30135,10 @@ static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
 // `make_float4(v, v, v, v)`
 static const char *ein__kfill(ein__kgen *g, const char *v) {
     ein__buf b = {0};
+    if (g->vec == 8) {
+        g->needs |= EIN__NEED_FILL8;
+        return ein__namef(g->ctx, "make_float8(%s)", v);
+    }
     ein__putf(&b, "make_%s(%s", ein__kvec_type(g), v);
     for (int i = 1; i < g->vec; i++) ein__putf(&b, ", %s", v);
     ein__put(&b, ")");
@@ -30080,9 +30609,9 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
     if (g->vec > 1) {
         bool half = t == EIN__F16, zero = !strcmp(at, "0");
         const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
-        if (half) g->needs |= EIN__NEED_STORE4;
+        if (half) g->needs |= g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4;
         if (zero) at = "";
-        if (half) ein__putf(b, "store_half4(y%s%s", plus, at);
+        if (half) ein__putf(b, "store_half%d(y%s%s", g->vec, plus, at);
         else ein__putf(b, "*reinterpret_cast<%s *>(y%s%s) = make_%s(", type, plus, at, type);
         for (int i = 0; i < g->vec; i++) ein__putf(b, "%s%s", i || half ? ", " : "", value[i].s);
         ein__put(b, ");\n");
@@ -30232,6 +30761,7 @@ static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order,
     ein__dtype type = ein__kdtype(g, out);
     bool half = type == EIN__F16;
     if (g->naive || !n || (type != EIN__F32 && !half) || (half && g->vec == 2)) return false;
+    if (!half && g->vec == 8) return false;
     int v = order[n - 1];
     if (row->k[v] != 1 || g->slot[v].n % g->vec) return false;
     if (g->ctx->plan.layout[out.i].offset % g->vec) return false;
@@ -31463,15 +31993,17 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
 /* ---- emit_product.c ---- */
 // Products by tiles (product.c says what rows, columns and terms are). A block's threads fetch the
 // tiles of both factors to shared memory as their index forms have them, guards included, and each
-// thread multiplies its share; whatever map is fused runs on the accumulators before the store. The
-// factors, the result and the epilogue each see the iterators merged as far as they alone allow: a
-// filter is read along one long row of terms although the image needs channel and tap apart.
+// thread multiplies its share, or its warp does on tensor cores; whatever map is fused runs on the
+// accumulators before the store. The factors, the result and the epilogue each see the iterators
+// merged as far as they alone allow: a filter is read along one long row of terms although the
+// image needs channel and tap apart.
 
 typedef struct ein__kprod {
     ein__tiled p;
     const ein__product_tile *t;
     int parts;                           // blocks that share the terms of a tile
     int64_t share;                       // terms of each, the last one no more than those
+    ein__math math;                      // of the tile
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
     int sum[EIN__MAX_ITERS], nsum;
     uint32_t used;                    // slots of the batch that some address needs
@@ -31592,11 +32124,12 @@ static int64_t ein__kprod_run(const ein__kgen *g, const ein__kscan *s, const int
     return step ? 16 * (run < 32 ? run : 32) / step : 0;
 }
 
-// The factor's address with four lanes along `slot`, or with one where they are no vector.
-static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, bool *vector) {
+// The factor's address with `width` lanes along `slot`, or with one where they are no vector.
+static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int width,
+                                      bool *vector) {
     size_t mark[2] = {g->code[0].n, g->code[1].n};
     int nindex = g->nindex;
-    g->vec = 4;
+    g->vec = width;
     g->vec_slot = slot;
     ein__kaccess at = slot >= 0 ? ein__kaccess_of(g, read, 0) : (ein__kaccess){0};
     *vector = at.vector;
@@ -31638,6 +32171,20 @@ static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, bool *
     return ein__kvalue(g, ex, 0).s;
 }
 
+// What a load gives: as many elements as 16 bytes hold, one after the other or all at once; halves
+// for tiles of halves are left as they are.
+static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at,
+                                    int width, const char **zero) {
+    bool half = r->math == EIN__MATH_FP16 && at->dtype == EIN__F16;
+    *zero = half ? "__float2half_rn(0.f)" : "0.f";
+    if (width == 1)
+        return half ? ein__namef(g->ctx, "%s[%s]", at->param, at->at.s) : ein__kload(g, at, 1).s;
+    *zero = half ? "make_uint4(0u, 0u, 0u, 0u)" : "make_float4(0.f, 0.f, 0.f, 0.f)";
+    if (!half) return ein__kload4(g, at);
+    return ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s + %s)", at->param,
+                      ein__kparen(g, at->at, EIN__TERM));
+}
+
 // One factor's part of the loop: loads into registers, stores into the tile.
 static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
@@ -31658,15 +32205,18 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     for (int i = 0; i < nsum; i++) g->slot[sum[i]].level = 1;
     bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
     int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
-    if (lane >= 0 && (g->slot[lane].n % 4 || scan.near[0].k[lane] != 1)) lane = -1;
-    bool vector;
+    bool vector,
+        half = !computed && ein__val_get(c, (ein__val){r->p.read[side]->val})->dtype == EIN__F16;
+    int width = r->math == EIN__MATH_FP16 && half ? 8 : 4;
+    if (lane >= 0 && (g->slot[lane].n % width || scan.near[0].k[lane] != 1)) lane = -1;
     ein__kaccess at = {0};
-    const char *value = computed ? ein__kprod_compute(g, read, lane, &vector) : NULL;
-    if (!computed) at = ein__kprod_access(g, read, lane, &vector);
-    int width = vector ? 4 : 1, wide = along ? terms / width : tile / width;
+    const char *value = computed ? ein__kprod_compute(g, read, lane, &vector) : NULL, *zero;
+    if (!computed) at = ein__kprod_access(g, read, lane, width, &vector);
+    if (!vector) width = 1;
+    int wide = along ? terms / width : tile / width;
     const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
                *slow = ein__namef(c, "e / %du", wide);
-    if (width > 1) fast = ein__namef(c, "%s * 4u", fast);
+    if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
     const char *across = along ? slow : fast, *term = along ? fast : slow;
     r->along[side] = along ? "true" : "false";
     ein__buf body = {0}, guard = {0};
@@ -31676,8 +32226,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
     if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
     if (at.guard) ein__putf(&guard, "%s && ", at.guard);
-    const char *zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
-    if (!computed) value = vector ? ein__kload4(g, &at) : ein__kload(g, &at, 1).s;
+    if (!computed) value = ein__kprod_value(g, r, &at, width, &zero);
+    else zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
     if (guard.n) guard.s[guard.n -= 4] = 0;
     if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
     if (computed) ein__put(&body, g->code[1].s);
@@ -31785,17 +32335,36 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     return below;
 }
 
+// The tile's type, and how many rows and columns of it a thread stores.
+static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
+    const ein__product_tile *t = r->t;
+    if (r->math == EIN__MATH_FP32) {
+        *rows = t->rm / t->parts;
+        *cols = t->rn;
+        g->needs |= EIN__NEED_TILES;
+        return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
+                          t->terms, t->parts, t->rm, t->rn, g->vec);
+    }
+    bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
+    *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
+    *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
+    g->needs |= half ? EIN__NEED_TENSOR_HALF | EIN__NEED_HALF : EIN__NEED_TENSOR_TF32;
+    return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
+                      half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
+                      t->buffers, g->vec);
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
-    const ein__product_tile *t = r->t;
+    int rows, cols;
+    const char *tile = ein__kprod_tile(g, r, &rows, &cols);
     ein__key keys[] = {{0},
                        {0},
-                       {"tile", ein__namef(c, "%d, %d, %d, %d, %d, %d, %d", t->rows, t->cols,
-                                           t->terms, t->parts, t->rm, t->rn, g->vec)},
-                       {"RM", ein__namef(c, "%d", t->rm)},
-                       {"RN", ein__namef(c, "%d", t->rn)},
-                       {"rows", ein__namef(c, "%d", t->rm / t->parts)},
+                       {"tile", tile},
+                       {"RM", ein__namef(c, "%d", r->math ? rows : r->t->rm)},
+                       {"RN", ein__namef(c, "%d", cols)},
+                       {"rows", ein__namef(c, "%d", rows)},
                        {"V", ein__namef(c, "%d", g->vec)},
                        {"number", ein__kunsigned(g)},
                        {"many", blocks > r->parts ? "1" : ""},
@@ -31812,7 +32381,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         const ein__value *v = ein__val_get(c, read);
         l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
     }
-    g->needs |= EIN__NEED_TILES | (r->parts > 1 ? EIN__NEED_PARTS : 0u);
+    if (r->parts > 1) g->needs |= EIN__NEED_PARTS;
     g->shared = r->parts > 1;
     int64_t flops = 2 * r->p.depth + g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
@@ -31852,8 +32421,10 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     int vec = g->vec;
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
     if (!ein__match_tiles(g->ctx, s, stride, &r.p)) return ein__kreduce(g, step, hint, out, l);
-    r.t =
-        step->tile ? &ein__product_table[step->tile - 1] : ein__product_tile_of(g->ctx, &r.p, &ps);
+    if (ein__keeps_fp32(g->ctx, step->val[0])) r.p.math = EIN__MATH_FP32;
+    r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
+    if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
+    r.math = r.t->math;
     r.parts = step->parts ? step->parts : 1;
     r.share = ein__tail_share(&r.p, r.t, r.parts);
     EIN_ASSERT(r.share);
@@ -33045,23 +33616,37 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
 EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
         ein__skind2 kind;
-        const char *const *lines[4];
-    } of[] = {
-        {EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
-        {EIN__K_TRANSPOSE, {ein__tmpl_transpose}},
-        {EIN__K_REDUCE,
-         {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp, ein__tmpl_warp}},
-        {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
-        {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
-        {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
-        {EIN__K_ATTENTION, {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend}},
-        {EIN__K_PRODUCT, {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_half4}}};
+        const char *const *lines[6];
+    } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
+              {EIN__K_TRANSPOSE, {ein__tmpl_transpose}},
+              {EIN__K_REDUCE,
+               {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
+                ein__tmpl_warp, ein__tmpl_window, ein__tmpl_skinny}},
+              {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
+              {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
+              {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
+              {EIN__K_ATTENTION,
+               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend, ein__tmpl_warp}},
+              {EIN__K_PRODUCT,
+               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_tiles_mma, ein__tmpl_tail,
+                ein__tmpl_half4}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
-        for (int k = 0; k < 4 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
+        for (int k = 0; k < 6 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
         ctx->kernel_seed[of[i].kind] = h;
     }
+}
+
+enum { EIN__EIGHT_THREADS = 256 };  // of an SM that maps of eight halves a thread leave at least
+
+// Lanes to try first: eight for halves, where enough threads are left.
+static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily *family) {
+    const ein__value *v = &ctx->value[step->out.i];
+    int64_t least = (int64_t)ein__gpu_of(ctx)->sms * EIN__EIGHT_THREADS * 8;
+    bool rows = family == ein__krow_kernel;
+    if (v->dtype != EIN__F16 || (family != ein__kmap && !rows)) return 4;
+    return rows || ein__elements(&v->shape) >= least ? 8 : 4;
 }
 
 // Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
@@ -33072,7 +33657,7 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
     ein__kfamily *family = ein__kfamily_of(ctx, step);
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     for (int wide = 0; wide < 2; wide++) {
-        for (int vec = 4; vec > 0; vec -= 3) {
+        for (int vec = ein__kwidest(ctx, step, family); vec > 0; vec = vec == 8 ? 4 : vec - 3) {
             ein__kgen g = ein__kgen_make(ctx, step->val[0], wide, vec);
             size_t start = out->n;
             *launch = (ein__launch){0};
@@ -33178,6 +33763,12 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_tail, tail, 1);
         ein__put(out, "\n");
     }
+    if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
+        ein__key types[] = {{"tf32", needs & EIN__NEED_TENSOR_TF32 ? "1" : ""},
+                            {"half", needs & EIN__NEED_TENSOR_HALF ? "1" : ""}};
+        ein__tmpl_put(out, ein__tmpl_tiles_mma, types, 2);
+        ein__put(out, "\n");
+    }
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
                        {"store", needs & EIN__NEED_STORE4 ? "1" : ""}};
     if (needs & (EIN__NEED_LOAD4 | EIN__NEED_STORE4)) ein__tmpl_put(out, ein__tmpl_half4, half, 2);
@@ -33187,6 +33778,12 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_attend, attend, 2);
         ein__put(out, "\n");
     }
+    ein__key eight[] = {{"half", needs & EIN__NEED_LOAD8 ? "1" : ""},
+                        {"float", needs & EIN__NEED_FLOAT8 ? "1" : ""},
+                        {"fill", needs & EIN__NEED_FILL8 ? "1" : ""},
+                        {"store", needs & EIN__NEED_STORE8 ? "1" : ""}};
+    if (needs & (EIN__NEED_LOAD8 | EIN__NEED_FLOAT8 | EIN__NEED_FILL8 | EIN__NEED_STORE8))
+        ein__tmpl_put(out, ein__tmpl_half8, eight, 4);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
         bool block = needs & (unsigned)EIN__NEED_BLOCK << r;
@@ -33344,8 +33941,10 @@ static bool ein__is_taken(const char *name) {
         "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
-        " warp_sum warp_max product_tile half4 load_half4 store_half4 cublasStatus_t "
+        " warp_sum warp_max product_tile tensor_tile tensor_type multiply_add_words TENSOR_CORES "
+        "half4 load_half4 store_half4 cublasStatus_t "
         "attend attend_half8 attend_rows attend_multiply ATTEND_TENSOR "
+        "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
         "cudnnTensorDescriptor_t cudaGetLastError ";
     const char *at = words;
     size_t n = strlen(name);
@@ -35101,6 +35700,7 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     best = ein__product_cut_of(ctx, &p, &cut);
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
+        if (!ein__product_fits(&p, t)) continue;
         for (int shared = 0; shared < 2; shared++) {
             char name[32];
             step.parts = 1;
@@ -35136,6 +35736,96 @@ static bool ein__gather_kernels(ein_ctx *ctx) {
     }
     ctx->plan = chosen;
     return !ctx->status;
+}
+
+// ------------------------------------------------------------------------------------ estimates
+
+// What a kernel's estimate is made of, for bench/fit.py: time of its arithmetic and of what a
+// thread does in sequence, bytes by class of access, bytes known at load.
+static void ein__put_work(ein__buf *out, const ein__step *step, const ein__work *w) {
+    ein__putf(out, "kind=%s math=%lld chain=%lld bytes=", ein__kernel_word(step->kind),
+              (long long)w->math_ps, (long long)w->chain_ps);
+    for (int k = 0; k < EIN__NACCESS; k++)
+        ein__putf(out, "%s%lld", k ? "/" : "", (long long)w->bytes[k]);
+    ein__putf(out, " weights=%lld", (long long)w->weights);
+}
+
+// The estimate of kernel `step`, its tile given; its parts go to `features`.
+static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf *features) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__attention a;
+    if (step->kind == EIN__K_ATTENTION) {
+        bool found = ein__attention_of(ctx, step, &a);
+        ein__put(features, "kind=attention");
+        return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
+    }
+    ein__kernel k = ein__step_kernel(ctx, step);
+    ein__work w = ein__kernel_work(ctx, &k);
+    ein__tiled p;
+    if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p))
+        w.math_ps = step->parts > 1
+                        ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts)
+                        : ein__product_tile_ps(g, &p, &ein__product_table[step->tile - 1]);
+    ein__put_work(features, step, &w);
+    return ein__work_ps(g, &w);
+}
+
+static int64_t ein__estimate_call(ein_ctx *ctx, const ein__step *step) {
+    if (step->kind == EIN__K_GEMM) return ein__estimate_gemm(ctx, &step->gemm);
+    return ein__estimate_conv(ctx, &step->conv, step->kind == EIN__K_CONV_DATA);
+}
+
+// A line for each row of the step's kernel that was not there before.
+static void ein__put_kernel_rows(ein_ctx *ctx, ein__step step, ein__buf *out, const char ***seen) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->cost_row); i++) {
+        const ein__cost_row *r = &ctx->cost_row[i];
+        if (strcmp(r->key, step.key) || strcmp(r->device, ein__gpu_of(ctx)->name)) continue;
+        const char *mark = *r->algorithm ? " algo=" : "";
+        const char *key = ein__namef(ctx, "%s%s%s", r->key, mark, r->algorithm);
+        if (!ein__is_new(seen, key)) continue;
+        ein__buf features = {0};
+        if (*r->algorithm) ein__cut_step(ctx, &step, r->algorithm);
+        int64_t ps = ein__estimate_step(ctx, &step, &features);
+        ein__putf(out, "%s\t%lld\t%lld\t%lld\t%s\n", key, (long long)r->ps,
+                  (long long)(r->spread < 0 ? 0 : r->spread), (long long)ps, features.s);
+        ein__buf_free(&features);
+    }
+}
+
+// The rows of a plan's kernels, and the plan itself where all its steps are measured.
+static void ein__put_plan_rows(ein_ctx *ctx, int place, ein__buf *out, const char ***seen) {
+    int64_t measured = 0, estimated = 0;
+    bool all = arrlen(ctx->plan.step) > 0;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *step = &ctx->plan.step[i];
+        ein__buf features = {0};
+        bool call = ein__is_call(step->kind);
+        all &= step->measured;
+        measured = ein__plus(measured, step->ps);
+        ein__put(&features, "");
+        estimated = ein__plus(estimated, call ? ein__estimate_call(ctx, step)
+                                              : ein__estimate_step(ctx, step, &features));
+        ein__buf_free(&features);
+        if (!call && step->key) ein__put_kernel_rows(ctx, *step, out, seen);
+    }
+    if (all)
+        ein__putf(out, "plan %s %d\t%lld\t0\t%lld\tsteps=%d\n", ctx->graph.model, place,
+                  (long long)measured, (long long)estimated, (int)arrlen(ctx->plan.step));
+}
+
+// What was measured of candidate plans and of their kernels beside the estimates: key, picoseconds,
+// spread, estimate, what the estimate is made of.
+EIN__FN void ein__emit_candidates(ein_ctx *ctx, ein__buf *out) {
+    const char **seen = NULL;
+    if (!ein__gather_kernels(ctx)) return;
+    ein__plan chosen = ctx->plan;
+    ein__put_plan_rows(ctx, 0, out, &seen);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) {
+        ctx->plan = ctx->passed[i];
+        ein__put_plan_rows(ctx, (int)i + 1, out, &seen);
+    }
+    ctx->plan = chosen;
+    arrfree(seen);
 }
 /* ---- emit_probe.c ---- */
 // The probe: a program that measures the library calls which planning asked for, and the kernels of
@@ -36833,6 +37523,7 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
         case EIN_CALLS: ein__emit_call_keys(ctx, &out); break;
         case EIN_COSTS: ein__emit_costs(ctx, &out); break;
         case EIN_ESTIMATES: ein__emit_estimates(ctx, &out); break;
+        case EIN_CANDIDATES: ein__emit_candidates(ctx, &out); break;
         case EIN_PROBE: ein__emit_probe(ctx, &out); break;
         case EIN_FORMAT: ein__format(ctx, &out, true); break;
         case EIN_GRAPH_JSON: ein__graph_json(ctx, &out); break;

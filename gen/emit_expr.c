@@ -15,7 +15,11 @@ enum {
     EIN__NEED_ATTEND_TF32 = 1 << 20,
     EIN__NEED_ATTEND_HALF = 1 << 21,
     EIN__NEED_TENSOR_TF32 = 1 << 22,
-    EIN__NEED_TENSOR_HALF = 1 << 23
+    EIN__NEED_TENSOR_HALF = 1 << 23,
+    EIN__NEED_LOAD8 = 1 << 24,
+    EIN__NEED_STORE8 = 1 << 25,
+    EIN__NEED_FILL8 = 1 << 26,
+    EIN__NEED_FLOAT8 = 1 << 27
 };
 enum { EIN__LONG = 60 };
 
@@ -82,10 +86,12 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
     case EIN__F16:
         g->needs |= EIN__NEED_HALF;
         s = ein__namef(g->ctx, "__half2float(%s)", s);
+        if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
     case EIN__BF16:
         g->needs |= EIN__NEED_BF16;
         s = ein__namef(g->ctx, "__bfloat162float(%s)", s);
+        if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
     case EIN__I8:
     case EIN__I32:
@@ -107,11 +113,11 @@ static const char *ein__kvec_type(const ein__kgen *g) {
 
 // Neighbours at once, as a float4 or what else `vec` asks for.
 static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
-    bool half = at->dtype == EIN__F16;
-    if (half) g->needs |= EIN__NEED_LOAD4;
-    const char *load = half
-                           ? "load_half4"
-                           : ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
+    bool half = at->dtype == EIN__F16, eight = g->vec == 8;
+    const char *load = half && eight ? "load_half8" : half ? "load_half4" : "load_float8";
+    if (half || eight)
+        g->needs |= !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8;
+    else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
     if (!strcmp(at->at.s, "0")) return ein__namef(g->ctx, "%s(%s)", load, at->param);
     return ein__namef(g->ctx, "%s(%s + %s)", load, at->param, ein__kparen(g, at->at, EIN__TERM));
 }
@@ -119,6 +125,10 @@ static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
 // `make_float4(v, v, v, v)`
 static const char *ein__kfill(ein__kgen *g, const char *v) {
     ein__buf b = {0};
+    if (g->vec == 8) {
+        g->needs |= EIN__NEED_FILL8;
+        return ein__namef(g->ctx, "make_float8(%s)", v);
+    }
     ein__putf(&b, "make_%s(%s", ein__kvec_type(g), v);
     for (int i = 1; i < g->vec; i++) ein__putf(&b, ", %s", v);
     ein__put(&b, ")");

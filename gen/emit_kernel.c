@@ -53,6 +53,17 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     }
 }
 
+enum { EIN__EIGHT_THREADS = 256 };  // of an SM that maps of eight halves a thread leave at least
+
+// Lanes to try first: eight for halves, where enough threads are left.
+static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily *family) {
+    const ein__value *v = &ctx->value[step->out.i];
+    int64_t least = (int64_t)ein__gpu_of(ctx)->sms * EIN__EIGHT_THREADS * 8;
+    bool rows = family == ein__krow_kernel;
+    if (v->dtype != EIN__F16 || (family != ein__kmap && !rows)) return 4;
+    return rows || ein__elements(&v->shape) >= least ? 8 : 4;
+}
+
 // Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
 // equal text whatever the tensors are called: equal names mean the same kernel. The widest form is
 // tried first.
@@ -61,7 +72,7 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
     ein__kfamily *family = ein__kfamily_of(ctx, step);
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     for (int wide = 0; wide < 2; wide++) {
-        for (int vec = 4; vec > 0; vec -= 3) {
+        for (int vec = ein__kwidest(ctx, step, family); vec > 0; vec = vec == 8 ? 4 : vec - 3) {
             ein__kgen g = ein__kgen_make(ctx, step->val[0], wide, vec);
             size_t start = out->n;
             *launch = (ein__launch){0};
@@ -182,6 +193,12 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_attend, attend, 2);
         ein__put(out, "\n");
     }
+    ein__key eight[] = {{"half", needs & EIN__NEED_LOAD8 ? "1" : ""},
+                        {"float", needs & EIN__NEED_FLOAT8 ? "1" : ""},
+                        {"fill", needs & EIN__NEED_FILL8 ? "1" : ""},
+                        {"store", needs & EIN__NEED_STORE8 ? "1" : ""}};
+    if (needs & (EIN__NEED_LOAD8 | EIN__NEED_FLOAT8 | EIN__NEED_FILL8 | EIN__NEED_STORE8))
+        ein__tmpl_put(out, ein__tmpl_half8, eight, 4);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
         bool block = needs & (unsigned)EIN__NEED_BLOCK << r;

@@ -207,9 +207,9 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
     if (g->vec > 1) {
         bool half = t == EIN__F16, zero = !strcmp(at, "0");
         const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
-        if (half) g->needs |= EIN__NEED_STORE4;
+        if (half) g->needs |= g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4;
         if (zero) at = "";
-        if (half) ein__putf(b, "store_half4(y%s%s", plus, at);
+        if (half) ein__putf(b, "store_half%d(y%s%s", g->vec, plus, at);
         else ein__putf(b, "*reinterpret_cast<%s *>(y%s%s) = make_%s(", type, plus, at, type);
         for (int i = 0; i < g->vec; i++) ein__putf(b, "%s%s", i || half ? ", " : "", value[i].s);
         ein__put(b, ");\n");
@@ -359,6 +359,7 @@ static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order,
     ein__dtype type = ein__kdtype(g, out);
     bool half = type == EIN__F16;
     if (g->naive || !n || (type != EIN__F32 && !half) || (half && g->vec == 2)) return false;
+    if (!half && g->vec == 8) return false;
     int v = order[n - 1];
     if (row->k[v] != 1 || g->slot[v].n % g->vec) return false;
     if (g->ctx->plan.layout[out.i].offset % g->vec) return false;

@@ -41,6 +41,7 @@ static bool ein__is_taken(const char *name) {
         " warp_sum warp_max product_tile tensor_tile tensor_type multiply_add_words TENSOR_CORES "
         "half4 load_half4 store_half4 cublasStatus_t "
         "attend attend_half8 attend_rows attend_multiply ATTEND_TENSOR "
+        "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
         "cudnnTensorDescriptor_t cudaGetLastError ";
     const char *at = words;
     size_t n = strlen(name);

@@ -198,8 +198,8 @@ static bool ein__gather_kernels(ein_ctx *ctx) {
 
 // ------------------------------------------------------------------------------------ estimates
 
-// What a kernel's estimate is made of, for bench/fit.py: time of its arithmetic and of what a thread
-// does in sequence, bytes by class of access, bytes known at load.
+// What a kernel's estimate is made of, for bench/fit.py: time of its arithmetic and of what a
+// thread does in sequence, bytes by class of access, bytes known at load.
 static void ein__put_work(ein__buf *out, const ein__step *step, const ein__work *w) {
     ein__putf(out, "kind=%s math=%lld chain=%lld bytes=", ein__kernel_word(step->kind),
               (long long)w->math_ps, (long long)w->chain_ps);

@@ -54,8 +54,8 @@ def table(paths):
                                                       registers, "local" if local else ""))
 
 
-def unary(name, shape, text):
-    return "ein 1\nmodel %s\ninput x: f32[%s]\noutput y\ny = %s\n" % (name, shape, text)
+def unary(name, shape, text, dtype="f32"):
+    return "ein 1\nmodel %s\ninput x: %s[%s]\noutput y\ny = %s\n" % (name, dtype, shape, text)
 
 
 def weighted(name, shape, weights, text):
@@ -72,6 +72,8 @@ CASES = [
     ("map, bias along the vectors",
      weighted("bias", "64,768", [("b", "768")], "Add(x, b)"), "", 16, 100),
     ("map, bias across", weighted("across", "64,96,56", [("b", "96,1")], "Mul(x, b)"), "", 16, 50),
+    ("map of halves", unary("halves", "32,64,56,56", "Relu(x)", "f16"), "", 16, 100),
+    ("softmax of halves", unary("soft", "600,1024", "Softmax(x; axis=-1)", "f16"), "", 16, 100),
     ("softmax", unary("softmax", "600,768", "Softmax(x; axis=-1)"), "", 16, 100),
     ("softmax, a block a row", unary("wide", "60,4096", "Softmax(x; axis=-1)"), "", 16, 100),
     ("layer norm", weighted("layernorm", "600,768", [("g", "768"), ("b", "768")],

@@ -573,6 +573,7 @@ static void same_text(ein_ctx *ctx) {
 #include "products.h"
 #include "strips.h"
 #include "skinny.h"
+#include "halves.h"
 
 static void all_cases(ein_ctx *ctx) {
     map_shapes(ctx);
@@ -590,5 +591,6 @@ static void all_cases(ein_ctx *ctx) {
     products(ctx);
     strips(ctx);
     skinny_products(ctx);
+    halves(ctx);
     same_text(ctx);
 }
