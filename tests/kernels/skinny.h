@@ -25,14 +25,14 @@ static void skinny(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t k, con
 }
 
 static void skinny_products(ein_ctx *ctx) {
-    static const int64_t rows[] = {1, 2, 3, 5, 7, 16}, lines[] = {8, 9, 49, 100, 516, 2001},
-                         terms[] = {64, 68, 100, 260, 516, 2004};
+    static const int64_t rows[] = {1, 2, 3, 5, 7, 16}, lines[] = {8, 9, 49, 100, 203, 516},
+                         terms[] = {64, 68, 100, 260, 516, 1028};
     const char *gpu = ctx->desc.gpu;
     for (int i = 0; i < COUNT(rows); i++)
         for (int k = 0; k < 3; k++) {
             int64_t n = lines[(i + 2 * k) % COUNT(lines)], c = terms[(2 * i + k) % COUNT(terms)];
             ctx->desc.gpu = k % 2 ? "nano" : gpu;
-            if (rows[i] * n * c > 2000000) continue;
+            if (rows[i] * n * c > 400000) continue;
             ein__dtype t = (i + k) % 3 == 2 ? EIN__F16 : EIN__F32;
             skinny(ctx, k == 1 ? 3 : 1, rows[i], n, c, NULL, t);
             skinny(ctx, k == 1 ? 3 : 1, rows[i], n / 4 * 4, c + i, "021", t);
