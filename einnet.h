@@ -30021,15 +30021,12 @@ enum {
     EIN__NEED_PARTS = 1 << 17,
     EIN__NEED_ATTEND_TF32 = 1 << 20,
     EIN__NEED_ATTEND_HALF = 1 << 21,
-<<<<<<< HEAD
     EIN__NEED_TENSOR_TF32 = 1 << 22,
-    EIN__NEED_TENSOR_HALF = 1 << 23
-=======
-    EIN__NEED_LOAD8 = 1 << 22,
-    EIN__NEED_STORE8 = 1 << 23,
-    EIN__NEED_FILL8 = 1 << 24,
-    EIN__NEED_FLOAT8 = 1 << 25
->>>>>>> a5be07b (Maps and rows of halves move eight at a time)
+    EIN__NEED_TENSOR_HALF = 1 << 23,
+    EIN__NEED_LOAD8 = 1 << 24,
+    EIN__NEED_STORE8 = 1 << 25,
+    EIN__NEED_FILL8 = 1 << 26,
+    EIN__NEED_FLOAT8 = 1 << 27
 };
 enum { EIN__LONG = 60 };
 

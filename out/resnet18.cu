@@ -621,21 +621,26 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
     float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
-        const float *v = &acc[4 * e / RN][4 * e % RN];
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
         sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
     if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
-        float *const v = &acc[4 * e / RN][4 * e % RN];
-        float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+        float v[4] = {};
 #pragma unroll
         for (unsigned p = 0; p < PARTS; p++) {
-            float4 other = make_float4(v[0], v[1], v[2], v[3]);
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
             if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
-            sum = make_float4(sum.x + other.x, sum.y + other.y, sum.z + other.z, sum.w + other.w);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
         }
-        v[0] = sum.x, v[1] = sum.y, v[2] = sum.z, v[3] = sum.w;
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
     return true;
 }
