@@ -138,7 +138,7 @@ static void product_parts(ein_ctx *ctx) {
         int by = ein__product_table[tile - 1].math ? 4 : 1;
         for (forced_parts = 2 + tile % by; forced_parts <= 5; forced_parts += by) {
             int64_t depth = (forced_parts - 1) * ein__most(ein__product_table[tile - 1].terms, 64);
-            depth += tile % 2 ? 64 : 9;
+            depth += tile % 2 ? 61 : 9;
             int t = tile + forced_parts;
             product(ctx, 1 + t % 3, extent[t % 6], extent[(t + 2) % 6], depth, "012", "012", "012");
         }
