@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What kernels move at once: emits small models whose extents allow vectors, compiles them to PTX and
-looks at the width of every global load and store, at registers, spills and local memory.
+"""What kernels move at once: emits small models whose extents allow vectors, compiles them to PTX
+and looks at the width of every global load and store, at registers, spills and local memory.
 
     check_access.py                 the cases below; ends with `N passed, N failed`
     check_access.py --table FILE.cu...   a table of every kernel of emitted files
@@ -13,7 +13,8 @@ import sys
 import tempfile
 
 ARCH = "sm_90"
-ACCESS = re.compile(r"\b(ld|st)\.(?:global|local)(?:\.(?:nc|relaxed|gpu|L\w+))*(?:\.v(\d))?\.[a-z]+(\d+)")
+ACCESS = re.compile(r"\b(ld|st)\.(?:global|local)(?:\.(?:nc|relaxed|gpu|L\w+))*"
+                    r"(?:\.v(\d))?\.[a-z]+(\d+)")
 
 NAME = re.compile(r"k_[a-z]\w*?_[0-9a-f]{8}")  # of a kernel, in its mangled name
 
