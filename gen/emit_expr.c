@@ -334,7 +334,7 @@ static ein__ktext ein__kidx(ein__kgen *g, const ein__expr *x, int lane) {
 
 // The value of an expression in one lane. The text may stand anywhere from its level on.
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane) {
-    bool shared = g->vec > 1 && !(ein__kmask(g, ex) & 1u << g->vec_slot);
+    bool shared = g->vec > 1 && g->vec_slot >= 0 && !(ein__kmask(g, ex) & 1u << g->vec_slot);
     if (shared) lane = 0;
     const ein__kname *known = ein__kfind(g, EIN__N_EX, ex.i, lane);
     if (known) return known->t.text;

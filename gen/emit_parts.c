@@ -264,9 +264,10 @@ static void ein__put_record(ein__buf *out, const ein__step *s) {
     if (s->event) ein__putf(out, "    CALL(record_event(m, %d, %d));\n", s->branch, s->event);
 }
 
-// A launch of our own, on one line.
-static void ein__put_launch(ein__emitter *z, ein__buf *out, const ein__step *s,
-                            const ein__launch *l, bool early) {
+// A launch of our own.
+static void ein__put_launch(ein__emitter *z, ein__buf *to, const ein__step *s, const ein__launch *l,
+                            bool early) {
+    ein__buf line = {0}, *out = &line;
     EIN_ASSERT(!l->smem);
     ein__putf(out, "    CALL(launch(m, %s, %s, ", early ? "EARLY" : "ORDERED", l->name);
     ein__put_string(out, s->name);
@@ -284,7 +285,9 @@ static void ein__put_launch(ein__emitter *z, ein__buf *out, const ein__step *s,
     if (l->shared)
         ein__putf(out, ", (float4 *)v_workspace%s, v_arrived + %lld",
                   ein__branch_suffix(z->ctx, s->branch), (long long)s->counter);
-    ein__put(out, "));\n");
+    ein__put(out, "));");
+    ein__tmpl_line(to, line.s, line.n);
+    ein__buf_free(&line);
 }
 
 static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, const ein__launch *l,

@@ -2003,22 +2003,37 @@ static int launch(csrnet *m, int when, void (*kernel)(P...), const char *name, d
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_350e1612, "d5.c.sum.filter", 512, 64, stream, v_d5_k, v_d5_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_24e8e5d9, "d4.c.sum.filter", 512, 256, stream, v_d4_k, v_d4_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "d3.c.sum.filter", 1024, 256, stream, v_d3_k, v_d3_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "d2.c.sum.filter", 1024, 256, stream, v_d2_k, v_d2_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "d1.c.sum.filter", 1024, 256, stream, v_d1_k, v_d1_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "v4.c.c.sum.filter", 1024, 256, stream, v_v4_c_k, v_v4_c_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "v4.b.c.sum.filter", 1024, 256, stream, v_v4_b_k, v_v4_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_d123ce37, "v4.a.c.sum.filter", 512, 256, stream, v_v4_a_k, v_v4_a_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_14756834, "v3.c.c.sum.filter", 512, 128, stream, v_v3_c_k, v_v3_c_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_14756834, "v3.b.c.sum.filter", 512, 128, stream, v_v3_b_k, v_v3_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_16327153, "v3.a.c.sum.filter", 512, 64, stream, v_v3_a_k, v_v3_a_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "v2.b.c.sum.filter", 256, 64, stream, v_v2_b_k, v_v2_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_01758107, "v2.a.c.sum.filter", 128, 64, stream, v_v2_a_k, v_v2_a_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k, v_v1_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_350e1612, "d5.c.sum.filter", 512, 64, stream, v_d5_k,
+        v_d5_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_24e8e5d9, "d4.c.sum.filter", 512, 256, stream, v_d4_k,
+        v_d4_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "d3.c.sum.filter", 1024, 256, stream, v_d3_k,
+        v_d3_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "d2.c.sum.filter", 1024, 256, stream, v_d2_k,
+        v_d2_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "d1.c.sum.filter", 1024, 256, stream, v_d1_k,
+        v_d1_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "v4.c.c.sum.filter", 1024, 256, stream, v_v4_c_k,
+        v_v4_c_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "v4.b.c.sum.filter", 1024, 256, stream, v_v4_b_k,
+        v_v4_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_d123ce37, "v4.a.c.sum.filter", 512, 256, stream, v_v4_a_k,
+        v_v4_a_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_14756834, "v3.c.c.sum.filter", 512, 128, stream, v_v3_c_k,
+        v_v3_c_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_14756834, "v3.b.c.sum.filter", 512, 128, stream, v_v3_b_k,
+        v_v3_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_16327153, "v3.a.c.sum.filter", 512, 64, stream, v_v3_a_k,
+        v_v3_a_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "v2.b.c.sum.filter", 256, 64, stream, v_v2_b_k,
+        v_v2_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_01758107, "v2.a.c.sum.filter", 128, 64, stream, v_v2_a_k,
+        v_v2_a_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k,
+        v_v1_b_c_sum_filter));
     // d6.c.sum.part.filter[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "d6.c.sum.part.filter", 288, 256, stream, v_d6_k, v_d6_c_sum_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "d6.c.sum.part.filter", 288, 256, stream, v_d6_k,
+        v_d6_c_sum_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}));
     return 0;
 }
 
@@ -2156,90 +2171,116 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_1ccf4136, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b, v_v1_a));
-    CALL(launch(m, EARLY, k_basis_9b896829, "v1.b.c.sum.data", 784, 256, stream, v_v1_a, v_v1_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_product_1ccf4136, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
+        v_v1_a));
+    CALL(launch(m, EARLY, k_basis_9b896829, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
+        v_v1_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v1_b_c_sum_product, v_v1_b_c_sum_filter, v_v1_b_c_sum_data,
         v_v1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_85824345, "v1.b", 784, 256, stream, v_v1_b_c_sum_product, v_v1_b_b, v_v1_b));
+    CALL(launch(m, ORDERED, k_basis_85824345, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
+        v_v1_b_b, v_v1_b));
     CALL(launch(m, EARLY, k_reduce_8d511b0c, "p1", 392, 256, stream, v_v1_b, v_p1));
-    CALL(launch(m, EARLY, k_basis_85af818e, "v2.a.c.sum.data", 392, 128, stream, v_p1, v_v2_a_c_sum_data));
+    CALL(launch(m, EARLY, k_basis_85af818e, "v2.a.c.sum.data", 392, 128, stream, v_p1,
+        v_v2_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // v2.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v2.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v2_a_c_sum_product, v_v2_a_c_sum_filter, v_v2_a_c_sum_data,
         v_v2_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c9b0fa23, "v2.a", 392, 256, stream, v_v2_a_c_sum_product, v_v2_a_b, v_v2_a));
-    CALL(launch(m, EARLY, k_basis_d7af3d13, "v2.b.c.sum.data", 392, 256, stream, v_v2_a, v_v2_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_c9b0fa23, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
+        v_v2_a_b, v_v2_a));
+    CALL(launch(m, EARLY, k_basis_d7af3d13, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
+        v_v2_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v2.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v2_b_c_sum_product, v_v2_b_c_sum_filter, v_v2_b_c_sum_data,
         v_v2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c9b0fa23, "v2.b", 392, 256, stream, v_v2_b_c_sum_product, v_v2_b_b, v_v2_b));
+    CALL(launch(m, ORDERED, k_basis_c9b0fa23, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
+        v_v2_b_b, v_v2_b));
     CALL(launch(m, EARLY, k_reduce_8ef63306, "p2", 392, 256, stream, v_v2_b, v_p2));
-    CALL(launch(m, EARLY, k_basis_f05366da, "v3.a.c.sum.data", 392, 64, stream, v_p2, v_v3_a_c_sum_data));
+    CALL(launch(m, EARLY, k_basis_f05366da, "v3.a.c.sum.data", 392, 64, stream, v_p2,
+        v_v3_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // v3.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_a_c_sum_product, v_v3_a_c_sum_filter, v_v3_a_c_sum_data,
         v_v3_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.a", 392, 128, stream, v_v3_a_c_sum_product, v_v3_a_b, v_v3_a));
-    CALL(launch(m, EARLY, k_basis_d4b1ab00, "v3.b.c.sum.data", 392, 128, stream, v_v3_a, v_v3_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.a", 392, 128, stream, v_v3_a_c_sum_product,
+        v_v3_a_b, v_v3_a));
+    CALL(launch(m, EARLY, k_basis_d4b1ab00, "v3.b.c.sum.data", 392, 128, stream, v_v3_a,
+        v_v3_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
         v_v3_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.b", 392, 128, stream, v_v3_b_c_sum_product, v_v3_b_b, v_v3_b));
-    CALL(launch(m, EARLY, k_basis_d4b1ab00, "v3.c.c.sum.data", 392, 128, stream, v_v3_b, v_v3_c_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.b", 392, 128, stream, v_v3_b_c_sum_product,
+        v_v3_b_b, v_v3_b));
+    CALL(launch(m, EARLY, k_basis_d4b1ab00, "v3.c.c.sum.data", 392, 128, stream, v_v3_b,
+        v_v3_c_c_sum_data));
     // by basis change F(4x4,3x3)
     // v3.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.c.c.sum.data[i0,i1,r0,i3,i4] *
     //     v3.c.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
         v_v3_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.c", 392, 128, stream, v_v3_c_c_sum_product, v_v3_c_b, v_v3_c));
+    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.c", 392, 128, stream, v_v3_c_c_sum_product,
+        v_v3_c_b, v_v3_c));
     CALL(launch(m, EARLY, k_reduce_d88b6c8f, "p3", 392, 128, stream, v_v3_c, v_p3));
-    CALL(launch(m, EARLY, k_basis_8a5ef0ea, "v4.a.c.sum.data", 196, 64, stream, v_p3, v_v4_a_c_sum_data));
+    CALL(launch(m, EARLY, k_basis_8a5ef0ea, "v4.a.c.sum.data", 196, 64, stream, v_p3,
+        v_v4_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
         v_v4_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_1525606d, "v4.a", 392, 64, stream, v_v4_a_c_sum_product, v_v4_a_b, v_v4_a));
-    CALL(launch(m, EARLY, k_basis_b2fabb08, "v4.b.c.sum.data", 392, 64, stream, v_v4_a, v_v4_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_1525606d, "v4.a", 392, 64, stream, v_v4_a_c_sum_product,
+        v_v4_a_b, v_v4_a));
+    CALL(launch(m, EARLY, k_basis_b2fabb08, "v4.b.c.sum.data", 392, 64, stream, v_v4_a,
+        v_v4_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
         v_v4_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_1525606d, "v4.b", 392, 64, stream, v_v4_b_c_sum_product, v_v4_b_b, v_v4_b));
-    CALL(launch(m, EARLY, k_basis_b2fabb08, "v4.c.c.sum.data", 392, 64, stream, v_v4_b, v_v4_c_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_1525606d, "v4.b", 392, 64, stream, v_v4_b_c_sum_product,
+        v_v4_b_b, v_v4_b));
+    CALL(launch(m, EARLY, k_basis_b2fabb08, "v4.c.c.sum.data", 392, 64, stream, v_v4_b,
+        v_v4_c_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.c.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.c.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
         v_v4_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_1525606d, "d1.c.sum.digits.split", 392, 64, stream, v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
-    CALL(launch(m, EARLY, k_basis_1e79a85e, "d1.c.sum.data", 512, 64, stream, v_d1_c_sum_digits_split, v_d1_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_1525606d, "d1.c.sum.digits.split", 392, 64, stream,
+        v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
+    CALL(launch(m, EARLY, k_basis_1e79a85e, "d1.c.sum.data", 512, 64, stream,
+        v_d1_c_sum_digits_split, v_d1_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
         v_d1_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_82990c71, "d1.c.sum.phases", 512, 64, stream, v_d1_c_sum_product, v_d1_c_sum_phases));
-    CALL(launch(m, EARLY, k_map_85b2848d, "d2.c.sum.digits", 392, 256, stream, v_d1_c_sum_phases, v_d1_b, v_d2_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_ff8123a2, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits, v_d2_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_82990c71, "d1.c.sum.phases", 512, 64, stream,
+        v_d1_c_sum_product, v_d1_c_sum_phases));
+    CALL(launch(m, EARLY, k_map_85b2848d, "d2.c.sum.digits", 392, 256, stream, v_d1_c_sum_phases,
+        v_d1_b, v_d2_c_sum_digits));
+    CALL(launch(m, EARLY, k_basis_ff8123a2, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
+        v_d2_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d2.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d2.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d2.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_82990c71, "d2.c.sum.phases", 512, 64, stream, v_d2_c_sum_product, v_d2_c_sum_phases));
-    CALL(launch(m, EARLY, k_map_85b2848d, "d3.c.sum.digits", 392, 256, stream, v_d2_c_sum_phases, v_d2_b, v_d3_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_ff8123a2, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits, v_d3_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_82990c71, "d2.c.sum.phases", 512, 64, stream,
+        v_d2_c_sum_product, v_d2_c_sum_phases));
+    CALL(launch(m, EARLY, k_map_85b2848d, "d3.c.sum.digits", 392, 256, stream, v_d2_c_sum_phases,
+        v_d2_b, v_d3_c_sum_digits));
+    CALL(launch(m, EARLY, k_basis_ff8123a2, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
+        v_d3_c_sum_data));
     return 0;
 }
 
@@ -2253,28 +2294,36 @@ static int steps_2(csrnet *m, const void *const *in, void *const *out,
     //     d3.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
         v_d3_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_82990c71, "d3.c.sum.phases", 512, 64, stream, v_d3_c_sum_product, v_d3_c_sum_phases));
-    CALL(launch(m, EARLY, k_map_85b2848d, "d4.c.sum.digits", 392, 256, stream, v_d3_c_sum_phases, v_d3_b, v_d4_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_ff8123a2, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits, v_d4_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_82990c71, "d3.c.sum.phases", 512, 64, stream,
+        v_d3_c_sum_product, v_d3_c_sum_phases));
+    CALL(launch(m, EARLY, k_map_85b2848d, "d4.c.sum.digits", 392, 256, stream, v_d3_c_sum_phases,
+        v_d3_b, v_d4_c_sum_digits));
+    CALL(launch(m, EARLY, k_basis_ff8123a2, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
+        v_d4_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d4.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
         v_d4_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_cecec526, "d4.c.sum.phases", 256, 64, stream, v_d4_c_sum_product, v_d4_c_sum_phases));
-    CALL(launch(m, EARLY, k_map_3788aba9, "d5.c.sum.digits", 392, 128, stream, v_d4_c_sum_phases, v_d4_b, v_d5_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_01024980, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits, v_d5_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_cecec526, "d4.c.sum.phases", 256, 64, stream,
+        v_d4_c_sum_product, v_d4_c_sum_phases));
+    CALL(launch(m, EARLY, k_map_3788aba9, "d5.c.sum.digits", 392, 128, stream, v_d4_c_sum_phases,
+        v_d4_b, v_d5_c_sum_digits));
+    CALL(launch(m, EARLY, k_basis_01024980, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
+        v_d5_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d5.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d5.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d5.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d5_c_sum_product, v_d5_c_sum_filter, v_d5_c_sum_data,
         v_d5_c_sum_product));
     // d5.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, ORDERED, k_basis_412137df, "d5.split", 128, 64, stream, v_d5_c_sum_product, v_d5_b, v_d5));
+    CALL(launch(m, ORDERED, k_basis_412137df, "d5.split", 128, 64, stream, v_d5_c_sum_product,
+        v_d5_b, v_d5));
     // by summation splitting (r0 inside), variable substitution
     // d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d6_c_sum_part, v_d6_c_sum_part_filter, v_d5, v_d6_c_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_f3eef0cf, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b, v_d6));
+    CALL(launch(m, ORDERED, k_reduce_f3eef0cf, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
+        v_d6));
     // y.sum[0,0,i2,i3] = sum(r0) d6[0,r0,i2,i3] * k[0,r0,0,0]
     // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b[0]
     CALL(conv_run(m, CONV_y, v_d6, v_k, v_b, NULL, v_y, v_workspace));

@@ -655,14 +655,20 @@ static int launch(csrnet_backend *m, int when, void (*kernel)(P...), const char 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_1597e5f4, "d4.c.filter", 512, 256, stream, v_d4_k, v_d4_c_filter));
-    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d3.c.filter", 1024, 256, stream, v_d3_k, v_d3_c_filter));
-    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d2.c.filter", 1024, 256, stream, v_d2_k, v_d2_c_filter));
-    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d1.c.filter", 1024, 256, stream, v_d1_k, v_d1_c_filter));
+    CALL(launch(m, ORDERED, k_basis_1597e5f4, "d4.c.filter", 512, 256, stream, v_d4_k,
+        v_d4_c_filter));
+    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d3.c.filter", 1024, 256, stream, v_d3_k,
+        v_d3_c_filter));
+    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d2.c.filter", 1024, 256, stream, v_d2_k,
+        v_d2_c_filter));
+    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d1.c.filter", 1024, 256, stream, v_d1_k,
+        v_d1_c_filter));
     // d5.c.part.filter[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "d5.c.part.filter", 1152, 256, stream, v_d5_k, v_d5_c_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "d5.c.part.filter", 1152, 256, stream, v_d5_k,
+        v_d5_c_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}}));
     // y.c.part.filter[i0,i1,i2,i3] = y.k[i0,i3,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.c.part.filter", 288, 256, stream, v_y_k, v_y_c_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.c.part.filter", 288, 256, stream, v_y_k,
+        v_y_c_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}));
     return 0;
 }
 
@@ -783,23 +789,32 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out,
     // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_product, v_d1_c_filter, v_d1_c_data, v_d1_c_product));
-    CALL(launch(m, ORDERED, k_basis_a4bf3515, "d1.c.phases", 512, 64, stream, v_d1_c_product, v_d1_c_phases));
-    CALL(launch(m, EARLY, k_map_344f4ca1, "d2.c.digits", 392, 64, stream, v_d1_c_phases, v_d2_c_digits));
-    CALL(launch(m, EARLY, k_basis_14d645fe, "d2.c.data", 512, 64, stream, v_d2_c_digits, v_d2_c_data));
+    CALL(launch(m, ORDERED, k_basis_a4bf3515, "d1.c.phases", 512, 64, stream, v_d1_c_product,
+        v_d1_c_phases));
+    CALL(launch(m, EARLY, k_map_344f4ca1, "d2.c.digits", 392, 64, stream, v_d1_c_phases,
+        v_d2_c_digits));
+    CALL(launch(m, EARLY, k_basis_14d645fe, "d2.c.data", 512, 64, stream, v_d2_c_digits,
+        v_d2_c_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // d2.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d2.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d2.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d2_c_product, v_d2_c_filter, v_d2_c_data, v_d2_c_product));
-    CALL(launch(m, ORDERED, k_basis_a4bf3515, "d2.c.phases", 512, 64, stream, v_d2_c_product, v_d2_c_phases));
-    CALL(launch(m, EARLY, k_map_344f4ca1, "d3.c.digits", 392, 64, stream, v_d2_c_phases, v_d3_c_digits));
-    CALL(launch(m, EARLY, k_basis_14d645fe, "d3.c.data", 512, 64, stream, v_d3_c_digits, v_d3_c_data));
+    CALL(launch(m, ORDERED, k_basis_a4bf3515, "d2.c.phases", 512, 64, stream, v_d2_c_product,
+        v_d2_c_phases));
+    CALL(launch(m, EARLY, k_map_344f4ca1, "d3.c.digits", 392, 64, stream, v_d2_c_phases,
+        v_d3_c_digits));
+    CALL(launch(m, EARLY, k_basis_14d645fe, "d3.c.data", 512, 64, stream, v_d3_c_digits,
+        v_d3_c_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // d3.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d3.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d3_c_product, v_d3_c_filter, v_d3_c_data, v_d3_c_product));
-    CALL(launch(m, ORDERED, k_basis_a4bf3515, "d3.c.phases", 512, 64, stream, v_d3_c_product, v_d3_c_phases));
-    CALL(launch(m, EARLY, k_map_344f4ca1, "d4.c.digits", 392, 64, stream, v_d3_c_phases, v_d4_c_digits));
-    CALL(launch(m, EARLY, k_basis_14d645fe, "d4.c.data", 512, 64, stream, v_d4_c_digits, v_d4_c_data));
+    CALL(launch(m, ORDERED, k_basis_a4bf3515, "d3.c.phases", 512, 64, stream, v_d3_c_product,
+        v_d3_c_phases));
+    CALL(launch(m, EARLY, k_map_344f4ca1, "d4.c.digits", 392, 64, stream, v_d3_c_phases,
+        v_d4_c_digits));
+    CALL(launch(m, EARLY, k_basis_14d645fe, "d4.c.data", 512, 64, stream, v_d4_c_digits,
+        v_d4_c_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d4.c.filter[i0,i1,i2,r0]

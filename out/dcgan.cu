@@ -425,15 +425,20 @@ static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, di
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
     (void)stream;
     // c1.part.filter[i0,i1,i2,i3] = k1[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c1.part.filter", 3200, 256, stream, v_k1, v_c1_part_filter, relay{2, 0, {100, 8192}, {8192, 1}, {1, 100}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c1.part.filter", 3200, 256, stream, v_k1,
+        v_c1_part_filter, relay{2, 0, {100, 8192}, {8192, 1}, {1, 100}}));
     // c2.part.filter[i0,i1,i2,i3] = k2[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.part.filter", 8192, 256, stream, v_k2, v_c2_part_filter, relay{2, 0, {512, 4096}, {4096, 1}, {1, 512}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.part.filter", 8192, 256, stream, v_k2,
+        v_c2_part_filter, relay{2, 0, {512, 4096}, {4096, 1}, {1, 512}}));
     // c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.part.filter", 2048, 256, stream, v_k3, v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.part.filter", 2048, 256, stream, v_k3,
+        v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}}));
     // c4.part.filter[i0,i1,i2,i3] = k4[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.part.filter", 512, 256, stream, v_k4, v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.part.filter", 512, 256, stream, v_k4,
+        v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}}));
     // c5.part.filter[i0,i1,i2,i3] = k5[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.part.filter", 12, 256, stream, v_k5, v_c5_part_filter, relay{2, 0, {64, 48}, {48, 1}, {1, 64}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.part.filter", 12, 256, stream, v_k5,
+        v_c5_part_filter, relay{2, 0, {64, 48}, {48, 1}, {1, 64}}));
     return 0;
 }
 

@@ -622,7 +622,8 @@ static int launch(fsrcnn *m, int when, void (*kernel)(P...), const char *name, d
 static int prepare_weights(fsrcnn *m, cudaStream_t stream) {
     (void)stream;
     // y.sum.part.filter[i0,i1,i2] = k5[i2,0,i0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.sum.part.filter", 18, 256, stream, v_k5, v_y_sum_part_filter, relay{2, 0, {56, 81}, {81, 1}, {1, 56}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.sum.part.filter", 18, 256, stream, v_k5,
+        v_y_sum_part_filter, relay{2, 0, {56, 81}, {81, 1}, {1, 56}}));
     return 0;
 }
 
@@ -760,8 +761,10 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_reduce_d742128a, "r1", 448, 128, stream, v_x, v_k1, v_b1, v_a1, v_r1));
-    CALL(launch(m, EARLY, k_reduce_16b7a061, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2, v_m));
+    CALL(launch(m, ORDERED, k_reduce_d742128a, "r1", 448, 128, stream, v_x, v_k1, v_b1, v_a1,
+        v_r1));
+    CALL(launch(m, EARLY, k_reduce_16b7a061, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2,
+        v_m));
     // m.0.sum[0,i1,i2,i3] = sum(r0,r1,r2) m[0,r0,i2+r1-1,i3+r2-1] * k3.0[i1,r0,r1,r2] where i2 in
     //     0:32, i3 in 0:32, pad m 0
     // m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
@@ -774,7 +777,8 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out,
     //     in 0:32, i3 in 0:32, pad m.1 0
     // m.2[0,i1,i2,i3] = m.2.sum[0,i1,i2,i3] + b3.2[i1]
     CALL(conv_run(m, CONV_m_2, v_m_1, v_k3_2, v_b3_2, NULL, v_m_2, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_deeb9b0d, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3, v_a3, v_r3));
+    CALL(launch(m, ORDERED, k_reduce_deeb9b0d, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3,
+        v_b3_3, v_a3, v_r3));
     CALL(launch(m, EARLY, k_reduce_b7884abd, "r4", 448, 128, stream, v_r3, v_k4, v_b4, v_a4, v_r4));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r4[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]

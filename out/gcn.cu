@@ -3440,40 +3440,71 @@ static int launch(gcn *m, int when, void (*kernel)(P...), const char *name, dim3
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(gcn *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k, v_l1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_5e707bd3, "l1.const", 1, 64, stream, v_l1_c_b, v_l1_d_b, v_l1_const));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.0.b.c.sum.filter", 64, 64, stream, v_l1_0_b_c_k, v_l1_0_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.1.b.c.sum.filter", 64, 64, stream, v_l1_1_b_c_k, v_l1_1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_d9de71e0, "l2.a.c.sum.weights", 590, 256, stream, v_l2_a_c_k, v_g1_l1_k, v_g1_r1_k, v_l2_a_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_1edbbc3f, "g1.l2.sum.weights", 152, 64, stream, v_g1_l2_k, v_g1_r2_k, v_g1_l2_sum_weights));
-    CALL(launch(m, ORDERED, k_map_34203f63, "g1.s.const", 1, 64, stream, v_g1_l2_b, v_g1_r2_b, v_g1_s_const));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k,
+        v_l1_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_map_5e707bd3, "l1.const", 1, 64, stream, v_l1_c_b, v_l1_d_b,
+        v_l1_const));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.0.b.c.sum.filter", 64, 64, stream, v_l1_0_b_c_k,
+        v_l1_0_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.1.b.c.sum.filter", 64, 64, stream, v_l1_1_b_c_k,
+        v_l1_1_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_map_d9de71e0, "l2.a.c.sum.weights", 590, 256, stream, v_l2_a_c_k,
+        v_g1_l1_k, v_g1_r1_k, v_l2_a_c_sum_weights));
+    CALL(launch(m, ORDERED, k_map_1edbbc3f, "g1.l2.sum.weights", 152, 64, stream, v_g1_l2_k,
+        v_g1_r2_k, v_g1_l2_sum_weights));
+    CALL(launch(m, ORDERED, k_map_34203f63, "g1.s.const", 1, 64, stream, v_g1_l2_b, v_g1_r2_b,
+        v_g1_s_const));
     // l2.b.c.sum.part.lines[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "l2.b.c.sum.part.lines", 576, 256, stream, v_l2_b_c_k, v_l2_b_c_sum_part_lines, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}}));
-    CALL(launch(m, ORDERED, k_map_dedbcc01, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b, v_l2_const));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k, v_l2_0_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.1.b.c.sum.filter", 256, 64, stream, v_l2_1_b_c_k, v_l2_1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.2.b.c.sum.filter", 256, 64, stream, v_l2_2_b_c_k, v_l2_2_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_c65bf24f, "g2.l1.sum.weights", 2624, 256, stream, v_l3_l1_c_k, v_g2_r1_k, v_g2_l1_k, v_l3_r1_c_k, v_g2_l1_sum_weights));
-    CALL(launch(m, ORDERED, k_map_1edbbc3f, "g2.l2.sum.weights", 152, 64, stream, v_g2_l2_k, v_g2_r2_k, v_g2_l2_sum_weights));
-    CALL(launch(m, ORDERED, k_map_34203f63, "g2.s.const", 1, 64, stream, v_g2_l2_b, v_g2_r2_b, v_g2_s_const));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l2.b.c.sum.part.lines", 576, 256, stream, v_l2_b_c_k,
+        v_l2_b_c_sum_part_lines, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}}));
+    CALL(launch(m, ORDERED, k_map_dedbcc01, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b,
+        v_l2_const));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k,
+        v_l2_0_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.1.b.c.sum.filter", 256, 64, stream, v_l2_1_b_c_k,
+        v_l2_1_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.2.b.c.sum.filter", 256, 64, stream, v_l2_2_b_c_k,
+        v_l2_2_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_map_c65bf24f, "g2.l1.sum.weights", 2624, 256, stream, v_l3_l1_c_k,
+        v_g2_r1_k, v_g2_l1_k, v_l3_r1_c_k, v_g2_l1_sum_weights));
+    CALL(launch(m, ORDERED, k_map_1edbbc3f, "g2.l2.sum.weights", 152, 64, stream, v_g2_l2_k,
+        v_g2_r2_k, v_g2_l2_sum_weights));
+    CALL(launch(m, ORDERED, k_map_34203f63, "g2.s.const", 1, 64, stream, v_g2_l2_b, v_g2_r2_b,
+        v_g2_s_const));
     // l3.l2.c.sum.part.filter[i0,i1,i2] = l3.l2.c.k[i0,i2,0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.l2.c.sum.part.filter", 142, 256, stream, v_l3_l2_c_k, v_l3_l2_c_sum_part_filter, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.l2.c.sum.part.filter", 142, 256, stream,
+        v_l3_l2_c_k, v_l3_l2_c_sum_part_filter, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85,
+        1}}));
     // by operand re-laid
     // l3.r2.c.sum.relaid[i0,i1,i2] = l3.r2.c.k[i0,i2,i1,0]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.r2.c.sum.relaid", 142, 256, stream, v_l3_r2_c_k, v_l3_r2_c_sum_relaid, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}}));
-    CALL(launch(m, ORDERED, k_map_88ebbbb5, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b, v_l3_d_0_const));
-    CALL(launch(m, ORDERED, k_map_9e62ea16, "l3.c1.0.sum.weights", 3400, 256, stream, v_l3_k3, v_l3_k1, v_l3_c1_0_sum_weights));
-    CALL(launch(m, ORDERED, k_map_720f4996, "l3.c2.0.sum.weights", 283, 256, stream, v_l3_k4, v_l3_k2, v_l3_c2_0_sum_weights));
-    CALL(launch(m, ORDERED, k_map_3ee4fa14, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k, v_g3_l1_k, v_g3_r1_k, v_l4_r1_c_k, v_g3_l1_sum_weights));
-    CALL(launch(m, ORDERED, k_map_34203f63, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b, v_g3_s_const));
-    CALL(launch(m, ORDERED, k_map_cf2dd815, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k, v_l4_l2_c_k, v_l4_l2_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_5e800f1a, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b, v_l4_d_0_const));
-    CALL(launch(m, ORDERED, k_map_9905157c, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1, v_l4_k3, v_l4_c1_0_sum_weights));
-    CALL(launch(m, ORDERED, k_map_6a431ce5, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k, v_g4_r1_k, v_g4_l1_sum_weights));
-    CALL(launch(m, ORDERED, k_map_34203f63, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b, v_g4_s_const));
-    CALL(launch(m, ORDERED, k_map_34203f63, "u0.const", 1, 64, stream, v_f0_b_b, v_f1_b_b, v_u0_const));
-    CALL(launch(m, ORDERED, k_basis_8350c178, "e0.b.sum.filter", 7, 64, stream, v_e0_b_k, v_e0_b_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_8350c178, "e0.a.c.sum.filter", 7, 64, stream, v_e0_a_c_k, v_e0_a_c_sum_filter));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.r2.c.sum.relaid", 142, 256, stream, v_l3_r2_c_k,
+        v_l3_r2_c_sum_relaid, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}}));
+    CALL(launch(m, ORDERED, k_map_88ebbbb5, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b,
+        v_l3_d_0_const));
+    CALL(launch(m, ORDERED, k_map_9e62ea16, "l3.c1.0.sum.weights", 3400, 256, stream, v_l3_k3,
+        v_l3_k1, v_l3_c1_0_sum_weights));
+    CALL(launch(m, ORDERED, k_map_720f4996, "l3.c2.0.sum.weights", 283, 256, stream, v_l3_k4,
+        v_l3_k2, v_l3_c2_0_sum_weights));
+    CALL(launch(m, ORDERED, k_map_3ee4fa14, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k,
+        v_g3_l1_k, v_g3_r1_k, v_l4_r1_c_k, v_g3_l1_sum_weights));
+    CALL(launch(m, ORDERED, k_map_34203f63, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b,
+        v_g3_s_const));
+    CALL(launch(m, ORDERED, k_map_cf2dd815, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k,
+        v_l4_l2_c_k, v_l4_l2_c_sum_weights));
+    CALL(launch(m, ORDERED, k_map_5e800f1a, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
+        v_l4_d_0_const));
+    CALL(launch(m, ORDERED, k_map_9905157c, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
+        v_l4_k3, v_l4_c1_0_sum_weights));
+    CALL(launch(m, ORDERED, k_map_6a431ce5, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
+        v_g4_r1_k, v_g4_l1_sum_weights));
+    CALL(launch(m, ORDERED, k_map_34203f63, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
+        v_g4_s_const));
+    CALL(launch(m, ORDERED, k_map_34203f63, "u0.const", 1, 64, stream, v_f0_b_b, v_f1_b_b,
+        v_u0_const));
+    CALL(launch(m, ORDERED, k_basis_8350c178, "e0.b.sum.filter", 7, 64, stream, v_e0_b_k,
+        v_e0_b_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_8350c178, "e0.a.c.sum.filter", 7, 64, stream, v_e0_a_c_k,
+        v_e0_a_c_sum_filter));
     return 0;
 }
 
@@ -3611,18 +3642,21 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_89711744, "stem", 392, 256, stream, v_stem_c_k, v_x, v_stem_c_b, v_stem));
+    CALL(launch(m, ORDERED, k_product_89711744, "stem", 392, 256, stream, v_stem_c_k, v_x,
+        v_stem_c_b, v_stem));
     CALL(launch(m, EARLY, k_reduce_0d7103f7, "p", 392, 128, stream, v_stem, v_p));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
     // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_a, v_p, v_l1_a_c_k, v_l1_a_c_b, NULL, v_l1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.b.c.sum.data", 196, 64, stream, v_l1_a, v_l1_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.b.c.sum.data", 196, 64, stream, v_l1_a,
+        v_l1_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // l1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_c_sum_product, v_l1_b_c_sum_filter, v_l1_b_c_sum_data,
         v_l1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.b", 196, 64, stream, v_l1_b_c_sum_product, v_l1_b_c_b, v_l1_b));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
+        v_l1_b_c_b, v_l1_b));
     // l1.c.sum[0,i1,i2,i3] = sum(r0) l1.b[0,r0,i2,i3] * l1.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l1_c_sum, v_l1_b, v_l1_c_k, NULL, NULL, v_l1_c_sum, v_workspace));
     // l1.d.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.d.k[i1,r0,0,0]
@@ -3631,47 +3665,57 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     // l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
     // l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_0_a, v_l1, v_l1_0_a_c_k, v_l1_0_a_c_b, NULL, v_l1_0_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a, v_l1_0_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
+        v_l1_0_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // l1.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.0.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l1.0.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_0_b_c_sum_product, v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data,
         v_l1_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product, v_l1_0_b_c_b, v_l1_0_b));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
+        v_l1_0_b_c_b, v_l1_0_b));
     // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
     // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
     CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
     // l1.1.a.c.sum[0,i1,i2,i3] = sum(r0) l1.0[0,r0,i2,i3] * l1.1.a.c.k[i1,r0,0,0]
     // l1.1.a[0,i1,i2,i3] = relu(l1.1.a.c.sum[0,i1,i2,i3] + l1.1.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_1_a, v_l1_0, v_l1_1_a_c_k, v_l1_1_a_c_b, NULL, v_l1_1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a, v_l1_1_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
+        v_l1_1_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // l1.1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l1.1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_1_b_c_sum_product, v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data,
         v_l1_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product, v_l1_1_b_c_b, v_l1_1_b));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
+        v_l1_1_b_c_b, v_l1_1_b));
     // l1.1.c.sum[0,i1,i2,i3] = sum(r0) l1.1.b[0,r0,i2,i3] * l1.1.c.k[i1,r0,0,0]
     // l1.1[0,i1,i2,i3] = relu(l1.0[0,i1,i2,i3] + l1.1.c.sum[0,i1,i2,i3] + l1.1.c.b[i1])
     CALL(conv_run(m, CONV_l1_1, v_l1_1_b, v_l1_1_c_k, v_l1_1_c_b, v_l1_0, v_l1_1, v_workspace));
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_bc6d5c68, "g1.l1", 258, 64, stream, v_l2_a_c_sum_merged, v_g1_l1_b, v_g1_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_bcaa7580, "g1.r1", 258, 64, stream, v_l2_a_c_sum_merged, v_g1_r1_b, v_g1_l1_joined + 65856));
+    CALL(launch(m, ORDERED, k_reduce_bc6d5c68, "g1.l1", 258, 64, stream, v_l2_a_c_sum_merged,
+        v_g1_l1_b, v_g1_l1_joined));
+    CALL(launch(m, EARLY, k_reduce_bcaa7580, "g1.r1", 258, 64, stream, v_l2_a_c_sum_merged,
+        v_g1_r1_b, v_g1_l1_joined + 65856));
     // by merging: batched
     // g1.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g1.l1.joined[i0,r0,i3,i4] *
     //     g1.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
         v_g1_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_5a048376, "g1.r2.sum", 258, 64, stream, v_g1_l2_sum_merged, v_g1_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_9012601e, "g1.s", 258, 64, stream, v_g1_l2_sum_merged, v_g1_r2_sum, v_g1_s_const, v_g1_s));
+    CALL(launch(m, ORDERED, k_reduce_5a048376, "g1.r2.sum", 258, 64, stream, v_g1_l2_sum_merged,
+        v_g1_r2_sum));
+    CALL(launch(m, EARLY, k_reduce_9012601e, "g1.s", 258, 64, stream, v_g1_l2_sum_merged,
+        v_g1_r2_sum, v_g1_s_const, v_g1_s));
     // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e1a0bdfb, "l2.b.c.sum.part", 126, 256, stream, v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
-    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b, v_l2_b));
+    CALL(launch(m, ORDERED, k_product_e1a0bdfb, "l2.b.c.sum.part", 126, 256, stream,
+        v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
+    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
+        v_l2_b));
     // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
     // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3
@@ -3681,26 +3725,30 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     // l2.0.a.c.sum[0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0]
     // l2.0.a[0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1])
     CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.0.b.c.sum.data", 392, 64, stream, v_l2_0_a, v_l2_0_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.0.b.c.sum.data", 392, 64, stream, v_l2_0_a,
+        v_l2_0_b_c_sum_data));
     // by basis change F(2x2,3x3)
     // l2.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.0.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l2.0.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
         v_l2_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.0.b", 392, 64, stream, v_l2_0_b_c_sum_product, v_l2_0_b_c_b, v_l2_0_b));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.0.b", 392, 64, stream, v_l2_0_b_c_sum_product,
+        v_l2_0_b_c_b, v_l2_0_b));
     // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
     // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
     CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
     // l2.1.a.c.sum[0,i1,i2,i3] = sum(r0) l2.0[0,r0,i2,i3] * l2.1.a.c.k[i1,r0,0,0]
     // l2.1.a[0,i1,i2,i3] = relu(l2.1.a.c.sum[0,i1,i2,i3] + l2.1.a.c.b[i1])
     CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.1.b.c.sum.data", 392, 64, stream, v_l2_1_a, v_l2_1_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.1.b.c.sum.data", 392, 64, stream, v_l2_1_a,
+        v_l2_1_b_c_sum_data));
     // by basis change F(2x2,3x3)
     // l2.1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l2.1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
         v_l2_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.1.b", 392, 64, stream, v_l2_1_b_c_sum_product, v_l2_1_b_c_b, v_l2_1_b));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.1.b", 392, 64, stream, v_l2_1_b_c_sum_product,
+        v_l2_1_b_c_b, v_l2_1_b));
     // l2.1.c.sum[0,i1,i2,i3] = sum(r0) l2.1.b[0,r0,i2,i3] * l2.1.c.k[i1,r0,0,0]
     // l2.1[0,i1,i2,i3] = relu(l2.0[0,i1,i2,i3] + l2.1.c.sum[0,i1,i2,i3] + l2.1.c.b[i1])
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
@@ -3715,46 +3763,57 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.2.b.c.sum.data", 392, 64, stream, v_l2_2_a, v_l2_2_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.2.b.c.sum.data", 392, 64, stream, v_l2_2_a,
+        v_l2_2_b_c_sum_data));
     // by basis change F(2x2,3x3)
     // l2.2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.2.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l2.2.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
         v_l2_2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.2.b", 392, 64, stream, v_l2_2_b_c_sum_product, v_l2_2_b_c_b, v_l2_2_b));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.2.b", 392, 64, stream, v_l2_2_b_c_sum_product,
+        v_l2_2_b_c_b, v_l2_2_b));
     // l2.2.c.sum[0,i1,i2,i3] = sum(r0) l2.2.b[0,r0,i2,i3] * l2.2.c.k[i1,r0,0,0]
     // l2.2[0,i1,i2,i3] = relu(l2.1[0,i1,i2,i3] + l2.2.c.sum[0,i1,i2,i3] + l2.2.c.b[i1])
     CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l2_2, v_workspace));
     // by merging: shared input
     // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_g2_l1_sum_merged, v_g2_l1_sum_weights, v_l2_2, v_g2_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_c55a2f03, "g2.l1", 258, 64, stream, v_g2_l1_sum_merged, v_g2_l1_b, v_g2_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_ff7219f2, "g2.r1", 258, 64, stream, v_g2_l1_sum_merged, v_g2_r1_b, v_g2_l1_joined + 16464));
+    CALL(launch(m, ORDERED, k_reduce_c55a2f03, "g2.l1", 258, 64, stream, v_g2_l1_sum_merged,
+        v_g2_l1_b, v_g2_l1_joined));
+    CALL(launch(m, EARLY, k_reduce_ff7219f2, "g2.r1", 258, 64, stream, v_g2_l1_sum_merged,
+        v_g2_r1_b, v_g2_l1_joined + 16464));
     // by merging: batched
     // g2.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g2.l1.joined[i0,r0,i3,i4] *
     //     g2.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_c7b01721, "g2.r2.sum", 258, 64, stream, v_g2_l2_sum_merged, v_g2_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_6473a4f5, "g2.s", 258, 64, stream, v_g2_l2_sum_merged, v_g2_r2_sum, v_g2_s_const, v_g2_s));
+    CALL(launch(m, ORDERED, k_reduce_c7b01721, "g2.r2.sum", 258, 64, stream, v_g2_l2_sum_merged,
+        v_g2_r2_sum));
+    CALL(launch(m, EARLY, k_reduce_6473a4f5, "g2.s", 258, 64, stream, v_g2_l2_sum_merged,
+        v_g2_r2_sum, v_g2_s_const, v_g2_s));
     // g2.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g2.s[0,r0,i2+r1-1,i3+r2-1] * g2.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:28, i3 in 0:28, pad g2.s 0
     // g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
     CALL(conv_run(m, CONV_g2_a, v_g2_s, v_g2_a_c_k, v_g2_a_c_b, NULL, v_g2_a, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_83e0ce12, "l3.l1", 261, 64, stream, v_g2_l1_sum_merged, v_l3_l1_c_b, v_l3_l1));
+    CALL(launch(m, ORDERED, k_reduce_83e0ce12, "l3.l1", 261, 64, stream, v_g2_l1_sum_merged,
+        v_l3_l1_c_b, v_l3_l1));
     // by summation splitting (r0 inside), variable substitution
     // l3.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.l1[0,r0,i2,i3] *
     //     l3.l2.c.sum.part.filter[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_l2_c_sum_part, v_l3_l2_c_sum_part_filter, v_l3_l1,
         v_l3_l2_c_sum_part));
     // l3.r1 stored as [i0,i1,i3,i2]
-    CALL(launch(m, ORDERED, k_reduce_334b05ac, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged, v_l3_r1_c_b, v_l3_r1));
+    CALL(launch(m, ORDERED, k_reduce_334b05ac, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged,
+        v_l3_r1_c_b, v_l3_r1));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.r1[0,r0,i3,i2] * l3.r2.c.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_r2_c_sum_part, v_l3_r2_c_sum_relaid, v_l3_r1, v_l3_r2_c_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_bcc15197, "l3.r2.c.sum", 261, 64, stream, v_l3_r2_c_sum_part, v_l3_r2_c_sum));
-    CALL(launch(m, EARLY, k_reduce_f01bee11, "l3.m", 261, 64, stream, v_l3_l2_c_sum_part, v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m));
-    CALL(launch(m, EARLY, k_map_57792e0b, "l3.d.sum.columns", 392, 256, stream, v_l2_2, v_l3_d_sum_columns));
+    CALL(launch(m, ORDERED, k_reduce_bcc15197, "l3.r2.c.sum", 261, 64, stream, v_l3_r2_c_sum_part,
+        v_l3_r2_c_sum));
+    CALL(launch(m, EARLY, k_reduce_f01bee11, "l3.m", 261, 64, stream, v_l3_l2_c_sum_part,
+        v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m));
+    CALL(launch(m, EARLY, k_map_57792e0b, "l3.d.sum.columns", 392, 256, stream, v_l2_2,
+        v_l3_d_sum_columns));
     // by operand re-laid
     // l3.d.sum[0,i1,i2,i3] = sum(r0) l3.d.sum.columns[i2,i3,r0] * l3.d.k[i1,r0,0,0]
     CALL(gemm_run(m, &gemm_l3_d_sum, v_l3_d_k, v_l3_d_sum_columns, v_l3_d_sum));
@@ -3767,15 +3826,19 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c1.0.sum.merged[i0,i1,i2] = sum(r0) l3.d.0[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.0", 261, 64, stream, v_l3_c1_0_sum_merged, v_l3_b1, v_l3_t1_0_joined));
-    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.0", 261, 64, stream, v_l3_c1_0_sum_merged, v_l3_b3, v_l3_t1_0_joined + 16660));
+    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.0", 261, 64, stream, v_l3_c1_0_sum_merged,
+        v_l3_b1, v_l3_t1_0_joined));
+    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.0", 261, 64, stream, v_l3_c1_0_sum_merged,
+        v_l3_b3, v_l3_t1_0_joined + 16660));
     // by merging: batched
     // l3.c2.0.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.0.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.0.sum", 261, 64, stream, v_l3_c2_0_sum_merged, v_l3_c4_0_sum));
-    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.0", 261, 64, stream, v_l3_c2_0_sum_merged, v_l3_c4_0_sum, v_l3_b4, v_l3_b2, v_l3_u_0));
+    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.0.sum", 261, 64, stream, v_l3_c2_0_sum_merged,
+        v_l3_c4_0_sum));
+    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.0", 261, 64, stream, v_l3_c2_0_sum_merged,
+        v_l3_c4_0_sum, v_l3_b4, v_l3_b2, v_l3_u_0));
     // l3.f.0.sum[0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.1[0,i1,i2,i3] = l3.d.0[0,i1,i2,i3] + l3.f.0.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_1, v_l3_u_0, v_l3_k5, v_l3_b5, v_l3_d_0, v_l3_d_1, v_workspace));
@@ -3783,15 +3846,19 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c1.1.sum.merged[i0,i1,i2] = sum(r0) l3.d.1[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_1,
         v_l3_c1_1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.1", 261, 64, stream, v_l3_c1_1_sum_merged, v_l3_b1, v_l3_t1_1_joined));
-    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.1", 261, 64, stream, v_l3_c1_1_sum_merged, v_l3_b3, v_l3_t1_1_joined + 16660));
+    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.1", 261, 64, stream, v_l3_c1_1_sum_merged,
+        v_l3_b1, v_l3_t1_1_joined));
+    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.1", 261, 64, stream, v_l3_c1_1_sum_merged,
+        v_l3_b3, v_l3_t1_1_joined + 16660));
     // by merging: batched
     // l3.c2.1.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.1.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.1.sum", 261, 64, stream, v_l3_c2_1_sum_merged, v_l3_c4_1_sum));
-    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.1", 261, 64, stream, v_l3_c2_1_sum_merged, v_l3_c4_1_sum, v_l3_b4, v_l3_b2, v_l3_u_1));
+    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.1.sum", 261, 64, stream, v_l3_c2_1_sum_merged,
+        v_l3_c4_1_sum));
+    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.1", 261, 64, stream, v_l3_c2_1_sum_merged,
+        v_l3_c4_1_sum, v_l3_b4, v_l3_b2, v_l3_u_1));
     // l3.f.1.sum[0,i1,i2,i3] = sum(r0) l3.u.1[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.2[0,i1,i2,i3] = l3.d.1[0,i1,i2,i3] + l3.f.1.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
@@ -3799,15 +3866,19 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.c1.2.sum.merged[i0,i1,i2] = sum(r0) l3.d.2[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_2,
         v_l3_c1_2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.2", 261, 64, stream, v_l3_c1_2_sum_merged, v_l3_b1, v_l3_t1_2_joined));
-    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.2", 261, 64, stream, v_l3_c1_2_sum_merged, v_l3_b3, v_l3_t1_2_joined + 16660));
+    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.2", 261, 64, stream, v_l3_c1_2_sum_merged,
+        v_l3_b1, v_l3_t1_2_joined));
+    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.2", 261, 64, stream, v_l3_c1_2_sum_merged,
+        v_l3_b3, v_l3_t1_2_joined + 16660));
     // by merging: batched
     // l3.c2.2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.2.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.2.sum", 261, 64, stream, v_l3_c2_2_sum_merged, v_l3_c4_2_sum));
-    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged, v_l3_c4_2_sum, v_l3_b4, v_l3_b2, v_l3_u_2));
+    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.2.sum", 261, 64, stream, v_l3_c2_2_sum_merged,
+        v_l3_c4_2_sum));
+    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged,
+        v_l3_c4_2_sum, v_l3_b4, v_l3_b2, v_l3_u_2));
     return 0;
 }
 
@@ -3823,15 +3894,19 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l3.c1.3.sum.merged[i0,i1,i2] = sum(r0) l3.d.3[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_3,
         v_l3_c1_3_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.3", 261, 64, stream, v_l3_c1_3_sum_merged, v_l3_b1, v_l3_t1_3_joined));
-    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.3", 261, 64, stream, v_l3_c1_3_sum_merged, v_l3_b3, v_l3_t1_3_joined + 16660));
+    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.3", 261, 64, stream, v_l3_c1_3_sum_merged,
+        v_l3_b1, v_l3_t1_3_joined));
+    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.3", 261, 64, stream, v_l3_c1_3_sum_merged,
+        v_l3_b3, v_l3_t1_3_joined + 16660));
     // by merging: batched
     // l3.c2.3.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.3.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.3.sum", 261, 64, stream, v_l3_c2_3_sum_merged, v_l3_c4_3_sum));
-    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.3", 261, 64, stream, v_l3_c2_3_sum_merged, v_l3_c4_3_sum, v_l3_b4, v_l3_b2, v_l3_u_3));
+    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.3.sum", 261, 64, stream, v_l3_c2_3_sum_merged,
+        v_l3_c4_3_sum));
+    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.3", 261, 64, stream, v_l3_c2_3_sum_merged,
+        v_l3_c4_3_sum, v_l3_b4, v_l3_b2, v_l3_u_3));
     // l3.f.3.sum[0,i1,i2,i3] = sum(r0) l3.u.3[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.4[0,i1,i2,i3] = l3.d.3[0,i1,i2,i3] + l3.f.3.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
@@ -3839,36 +3914,50 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l3.c1.4.sum.merged[i0,i1,i2] = sum(r0) l3.d.4[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_4_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_4,
         v_l3_c1_4_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.4", 261, 64, stream, v_l3_c1_4_sum_merged, v_l3_b1, v_l3_t1_4_joined));
-    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.4", 261, 64, stream, v_l3_c1_4_sum_merged, v_l3_b3, v_l3_t1_4_joined + 16660));
+    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.4", 261, 64, stream, v_l3_c1_4_sum_merged,
+        v_l3_b1, v_l3_t1_4_joined));
+    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.4", 261, 64, stream, v_l3_c1_4_sum_merged,
+        v_l3_b3, v_l3_t1_4_joined + 16660));
     // by merging: batched
     // l3.c2.4.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.4.joined[i0,r0,i3,i4] *
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.4.sum", 261, 64, stream, v_l3_c2_4_sum_merged, v_l3_c4_4_sum));
-    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.4", 261, 64, stream, v_l3_c2_4_sum_merged, v_l3_c4_4_sum, v_l3_b4, v_l3_b2, v_l3_u_4));
+    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.4.sum", 261, 64, stream, v_l3_c2_4_sum_merged,
+        v_l3_c4_4_sum));
+    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.4", 261, 64, stream, v_l3_c2_4_sum_merged,
+        v_l3_c4_4_sum, v_l3_b4, v_l3_b2, v_l3_u_4));
     // l3.f.4.sum[0,i1,i2,i3] = sum(r0) l3.u.4[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3[0,i1,i2,i3] = l3.d.4[0,i1,i2,i3] + l3.f.4.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l3, v_workspace));
     // by merging: shared input
     // g3.l1.sum.merged[i0,i1,i2] = sum(r0) l3[0,r0,i1,i2] * g3.l1.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l3, v_g3_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_d8c10a94, "g3.l1", 65, 64, stream, v_g3_l1_sum_merged, v_g3_l1_b, v_g3_l1));
-    CALL(launch(m, EARLY, k_reduce_9f0f4a1b, "g3.r1", 65, 64, stream, v_g3_l1_sum_merged, v_g3_r1_b, v_g3_r1));
-    CALL(launch(m, EARLY, k_reduce_df0f063e, "g3.r2.sum", 129, dim3(32, 8), stream, v_g3_r1, v_g3_r2_k, v_g3_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_b8350cd5, "g3.s", 129, dim3(32, 8), stream, v_g3_l1, v_g3_l2_k, v_g3_r2_sum, v_g3_s_const, v_g3_s));
-    CALL(launch(m, EARLY, k_reduce_5d95546c, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k, v_g3_a_c_b, v_g3_a));
-    CALL(launch(m, EARLY, k_reduce_e95ff192, "l4.l1", 392, 64, stream, v_g3_l1_sum_merged, v_l4_l1_c_b, v_l4_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_f2f26264, "l4.r1", 392, 64, stream, v_g3_l1_sum_merged, v_l4_r1_c_b, v_l4_l1_joined + 25088));
+    CALL(launch(m, ORDERED, k_reduce_d8c10a94, "g3.l1", 65, 64, stream, v_g3_l1_sum_merged,
+        v_g3_l1_b, v_g3_l1));
+    CALL(launch(m, EARLY, k_reduce_9f0f4a1b, "g3.r1", 65, 64, stream, v_g3_l1_sum_merged, v_g3_r1_b,
+        v_g3_r1));
+    CALL(launch(m, EARLY, k_reduce_df0f063e, "g3.r2.sum", 129, dim3(32, 8), stream, v_g3_r1,
+        v_g3_r2_k, v_g3_r2_sum));
+    CALL(launch(m, EARLY, k_reduce_b8350cd5, "g3.s", 129, dim3(32, 8), stream, v_g3_l1, v_g3_l2_k,
+        v_g3_r2_sum, v_g3_s_const, v_g3_s));
+    CALL(launch(m, EARLY, k_reduce_5d95546c, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
+        v_g3_a_c_b, v_g3_a));
+    CALL(launch(m, EARLY, k_reduce_e95ff192, "l4.l1", 392, 64, stream, v_g3_l1_sum_merged,
+        v_l4_l1_c_b, v_l4_l1_joined));
+    CALL(launch(m, EARLY, k_reduce_f2f26264, "l4.r1", 392, 64, stream, v_g3_l1_sum_merged,
+        v_l4_r1_c_b, v_l4_l1_joined + 25088));
     // by merging: batched
     // l4.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l4.l1.joined[i0,r0,i3,i4] *
     //     l4.l2.c.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_a1c2bdaa, "l4.r2.c.sum", 392, 64, stream, v_l4_l2_c_sum_merged, v_l4_r2_c_sum));
-    CALL(launch(m, EARLY, k_reduce_c5a91e68, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged, v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m));
-    CALL(launch(m, EARLY, k_map_40cd2fa4, "l4.d.sum.columns", 392, 128, stream, v_l3, v_l4_d_sum_columns));
+    CALL(launch(m, ORDERED, k_reduce_a1c2bdaa, "l4.r2.c.sum", 392, 64, stream, v_l4_l2_c_sum_merged,
+        v_l4_r2_c_sum));
+    CALL(launch(m, EARLY, k_reduce_c5a91e68, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged,
+        v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m));
+    CALL(launch(m, EARLY, k_map_40cd2fa4, "l4.d.sum.columns", 392, 128, stream, v_l3,
+        v_l4_d_sum_columns));
     // by operand re-laid
     // l4.d.sum[0,i1,i2,i3] = sum(r0) l4.d.sum.columns[i2,i3,r0] * l4.d.k[i1,r0,0,0]
     CALL(gemm_run(m, &gemm_l4_d_sum, v_l4_d_k, v_l4_d_sum_columns, v_l4_d_sum));
@@ -3881,10 +3970,14 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l4.c1.0.sum.merged[i0,i1,i2] = sum(r0) l4.d.0[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.0", 98, 64, stream, v_l4_c1_0_sum_merged, v_l4_b1, v_l4_t1_0));
-    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.0", 98, 64, stream, v_l4_c1_0_sum_merged, v_l4_b3, v_l4_t3_0));
-    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.0.sum", 1568, 128, stream, v_l4_t3_0, v_l4_k4, v_l4_c4_0_sum));
-    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.0", 1568, 128, stream, v_l4_t1_0, v_l4_k2, v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0));
+    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.0", 98, 64, stream, v_l4_c1_0_sum_merged,
+        v_l4_b1, v_l4_t1_0));
+    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.0", 98, 64, stream, v_l4_c1_0_sum_merged,
+        v_l4_b3, v_l4_t3_0));
+    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.0.sum", 1568, 128, stream, v_l4_t3_0, v_l4_k4,
+        v_l4_c4_0_sum));
+    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.0", 1568, 128, stream, v_l4_t1_0, v_l4_k2,
+        v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0));
     // l4.f.0.sum[0,i1,i2,i3] = sum(r0) l4.u.0[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4.d.1[0,i1,i2,i3] = l4.d.0[0,i1,i2,i3] + l4.f.0.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_1, v_l4_u_0, v_l4_k5, v_l4_b5, v_l4_d_0, v_l4_d_1, v_workspace));
@@ -3892,10 +3985,14 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l4.c1.1.sum.merged[i0,i1,i2] = sum(r0) l4.d.1[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_1,
         v_l4_c1_1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.1", 98, 64, stream, v_l4_c1_1_sum_merged, v_l4_b1, v_l4_t1_1));
-    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.1", 98, 64, stream, v_l4_c1_1_sum_merged, v_l4_b3, v_l4_t3_1));
-    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.1.sum", 1568, 128, stream, v_l4_t3_1, v_l4_k4, v_l4_c4_1_sum));
-    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.1", 1568, 128, stream, v_l4_t1_1, v_l4_k2, v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1));
+    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.1", 98, 64, stream, v_l4_c1_1_sum_merged,
+        v_l4_b1, v_l4_t1_1));
+    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.1", 98, 64, stream, v_l4_c1_1_sum_merged,
+        v_l4_b3, v_l4_t3_1));
+    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.1.sum", 1568, 128, stream, v_l4_t3_1, v_l4_k4,
+        v_l4_c4_1_sum));
+    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.1", 1568, 128, stream, v_l4_t1_1, v_l4_k2,
+        v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1));
     return 0;
 }
 
@@ -3911,10 +4008,14 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c1.2.sum.merged[i0,i1,i2] = sum(r0) l4.d.2[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
         v_l4_c1_2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged, v_l4_b1, v_l4_t1_2));
-    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged, v_l4_b3, v_l4_t3_2));
-    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.2.sum", 1568, 128, stream, v_l4_t3_2, v_l4_k4, v_l4_c4_2_sum));
-    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.2", 1568, 128, stream, v_l4_t1_2, v_l4_k2, v_l4_b2, v_l4_c4_2_sum, v_l4_b4, v_l4_u_2));
+    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged,
+        v_l4_b1, v_l4_t1_2));
+    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged,
+        v_l4_b3, v_l4_t3_2));
+    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.2.sum", 1568, 128, stream, v_l4_t3_2, v_l4_k4,
+        v_l4_c4_2_sum));
+    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.2", 1568, 128, stream, v_l4_t1_2, v_l4_k2,
+        v_l4_b2, v_l4_c4_2_sum, v_l4_b4, v_l4_u_2));
     // l4.f.2.sum[0,i1,i2,i3] = sum(r0) l4.u.2[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4.d.3[0,i1,i2,i3] = l4.d.2[0,i1,i2,i3] + l4.f.2.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_3, v_l4_u_2, v_l4_k5, v_l4_b5, v_l4_d_2, v_l4_d_3, v_workspace));
@@ -3922,10 +4023,14 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c1.3.sum.merged[i0,i1,i2] = sum(r0) l4.d.3[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_3,
         v_l4_c1_3_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.3", 98, 64, stream, v_l4_c1_3_sum_merged, v_l4_b1, v_l4_t1_3));
-    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.3", 98, 64, stream, v_l4_c1_3_sum_merged, v_l4_b3, v_l4_t3_3));
-    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.3.sum", 1568, 128, stream, v_l4_t3_3, v_l4_k4, v_l4_c4_3_sum));
-    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.3", 1568, 128, stream, v_l4_t1_3, v_l4_k2, v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3));
+    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.3", 98, 64, stream, v_l4_c1_3_sum_merged,
+        v_l4_b1, v_l4_t1_3));
+    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.3", 98, 64, stream, v_l4_c1_3_sum_merged,
+        v_l4_b3, v_l4_t3_3));
+    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.3.sum", 1568, 128, stream, v_l4_t3_3, v_l4_k4,
+        v_l4_c4_3_sum));
+    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.3", 1568, 128, stream, v_l4_t1_3, v_l4_k2,
+        v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3));
     // l4.f.3.sum[0,i1,i2,i3] = sum(r0) l4.u.3[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4.d.4[0,i1,i2,i3] = l4.d.3[0,i1,i2,i3] + l4.f.3.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
@@ -3933,26 +4038,40 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.c1.4.sum.merged[i0,i1,i2] = sum(r0) l4.d.4[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_4_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_4,
         v_l4_c1_4_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.4", 98, 64, stream, v_l4_c1_4_sum_merged, v_l4_b1, v_l4_t1_4));
-    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.4", 98, 64, stream, v_l4_c1_4_sum_merged, v_l4_b3, v_l4_t3_4));
-    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.4.sum", 1568, 128, stream, v_l4_t3_4, v_l4_k4, v_l4_c4_4_sum));
-    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.4", 1568, 128, stream, v_l4_t1_4, v_l4_k2, v_l4_b2, v_l4_c4_4_sum, v_l4_b4, v_l4_u_4));
+    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.4", 98, 64, stream, v_l4_c1_4_sum_merged,
+        v_l4_b1, v_l4_t1_4));
+    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.4", 98, 64, stream, v_l4_c1_4_sum_merged,
+        v_l4_b3, v_l4_t3_4));
+    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.4.sum", 1568, 128, stream, v_l4_t3_4, v_l4_k4,
+        v_l4_c4_4_sum));
+    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.4", 1568, 128, stream, v_l4_t1_4, v_l4_k2,
+        v_l4_b2, v_l4_c4_4_sum, v_l4_b4, v_l4_u_4));
     // l4.f.4.sum[0,i1,i2,i3] = sum(r0) l4.u.4[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4[0,i1,i2,i3] = l4.d.4[0,i1,i2,i3] + l4.f.4.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
     // by merging: shared input
     // g4.l1.sum.merged[i0,i1,i2] = sum(r0) l4[0,r0,i1,i2] * g4.l1.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_7664437c, "g4.l1", 17, 64, stream, v_g4_l1_sum_merged, v_g4_l1_b, v_g4_l1));
-    CALL(launch(m, EARLY, k_reduce_bfbc2969, "g4.r1", 17, 64, stream, v_g4_l1_sum_merged, v_g4_r1_b, v_g4_r1));
-    CALL(launch(m, EARLY, k_reduce_a182c895, "g4.r2.sum", 1029, 32, stream, v_g4_r1, v_g4_r2_k, v_g4_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_ab2b695b, "g4.s", 1029, 32, stream, v_g4_l1, v_g4_l2_k, v_g4_r2_sum, v_g4_s_const, v_g4_s));
-    CALL(launch(m, EARLY, k_reduce_7fdafa5d, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k, v_g4_a_c_b, v_g4_a));
-    CALL(launch(m, EARLY, k_reduce_ff8f9a88, "g4", 1029, 32, stream, v_g4_a, v_g4_b_k, v_g4_s, v_g4_b_b, v_g4));
-    CALL(launch(m, EARLY, k_reduce_72236092, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k, v_g3_s, v_g4, v_g3_b_b, v_s3));
-    CALL(launch(m, EARLY, k_reduce_5d95546c, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k, v_f3_a_c_b, v_f3_a));
-    CALL(launch(m, EARLY, k_reduce_631cc942, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3, v_f3_b_b, v_f3));
-    CALL(launch(m, EARLY, k_reduce_c367de43, "s2", 258, 64, stream, v_g2_a, v_g2_b_k, v_g2_s, v_f3, v_g2_b_b, v_s2));
+    CALL(launch(m, ORDERED, k_reduce_7664437c, "g4.l1", 17, 64, stream, v_g4_l1_sum_merged,
+        v_g4_l1_b, v_g4_l1));
+    CALL(launch(m, EARLY, k_reduce_bfbc2969, "g4.r1", 17, 64, stream, v_g4_l1_sum_merged, v_g4_r1_b,
+        v_g4_r1));
+    CALL(launch(m, EARLY, k_reduce_a182c895, "g4.r2.sum", 1029, 32, stream, v_g4_r1, v_g4_r2_k,
+        v_g4_r2_sum));
+    CALL(launch(m, EARLY, k_reduce_ab2b695b, "g4.s", 1029, 32, stream, v_g4_l1, v_g4_l2_k,
+        v_g4_r2_sum, v_g4_s_const, v_g4_s));
+    CALL(launch(m, EARLY, k_reduce_7fdafa5d, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k,
+        v_g4_a_c_b, v_g4_a));
+    CALL(launch(m, EARLY, k_reduce_ff8f9a88, "g4", 1029, 32, stream, v_g4_a, v_g4_b_k, v_g4_s,
+        v_g4_b_b, v_g4));
+    CALL(launch(m, EARLY, k_reduce_72236092, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
+        v_g3_s, v_g4, v_g3_b_b, v_s3));
+    CALL(launch(m, EARLY, k_reduce_5d95546c, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
+        v_f3_a_c_b, v_f3_a));
+    CALL(launch(m, EARLY, k_reduce_631cc942, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3,
+        v_f3_b_b, v_f3));
+    CALL(launch(m, EARLY, k_reduce_c367de43, "s2", 258, 64, stream, v_g2_a, v_g2_b_k, v_g2_s, v_f3,
+        v_g2_b_b, v_s2));
     // f2.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) s2[0,r0,i2+r1-1,i3+r2-1] * f2.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:28, i3 in 0:28, pad s2 0
     // f2.a[0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1])
@@ -3961,7 +4080,8 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     //     i2 in 0:28, i3 in 0:28, pad f2.a 0
     // f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
     CALL(conv_run(m, CONV_f2, v_f2_a, v_f2_b_k, v_f2_b_b, v_s2, v_f2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_16bf01d1, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s, v_f2, v_g1_b_b, v_s1));
+    CALL(launch(m, ORDERED, k_product_16bf01d1, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s,
+        v_f2, v_g1_b_b, v_s1));
     // f1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) s1[0,r0,i2+r1-1,i3+r2-1] * f1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad s1 0
     // f1.a[0,i1,i2,i3] = relu(f1.a.c.sum[0,i1,i2,i3] + f1.a.c.b[i1])
@@ -3969,12 +4089,15 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_product_2ba98528, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1, v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
+    CALL(launch(m, ORDERED, k_product_2ba98528, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
+        v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
     // f0.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f0.a[0,r0,i2+r1-1,i3+r2-1] * f0.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f0.a 0
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_map_0ef2ab3b, "u0", 4116, 256, stream, v_f0_b_sum, v_s1, v_f1_b_sum, v_f1_b_b, v_f0_b_b, v_u0_const, v_u0));
-    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.a.c.sum.data", 515, 128, stream, v_u0, v_e0_a_c_sum_data));
+    CALL(launch(m, ORDERED, k_map_0ef2ab3b, "u0", 4116, 256, stream, v_f0_b_sum, v_s1, v_f1_b_sum,
+        v_f1_b_b, v_f0_b_b, v_u0_const, v_u0));
+    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.a.c.sum.data", 515, 128, stream, v_u0,
+        v_e0_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // e0.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     e0.a.c.sum.filter[i0,i1,i2,r0]
@@ -3988,14 +4111,17 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_879259b2, "e0.a", 515, 128, stream, v_e0_a_c_sum_product, v_e0_a_c_b, v_e0_a));
-    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a, v_e0_b_sum_data));
+    CALL(launch(m, ORDERED, k_basis_879259b2, "e0.a", 515, 128, stream, v_e0_a_c_sum_product,
+        v_e0_a_c_b, v_e0_a));
+    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a,
+        v_e0_b_sum_data));
     // by basis change F(4x4,3x3)
     // e0.b.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.b.sum.data[i0,i1,r0,i3,i4] *
     //     e0.b.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_e0_b_sum_product, v_e0_b_sum_filter, v_e0_b_sum_data,
         v_e0_b_sum_product));
-    CALL(launch(m, ORDERED, k_basis_779e8c43, "e0", 515, 128, stream, v_e0_b_sum_product, v_u0, v_e0_b_b, v_e0));
+    CALL(launch(m, ORDERED, k_basis_779e8c43, "e0", 515, 128, stream, v_e0_b_sum_product, v_u0,
+        v_e0_b_b, v_e0));
     // y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
     // y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
     CALL(conv_run(m, CONV_y, v_e0, v_y_k, v_y_b, NULL, v_y, v_workspace));

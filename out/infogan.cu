@@ -430,11 +430,14 @@ static int launch(infogan *m, int when, void (*kernel)(P...), const char *name, 
 static int prepare_weights(infogan *m, cudaStream_t stream) {
     (void)stream;
     // c2.part.filter[i0,i1,i2,i3] = k2[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.part.filter", 7168, 256, stream, v_k2, v_c2_part_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.part.filter", 7168, 256, stream, v_k2,
+        v_c2_part_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}}));
     // c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.part.filter", 2048, 256, stream, v_k3, v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.part.filter", 2048, 256, stream, v_k3,
+        v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}}));
     // c4.part.filter[i0,i1,i2,i3] = k4[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.part.filter", 512, 256, stream, v_k4, v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.part.filter", 512, 256, stream, v_k4,
+        v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}}));
     return 0;
 }
 

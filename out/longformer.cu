@@ -603,7 +603,8 @@ static int launch(longformer *m, int when, void (*kernel)(P...), const char *nam
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_513287c8, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk, v_v_weights));
+    CALL(launch(m, ORDERED, k_map_513287c8, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk,
+        v_v_weights));
     return 0;
 }
 

@@ -596,7 +596,8 @@ static int launch(longformer_short *m, int when, void (*kernel)(P...), const cha
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer_short *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_513287c8, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk, v_v_weights));
+    CALL(launch(m, ORDERED, k_map_513287c8, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk,
+        v_v_weights));
     return 0;
 }
 

@@ -2763,177 +2763,331 @@ static int launch(mobilenet_v2 *m, int when, void (*kernel)(P...), const char *n
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(mobilenet_v2 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_eb71dbd0, "stem.n.s", 1, 64, stream, v_stem_n_var, v_stem_n_scale, v_stem_n_s));
-    CALL(launch(m, ORDERED, k_map_58e64328, "stem.n.c.scaled", 14, 64, stream, v_stem_n_k, v_stem_n_s, v_stem_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_92e77144, "stem.const", 1, 64, stream, v_stem_n_s, v_stem_n_bias, v_stem_n_mean, v_stem_const));
-    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b1.d.n.s", 1, 64, stream, v_b1_d_n_var, v_b1_d_n_scale, v_b1_d_n_s));
-    CALL(launch(m, ORDERED, k_map_482b90c6, "b1.d.n.c.scaled", 5, 64, stream, v_b1_d_n_k, v_b1_d_n_s, v_b1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_92e77144, "b1.d.const", 1, 64, stream, v_b1_d_n_s, v_b1_d_n_bias, v_b1_d_n_mean, v_b1_d_const));
+    CALL(launch(m, ORDERED, k_map_eb71dbd0, "stem.n.s", 1, 64, stream, v_stem_n_var, v_stem_n_scale,
+        v_stem_n_s));
+    CALL(launch(m, ORDERED, k_map_58e64328, "stem.n.c.scaled", 14, 64, stream, v_stem_n_k,
+        v_stem_n_s, v_stem_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_92e77144, "stem.const", 1, 64, stream, v_stem_n_s, v_stem_n_bias,
+        v_stem_n_mean, v_stem_const));
+    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b1.d.n.s", 1, 64, stream, v_b1_d_n_var, v_b1_d_n_scale,
+        v_b1_d_n_s));
+    CALL(launch(m, ORDERED, k_map_482b90c6, "b1.d.n.c.scaled", 5, 64, stream, v_b1_d_n_k,
+        v_b1_d_n_s, v_b1_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_92e77144, "b1.d.const", 1, 64, stream, v_b1_d_n_s, v_b1_d_n_bias,
+        v_b1_d_n_mean, v_b1_d_const));
     CALL(launch(m, ORDERED, k_map_208a1330, "b1.s", 1, 64, stream, v_b1_scale, v_b1_var, v_b1_s));
-    CALL(launch(m, ORDERED, k_map_dddc40c3, "b1.c.scaled", 2, 64, stream, v_b1_k, v_b1_s, v_b1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_95f46529, "b1.const", 1, 64, stream, v_b1_bias, v_b1_mean, v_b1_s, v_b1_const));
-    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b2.h.e.n.s", 1, 64, stream, v_b2_h_e_n_var, v_b2_h_e_n_scale, v_b2_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_58edfcb2, "b2.h.e.n.c.scaled", 6, 64, stream, v_b2_h_e_n_k, v_b2_h_e_n_s, v_b2_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_db8dab6b, "b2.h.e.const", 1, 64, stream, v_b2_h_e_n_bias, v_b2_h_e_n_mean, v_b2_h_e_n_s, v_b2_h_e_const));
-    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b2.h.d.n.s", 1, 64, stream, v_b2_h_d_n_var, v_b2_h_d_n_scale, v_b2_h_d_n_s));
-    CALL(launch(m, ORDERED, k_map_bcc3773f, "b2.h.d.n.c.scaled", 14, 64, stream, v_b2_h_d_n_k, v_b2_h_d_n_s, v_b2_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_db8dab6b, "b2.h.d.const", 1, 64, stream, v_b2_h_d_n_bias, v_b2_h_d_n_mean, v_b2_h_d_n_s, v_b2_h_d_const));
-    CALL(launch(m, ORDERED, k_map_320cfc75, "b2.h.s", 1, 64, stream, v_b2_h_scale, v_b2_h_var, v_b2_h_s));
-    CALL(launch(m, ORDERED, k_map_d5b8e6e8, "b2.h.c.scaled", 9, 64, stream, v_b2_h_k, v_b2_h_s, v_b2_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0ecf60d2, "b2.h.const", 1, 64, stream, v_b2_h_s, v_b2_h_bias, v_b2_h_mean, v_b2_h_const));
-    CALL(launch(m, ORDERED, k_map_504aae7e, "b2.b.0.e.n.s", 1, 64, stream, v_b2_b_0_e_n_var, v_b2_b_0_e_n_scale, v_b2_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_aee4fafa, "b2.b.0.e.n.c.scaled", 14, 64, stream, v_b2_b_0_e_n_k, v_b2_b_0_e_n_s, v_b2_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4bfb1823, "b2.b.0.e.const", 1, 64, stream, v_b2_b_0_e_n_s, v_b2_b_0_e_n_bias, v_b2_b_0_e_n_mean, v_b2_b_0_e_const));
-    CALL(launch(m, ORDERED, k_map_504aae7e, "b2.b.0.d.n.s", 1, 64, stream, v_b2_b_0_d_n_var, v_b2_b_0_d_n_scale, v_b2_b_0_d_n_s));
-    CALL(launch(m, ORDERED, k_map_b7d92157, "b2.b.0.d.n.c.scaled", 21, 64, stream, v_b2_b_0_d_n_k, v_b2_b_0_d_n_s, v_b2_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4bfb1823, "b2.b.0.d.const", 1, 64, stream, v_b2_b_0_d_n_s, v_b2_b_0_d_n_bias, v_b2_b_0_d_n_mean, v_b2_b_0_d_const));
-    CALL(launch(m, ORDERED, k_map_320cfc75, "b2.b.0.s", 1, 64, stream, v_b2_b_0_scale, v_b2_b_0_var, v_b2_b_0_s));
-    CALL(launch(m, ORDERED, k_map_f184fb1b, "b2.b.0.c.scaled", 14, 64, stream, v_b2_b_0_k, v_b2_b_0_s, v_b2_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0ecf60d2, "b2.h.0.const", 1, 64, stream, v_b2_b_0_s, v_b2_b_0_bias, v_b2_b_0_mean, v_b2_h_0_const));
-    CALL(launch(m, ORDERED, k_map_504aae7e, "b3.h.e.n.s", 1, 64, stream, v_b3_h_e_n_var, v_b3_h_e_n_scale, v_b3_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_aee4fafa, "b3.h.e.n.c.scaled", 14, 64, stream, v_b3_h_e_n_k, v_b3_h_e_n_s, v_b3_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4bfb1823, "b3.h.e.const", 1, 64, stream, v_b3_h_e_n_s, v_b3_h_e_n_bias, v_b3_h_e_n_mean, v_b3_h_e_const));
-    CALL(launch(m, ORDERED, k_map_504aae7e, "b3.h.d.n.s", 1, 64, stream, v_b3_h_d_n_var, v_b3_h_d_n_scale, v_b3_h_d_n_s));
-    CALL(launch(m, ORDERED, k_map_b7d92157, "b3.h.d.n.c.scaled", 21, 64, stream, v_b3_h_d_n_k, v_b3_h_d_n_s, v_b3_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4bfb1823, "b3.h.d.const", 1, 64, stream, v_b3_h_d_n_s, v_b3_h_d_n_bias, v_b3_h_d_n_mean, v_b3_h_d_const));
-    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.h.s", 1, 64, stream, v_b3_h_var, v_b3_h_scale, v_b3_h_s));
-    CALL(launch(m, ORDERED, k_map_43622f97, "b3.h.c.scaled", 18, 64, stream, v_b3_h_k, v_b3_h_s, v_b3_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.const", 1, 64, stream, v_b3_h_s, v_b3_h_bias, v_b3_h_mean, v_b3_h_const));
-    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.0.e.n.s", 1, 64, stream, v_b3_b_0_e_n_scale, v_b3_b_0_e_n_var, v_b3_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_9bd88cd7, "b3.b.0.e.n.c.scaled", 24, 64, stream, v_b3_b_0_e_n_k, v_b3_b_0_e_n_s, v_b3_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.0.e.const", 1, 64, stream, v_b3_b_0_e_n_bias, v_b3_b_0_e_n_mean, v_b3_b_0_e_n_s, v_b3_b_0_e_const));
-    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.0.d.n.s", 1, 64, stream, v_b3_b_0_d_n_scale, v_b3_b_0_d_n_var, v_b3_b_0_d_n_s));
+    CALL(launch(m, ORDERED, k_map_dddc40c3, "b1.c.scaled", 2, 64, stream, v_b1_k, v_b1_s,
+        v_b1_c_scaled));
+    CALL(launch(m, ORDERED, k_map_95f46529, "b1.const", 1, 64, stream, v_b1_bias, v_b1_mean, v_b1_s,
+        v_b1_const));
+    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b2.h.e.n.s", 1, 64, stream, v_b2_h_e_n_var,
+        v_b2_h_e_n_scale, v_b2_h_e_n_s));
+    CALL(launch(m, ORDERED, k_map_58edfcb2, "b2.h.e.n.c.scaled", 6, 64, stream, v_b2_h_e_n_k,
+        v_b2_h_e_n_s, v_b2_h_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_db8dab6b, "b2.h.e.const", 1, 64, stream, v_b2_h_e_n_bias,
+        v_b2_h_e_n_mean, v_b2_h_e_n_s, v_b2_h_e_const));
+    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b2.h.d.n.s", 1, 64, stream, v_b2_h_d_n_var,
+        v_b2_h_d_n_scale, v_b2_h_d_n_s));
+    CALL(launch(m, ORDERED, k_map_bcc3773f, "b2.h.d.n.c.scaled", 14, 64, stream, v_b2_h_d_n_k,
+        v_b2_h_d_n_s, v_b2_h_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_db8dab6b, "b2.h.d.const", 1, 64, stream, v_b2_h_d_n_bias,
+        v_b2_h_d_n_mean, v_b2_h_d_n_s, v_b2_h_d_const));
+    CALL(launch(m, ORDERED, k_map_320cfc75, "b2.h.s", 1, 64, stream, v_b2_h_scale, v_b2_h_var,
+        v_b2_h_s));
+    CALL(launch(m, ORDERED, k_map_d5b8e6e8, "b2.h.c.scaled", 9, 64, stream, v_b2_h_k, v_b2_h_s,
+        v_b2_h_c_scaled));
+    CALL(launch(m, ORDERED, k_map_0ecf60d2, "b2.h.const", 1, 64, stream, v_b2_h_s, v_b2_h_bias,
+        v_b2_h_mean, v_b2_h_const));
+    CALL(launch(m, ORDERED, k_map_504aae7e, "b2.b.0.e.n.s", 1, 64, stream, v_b2_b_0_e_n_var,
+        v_b2_b_0_e_n_scale, v_b2_b_0_e_n_s));
+    CALL(launch(m, ORDERED, k_map_aee4fafa, "b2.b.0.e.n.c.scaled", 14, 64, stream, v_b2_b_0_e_n_k,
+        v_b2_b_0_e_n_s, v_b2_b_0_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_4bfb1823, "b2.b.0.e.const", 1, 64, stream, v_b2_b_0_e_n_s,
+        v_b2_b_0_e_n_bias, v_b2_b_0_e_n_mean, v_b2_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_504aae7e, "b2.b.0.d.n.s", 1, 64, stream, v_b2_b_0_d_n_var,
+        v_b2_b_0_d_n_scale, v_b2_b_0_d_n_s));
+    CALL(launch(m, ORDERED, k_map_b7d92157, "b2.b.0.d.n.c.scaled", 21, 64, stream, v_b2_b_0_d_n_k,
+        v_b2_b_0_d_n_s, v_b2_b_0_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_4bfb1823, "b2.b.0.d.const", 1, 64, stream, v_b2_b_0_d_n_s,
+        v_b2_b_0_d_n_bias, v_b2_b_0_d_n_mean, v_b2_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_320cfc75, "b2.b.0.s", 1, 64, stream, v_b2_b_0_scale, v_b2_b_0_var,
+        v_b2_b_0_s));
+    CALL(launch(m, ORDERED, k_map_f184fb1b, "b2.b.0.c.scaled", 14, 64, stream, v_b2_b_0_k,
+        v_b2_b_0_s, v_b2_b_0_c_scaled));
+    CALL(launch(m, ORDERED, k_map_0ecf60d2, "b2.h.0.const", 1, 64, stream, v_b2_b_0_s,
+        v_b2_b_0_bias, v_b2_b_0_mean, v_b2_h_0_const));
+    CALL(launch(m, ORDERED, k_map_504aae7e, "b3.h.e.n.s", 1, 64, stream, v_b3_h_e_n_var,
+        v_b3_h_e_n_scale, v_b3_h_e_n_s));
+    CALL(launch(m, ORDERED, k_map_aee4fafa, "b3.h.e.n.c.scaled", 14, 64, stream, v_b3_h_e_n_k,
+        v_b3_h_e_n_s, v_b3_h_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_4bfb1823, "b3.h.e.const", 1, 64, stream, v_b3_h_e_n_s,
+        v_b3_h_e_n_bias, v_b3_h_e_n_mean, v_b3_h_e_const));
+    CALL(launch(m, ORDERED, k_map_504aae7e, "b3.h.d.n.s", 1, 64, stream, v_b3_h_d_n_var,
+        v_b3_h_d_n_scale, v_b3_h_d_n_s));
+    CALL(launch(m, ORDERED, k_map_b7d92157, "b3.h.d.n.c.scaled", 21, 64, stream, v_b3_h_d_n_k,
+        v_b3_h_d_n_s, v_b3_h_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_4bfb1823, "b3.h.d.const", 1, 64, stream, v_b3_h_d_n_s,
+        v_b3_h_d_n_bias, v_b3_h_d_n_mean, v_b3_h_d_const));
+    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.h.s", 1, 64, stream, v_b3_h_var, v_b3_h_scale,
+        v_b3_h_s));
+    CALL(launch(m, ORDERED, k_map_43622f97, "b3.h.c.scaled", 18, 64, stream, v_b3_h_k, v_b3_h_s,
+        v_b3_h_c_scaled));
+    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.const", 1, 64, stream, v_b3_h_s, v_b3_h_bias,
+        v_b3_h_mean, v_b3_h_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.0.e.n.s", 1, 64, stream, v_b3_b_0_e_n_scale,
+        v_b3_b_0_e_n_var, v_b3_b_0_e_n_s));
+    CALL(launch(m, ORDERED, k_map_9bd88cd7, "b3.b.0.e.n.c.scaled", 24, 64, stream, v_b3_b_0_e_n_k,
+        v_b3_b_0_e_n_s, v_b3_b_0_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.0.e.const", 1, 64, stream, v_b3_b_0_e_n_bias,
+        v_b3_b_0_e_n_mean, v_b3_b_0_e_n_s, v_b3_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.0.d.n.s", 1, 64, stream, v_b3_b_0_d_n_scale,
+        v_b3_b_0_d_n_var, v_b3_b_0_d_n_s));
     return 0;
 }
 
 static int prepare_weights_2(mobilenet_v2 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_261d0c99, "b3.b.0.d.n.c.scaled", 27, 64, stream, v_b3_b_0_d_n_k, v_b3_b_0_d_n_s, v_b3_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.0.d.const", 1, 64, stream, v_b3_b_0_d_n_bias, v_b3_b_0_d_n_mean, v_b3_b_0_d_n_s, v_b3_b_0_d_const));
-    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.b.0.s", 1, 64, stream, v_b3_b_0_var, v_b3_b_0_scale, v_b3_b_0_s));
-    CALL(launch(m, ORDERED, k_map_6dbe850f, "b3.b.0.c.scaled", 24, 64, stream, v_b3_b_0_k, v_b3_b_0_s, v_b3_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.0.const", 1, 64, stream, v_b3_b_0_s, v_b3_b_0_bias, v_b3_b_0_mean, v_b3_h_0_const));
-    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.1.e.n.s", 1, 64, stream, v_b3_b_1_e_n_scale, v_b3_b_1_e_n_var, v_b3_b_1_e_n_s));
-    CALL(launch(m, ORDERED, k_map_9bd88cd7, "b3.b.1.e.n.c.scaled", 24, 64, stream, v_b3_b_1_e_n_k, v_b3_b_1_e_n_s, v_b3_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.1.e.const", 1, 64, stream, v_b3_b_1_e_n_bias, v_b3_b_1_e_n_mean, v_b3_b_1_e_n_s, v_b3_b_1_e_const));
-    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.1.d.n.s", 1, 64, stream, v_b3_b_1_d_n_scale, v_b3_b_1_d_n_var, v_b3_b_1_d_n_s));
-    CALL(launch(m, ORDERED, k_map_261d0c99, "b3.b.1.d.n.c.scaled", 27, 64, stream, v_b3_b_1_d_n_k, v_b3_b_1_d_n_s, v_b3_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.1.d.const", 1, 64, stream, v_b3_b_1_d_n_bias, v_b3_b_1_d_n_mean, v_b3_b_1_d_n_s, v_b3_b_1_d_const));
-    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.b.1.s", 1, 64, stream, v_b3_b_1_var, v_b3_b_1_scale, v_b3_b_1_s));
-    CALL(launch(m, ORDERED, k_map_6dbe850f, "b3.b.1.c.scaled", 24, 64, stream, v_b3_b_1_k, v_b3_b_1_s, v_b3_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.1.const", 1, 64, stream, v_b3_b_1_s, v_b3_b_1_bias, v_b3_b_1_mean, v_b3_h_1_const));
-    CALL(launch(m, ORDERED, k_map_c72b783b, "b4.h.e.n.s", 1, 64, stream, v_b4_h_e_n_scale, v_b4_h_e_n_var, v_b4_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_9bd88cd7, "b4.h.e.n.c.scaled", 24, 64, stream, v_b4_h_e_n_k, v_b4_h_e_n_s, v_b4_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b4.h.e.const", 1, 64, stream, v_b4_h_e_n_bias, v_b4_h_e_n_mean, v_b4_h_e_n_s, v_b4_h_e_const));
-    CALL(launch(m, ORDERED, k_map_c72b783b, "b4.h.d.n.s", 1, 64, stream, v_b4_h_d_n_scale, v_b4_h_d_n_var, v_b4_h_d_n_s));
-    CALL(launch(m, ORDERED, k_map_261d0c99, "b4.h.d.n.c.scaled", 27, 64, stream, v_b4_h_d_n_k, v_b4_h_d_n_s, v_b4_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b4.h.d.const", 1, 64, stream, v_b4_h_d_n_bias, v_b4_h_d_n_mean, v_b4_h_d_n_s, v_b4_h_d_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.h.s", 1, 64, stream, v_b4_h_var, v_b4_h_scale, v_b4_h_s));
-    CALL(launch(m, ORDERED, k_map_a4a779e9, "b4.h.c.scaled", 48, 64, stream, v_b4_h_k, v_b4_h_s, v_b4_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.const", 1, 64, stream, v_b4_h_s, v_b4_h_bias, v_b4_h_mean, v_b4_h_const));
-    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.0.e.n.s", 2, 64, stream, v_b4_b_0_e_n_var, v_b4_b_0_e_n_scale, v_b4_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.0.e.n.c.scaled", 96, 64, stream, v_b4_b_0_e_n_k, v_b4_b_0_e_n_s, v_b4_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.0.e.const", 2, 64, stream, v_b4_b_0_e_n_s, v_b4_b_0_e_n_bias, v_b4_b_0_e_n_mean, v_b4_b_0_e_const));
-    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.0.d.n.s", 2, 64, stream, v_b4_b_0_d_n_var, v_b4_b_0_d_n_scale, v_b4_b_0_d_n_s));
-    CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.0.d.n.c.scaled", 54, 64, stream, v_b4_b_0_d_n_k, v_b4_b_0_d_n_s, v_b4_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.0.d.const", 2, 64, stream, v_b4_b_0_d_n_s, v_b4_b_0_d_n_bias, v_b4_b_0_d_n_mean, v_b4_b_0_d_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.0.s", 1, 64, stream, v_b4_b_0_var, v_b4_b_0_scale, v_b4_b_0_s));
-    CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.0.c.scaled", 96, 64, stream, v_b4_b_0_k, v_b4_b_0_s, v_b4_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.0.const", 1, 64, stream, v_b4_b_0_s, v_b4_b_0_bias, v_b4_b_0_mean, v_b4_h_0_const));
-    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.1.e.n.s", 2, 64, stream, v_b4_b_1_e_n_var, v_b4_b_1_e_n_scale, v_b4_b_1_e_n_s));
-    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.1.e.n.c.scaled", 96, 64, stream, v_b4_b_1_e_n_k, v_b4_b_1_e_n_s, v_b4_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.1.e.const", 2, 64, stream, v_b4_b_1_e_n_s, v_b4_b_1_e_n_bias, v_b4_b_1_e_n_mean, v_b4_b_1_e_const));
-    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.1.d.n.s", 2, 64, stream, v_b4_b_1_d_n_var, v_b4_b_1_d_n_scale, v_b4_b_1_d_n_s));
-    CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.1.d.n.c.scaled", 54, 64, stream, v_b4_b_1_d_n_k, v_b4_b_1_d_n_s, v_b4_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.1.d.const", 2, 64, stream, v_b4_b_1_d_n_s, v_b4_b_1_d_n_bias, v_b4_b_1_d_n_mean, v_b4_b_1_d_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.1.s", 1, 64, stream, v_b4_b_1_var, v_b4_b_1_scale, v_b4_b_1_s));
-    CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.1.c.scaled", 96, 64, stream, v_b4_b_1_k, v_b4_b_1_s, v_b4_b_1_c_scaled));
+    CALL(launch(m, ORDERED, k_map_261d0c99, "b3.b.0.d.n.c.scaled", 27, 64, stream, v_b3_b_0_d_n_k,
+        v_b3_b_0_d_n_s, v_b3_b_0_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.0.d.const", 1, 64, stream, v_b3_b_0_d_n_bias,
+        v_b3_b_0_d_n_mean, v_b3_b_0_d_n_s, v_b3_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.b.0.s", 1, 64, stream, v_b3_b_0_var, v_b3_b_0_scale,
+        v_b3_b_0_s));
+    CALL(launch(m, ORDERED, k_map_6dbe850f, "b3.b.0.c.scaled", 24, 64, stream, v_b3_b_0_k,
+        v_b3_b_0_s, v_b3_b_0_c_scaled));
+    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.0.const", 1, 64, stream, v_b3_b_0_s,
+        v_b3_b_0_bias, v_b3_b_0_mean, v_b3_h_0_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.1.e.n.s", 1, 64, stream, v_b3_b_1_e_n_scale,
+        v_b3_b_1_e_n_var, v_b3_b_1_e_n_s));
+    CALL(launch(m, ORDERED, k_map_9bd88cd7, "b3.b.1.e.n.c.scaled", 24, 64, stream, v_b3_b_1_e_n_k,
+        v_b3_b_1_e_n_s, v_b3_b_1_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.1.e.const", 1, 64, stream, v_b3_b_1_e_n_bias,
+        v_b3_b_1_e_n_mean, v_b3_b_1_e_n_s, v_b3_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.1.d.n.s", 1, 64, stream, v_b3_b_1_d_n_scale,
+        v_b3_b_1_d_n_var, v_b3_b_1_d_n_s));
+    CALL(launch(m, ORDERED, k_map_261d0c99, "b3.b.1.d.n.c.scaled", 27, 64, stream, v_b3_b_1_d_n_k,
+        v_b3_b_1_d_n_s, v_b3_b_1_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.1.d.const", 1, 64, stream, v_b3_b_1_d_n_bias,
+        v_b3_b_1_d_n_mean, v_b3_b_1_d_n_s, v_b3_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.b.1.s", 1, 64, stream, v_b3_b_1_var, v_b3_b_1_scale,
+        v_b3_b_1_s));
+    CALL(launch(m, ORDERED, k_map_6dbe850f, "b3.b.1.c.scaled", 24, 64, stream, v_b3_b_1_k,
+        v_b3_b_1_s, v_b3_b_1_c_scaled));
+    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.1.const", 1, 64, stream, v_b3_b_1_s,
+        v_b3_b_1_bias, v_b3_b_1_mean, v_b3_h_1_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b4.h.e.n.s", 1, 64, stream, v_b4_h_e_n_scale,
+        v_b4_h_e_n_var, v_b4_h_e_n_s));
+    CALL(launch(m, ORDERED, k_map_9bd88cd7, "b4.h.e.n.c.scaled", 24, 64, stream, v_b4_h_e_n_k,
+        v_b4_h_e_n_s, v_b4_h_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b4.h.e.const", 1, 64, stream, v_b4_h_e_n_bias,
+        v_b4_h_e_n_mean, v_b4_h_e_n_s, v_b4_h_e_const));
+    CALL(launch(m, ORDERED, k_map_c72b783b, "b4.h.d.n.s", 1, 64, stream, v_b4_h_d_n_scale,
+        v_b4_h_d_n_var, v_b4_h_d_n_s));
+    CALL(launch(m, ORDERED, k_map_261d0c99, "b4.h.d.n.c.scaled", 27, 64, stream, v_b4_h_d_n_k,
+        v_b4_h_d_n_s, v_b4_h_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_08a67009, "b4.h.d.const", 1, 64, stream, v_b4_h_d_n_bias,
+        v_b4_h_d_n_mean, v_b4_h_d_n_s, v_b4_h_d_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.h.s", 1, 64, stream, v_b4_h_var, v_b4_h_scale,
+        v_b4_h_s));
+    CALL(launch(m, ORDERED, k_map_a4a779e9, "b4.h.c.scaled", 48, 64, stream, v_b4_h_k, v_b4_h_s,
+        v_b4_h_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.const", 1, 64, stream, v_b4_h_s, v_b4_h_bias,
+        v_b4_h_mean, v_b4_h_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.0.e.n.s", 2, 64, stream, v_b4_b_0_e_n_var,
+        v_b4_b_0_e_n_scale, v_b4_b_0_e_n_s));
+    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.0.e.n.c.scaled", 96, 64, stream, v_b4_b_0_e_n_k,
+        v_b4_b_0_e_n_s, v_b4_b_0_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.0.e.const", 2, 64, stream, v_b4_b_0_e_n_s,
+        v_b4_b_0_e_n_bias, v_b4_b_0_e_n_mean, v_b4_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.0.d.n.s", 2, 64, stream, v_b4_b_0_d_n_var,
+        v_b4_b_0_d_n_scale, v_b4_b_0_d_n_s));
+    CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.0.d.n.c.scaled", 54, 64, stream, v_b4_b_0_d_n_k,
+        v_b4_b_0_d_n_s, v_b4_b_0_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.0.d.const", 2, 64, stream, v_b4_b_0_d_n_s,
+        v_b4_b_0_d_n_bias, v_b4_b_0_d_n_mean, v_b4_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.0.s", 1, 64, stream, v_b4_b_0_var, v_b4_b_0_scale,
+        v_b4_b_0_s));
+    CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.0.c.scaled", 96, 64, stream, v_b4_b_0_k,
+        v_b4_b_0_s, v_b4_b_0_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.0.const", 1, 64, stream, v_b4_b_0_s,
+        v_b4_b_0_bias, v_b4_b_0_mean, v_b4_h_0_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.1.e.n.s", 2, 64, stream, v_b4_b_1_e_n_var,
+        v_b4_b_1_e_n_scale, v_b4_b_1_e_n_s));
+    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.1.e.n.c.scaled", 96, 64, stream, v_b4_b_1_e_n_k,
+        v_b4_b_1_e_n_s, v_b4_b_1_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.1.e.const", 2, 64, stream, v_b4_b_1_e_n_s,
+        v_b4_b_1_e_n_bias, v_b4_b_1_e_n_mean, v_b4_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.1.d.n.s", 2, 64, stream, v_b4_b_1_d_n_var,
+        v_b4_b_1_d_n_scale, v_b4_b_1_d_n_s));
+    CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.1.d.n.c.scaled", 54, 64, stream, v_b4_b_1_d_n_k,
+        v_b4_b_1_d_n_s, v_b4_b_1_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.1.d.const", 2, 64, stream, v_b4_b_1_d_n_s,
+        v_b4_b_1_d_n_bias, v_b4_b_1_d_n_mean, v_b4_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.1.s", 1, 64, stream, v_b4_b_1_var, v_b4_b_1_scale,
+        v_b4_b_1_s));
+    CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.1.c.scaled", 96, 64, stream, v_b4_b_1_k,
+        v_b4_b_1_s, v_b4_b_1_c_scaled));
     return 0;
 }
 
 static int prepare_weights_3(mobilenet_v2 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.1.const", 1, 64, stream, v_b4_b_1_s, v_b4_b_1_bias, v_b4_b_1_mean, v_b4_h_1_const));
-    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.2.e.n.s", 2, 64, stream, v_b4_b_2_e_n_var, v_b4_b_2_e_n_scale, v_b4_b_2_e_n_s));
-    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.2.e.n.c.scaled", 96, 64, stream, v_b4_b_2_e_n_k, v_b4_b_2_e_n_s, v_b4_b_2_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.2.e.const", 2, 64, stream, v_b4_b_2_e_n_s, v_b4_b_2_e_n_bias, v_b4_b_2_e_n_mean, v_b4_b_2_e_const));
-    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.2.d.n.s", 2, 64, stream, v_b4_b_2_d_n_var, v_b4_b_2_d_n_scale, v_b4_b_2_d_n_s));
-    CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.2.d.n.c.scaled", 54, 64, stream, v_b4_b_2_d_n_k, v_b4_b_2_d_n_s, v_b4_b_2_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.2.d.const", 2, 64, stream, v_b4_b_2_d_n_s, v_b4_b_2_d_n_bias, v_b4_b_2_d_n_mean, v_b4_b_2_d_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.2.s", 1, 64, stream, v_b4_b_2_var, v_b4_b_2_scale, v_b4_b_2_s));
-    CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.2.c.scaled", 96, 64, stream, v_b4_b_2_k, v_b4_b_2_s, v_b4_b_2_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.2.const", 1, 64, stream, v_b4_b_2_s, v_b4_b_2_bias, v_b4_b_2_mean, v_b4_h_2_const));
-    CALL(launch(m, ORDERED, k_map_5971a794, "b5.h.e.n.s", 2, 64, stream, v_b5_h_e_n_var, v_b5_h_e_n_scale, v_b5_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b5.h.e.n.c.scaled", 96, 64, stream, v_b5_h_e_n_k, v_b5_h_e_n_s, v_b5_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b5.h.e.const", 2, 64, stream, v_b5_h_e_n_s, v_b5_h_e_n_bias, v_b5_h_e_n_mean, v_b5_h_e_const));
-    CALL(launch(m, ORDERED, k_map_5971a794, "b5.h.d.n.s", 2, 64, stream, v_b5_h_d_n_var, v_b5_h_d_n_scale, v_b5_h_d_n_s));
-    CALL(launch(m, ORDERED, k_map_81aa1578, "b5.h.d.n.c.scaled", 54, 64, stream, v_b5_h_d_n_k, v_b5_h_d_n_s, v_b5_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b5.h.d.const", 2, 64, stream, v_b5_h_d_n_s, v_b5_h_d_n_bias, v_b5_h_d_n_mean, v_b5_h_d_const));
-    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.h.s", 1, 64, stream, v_b5_h_var, v_b5_h_scale, v_b5_h_s));
-    CALL(launch(m, ORDERED, k_map_c04774f9, "b5.h.c.scaled", 144, 64, stream, v_b5_h_k, v_b5_h_s, v_b5_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.const", 1, 64, stream, v_b5_h_bias, v_b5_h_mean, v_b5_h_s, v_b5_h_const));
-    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.0.e.n.s", 3, 64, stream, v_b5_b_0_e_n_scale, v_b5_b_0_e_n_var, v_b5_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_fb33e939, "b5.b.0.e.n.c.scaled", 216, 64, stream, v_b5_b_0_e_n_k, v_b5_b_0_e_n_s, v_b5_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.0.e.const", 3, 64, stream, v_b5_b_0_e_n_bias, v_b5_b_0_e_n_mean, v_b5_b_0_e_n_s, v_b5_b_0_e_const));
-    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.0.d.n.s", 3, 64, stream, v_b5_b_0_d_n_scale, v_b5_b_0_d_n_var, v_b5_b_0_d_n_s));
-    CALL(launch(m, ORDERED, k_map_b3a7686a, "b5.b.0.d.n.c.scaled", 81, 64, stream, v_b5_b_0_d_n_k, v_b5_b_0_d_n_s, v_b5_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.0.d.const", 3, 64, stream, v_b5_b_0_d_n_bias, v_b5_b_0_d_n_mean, v_b5_b_0_d_n_s, v_b5_b_0_d_const));
-    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.b.0.s", 1, 64, stream, v_b5_b_0_var, v_b5_b_0_scale, v_b5_b_0_s));
-    CALL(launch(m, ORDERED, k_map_cdb21b70, "b5.b.0.c.scaled", 216, 64, stream, v_b5_b_0_k, v_b5_b_0_s, v_b5_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.0.const", 1, 64, stream, v_b5_b_0_bias, v_b5_b_0_mean, v_b5_b_0_s, v_b5_h_0_const));
-    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.1.e.n.s", 3, 64, stream, v_b5_b_1_e_n_scale, v_b5_b_1_e_n_var, v_b5_b_1_e_n_s));
-    CALL(launch(m, ORDERED, k_map_fb33e939, "b5.b.1.e.n.c.scaled", 216, 64, stream, v_b5_b_1_e_n_k, v_b5_b_1_e_n_s, v_b5_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.1.e.const", 3, 64, stream, v_b5_b_1_e_n_bias, v_b5_b_1_e_n_mean, v_b5_b_1_e_n_s, v_b5_b_1_e_const));
-    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.1.d.n.s", 3, 64, stream, v_b5_b_1_d_n_scale, v_b5_b_1_d_n_var, v_b5_b_1_d_n_s));
-    CALL(launch(m, ORDERED, k_map_b3a7686a, "b5.b.1.d.n.c.scaled", 81, 64, stream, v_b5_b_1_d_n_k, v_b5_b_1_d_n_s, v_b5_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.1.d.const", 3, 64, stream, v_b5_b_1_d_n_bias, v_b5_b_1_d_n_mean, v_b5_b_1_d_n_s, v_b5_b_1_d_const));
-    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.b.1.s", 1, 64, stream, v_b5_b_1_var, v_b5_b_1_scale, v_b5_b_1_s));
-    CALL(launch(m, ORDERED, k_map_cdb21b70, "b5.b.1.c.scaled", 216, 64, stream, v_b5_b_1_k, v_b5_b_1_s, v_b5_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.1.const", 1, 64, stream, v_b5_b_1_bias, v_b5_b_1_mean, v_b5_b_1_s, v_b5_h_1_const));
-    CALL(launch(m, ORDERED, k_map_b0f63616, "b6.h.e.n.s", 3, 64, stream, v_b6_h_e_n_scale, v_b6_h_e_n_var, v_b6_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_fb33e939, "b6.h.e.n.c.scaled", 216, 64, stream, v_b6_h_e_n_k, v_b6_h_e_n_s, v_b6_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b6.h.e.const", 3, 64, stream, v_b6_h_e_n_bias, v_b6_h_e_n_mean, v_b6_h_e_n_s, v_b6_h_e_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.1.const", 1, 64, stream, v_b4_b_1_s,
+        v_b4_b_1_bias, v_b4_b_1_mean, v_b4_h_1_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.2.e.n.s", 2, 64, stream, v_b4_b_2_e_n_var,
+        v_b4_b_2_e_n_scale, v_b4_b_2_e_n_s));
+    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.2.e.n.c.scaled", 96, 64, stream, v_b4_b_2_e_n_k,
+        v_b4_b_2_e_n_s, v_b4_b_2_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.2.e.const", 2, 64, stream, v_b4_b_2_e_n_s,
+        v_b4_b_2_e_n_bias, v_b4_b_2_e_n_mean, v_b4_b_2_e_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.2.d.n.s", 2, 64, stream, v_b4_b_2_d_n_var,
+        v_b4_b_2_d_n_scale, v_b4_b_2_d_n_s));
+    CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.2.d.n.c.scaled", 54, 64, stream, v_b4_b_2_d_n_k,
+        v_b4_b_2_d_n_s, v_b4_b_2_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.2.d.const", 2, 64, stream, v_b4_b_2_d_n_s,
+        v_b4_b_2_d_n_bias, v_b4_b_2_d_n_mean, v_b4_b_2_d_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.2.s", 1, 64, stream, v_b4_b_2_var, v_b4_b_2_scale,
+        v_b4_b_2_s));
+    CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.2.c.scaled", 96, 64, stream, v_b4_b_2_k,
+        v_b4_b_2_s, v_b4_b_2_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.2.const", 1, 64, stream, v_b4_b_2_s,
+        v_b4_b_2_bias, v_b4_b_2_mean, v_b4_h_2_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b5.h.e.n.s", 2, 64, stream, v_b5_h_e_n_var,
+        v_b5_h_e_n_scale, v_b5_h_e_n_s));
+    CALL(launch(m, ORDERED, k_map_6d69ca0d, "b5.h.e.n.c.scaled", 96, 64, stream, v_b5_h_e_n_k,
+        v_b5_h_e_n_s, v_b5_h_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b5.h.e.const", 2, 64, stream, v_b5_h_e_n_s,
+        v_b5_h_e_n_bias, v_b5_h_e_n_mean, v_b5_h_e_const));
+    CALL(launch(m, ORDERED, k_map_5971a794, "b5.h.d.n.s", 2, 64, stream, v_b5_h_d_n_var,
+        v_b5_h_d_n_scale, v_b5_h_d_n_s));
+    CALL(launch(m, ORDERED, k_map_81aa1578, "b5.h.d.n.c.scaled", 54, 64, stream, v_b5_h_d_n_k,
+        v_b5_h_d_n_s, v_b5_h_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_e464d4ca, "b5.h.d.const", 2, 64, stream, v_b5_h_d_n_s,
+        v_b5_h_d_n_bias, v_b5_h_d_n_mean, v_b5_h_d_const));
+    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.h.s", 1, 64, stream, v_b5_h_var, v_b5_h_scale,
+        v_b5_h_s));
+    CALL(launch(m, ORDERED, k_map_c04774f9, "b5.h.c.scaled", 144, 64, stream, v_b5_h_k, v_b5_h_s,
+        v_b5_h_c_scaled));
+    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.const", 1, 64, stream, v_b5_h_bias, v_b5_h_mean,
+        v_b5_h_s, v_b5_h_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.0.e.n.s", 3, 64, stream, v_b5_b_0_e_n_scale,
+        v_b5_b_0_e_n_var, v_b5_b_0_e_n_s));
+    CALL(launch(m, ORDERED, k_map_fb33e939, "b5.b.0.e.n.c.scaled", 216, 64, stream, v_b5_b_0_e_n_k,
+        v_b5_b_0_e_n_s, v_b5_b_0_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.0.e.const", 3, 64, stream, v_b5_b_0_e_n_bias,
+        v_b5_b_0_e_n_mean, v_b5_b_0_e_n_s, v_b5_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.0.d.n.s", 3, 64, stream, v_b5_b_0_d_n_scale,
+        v_b5_b_0_d_n_var, v_b5_b_0_d_n_s));
+    CALL(launch(m, ORDERED, k_map_b3a7686a, "b5.b.0.d.n.c.scaled", 81, 64, stream, v_b5_b_0_d_n_k,
+        v_b5_b_0_d_n_s, v_b5_b_0_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.0.d.const", 3, 64, stream, v_b5_b_0_d_n_bias,
+        v_b5_b_0_d_n_mean, v_b5_b_0_d_n_s, v_b5_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.b.0.s", 1, 64, stream, v_b5_b_0_var, v_b5_b_0_scale,
+        v_b5_b_0_s));
+    CALL(launch(m, ORDERED, k_map_cdb21b70, "b5.b.0.c.scaled", 216, 64, stream, v_b5_b_0_k,
+        v_b5_b_0_s, v_b5_b_0_c_scaled));
+    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.0.const", 1, 64, stream, v_b5_b_0_bias,
+        v_b5_b_0_mean, v_b5_b_0_s, v_b5_h_0_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.1.e.n.s", 3, 64, stream, v_b5_b_1_e_n_scale,
+        v_b5_b_1_e_n_var, v_b5_b_1_e_n_s));
+    CALL(launch(m, ORDERED, k_map_fb33e939, "b5.b.1.e.n.c.scaled", 216, 64, stream, v_b5_b_1_e_n_k,
+        v_b5_b_1_e_n_s, v_b5_b_1_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.1.e.const", 3, 64, stream, v_b5_b_1_e_n_bias,
+        v_b5_b_1_e_n_mean, v_b5_b_1_e_n_s, v_b5_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.1.d.n.s", 3, 64, stream, v_b5_b_1_d_n_scale,
+        v_b5_b_1_d_n_var, v_b5_b_1_d_n_s));
+    CALL(launch(m, ORDERED, k_map_b3a7686a, "b5.b.1.d.n.c.scaled", 81, 64, stream, v_b5_b_1_d_n_k,
+        v_b5_b_1_d_n_s, v_b5_b_1_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.1.d.const", 3, 64, stream, v_b5_b_1_d_n_bias,
+        v_b5_b_1_d_n_mean, v_b5_b_1_d_n_s, v_b5_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.b.1.s", 1, 64, stream, v_b5_b_1_var, v_b5_b_1_scale,
+        v_b5_b_1_s));
+    CALL(launch(m, ORDERED, k_map_cdb21b70, "b5.b.1.c.scaled", 216, 64, stream, v_b5_b_1_k,
+        v_b5_b_1_s, v_b5_b_1_c_scaled));
+    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.1.const", 1, 64, stream, v_b5_b_1_bias,
+        v_b5_b_1_mean, v_b5_b_1_s, v_b5_h_1_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b6.h.e.n.s", 3, 64, stream, v_b6_h_e_n_scale,
+        v_b6_h_e_n_var, v_b6_h_e_n_s));
+    CALL(launch(m, ORDERED, k_map_fb33e939, "b6.h.e.n.c.scaled", 216, 64, stream, v_b6_h_e_n_k,
+        v_b6_h_e_n_s, v_b6_h_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b6.h.e.const", 3, 64, stream, v_b6_h_e_n_bias,
+        v_b6_h_e_n_mean, v_b6_h_e_n_s, v_b6_h_e_const));
     return 0;
 }
 
 static int prepare_weights_4(mobilenet_v2 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_b0f63616, "b6.h.d.n.s", 3, 64, stream, v_b6_h_d_n_scale, v_b6_h_d_n_var, v_b6_h_d_n_s));
-    CALL(launch(m, ORDERED, k_map_b3a7686a, "b6.h.d.n.c.scaled", 81, 64, stream, v_b6_h_d_n_k, v_b6_h_d_n_s, v_b6_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b6.h.d.const", 3, 64, stream, v_b6_h_d_n_bias, v_b6_h_d_n_mean, v_b6_h_d_n_s, v_b6_h_d_const));
-    CALL(launch(m, ORDERED, k_map_70d2b956, "b6.h.s", 1, 64, stream, v_b6_h_scale, v_b6_h_var, v_b6_h_s));
-    CALL(launch(m, ORDERED, k_map_d49ae2ff, "b6.h.c.scaled", 360, 64, stream, v_b6_h_k, v_b6_h_s, v_b6_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.const", 1, 64, stream, v_b6_h_bias, v_b6_h_mean, v_b6_h_s, v_b6_h_const));
-    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.0.e.n.s", 4, 64, stream, v_b6_b_0_e_n_var, v_b6_b_0_e_n_scale, v_b6_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_8bd205b3, "b6.b.0.e.n.c.scaled", 300, 128, stream, v_b6_b_0_e_n_k, v_b6_b_0_e_n_s, v_b6_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.0.e.const", 4, 64, stream, v_b6_b_0_e_n_s, v_b6_b_0_e_n_bias, v_b6_b_0_e_n_mean, v_b6_b_0_e_const));
-    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.0.d.n.s", 4, 64, stream, v_b6_b_0_d_n_var, v_b6_b_0_d_n_scale, v_b6_b_0_d_n_s));
-    CALL(launch(m, ORDERED, k_map_379fde7b, "b6.b.0.d.n.c.scaled", 135, 64, stream, v_b6_b_0_d_n_k, v_b6_b_0_d_n_s, v_b6_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.0.d.const", 4, 64, stream, v_b6_b_0_d_n_s, v_b6_b_0_d_n_bias, v_b6_b_0_d_n_mean, v_b6_b_0_d_const));
-    CALL(launch(m, ORDERED, k_map_70d2b956, "b6.b.0.s", 1, 64, stream, v_b6_b_0_scale, v_b6_b_0_var, v_b6_b_0_s));
-    CALL(launch(m, ORDERED, k_map_38334159, "b6.b.0.c.scaled", 300, 128, stream, v_b6_b_0_k, v_b6_b_0_s, v_b6_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.0.const", 1, 64, stream, v_b6_b_0_bias, v_b6_b_0_mean, v_b6_b_0_s, v_b6_h_0_const));
-    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.1.e.n.s", 4, 64, stream, v_b6_b_1_e_n_var, v_b6_b_1_e_n_scale, v_b6_b_1_e_n_s));
-    CALL(launch(m, ORDERED, k_map_8bd205b3, "b6.b.1.e.n.c.scaled", 300, 128, stream, v_b6_b_1_e_n_k, v_b6_b_1_e_n_s, v_b6_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.1.e.const", 4, 64, stream, v_b6_b_1_e_n_s, v_b6_b_1_e_n_bias, v_b6_b_1_e_n_mean, v_b6_b_1_e_const));
-    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.1.d.n.s", 4, 64, stream, v_b6_b_1_d_n_var, v_b6_b_1_d_n_scale, v_b6_b_1_d_n_s));
-    CALL(launch(m, ORDERED, k_map_379fde7b, "b6.b.1.d.n.c.scaled", 135, 64, stream, v_b6_b_1_d_n_k, v_b6_b_1_d_n_s, v_b6_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.1.d.const", 4, 64, stream, v_b6_b_1_d_n_s, v_b6_b_1_d_n_bias, v_b6_b_1_d_n_mean, v_b6_b_1_d_const));
-    CALL(launch(m, ORDERED, k_map_70d2b956, "b6.b.1.s", 1, 64, stream, v_b6_b_1_scale, v_b6_b_1_var, v_b6_b_1_s));
-    CALL(launch(m, ORDERED, k_map_38334159, "b6.b.1.c.scaled", 300, 128, stream, v_b6_b_1_k, v_b6_b_1_s, v_b6_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.1.const", 1, 64, stream, v_b6_b_1_bias, v_b6_b_1_mean, v_b6_b_1_s, v_b6_h_1_const));
-    CALL(launch(m, ORDERED, k_map_e0e28a73, "b7.e.n.s", 4, 64, stream, v_b7_e_n_var, v_b7_e_n_scale, v_b7_e_n_s));
-    CALL(launch(m, ORDERED, k_map_8bd205b3, "b7.e.n.c.scaled", 300, 128, stream, v_b7_e_n_k, v_b7_e_n_s, v_b7_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b7.e.const", 4, 64, stream, v_b7_e_n_s, v_b7_e_n_bias, v_b7_e_n_mean, v_b7_e_const));
-    CALL(launch(m, ORDERED, k_map_e0e28a73, "b7.d.n.s", 4, 64, stream, v_b7_d_n_var, v_b7_d_n_scale, v_b7_d_n_s));
-    CALL(launch(m, ORDERED, k_map_379fde7b, "b7.d.n.c.scaled", 135, 64, stream, v_b7_d_n_k, v_b7_d_n_s, v_b7_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b7.d.const", 4, 64, stream, v_b7_d_n_s, v_b7_d_n_bias, v_b7_d_n_mean, v_b7_d_const));
+    CALL(launch(m, ORDERED, k_map_b0f63616, "b6.h.d.n.s", 3, 64, stream, v_b6_h_d_n_scale,
+        v_b6_h_d_n_var, v_b6_h_d_n_s));
+    CALL(launch(m, ORDERED, k_map_b3a7686a, "b6.h.d.n.c.scaled", 81, 64, stream, v_b6_h_d_n_k,
+        v_b6_h_d_n_s, v_b6_h_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b6.h.d.const", 3, 64, stream, v_b6_h_d_n_bias,
+        v_b6_h_d_n_mean, v_b6_h_d_n_s, v_b6_h_d_const));
+    CALL(launch(m, ORDERED, k_map_70d2b956, "b6.h.s", 1, 64, stream, v_b6_h_scale, v_b6_h_var,
+        v_b6_h_s));
+    CALL(launch(m, ORDERED, k_map_d49ae2ff, "b6.h.c.scaled", 360, 64, stream, v_b6_h_k, v_b6_h_s,
+        v_b6_h_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.const", 1, 64, stream, v_b6_h_bias, v_b6_h_mean,
+        v_b6_h_s, v_b6_h_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.0.e.n.s", 4, 64, stream, v_b6_b_0_e_n_var,
+        v_b6_b_0_e_n_scale, v_b6_b_0_e_n_s));
+    CALL(launch(m, ORDERED, k_map_8bd205b3, "b6.b.0.e.n.c.scaled", 300, 128, stream, v_b6_b_0_e_n_k,
+        v_b6_b_0_e_n_s, v_b6_b_0_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.0.e.const", 4, 64, stream, v_b6_b_0_e_n_s,
+        v_b6_b_0_e_n_bias, v_b6_b_0_e_n_mean, v_b6_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.0.d.n.s", 4, 64, stream, v_b6_b_0_d_n_var,
+        v_b6_b_0_d_n_scale, v_b6_b_0_d_n_s));
+    CALL(launch(m, ORDERED, k_map_379fde7b, "b6.b.0.d.n.c.scaled", 135, 64, stream, v_b6_b_0_d_n_k,
+        v_b6_b_0_d_n_s, v_b6_b_0_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.0.d.const", 4, 64, stream, v_b6_b_0_d_n_s,
+        v_b6_b_0_d_n_bias, v_b6_b_0_d_n_mean, v_b6_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_70d2b956, "b6.b.0.s", 1, 64, stream, v_b6_b_0_scale, v_b6_b_0_var,
+        v_b6_b_0_s));
+    CALL(launch(m, ORDERED, k_map_38334159, "b6.b.0.c.scaled", 300, 128, stream, v_b6_b_0_k,
+        v_b6_b_0_s, v_b6_b_0_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.0.const", 1, 64, stream, v_b6_b_0_bias,
+        v_b6_b_0_mean, v_b6_b_0_s, v_b6_h_0_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.1.e.n.s", 4, 64, stream, v_b6_b_1_e_n_var,
+        v_b6_b_1_e_n_scale, v_b6_b_1_e_n_s));
+    CALL(launch(m, ORDERED, k_map_8bd205b3, "b6.b.1.e.n.c.scaled", 300, 128, stream, v_b6_b_1_e_n_k,
+        v_b6_b_1_e_n_s, v_b6_b_1_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.1.e.const", 4, 64, stream, v_b6_b_1_e_n_s,
+        v_b6_b_1_e_n_bias, v_b6_b_1_e_n_mean, v_b6_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.1.d.n.s", 4, 64, stream, v_b6_b_1_d_n_var,
+        v_b6_b_1_d_n_scale, v_b6_b_1_d_n_s));
+    CALL(launch(m, ORDERED, k_map_379fde7b, "b6.b.1.d.n.c.scaled", 135, 64, stream, v_b6_b_1_d_n_k,
+        v_b6_b_1_d_n_s, v_b6_b_1_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.1.d.const", 4, 64, stream, v_b6_b_1_d_n_s,
+        v_b6_b_1_d_n_bias, v_b6_b_1_d_n_mean, v_b6_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_70d2b956, "b6.b.1.s", 1, 64, stream, v_b6_b_1_scale, v_b6_b_1_var,
+        v_b6_b_1_s));
+    CALL(launch(m, ORDERED, k_map_38334159, "b6.b.1.c.scaled", 300, 128, stream, v_b6_b_1_k,
+        v_b6_b_1_s, v_b6_b_1_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.1.const", 1, 64, stream, v_b6_b_1_bias,
+        v_b6_b_1_mean, v_b6_b_1_s, v_b6_h_1_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b7.e.n.s", 4, 64, stream, v_b7_e_n_var, v_b7_e_n_scale,
+        v_b7_e_n_s));
+    CALL(launch(m, ORDERED, k_map_8bd205b3, "b7.e.n.c.scaled", 300, 128, stream, v_b7_e_n_k,
+        v_b7_e_n_s, v_b7_e_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b7.e.const", 4, 64, stream, v_b7_e_n_s, v_b7_e_n_bias,
+        v_b7_e_n_mean, v_b7_e_const));
+    CALL(launch(m, ORDERED, k_map_e0e28a73, "b7.d.n.s", 4, 64, stream, v_b7_d_n_var, v_b7_d_n_scale,
+        v_b7_d_n_s));
+    CALL(launch(m, ORDERED, k_map_379fde7b, "b7.d.n.c.scaled", 135, 64, stream, v_b7_d_n_k,
+        v_b7_d_n_s, v_b7_d_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b7.d.const", 4, 64, stream, v_b7_d_n_s, v_b7_d_n_bias,
+        v_b7_d_n_mean, v_b7_d_const));
     CALL(launch(m, ORDERED, k_map_cdc2b094, "b7.s", 2, 64, stream, v_b7_var, v_b7_scale, v_b7_s));
-    CALL(launch(m, ORDERED, k_map_8337326d, "b7.c.scaled", 300, 256, stream, v_b7_k, v_b7_s, v_b7_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f32c4898, "b7.const", 2, 64, stream, v_b7_s, v_b7_bias, v_b7_mean, v_b7_const));
-    CALL(launch(m, ORDERED, k_map_da3916ac, "head.n.s", 5, 64, stream, v_head_n_var, v_head_n_scale, v_head_n_s));
-    CALL(launch(m, ORDERED, k_map_49a51f56, "head.n.c.scaled", 400, 256, stream, v_head_n_k, v_head_n_s, v_head_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_cbe66113, "head.const", 5, 64, stream, v_head_n_bias, v_head_n_mean, v_head_n_s, v_head_const));
+    CALL(launch(m, ORDERED, k_map_8337326d, "b7.c.scaled", 300, 256, stream, v_b7_k, v_b7_s,
+        v_b7_c_scaled));
+    CALL(launch(m, ORDERED, k_map_f32c4898, "b7.const", 2, 64, stream, v_b7_s, v_b7_bias, v_b7_mean,
+        v_b7_const));
+    CALL(launch(m, ORDERED, k_map_da3916ac, "head.n.s", 5, 64, stream, v_head_n_var, v_head_n_scale,
+        v_head_n_s));
+    CALL(launch(m, ORDERED, k_map_49a51f56, "head.n.c.scaled", 400, 256, stream, v_head_n_k,
+        v_head_n_s, v_head_n_c_scaled));
+    CALL(launch(m, ORDERED, k_map_cbe66113, "head.const", 5, 64, stream, v_head_n_bias,
+        v_head_n_mean, v_head_n_s, v_head_const));
     return 0;
 }
 
@@ -3080,84 +3234,111 @@ static int steps_1(mobilenet_v2 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_1e27c0a5, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x, v_stem_const, v_stem));
-    CALL(launch(m, EARLY, k_reduce_12871220, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled, v_b1_d_const, v_b1_d));
+    CALL(launch(m, ORDERED, k_product_1e27c0a5, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+        v_stem_const, v_stem));
+    CALL(launch(m, EARLY, k_reduce_12871220, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
+        v_b1_d_const, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.const[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_const, NULL, v_b1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_6040a342, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled, v_b1, v_b2_h_e_const, v_b2_h_e));
-    CALL(launch(m, EARLY, k_reduce_69dd86bf, "b2.h.d", 294, 256, stream, v_b2_h_e, v_b2_h_d_n_c_scaled, v_b2_h_d_const, v_b2_h_d));
+    CALL(launch(m, ORDERED, k_product_6040a342, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
+        v_b1, v_b2_h_e_const, v_b2_h_e));
+    CALL(launch(m, EARLY, k_reduce_69dd86bf, "b2.h.d", 294, 256, stream, v_b2_h_e,
+        v_b2_h_d_n_c_scaled, v_b2_h_d_const, v_b2_h_d));
     // b2.h.c[0,i1,i2,i3] = sum(r0) b2.h.d[0,r0,i2,i3] * b2.h.c.scaled[i1,r0]
     // b2.h[0,i1,i2,i3] = b2.h.c[0,i1,i2,i3] + b2.h.const[i1]
     CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_const, NULL, v_b2_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_1a6cac61, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled, v_b2_h, v_b2_b_0_e_const, v_b2_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_6ae237f0, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e, v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_const, v_b2_b_0_d));
+    CALL(launch(m, ORDERED, k_product_1a6cac61, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+        v_b2_h, v_b2_b_0_e_const, v_b2_b_0_e));
+    CALL(launch(m, EARLY, k_reduce_6ae237f0, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
+        v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_const, v_b2_b_0_d));
     // b2.b.0.c[0,i1,i2,i3] = sum(r0) b2.b.0.d[0,r0,i2,i3] * b2.b.0.c.scaled[i1,r0]
     // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.h.0.const[i1]
     CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_h_0_const, v_b2_h, v_b2_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_1a6cac61, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled, v_b2_h_0, v_b3_h_e_const, v_b3_h_e));
-    CALL(launch(m, EARLY, k_reduce_e90e6ddc, "b3.h.d", 441, 64, stream, v_b3_h_e, v_b3_h_d_n_c_scaled, v_b3_h_d_const, v_b3_h_d));
+    CALL(launch(m, ORDERED, k_product_1a6cac61, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+        v_b2_h_0, v_b3_h_e_const, v_b3_h_e));
+    CALL(launch(m, EARLY, k_reduce_e90e6ddc, "b3.h.d", 441, 64, stream, v_b3_h_e,
+        v_b3_h_d_n_c_scaled, v_b3_h_d_const, v_b3_h_d));
     // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
     // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.const[i1]
     CALL(conv_run(m, CONV_b3_h, v_b3_h_d, v_b3_h_c_scaled, v_b3_h_const, NULL, v_b3_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled, v_b3_h, v_b3_b_0_e_const, v_b3_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e, v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_const, v_b3_b_0_d));
+    CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+        v_b3_h, v_b3_b_0_e_const, v_b3_b_0_e));
+    CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
+        v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_const, v_b3_b_0_d));
     // b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
     // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.h.0.const[i1]
     CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_h_0_const, v_b3_h, v_b3_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled, v_b3_h_0, v_b3_b_1_e_const, v_b3_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e, v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_const, v_b3_b_1_d));
+    CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+        v_b3_h_0, v_b3_b_1_e_const, v_b3_b_1_e));
+    CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
+        v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_const, v_b3_b_1_d));
     // b3.b.1.c[0,i1,i2,i3] = sum(r0) b3.b.1.d[0,r0,i2,i3] * b3.b.1.c.scaled[i1,r0]
     // b3.h.1[0,i1,i2,i3] = b3.b.1.c[0,i1,i2,i3] + b3.h.0[0,i1,i2,i3] + b3.h.1.const[i1]
     CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_h_1_const, v_b3_h_0, v_b3_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_7b9a5283, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled, v_b3_h_1, v_b4_h_e_const, v_b4_h_e));
-    CALL(launch(m, EARLY, k_reduce_340920ad, "b4.h.d", 294, 64, stream, v_b4_h_e, v_b4_h_d_n_c_scaled, v_b4_h_d_const, v_b4_h_d));
+    CALL(launch(m, ORDERED, k_product_7b9a5283, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+        v_b3_h_1, v_b4_h_e_const, v_b4_h_e));
+    CALL(launch(m, EARLY, k_reduce_340920ad, "b4.h.d", 294, 64, stream, v_b4_h_e,
+        v_b4_h_d_n_c_scaled, v_b4_h_d_const, v_b4_h_d));
     // b4.h.c[0,i1,i2,i3] = sum(r0) b4.h.d[0,r0,i2,i3] * b4.h.c.scaled[i1,r0]
     // b4.h[0,i1,i2,i3] = b4.h.c[0,i1,i2,i3] + b4.h.const[i1]
     CALL(conv_run(m, CONV_b4_h, v_b4_h_d, v_b4_h_c_scaled, v_b4_h_const, NULL, v_b4_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled, v_b4_h, v_b4_b_0_e_const, v_b4_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e, v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_const, v_b4_b_0_d));
+    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+        v_b4_h, v_b4_b_0_e_const, v_b4_b_0_e));
+    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
+        v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_const, v_b4_b_0_d));
     // b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
     // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.h.0.const[i1]
     CALL(conv_run(m, CONV_b4_h_0, v_b4_b_0_d, v_b4_b_0_c_scaled, v_b4_h_0_const, v_b4_h, v_b4_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled, v_b4_h_0, v_b4_b_1_e_const, v_b4_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e, v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_const, v_b4_b_1_d));
+    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+        v_b4_h_0, v_b4_b_1_e_const, v_b4_b_1_e));
+    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
+        v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_const, v_b4_b_1_d));
     // b4.b.1.c[0,i1,i2,i3] = sum(r0) b4.b.1.d[0,r0,i2,i3] * b4.b.1.c.scaled[i1,r0]
     // b4.h.1[0,i1,i2,i3] = b4.b.1.c[0,i1,i2,i3] + b4.h.0[0,i1,i2,i3] + b4.h.1.const[i1]
     CALL(conv_run(m, CONV_b4_h_1, v_b4_b_1_d, v_b4_b_1_c_scaled, v_b4_h_1_const, v_b4_h_0, v_b4_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled, v_b4_h_1, v_b4_b_2_e_const, v_b4_b_2_e));
-    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e, v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_const, v_b4_b_2_d));
+    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+        v_b4_h_1, v_b4_b_2_e_const, v_b4_b_2_e));
+    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
+        v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_const, v_b4_b_2_d));
     // b4.b.2.c[0,i1,i2,i3] = sum(r0) b4.b.2.d[0,r0,i2,i3] * b4.b.2.c.scaled[i1,r0]
     // b4.h.2[0,i1,i2,i3] = b4.b.2.c[0,i1,i2,i3] + b4.h.1[0,i1,i2,i3] + b4.h.2.const[i1]
     CALL(conv_run(m, CONV_b4_h_2, v_b4_b_2_d, v_b4_b_2_c_scaled, v_b4_h_2_const, v_b4_h_1, v_b4_h_2,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled, v_b4_h_2, v_b5_h_e_const, v_b5_h_e));
-    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b5.h.d", 294, 128, stream, v_b5_h_e, v_b5_h_d_n_c_scaled, v_b5_h_d_const, v_b5_h_d));
+    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+        v_b4_h_2, v_b5_h_e_const, v_b5_h_e));
+    CALL(launch(m, EARLY, k_reduce_c2c57a34, "b5.h.d", 294, 128, stream, v_b5_h_e,
+        v_b5_h_d_n_c_scaled, v_b5_h_d_const, v_b5_h_d));
     // b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
     // b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.const[i1]
     CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_const, NULL, v_b5_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled, v_b5_h, v_b5_b_0_e_const, v_b5_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_2dfb3f1e, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e, v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_const, v_b5_b_0_d));
+    CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+        v_b5_h, v_b5_b_0_e_const, v_b5_b_0_e));
+    CALL(launch(m, EARLY, k_reduce_2dfb3f1e, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
+        v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_const, v_b5_b_0_d));
     // b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
     // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.h.0.const[i1]
     CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_h_0_const, v_b5_h, v_b5_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled, v_b5_h_0, v_b5_b_1_e_const, v_b5_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_2dfb3f1e, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e, v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_const, v_b5_b_1_d));
+    CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+        v_b5_h_0, v_b5_b_1_e_const, v_b5_b_1_e));
+    CALL(launch(m, EARLY, k_reduce_2dfb3f1e, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
+        v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_const, v_b5_b_1_d));
     // b5.b.1.c[0,i1,i2,i3] = sum(r0) b5.b.1.d[0,r0,i2,i3] * b5.b.1.c.scaled[i1,r0]
     // b5.h.1[0,i1,i2,i3] = b5.b.1.c[0,i1,i2,i3] + b5.h.0[0,i1,i2,i3] + b5.h.1.const[i1]
     CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_h_1_const, v_b5_h_0, v_b5_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_5faa3b03, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled, v_b5_h_1, v_b6_h_e_const, v_b6_h_e));
+    CALL(launch(m, ORDERED, k_product_5faa3b03, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+        v_b5_h_1, v_b6_h_e_const, v_b6_h_e));
     return 0;
 }
 
@@ -3166,31 +3347,39 @@ static int steps_2(mobilenet_v2 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, EARLY, k_reduce_08724233, "b6.h.d", 441, 64, stream, v_b6_h_e, v_b6_h_d_n_c_scaled, v_b6_h_d_const, v_b6_h_d));
+    CALL(launch(m, EARLY, k_reduce_08724233, "b6.h.d", 441, 64, stream, v_b6_h_e,
+        v_b6_h_d_n_c_scaled, v_b6_h_d_const, v_b6_h_d));
     // b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
     // b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.const[i1]
     CALL(conv_run(m, CONV_b6_h, v_b6_h_d, v_b6_h_c_scaled, v_b6_h_const, NULL, v_b6_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_c282ab1d, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled, v_b6_h, v_b6_b_0_e_const, v_b6_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e, v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_const, v_b6_b_0_d));
+    CALL(launch(m, ORDERED, k_product_c282ab1d, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+        v_b6_h, v_b6_b_0_e_const, v_b6_b_0_e));
+    CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
+        v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_const, v_b6_b_0_d));
     // b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.d[0,r0,i2,i3] * b6.b.0.c.scaled[i1,r0]
     // b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.h.0.const[i1]
     CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_h_0_const, v_b6_h, v_b6_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_c282ab1d, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled, v_b6_h_0, v_b6_b_1_e_const, v_b6_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e, v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_const, v_b6_b_1_d));
+    CALL(launch(m, ORDERED, k_product_c282ab1d, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
+        v_b6_h_0, v_b6_b_1_e_const, v_b6_b_1_e));
+    CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
+        v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_const, v_b6_b_1_d));
     // b6.b.1.c[0,i1,i2,i3] = sum(r0) b6.b.1.d[0,r0,i2,i3] * b6.b.1.c.scaled[i1,r0]
     // b6.h.1[0,i1,i2,i3] = b6.b.1.c[0,i1,i2,i3] + b6.h.0[0,i1,i2,i3] + b6.h.1.const[i1]
     CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_h_1_const, v_b6_h_0, v_b6_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_c282ab1d, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled, v_b6_h_1, v_b7_e_const, v_b7_e));
-    CALL(launch(m, EARLY, k_reduce_016af1fa, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled, v_b7_d_const, v_b7_d));
+    CALL(launch(m, ORDERED, k_product_c282ab1d, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
+        v_b6_h_1, v_b7_e_const, v_b7_e));
+    CALL(launch(m, EARLY, k_reduce_016af1fa, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
+        v_b7_d_const, v_b7_d));
     // b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
     // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.const[i1]
     CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_const, NULL, v_b7, v_workspace));
     // head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
     CALL(gemm_run(m, &gemm_head_n_c, v_head_n_c_scaled, v_b7, v_head_n_c));
-    CALL(launch(m, ORDERED, k_map_79441bb9, "head", 490, 128, stream, v_head_n_c, v_head_const, v_head));
+    CALL(launch(m, ORDERED, k_map_79441bb9, "head", 490, 128, stream, v_head_n_c, v_head_const,
+        v_head));
     CALL(launch(m, EARLY, k_reduce_59cf178c, "f", 1280, 32, stream, v_head, v_f));
     CALL(launch(m, EARLY, k_reduce_e3119e86, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;

@@ -2326,78 +2326,145 @@ static int launch(resnet18 *m, int when, void (*kernel)(P...), const char *name,
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale, v_stem_s));
-    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s, v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias, v_stem_mean, v_r0_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale, v_l1_a_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k, v_l1_a_b_s, v_l1_a_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled, v_l1_a_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale, v_l1_a_a_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k, v_l1_a_a_s, v_l1_a_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled, v_l1_a_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.r.const", 1, 64, stream, v_l1_a_a_s, v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.const", 1, 64, stream, v_l1_a_b_s, v_l1_a_b_bias, v_l1_a_b_mean, v_l1_a_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale, v_l1_b_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k, v_l1_b_b_s, v_l1_b_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled, v_l1_b_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale, v_l1_b_a_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k, v_l1_b_a_s, v_l1_b_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled, v_l1_b_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.r.const", 1, 64, stream, v_l1_b_a_s, v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.const", 1, 64, stream, v_l1_b_b_s, v_l1_b_b_bias, v_l1_b_b_mean, v_l1_b_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var, v_l2_d_s));
-    CALL(launch(m, ORDERED, k_map_0792829c, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s, v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled, v_l2_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_c8781a4f, "l2.h.a.c.part.lines", 288, 256, stream, v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_part_lines));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
-    CALL(launch(m, ORDERED, k_map_c16d8f29, "l2.h.const", 1, 64, stream, v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var, v_l2_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s, v_l2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled, v_l2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var, v_l2_a_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s, v_l2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled, v_l2_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.r.const", 1, 64, stream, v_l2_a_s, v_l2_a_bias, v_l2_a_mean, v_l2_r_const));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.const", 1, 64, stream, v_l2_b_s, v_l2_b_bias, v_l2_b_mean, v_l2_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var, v_l3_d_s));
-    CALL(launch(m, ORDERED, k_map_48393a8d, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s, v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var, v_l3_h_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+        v_stem_s));
+    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+        v_stem_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias,
+        v_stem_mean, v_r0_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
+        v_l1_a_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
+        v_l1_a_b_s, v_l1_a_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled,
+        v_l1_a_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
+        v_l1_a_a_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
+        v_l1_a_a_s, v_l1_a_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
+        v_l1_a_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.r.const", 1, 64, stream, v_l1_a_a_s,
+        v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.const", 1, 64, stream, v_l1_a_b_s, v_l1_a_b_bias,
+        v_l1_a_b_mean, v_l1_a_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
+        v_l1_b_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
+        v_l1_b_b_s, v_l1_b_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled,
+        v_l1_b_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
+        v_l1_b_a_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
+        v_l1_b_a_s, v_l1_b_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
+        v_l1_b_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.r.const", 1, 64, stream, v_l1_b_a_s,
+        v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.const", 1, 64, stream, v_l1_b_b_s, v_l1_b_b_bias,
+        v_l1_b_b_mean, v_l1_b_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
+        v_l2_d_s));
+    CALL(launch(m, ORDERED, k_map_0792829c, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
+        v_l2_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+        v_l2_h_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
+        v_l2_h_b_s, v_l2_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
+        v_l2_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+        v_l2_h_a_s));
+    CALL(launch(m, ORDERED, k_map_c8781a4f, "l2.h.a.c.part.lines", 288, 256, stream, v_l2_h_a_k,
+        v_l2_h_a_s, v_l2_h_a_c_part_lines));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s,
+        v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
+    CALL(launch(m, ORDERED, k_map_c16d8f29, "l2.h.const", 1, 64, stream, v_l2_d_s, v_l2_d_bias,
+        v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
+        v_l2_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
+        v_l2_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
+        v_l2_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
+        v_l2_a_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
+        v_l2_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
+        v_l2_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.r.const", 1, 64, stream, v_l2_a_s, v_l2_a_bias,
+        v_l2_a_mean, v_l2_r_const));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.const", 1, 64, stream, v_l2_b_s, v_l2_b_bias,
+        v_l2_b_mean, v_l2_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
+        v_l3_d_s));
+    CALL(launch(m, ORDERED, k_map_48393a8d, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
+        v_l3_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+        v_l3_h_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
+        v_l3_h_b_s, v_l3_h_b_c_scaled));
     return 0;
 }
 
 static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.b.c.filter", 512, 128, stream, v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_69d70981, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
-    CALL(launch(m, ORDERED, k_map_37f2748c, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var, v_l3_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s, v_l3_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled, v_l3_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var, v_l3_a_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s, v_l3_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled, v_l3_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.r.const", 1, 64, stream, v_l3_a_bias, v_l3_a_mean, v_l3_a_s, v_l3_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.const", 1, 64, stream, v_l3_b_bias, v_l3_b_mean, v_l3_b_s, v_l3_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale, v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_1402fab5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s));
-    CALL(launch(m, ORDERED, k_map_b47b3e3d, "l4.h.a.c.lines", 4608, 256, stream, v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.part.filter", 9216, 256, stream, v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_part_filter));
-    CALL(launch(m, ORDERED, k_map_4359391d, "l4.h.const", 2, 64, stream, v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale, v_l4_a_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.a.c.part.filter", 9216, 256, stream, v_l4_a_k, v_l4_a_s, v_l4_a_c_part_filter));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.r.const", 2, 64, stream, v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale, v_l4_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.b.c.part.filter", 9216, 256, stream, v_l4_b_k, v_l4_b_s, v_l4_b_c_part_filter));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.const", 2, 64, stream, v_l4_b_s, v_l4_b_bias, v_l4_b_mean, v_l4_const));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.b.c.filter", 512, 128, stream,
+        v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+        v_l3_h_a_s));
+    CALL(launch(m, ORDERED, k_map_69d70981, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
+        v_l3_h_a_s, v_l3_h_a_c_lines));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias,
+        v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
+    CALL(launch(m, ORDERED, k_map_37f2748c, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
+        v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
+        v_l3_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
+        v_l3_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled,
+        v_l3_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
+        v_l3_a_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
+        v_l3_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
+        v_l3_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.r.const", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
+        v_l3_a_s, v_l3_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.const", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
+        v_l3_b_s, v_l3_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
+        v_l4_d_s));
+    CALL(launch(m, ORDERED, k_map_1402fab5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
+        v_l4_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+        v_l4_h_a_s));
+    CALL(launch(m, ORDERED, k_map_b47b3e3d, "l4.h.a.c.lines", 4608, 256, stream, v_l4_h_a_k,
+        v_l4_h_a_s, v_l4_h_a_c_lines));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s,
+        v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+        v_l4_h_b_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.part.filter", 9216, 256, stream, v_l4_h_b_k,
+        v_l4_h_b_s, v_l4_h_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_4359391d, "l4.h.const", 2, 64, stream, v_l4_d_s, v_l4_d_bias,
+        v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
+        v_l4_a_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.a.c.part.filter", 9216, 256, stream, v_l4_a_k,
+        v_l4_a_s, v_l4_a_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.r.const", 2, 64, stream, v_l4_a_s, v_l4_a_bias,
+        v_l4_a_mean, v_l4_r_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
+        v_l4_b_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.b.c.part.filter", 9216, 256, stream, v_l4_b_k,
+        v_l4_b_s, v_l4_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.const", 2, 64, stream, v_l4_b_s, v_l4_b_bias,
+        v_l4_b_mean, v_l4_const));
     return 0;
 }
 
@@ -2542,90 +2609,115 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x, v_r0_const, v_r0));
+    CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
+        v_r0_const, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.a.c.data", 196, 64, stream, v_p0, v_l1_a_a_c_data));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.a.c.data", 196, 64, stream, v_p0,
+        v_l1_a_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r, v_l1_a_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product,
+        v_l1_a_r_const, v_l1_a_r));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r,
+        v_l1_a_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c1c18a66, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.a.c.data", 196, 64, stream, v_l1_a, v_l1_b_a_c_data));
+    CALL(launch(m, ORDERED, k_basis_c1c18a66, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0,
+        v_l1_a_const, v_l1_a));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.a.c.data", 196, 64, stream, v_l1_a,
+        v_l1_b_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r, v_l1_b_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product,
+        v_l1_b_r_const, v_l1_b_r));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r,
+        v_l1_b_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c1c18a66, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b));
-    CALL(launch(m, EARLY, k_product_84985c87, "l2.h.a.c.part", 126, 256, stream, v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
-    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.r", 392, 64, stream, v_l2_h_a_c_part, v_l2_h_r_const, v_l2_h_r));
-    CALL(launch(m, EARLY, k_basis_0588b848, "l2.h.b.c.data", 392, 64, stream, v_l2_h_r, v_l2_h_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_c1c18a66, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
+        v_l1_b_const, v_l1_b));
+    CALL(launch(m, EARLY, k_product_84985c87, "l2.h.a.c.part", 126, 256, stream,
+        v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
+    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.r", 392, 64, stream, v_l2_h_a_c_part,
+        v_l2_h_r_const, v_l2_h_r));
+    CALL(launch(m, EARLY, k_basis_0588b848, "l2.h.b.c.data", 392, 64, stream, v_l2_h_r,
+        v_l2_h_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_8f675f12, "l2.h.b.c", 392, 64, stream, v_l2_h_b_c_product, v_l2_h_b_c));
+    CALL(launch(m, ORDERED, k_basis_8f675f12, "l2.h.b.c", 392, 64, stream, v_l2_h_b_c_product,
+        v_l2_h_b_c));
     // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.a.c.data", 392, 64, stream, v_l2_h, v_l2_a_c_data));
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.a.c.data", 392, 64, stream, v_l2_h,
+        v_l2_a_c_data));
     // by basis change F(2x2,3x3)
     // l2.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4] *
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.r", 392, 64, stream, v_l2_a_c_product, v_l2_r_const, v_l2_r));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.r", 392, 64, stream, v_l2_a_c_product,
+        v_l2_r_const, v_l2_r));
     CALL(launch(m, EARLY, k_basis_0588b848, "l2.b.c.data", 392, 64, stream, v_l2_r, v_l2_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_7788b9a2, "l2", 392, 64, stream, v_l2_b_c_product, v_l2_h, v_l2_const, v_l2));
-    CALL(launch(m, EARLY, k_product_163c7891, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines, v_l2, v_l3_h_a_c_parts));
-    CALL(launch(m, EARLY, k_reduce_63a0f256, "l3.h.r", 392, 128, stream, v_l3_h_a_c_parts, v_l3_h_r_const, v_l3_h_r));
-    CALL(launch(m, EARLY, k_basis_35ce91cf, "l3.h.b.c.data", 196, 64, stream, v_l3_h_r, v_l3_h_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_7788b9a2, "l2", 392, 64, stream, v_l2_b_c_product, v_l2_h,
+        v_l2_const, v_l2));
+    CALL(launch(m, EARLY, k_product_163c7891, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
+        v_l2, v_l3_h_a_c_parts));
+    CALL(launch(m, EARLY, k_reduce_63a0f256, "l3.h.r", 392, 128, stream, v_l3_h_a_c_parts,
+        v_l3_h_r_const, v_l3_h_r));
+    CALL(launch(m, EARLY, k_basis_35ce91cf, "l3.h.b.c.data", 196, 64, stream, v_l3_h_r,
+        v_l3_h_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_0836aedd, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product, v_l3_h_b_c));
+    CALL(launch(m, ORDERED, k_basis_0836aedd, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
+        v_l3_h_b_c));
     // l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3
     //     in 0:14
     // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.a.c.data", 196, 64, stream, v_l3_h, v_l3_a_c_data));
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.a.c.data", 196, 64, stream, v_l3_h,
+        v_l3_a_c_data));
     // by basis change F(2x2,3x3)
     // l3.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4] *
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.r", 196, 64, stream, v_l3_a_c_product, v_l3_r_const, v_l3_r));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.r", 196, 64, stream, v_l3_a_c_product,
+        v_l3_r_const, v_l3_r));
     CALL(launch(m, EARLY, k_basis_35ce91cf, "l3.b.c.data", 196, 64, stream, v_l3_r, v_l3_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_99113042, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h, v_l3_const, v_l3));
-    CALL(launch(m, EARLY, k_product_fd50a1a0, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines, v_l3, v_l4_h_a_c_parts));
-    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts, v_l4_h_r_const, v_l4_h_r));
+    CALL(launch(m, ORDERED, k_basis_99113042, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
+        v_l3_const, v_l3));
+    CALL(launch(m, EARLY, k_product_fd50a1a0, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
+        v_l3, v_l4_h_a_c_parts));
+    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
+        v_l4_h_r_const, v_l4_h_r));
     return 0;
 }
 
@@ -2638,16 +2730,20 @@ static int steps_2(resnet18 *m, const void *const *in, void *const *out,
     // l4.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.r[0,r0,i3,i4] *
     //     l4.h.b.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_h_b_c_part, v_l4_h_b_c_part_filter, v_l4_h_r, v_l4_h_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_63c080e8, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_part, v_l4_h_b_c));
-    CALL(launch(m, EARLY, k_product_9bf6d7c2, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3, v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, ORDERED, k_reduce_63c080e8, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_part,
+        v_l4_h_b_c));
+    CALL(launch(m, EARLY, k_product_9bf6d7c2, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
+        v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
     // by summation splitting (r0 inside), variable substitution
     // l4.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h[0,r0,i3,i4] * l4.a.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_a_c_part, v_l4_a_c_part_filter, v_l4_h, v_l4_a_c_part));
-    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.r", 392, 64, stream, v_l4_a_c_part, v_l4_r_const, v_l4_r));
+    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.r", 392, 64, stream, v_l4_a_c_part, v_l4_r_const,
+        v_l4_r));
     // by summation splitting (r0 inside), variable substitution
     // l4.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.r[0,r0,i3,i4] * l4.b.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_b_c_part, v_l4_b_c_part_filter, v_l4_r, v_l4_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_cdcdddbc, "l4", 392, 64, stream, v_l4_b_c_part, v_l4_h, v_l4_const, v_l4));
+    CALL(launch(m, ORDERED, k_reduce_cdcdddbc, "l4", 392, 64, stream, v_l4_b_c_part, v_l4_h,
+        v_l4_const, v_l4));
     CALL(launch(m, EARLY, k_reduce_1c5a3a38, "f", 512, 32, stream, v_l4, v_f));
     CALL(launch(m, EARLY, k_reduce_60cac80d, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;

@@ -2532,85 +2532,158 @@ static int launch(resnet18_n16 *m, int when, void (*kernel)(P...), const char *n
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale, v_stem_s));
-    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s, v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias, v_stem_mean, v_r0_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale, v_l1_a_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k, v_l1_a_b_s, v_l1_a_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled, v_l1_a_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale, v_l1_a_a_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k, v_l1_a_a_s, v_l1_a_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled, v_l1_a_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.r.const", 1, 64, stream, v_l1_a_a_s, v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.const", 1, 64, stream, v_l1_a_b_s, v_l1_a_b_bias, v_l1_a_b_mean, v_l1_a_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale, v_l1_b_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k, v_l1_b_b_s, v_l1_b_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled, v_l1_b_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale, v_l1_b_a_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k, v_l1_b_a_s, v_l1_b_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled, v_l1_b_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.r.const", 1, 64, stream, v_l1_b_a_s, v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.const", 1, 64, stream, v_l1_b_b_s, v_l1_b_b_bias, v_l1_b_b_mean, v_l1_b_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var, v_l2_d_s));
-    CALL(launch(m, ORDERED, k_map_0792829c, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s, v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled, v_l2_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_2b502fd1, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
-    CALL(launch(m, ORDERED, k_map_c16d8f29, "l2.h.const", 1, 64, stream, v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var, v_l2_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s, v_l2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled, v_l2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var, v_l2_a_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s, v_l2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled, v_l2_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.r.const", 1, 64, stream, v_l2_a_s, v_l2_a_bias, v_l2_a_mean, v_l2_r_const));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.const", 1, 64, stream, v_l2_b_s, v_l2_b_bias, v_l2_b_mean, v_l2_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var, v_l3_d_s));
-    CALL(launch(m, ORDERED, k_map_48393a8d, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s, v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var, v_l3_h_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+        v_stem_s));
+    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+        v_stem_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias,
+        v_stem_mean, v_r0_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
+        v_l1_a_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
+        v_l1_a_b_s, v_l1_a_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled,
+        v_l1_a_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
+        v_l1_a_a_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
+        v_l1_a_a_s, v_l1_a_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
+        v_l1_a_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.r.const", 1, 64, stream, v_l1_a_a_s,
+        v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.const", 1, 64, stream, v_l1_a_b_s, v_l1_a_b_bias,
+        v_l1_a_b_mean, v_l1_a_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
+        v_l1_b_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
+        v_l1_b_b_s, v_l1_b_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled,
+        v_l1_b_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
+        v_l1_b_a_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
+        v_l1_b_a_s, v_l1_b_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
+        v_l1_b_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.r.const", 1, 64, stream, v_l1_b_a_s,
+        v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.const", 1, 64, stream, v_l1_b_b_s, v_l1_b_b_bias,
+        v_l1_b_b_mean, v_l1_b_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
+        v_l2_d_s));
+    CALL(launch(m, ORDERED, k_map_0792829c, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
+        v_l2_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+        v_l2_h_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
+        v_l2_h_b_s, v_l2_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
+        v_l2_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+        v_l2_h_a_s));
+    CALL(launch(m, ORDERED, k_map_2b502fd1, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
+        v_l2_h_a_s, v_l2_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s,
+        v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
+    CALL(launch(m, ORDERED, k_map_c16d8f29, "l2.h.const", 1, 64, stream, v_l2_d_s, v_l2_d_bias,
+        v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
+        v_l2_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
+        v_l2_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
+        v_l2_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
+        v_l2_a_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
+        v_l2_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
+        v_l2_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.r.const", 1, 64, stream, v_l2_a_s, v_l2_a_bias,
+        v_l2_a_mean, v_l2_r_const));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.const", 1, 64, stream, v_l2_b_s, v_l2_b_bias,
+        v_l2_b_mean, v_l2_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
+        v_l3_d_s));
+    CALL(launch(m, ORDERED, k_map_48393a8d, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
+        v_l3_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+        v_l3_h_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
+        v_l3_h_b_s, v_l3_h_b_c_scaled));
     return 0;
 }
 
 static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_14756834, "l3.h.b.c.filter", 512, 128, stream, v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_921be532, "l3.h.a.c.scaled", 288, 256, stream, v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_14756834, "l3.h.b.c.filter", 512, 128, stream,
+        v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+        v_l3_h_a_s));
+    CALL(launch(m, ORDERED, k_map_921be532, "l3.h.a.c.scaled", 288, 256, stream, v_l3_h_a_k,
+        v_l3_h_a_s, v_l3_h_a_c_scaled));
     // l3.h.a.c.border.filter[i0,i1,i2,i3] = l3.h.a.c.scaled[i0,i1,i2,i3+1] where i3 in 0:2
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.h.a.c.border.filter", 768, 256, stream, v_l3_h_a_c_scaled, v_l3_h_a_c_border_filter, relay{2, 1, {2, 98304}, {1, 3}, {1, 2}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.h.a.c.border.filter", 768, 256, stream,
+        v_l3_h_a_c_scaled, v_l3_h_a_c_border_filter, relay{2, 1, {2, 98304}, {1, 3}, {1, 2}}));
     // l3.h.a.c.border.lines[i0,i1,i2,i3] = l3.h.a.c.scaled[i0,i3,i1+1,i2] where i1 in 0:2
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.h.a.c.border.lines", 768, 256, stream, v_l3_h_a_c_scaled, v_l3_h_a_c_border_lines, relay{3, 3, {256, 128, 6}, {1152, 9, 1}, {768, 1, 128}}));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
-    CALL(launch(m, ORDERED, k_map_37f2748c, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var, v_l3_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s, v_l3_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_14756834, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled, v_l3_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var, v_l3_a_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s, v_l3_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_14756834, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled, v_l3_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.r.const", 1, 64, stream, v_l3_a_bias, v_l3_a_mean, v_l3_a_s, v_l3_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.const", 1, 64, stream, v_l3_b_bias, v_l3_b_mean, v_l3_b_s, v_l3_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale, v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_1402fab5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.h.b.c.scaled", 2304, 256, stream, v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.h.b.c.filter", 1024, 256, stream, v_l4_h_b_c_scaled, v_l4_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s));
-    CALL(launch(m, ORDERED, k_map_87a50264, "l4.h.a.c.relaid", 4608, 256, stream, v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_relaid));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
-    CALL(launch(m, ORDERED, k_map_4359391d, "l4.h.const", 2, 64, stream, v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale, v_l4_b_s));
-    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.b.c.scaled", 2304, 256, stream, v_l4_b_k, v_l4_b_s, v_l4_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.b.c.filter", 1024, 256, stream, v_l4_b_c_scaled, v_l4_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale, v_l4_a_s));
-    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.a.c.scaled", 2304, 256, stream, v_l4_a_k, v_l4_a_s, v_l4_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.a.c.filter", 1024, 256, stream, v_l4_a_c_scaled, v_l4_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.r.const", 2, 64, stream, v_l4_a_s, v_l4_a_bias, v_l4_a_mean, v_l4_r_const));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.const", 2, 64, stream, v_l4_b_s, v_l4_b_bias, v_l4_b_mean, v_l4_const));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.h.a.c.border.lines", 768, 256, stream,
+        v_l3_h_a_c_scaled, v_l3_h_a_c_border_lines, relay{3, 3, {256, 128, 6}, {1152, 9, 1}, {768,
+        1, 128}}));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias,
+        v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
+    CALL(launch(m, ORDERED, k_map_37f2748c, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
+        v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
+        v_l3_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
+        v_l3_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_14756834, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled,
+        v_l3_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
+        v_l3_a_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
+        v_l3_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_14756834, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
+        v_l3_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.r.const", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
+        v_l3_a_s, v_l3_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.const", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
+        v_l3_b_s, v_l3_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
+        v_l4_d_s));
+    CALL(launch(m, ORDERED, k_map_1402fab5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
+        v_l4_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+        v_l4_h_b_s));
+    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.h.b.c.scaled", 2304, 256, stream, v_l4_h_b_k,
+        v_l4_h_b_s, v_l4_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.h.b.c.filter", 1024, 256, stream,
+        v_l4_h_b_c_scaled, v_l4_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+        v_l4_h_a_s));
+    CALL(launch(m, ORDERED, k_map_87a50264, "l4.h.a.c.relaid", 4608, 256, stream, v_l4_h_a_k,
+        v_l4_h_a_s, v_l4_h_a_c_relaid));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s,
+        v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
+    CALL(launch(m, ORDERED, k_map_4359391d, "l4.h.const", 2, 64, stream, v_l4_d_s, v_l4_d_bias,
+        v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
+        v_l4_b_s));
+    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.b.c.scaled", 2304, 256, stream, v_l4_b_k, v_l4_b_s,
+        v_l4_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.b.c.filter", 1024, 256, stream, v_l4_b_c_scaled,
+        v_l4_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
+        v_l4_a_s));
+    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.a.c.scaled", 2304, 256, stream, v_l4_a_k, v_l4_a_s,
+        v_l4_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.a.c.filter", 1024, 256, stream, v_l4_a_c_scaled,
+        v_l4_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.r.const", 2, 64, stream, v_l4_a_s, v_l4_a_bias,
+        v_l4_a_mean, v_l4_r_const));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.const", 2, 64, stream, v_l4_b_s, v_l4_b_bias,
+        v_l4_b_mean, v_l4_const));
     return 0;
 }
 
@@ -2762,96 +2835,122 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_47598f54, "r0", 1568, 256, stream, v_stem_c_scaled, v_x, v_r0_const, v_r0));
+    CALL(launch(m, ORDERED, k_product_47598f54, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+        v_r0_const, v_r0));
     CALL(launch(m, EARLY, k_reduce_2d2b8b7d, "p0", 1568, 256, stream, v_r0, v_p0));
-    CALL(launch(m, EARLY, k_basis_41424005, "l1.a.a.c.data", 784, 256, stream, v_p0, v_l1_a_a_c_data));
+    CALL(launch(m, EARLY, k_basis_41424005, "l1.a.a.c.data", 784, 256, stream, v_p0,
+        v_l1_a_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_db7d7919, "l1.a.r", 784, 256, stream, v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_r));
-    CALL(launch(m, EARLY, k_basis_41424005, "l1.a.b.c.data", 784, 256, stream, v_l1_a_r, v_l1_a_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_db7d7919, "l1.a.r", 784, 256, stream, v_l1_a_a_c_product,
+        v_l1_a_r_const, v_l1_a_r));
+    CALL(launch(m, EARLY, k_basis_41424005, "l1.a.b.c.data", 784, 256, stream, v_l1_a_r,
+        v_l1_a_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_39cb0e18, "l1.a", 784, 256, stream, v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_a));
-    CALL(launch(m, EARLY, k_basis_41424005, "l1.b.a.c.data", 784, 256, stream, v_l1_a, v_l1_b_a_c_data));
+    CALL(launch(m, ORDERED, k_basis_39cb0e18, "l1.a", 784, 256, stream, v_l1_a_b_c_product, v_p0,
+        v_l1_a_const, v_l1_a));
+    CALL(launch(m, EARLY, k_basis_41424005, "l1.b.a.c.data", 784, 256, stream, v_l1_a,
+        v_l1_b_a_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_db7d7919, "l1.b.r", 784, 256, stream, v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_r));
-    CALL(launch(m, EARLY, k_basis_41424005, "l1.b.b.c.data", 784, 256, stream, v_l1_b_r, v_l1_b_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_db7d7919, "l1.b.r", 784, 256, stream, v_l1_b_a_c_product,
+        v_l1_b_r_const, v_l1_b_r));
+    CALL(launch(m, EARLY, k_basis_41424005, "l1.b.b.c.data", 784, 256, stream, v_l1_b_r,
+        v_l1_b_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_39cb0e18, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a, v_l1_b_const, v_l1_b));
+    CALL(launch(m, ORDERED, k_basis_39cb0e18, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
+        v_l1_b_const, v_l1_b));
     // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
     // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_r_const, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r, v_l2_h_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
+        v_l2_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_ce695093, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product, v_l2_h_b_c));
+    CALL(launch(m, ORDERED, k_basis_ce695093, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
+        v_l2_h_b_c));
     // l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[i0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[i0,i1,i2,i3] = relu(l2.d.c[i0,i1,i2,i3] + l2.h.b.c[i0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.a.c.data", 392, 256, stream, v_l2_h, v_l2_a_c_data));
+    CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.a.c.data", 392, 256, stream, v_l2_h,
+        v_l2_a_c_data));
     // by basis change F(4x4,3x3)
     // l2.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_55a511fd, "l2.r", 392, 256, stream, v_l2_a_c_product, v_l2_r_const, v_l2_r));
-    CALL(launch(m, EARLY, k_basis_e54c1587, "l2.b.c.data", 392, 256, stream, v_l2_r, v_l2_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_55a511fd, "l2.r", 392, 256, stream, v_l2_a_c_product,
+        v_l2_r_const, v_l2_r));
+    CALL(launch(m, EARLY, k_basis_e54c1587, "l2.b.c.data", 392, 256, stream, v_l2_r,
+        v_l2_b_c_data));
     // by basis change F(4x4,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_3f5708d4, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h, v_l2_const, v_l2));
-    CALL(launch(m, EARLY, k_map_5ee0c7e3, "l3.h.a.c.columns", 12168, 256, stream, v_l2, v_l3_h_a_c_columns));
+    CALL(launch(m, ORDERED, k_basis_3f5708d4, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
+        v_l2_const, v_l2));
+    CALL(launch(m, EARLY, k_map_5ee0c7e3, "l3.h.a.c.columns", 12168, 256, stream, v_l2,
+        v_l3_h_a_c_columns));
     // by expression splitting; operand re-laid
     // l3.h.a.c.interior[i0,i1,i2,i3] = sum(r0,r1,r2) l3.h.a.c.columns[i0,i2,i3,r0,r1,r2] *
     //     l3.h.a.c.scaled[i1,r0,r1,r2]
     // l3.h.a.c.interior stored as [i1,i0,i2,i3]
     CALL(gemm_run(m, &gemm_l3_h_a_c_interior, v_l3_h_a_c_scaled, v_l3_h_a_c_columns,
         v_l3_h_a_c_interior));
-    CALL(launch(m, ORDERED, k_product_78f8dc02, "l3.h.a.c.border.parts", 128, 256, stream, v_l3_h_a_c_border_filter, v_l2 + 28, v_l3_h_a_c_border_parts));
-    CALL(launch(m, EARLY, k_reduce_ef17e894, "l3.h.a.c.border", 416, 128, stream, v_l3_h_a_c_border_parts, v_l3_h_a_c_border));
-    CALL(launch(m, EARLY, k_product_21dc6976, "l3.h.a.c.border.parts", 128, 256, stream, v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2));
-    CALL(launch(m, EARLY, k_reduce_3281b169, "l3.h.a.c.border", 448, 128, stream, v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));
-    CALL(launch(m, EARLY, k_map_b7d70515, "l3.h.r", 3136, 256, stream, v_l3_h_a_c_border, v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_r_const, v_l3_h_r));
-    CALL(launch(m, EARLY, k_basis_69a41e97, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r, v_l3_h_b_c_data));
+    CALL(launch(m, ORDERED, k_product_78f8dc02, "l3.h.a.c.border.parts", 128, 256, stream,
+        v_l3_h_a_c_border_filter, v_l2 + 28, v_l3_h_a_c_border_parts));
+    CALL(launch(m, EARLY, k_reduce_ef17e894, "l3.h.a.c.border", 416, 128, stream,
+        v_l3_h_a_c_border_parts, v_l3_h_a_c_border));
+    CALL(launch(m, EARLY, k_product_21dc6976, "l3.h.a.c.border.parts", 128, 256, stream,
+        v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2));
+    CALL(launch(m, EARLY, k_reduce_3281b169, "l3.h.a.c.border", 448, 128, stream,
+        v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));
+    CALL(launch(m, EARLY, k_map_b7d70515, "l3.h.r", 3136, 256, stream, v_l3_h_a_c_border,
+        v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_r_const, v_l3_h_r));
+    CALL(launch(m, EARLY, k_basis_69a41e97, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
+        v_l3_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l3.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_249a3beb, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product, v_l3_h_b_c));
+    CALL(launch(m, ORDERED, k_basis_249a3beb, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
+        v_l3_h_b_c));
     // l3.d.c[i0,i1,i2,i3] = sum(r0) l2[i0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
     //     i3 in 0:14
     // l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_69a41e97, "l3.a.c.data", 512, 128, stream, v_l3_h, v_l3_a_c_data));
+    CALL(launch(m, ORDERED, k_basis_69a41e97, "l3.a.c.data", 512, 128, stream, v_l3_h,
+        v_l3_a_c_data));
     // by basis change F(4x4,3x3)
     // l3.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_a555f2c9, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_r_const, v_l3_r));
-    CALL(launch(m, EARLY, k_basis_69a41e97, "l3.b.c.data", 512, 128, stream, v_l3_r, v_l3_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_a555f2c9, "l3.r", 512, 128, stream, v_l3_a_c_product,
+        v_l3_r_const, v_l3_r));
+    CALL(launch(m, EARLY, k_basis_69a41e97, "l3.b.c.data", 512, 128, stream, v_l3_r,
+        v_l3_b_c_data));
     return 0;
 }
 
@@ -2864,38 +2963,46 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
     // l3.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_23a65c0d, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h, v_l3_const, v_l3));
-    CALL(launch(m, EARLY, k_map_70c56800, "l4.h.a.c.columns", 7056, 256, stream, v_l3, v_l4_h_a_c_columns));
+    CALL(launch(m, ORDERED, k_basis_23a65c0d, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
+        v_l3_const, v_l3));
+    CALL(launch(m, EARLY, k_map_70c56800, "l4.h.a.c.columns", 7056, 256, stream, v_l3,
+        v_l4_h_a_c_columns));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *
     //     l4.h.a.c.relaid[i0,i1,i3,r0]
     // l4.h.a.c.part stored as [i0,i1,i3,i2,i4,i5]
     CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
-    CALL(launch(m, ORDERED, k_reduce_f87a9ae4, "l4.h.r", 1568, 256, stream, v_l4_h_a_c_part, v_l4_h_r_const, v_l4_h_r));
-    CALL(launch(m, EARLY, k_basis_c0ad8cee, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r, v_l4_h_b_c_data));
+    CALL(launch(m, ORDERED, k_reduce_f87a9ae4, "l4.h.r", 1568, 256, stream, v_l4_h_a_c_part,
+        v_l4_h_r_const, v_l4_h_r));
+    CALL(launch(m, EARLY, k_basis_c0ad8cee, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r,
+        v_l4_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
         v_l4_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_464642db, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product, v_l4_h_b_c));
+    CALL(launch(m, ORDERED, k_basis_464642db, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
+        v_l4_h_b_c));
     // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
     //     in 0:7
     // l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_c0ad8cee, "l4.a.c.data", 512, 64, stream, v_l4_h, v_l4_a_c_data));
+    CALL(launch(m, ORDERED, k_basis_c0ad8cee, "l4.a.c.data", 512, 64, stream, v_l4_h,
+        v_l4_a_c_data));
     // by basis change F(4x4,3x3)
     // l4.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_103a2868, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_r_const, v_l4_r));
+    CALL(launch(m, ORDERED, k_basis_103a2868, "l4.r", 512, 64, stream, v_l4_a_c_product,
+        v_l4_r_const, v_l4_r));
     CALL(launch(m, EARLY, k_basis_c0ad8cee, "l4.b.c.data", 512, 64, stream, v_l4_r, v_l4_b_c_data));
     // by basis change F(4x4,3x3)
     // l4.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_3fd33347, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h, v_l4_const, v_l4));
+    CALL(launch(m, ORDERED, k_basis_3fd33347, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
+        v_l4_const, v_l4));
     CALL(launch(m, EARLY, k_reduce_1ad0551a, "f", 2048, 128, stream, v_l4, v_f));
     // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
     // y[i0,i1] = y.sum[i0,i1] + bias[i1]

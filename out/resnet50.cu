@@ -2817,192 +2817,358 @@ static int launch(resnet50 *m, int when, void (*kernel)(P...), const char *name,
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_136cc498, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale, v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_7e3f4061, "l4.d.c.scaled", 2048, 256, stream, v_l4_d_k, v_l4_d_s, v_l4_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale, v_l3_d_s));
-    CALL(launch(m, ORDERED, k_map_082fd5f8, "l3.d.c.scaled", 512, 256, stream, v_l3_d_k, v_l3_d_s, v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale, v_stem_s));
-    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s, v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias, v_stem_mean, v_r0_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var, v_l1_d_s));
-    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.d.c.scaled", 64, 64, stream, v_l1_d_k, v_l1_d_s, v_l1_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale, v_l1_h_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.b.c.scaled", 144, 64, stream, v_l1_h_b_k, v_l1_h_b_s, v_l1_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.b.c.filter", 64, 64, stream, v_l1_h_b_c_scaled, v_l1_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.a.s", 1, 64, stream, v_l1_h_a_var, v_l1_h_a_scale, v_l1_h_a_s));
-    CALL(launch(m, ORDERED, k_map_2d1c076a, "l1.h.a.c.scaled", 16, 64, stream, v_l1_h_a_k, v_l1_h_a_s, v_l1_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.r.const", 1, 64, stream, v_l1_h_a_s, v_l1_h_a_bias, v_l1_h_a_mean, v_l1_h_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.t.const", 1, 64, stream, v_l1_h_b_s, v_l1_h_b_bias, v_l1_h_b_mean, v_l1_h_t_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var, v_l1_h_c_s));
-    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.c.c.scaled", 64, 64, stream, v_l1_h_c_k, v_l1_h_c_s, v_l1_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_37f2748c, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean, v_l1_d_s, v_l1_h_c_bias, v_l1_h_c_mean, v_l1_h_c_s, v_l1_h_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var, v_l1_h_0_b_scale, v_l1_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.0.b.c.scaled", 144, 64, stream, v_l1_h_0_b_k, v_l1_h_0_b_s, v_l1_h_0_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.0.b.c.filter", 64, 64, stream, v_l1_h_0_b_c_scaled, v_l1_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.0.a.s", 1, 64, stream, v_l1_h_0_a_var, v_l1_h_0_a_scale, v_l1_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_9d3d8b7e, "l1.h.0.a.c.scaled", 64, 64, stream, v_l1_h_0_a_k, v_l1_h_0_a_s, v_l1_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.0.r.const", 1, 64, stream, v_l1_h_0_a_s, v_l1_h_0_a_bias, v_l1_h_0_a_mean, v_l1_h_0_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.0.t.const", 1, 64, stream, v_l1_h_0_b_s, v_l1_h_0_b_bias, v_l1_h_0_b_mean, v_l1_h_0_t_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.0.c.s", 1, 64, stream, v_l1_h_0_c_scale, v_l1_h_0_c_var, v_l1_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.0.c.c.scaled", 64, 64, stream, v_l1_h_0_c_k, v_l1_h_0_c_s, v_l1_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l1.h.0.const", 1, 64, stream, v_l1_h_0_c_bias, v_l1_h_0_c_mean, v_l1_h_0_c_s, v_l1_h_0_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.1.b.s", 1, 64, stream, v_l1_h_1_b_var, v_l1_h_1_b_scale, v_l1_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.1.b.c.scaled", 144, 64, stream, v_l1_h_1_b_k, v_l1_h_1_b_s, v_l1_h_1_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.1.b.c.filter", 64, 64, stream, v_l1_h_1_b_c_scaled, v_l1_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.1.a.s", 1, 64, stream, v_l1_h_1_a_var, v_l1_h_1_a_scale, v_l1_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_9d3d8b7e, "l1.h.1.a.c.scaled", 64, 64, stream, v_l1_h_1_a_k, v_l1_h_1_a_s, v_l1_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.1.r.const", 1, 64, stream, v_l1_h_1_a_s, v_l1_h_1_a_bias, v_l1_h_1_a_mean, v_l1_h_1_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.1.t.const", 1, 64, stream, v_l1_h_1_b_s, v_l1_h_1_b_bias, v_l1_h_1_b_mean, v_l1_h_1_t_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.1.c.s", 1, 64, stream, v_l1_h_1_c_scale, v_l1_h_1_c_var, v_l1_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.1.c.c.scaled", 64, 64, stream, v_l1_h_1_c_k, v_l1_h_1_c_s, v_l1_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l1.h.1.const", 1, 64, stream, v_l1_h_1_c_bias, v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale, v_l2_d_s));
+    CALL(launch(m, ORDERED, k_map_136cc498, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
+        v_l4_d_s));
+    CALL(launch(m, ORDERED, k_map_7e3f4061, "l4.d.c.scaled", 2048, 256, stream, v_l4_d_k, v_l4_d_s,
+        v_l4_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
+        v_l3_d_s));
+    CALL(launch(m, ORDERED, k_map_082fd5f8, "l3.d.c.scaled", 512, 256, stream, v_l3_d_k, v_l3_d_s,
+        v_l3_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+        v_stem_s));
+    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+        v_stem_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias,
+        v_stem_mean, v_r0_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var,
+        v_l1_d_s));
+    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.d.c.scaled", 64, 64, stream, v_l1_d_k, v_l1_d_s,
+        v_l1_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale,
+        v_l1_h_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.b.c.scaled", 144, 64, stream, v_l1_h_b_k,
+        v_l1_h_b_s, v_l1_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.b.c.filter", 64, 64, stream, v_l1_h_b_c_scaled,
+        v_l1_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.a.s", 1, 64, stream, v_l1_h_a_var, v_l1_h_a_scale,
+        v_l1_h_a_s));
+    CALL(launch(m, ORDERED, k_map_2d1c076a, "l1.h.a.c.scaled", 16, 64, stream, v_l1_h_a_k,
+        v_l1_h_a_s, v_l1_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.r.const", 1, 64, stream, v_l1_h_a_s,
+        v_l1_h_a_bias, v_l1_h_a_mean, v_l1_h_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.t.const", 1, 64, stream, v_l1_h_b_s,
+        v_l1_h_b_bias, v_l1_h_b_mean, v_l1_h_t_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var,
+        v_l1_h_c_s));
+    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.c.c.scaled", 64, 64, stream, v_l1_h_c_k,
+        v_l1_h_c_s, v_l1_h_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_37f2748c, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean,
+        v_l1_d_s, v_l1_h_c_bias, v_l1_h_c_mean, v_l1_h_c_s, v_l1_h_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var,
+        v_l1_h_0_b_scale, v_l1_h_0_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.0.b.c.scaled", 144, 64, stream, v_l1_h_0_b_k,
+        v_l1_h_0_b_s, v_l1_h_0_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.0.b.c.filter", 64, 64, stream,
+        v_l1_h_0_b_c_scaled, v_l1_h_0_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.0.a.s", 1, 64, stream, v_l1_h_0_a_var,
+        v_l1_h_0_a_scale, v_l1_h_0_a_s));
+    CALL(launch(m, ORDERED, k_map_9d3d8b7e, "l1.h.0.a.c.scaled", 64, 64, stream, v_l1_h_0_a_k,
+        v_l1_h_0_a_s, v_l1_h_0_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.0.r.const", 1, 64, stream, v_l1_h_0_a_s,
+        v_l1_h_0_a_bias, v_l1_h_0_a_mean, v_l1_h_0_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.0.t.const", 1, 64, stream, v_l1_h_0_b_s,
+        v_l1_h_0_b_bias, v_l1_h_0_b_mean, v_l1_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.0.c.s", 1, 64, stream, v_l1_h_0_c_scale,
+        v_l1_h_0_c_var, v_l1_h_0_c_s));
+    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.0.c.c.scaled", 64, 64, stream, v_l1_h_0_c_k,
+        v_l1_h_0_c_s, v_l1_h_0_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l1.h.0.const", 1, 64, stream, v_l1_h_0_c_bias,
+        v_l1_h_0_c_mean, v_l1_h_0_c_s, v_l1_h_0_const));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.1.b.s", 1, 64, stream, v_l1_h_1_b_var,
+        v_l1_h_1_b_scale, v_l1_h_1_b_s));
+    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.1.b.c.scaled", 144, 64, stream, v_l1_h_1_b_k,
+        v_l1_h_1_b_s, v_l1_h_1_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.1.b.c.filter", 64, 64, stream,
+        v_l1_h_1_b_c_scaled, v_l1_h_1_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.1.a.s", 1, 64, stream, v_l1_h_1_a_var,
+        v_l1_h_1_a_scale, v_l1_h_1_a_s));
+    CALL(launch(m, ORDERED, k_map_9d3d8b7e, "l1.h.1.a.c.scaled", 64, 64, stream, v_l1_h_1_a_k,
+        v_l1_h_1_a_s, v_l1_h_1_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.1.r.const", 1, 64, stream, v_l1_h_1_a_s,
+        v_l1_h_1_a_bias, v_l1_h_1_a_mean, v_l1_h_1_r_const));
+    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.1.t.const", 1, 64, stream, v_l1_h_1_b_s,
+        v_l1_h_1_b_bias, v_l1_h_1_b_mean, v_l1_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.1.c.s", 1, 64, stream, v_l1_h_1_c_scale,
+        v_l1_h_1_c_var, v_l1_h_1_c_s));
+    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.1.c.c.scaled", 64, 64, stream, v_l1_h_1_c_k,
+        v_l1_h_1_c_s, v_l1_h_1_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l1.h.1.const", 1, 64, stream, v_l1_h_1_c_bias,
+        v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale,
+        v_l2_d_s));
     return 0;
 }
 
 static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_1402fab5, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s, v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var, v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_abdb68cc, "l2.h.a.c.scaled", 128, 64, stream, v_l2_h_a_k, v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s, v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var, v_l2_h_b_s));
-    CALL(launch(m, ORDERED, k_map_ddd5bbec, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k, v_l2_h_b_s, v_l2_h_b_c_part_lines));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.t.const", 1, 64, stream, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_t_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.c.s", 2, 64, stream, v_l2_h_c_var, v_l2_h_c_scale, v_l2_h_c_s));
-    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.c.c.scaled", 256, 64, stream, v_l2_h_c_k, v_l2_h_c_s, v_l2_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4359391d, "l2.h.const", 2, 64, stream, v_l2_d_s, v_l2_d_bias, v_l2_d_mean, v_l2_h_c_s, v_l2_h_c_bias, v_l2_h_c_mean, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.0.b.s", 1, 64, stream, v_l2_h_0_b_scale, v_l2_h_0_b_var, v_l2_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k, v_l2_h_0_b_s, v_l2_h_0_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.0.b.c.filter", 256, 64, stream, v_l2_h_0_b_c_scaled, v_l2_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.0.a.s", 1, 64, stream, v_l2_h_0_a_scale, v_l2_h_0_a_var, v_l2_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.0.a.c.scaled", 256, 64, stream, v_l2_h_0_a_k, v_l2_h_0_a_s, v_l2_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.0.r.const", 1, 64, stream, v_l2_h_0_a_s, v_l2_h_0_a_bias, v_l2_h_0_a_mean, v_l2_h_0_r_const));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.0.t.const", 1, 64, stream, v_l2_h_0_b_s, v_l2_h_0_b_bias, v_l2_h_0_b_mean, v_l2_h_0_t_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.0.c.s", 2, 64, stream, v_l2_h_0_c_var, v_l2_h_0_c_scale, v_l2_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.0.c.c.scaled", 256, 64, stream, v_l2_h_0_c_k, v_l2_h_0_c_s, v_l2_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.0.const", 2, 64, stream, v_l2_h_0_c_s, v_l2_h_0_c_bias, v_l2_h_0_c_mean, v_l2_h_0_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.1.b.s", 1, 64, stream, v_l2_h_1_b_scale, v_l2_h_1_b_var, v_l2_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k, v_l2_h_1_b_s, v_l2_h_1_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.1.b.c.filter", 256, 64, stream, v_l2_h_1_b_c_scaled, v_l2_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.1.a.s", 1, 64, stream, v_l2_h_1_a_scale, v_l2_h_1_a_var, v_l2_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.1.a.c.scaled", 256, 64, stream, v_l2_h_1_a_k, v_l2_h_1_a_s, v_l2_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.1.r.const", 1, 64, stream, v_l2_h_1_a_s, v_l2_h_1_a_bias, v_l2_h_1_a_mean, v_l2_h_1_r_const));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.1.t.const", 1, 64, stream, v_l2_h_1_b_s, v_l2_h_1_b_bias, v_l2_h_1_b_mean, v_l2_h_1_t_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.1.c.s", 2, 64, stream, v_l2_h_1_c_var, v_l2_h_1_c_scale, v_l2_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.1.c.c.scaled", 256, 64, stream, v_l2_h_1_c_k, v_l2_h_1_c_s, v_l2_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.1.const", 2, 64, stream, v_l2_h_1_c_s, v_l2_h_1_c_bias, v_l2_h_1_c_mean, v_l2_h_1_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.2.b.s", 1, 64, stream, v_l2_h_2_b_scale, v_l2_h_2_b_var, v_l2_h_2_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k, v_l2_h_2_b_s, v_l2_h_2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.2.b.c.filter", 256, 64, stream, v_l2_h_2_b_c_scaled, v_l2_h_2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.2.a.s", 1, 64, stream, v_l2_h_2_a_scale, v_l2_h_2_a_var, v_l2_h_2_a_s));
-    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.2.a.c.scaled", 256, 64, stream, v_l2_h_2_a_k, v_l2_h_2_a_s, v_l2_h_2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.2.r.const", 1, 64, stream, v_l2_h_2_a_s, v_l2_h_2_a_bias, v_l2_h_2_a_mean, v_l2_h_2_r_const));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.2.t.const", 1, 64, stream, v_l2_h_2_b_s, v_l2_h_2_b_bias, v_l2_h_2_b_mean, v_l2_h_2_t_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var, v_l2_h_2_c_scale, v_l2_h_2_c_s));
-    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k, v_l2_h_2_c_s, v_l2_h_2_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.2.const", 2, 64, stream, v_l2_h_2_c_s, v_l2_h_2_c_bias, v_l2_h_2_c_mean, v_l2_h_2_const));
+    CALL(launch(m, ORDERED, k_map_1402fab5, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s,
+        v_l2_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+        v_l2_h_a_s));
+    CALL(launch(m, ORDERED, k_map_abdb68cc, "l2.h.a.c.scaled", 128, 64, stream, v_l2_h_a_k,
+        v_l2_h_a_s, v_l2_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s,
+        v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+        v_l2_h_b_s));
+    CALL(launch(m, ORDERED, k_map_ddd5bbec, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k,
+        v_l2_h_b_s, v_l2_h_b_c_part_lines));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.t.const", 1, 64, stream, v_l2_h_b_s,
+        v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_t_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.c.s", 2, 64, stream, v_l2_h_c_var, v_l2_h_c_scale,
+        v_l2_h_c_s));
+    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.c.c.scaled", 256, 64, stream, v_l2_h_c_k,
+        v_l2_h_c_s, v_l2_h_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_4359391d, "l2.h.const", 2, 64, stream, v_l2_d_s, v_l2_d_bias,
+        v_l2_d_mean, v_l2_h_c_s, v_l2_h_c_bias, v_l2_h_c_mean, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.0.b.s", 1, 64, stream, v_l2_h_0_b_scale,
+        v_l2_h_0_b_var, v_l2_h_0_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k,
+        v_l2_h_0_b_s, v_l2_h_0_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.0.b.c.filter", 256, 64, stream,
+        v_l2_h_0_b_c_scaled, v_l2_h_0_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.0.a.s", 1, 64, stream, v_l2_h_0_a_scale,
+        v_l2_h_0_a_var, v_l2_h_0_a_s));
+    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.0.a.c.scaled", 256, 64, stream, v_l2_h_0_a_k,
+        v_l2_h_0_a_s, v_l2_h_0_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.0.r.const", 1, 64, stream, v_l2_h_0_a_s,
+        v_l2_h_0_a_bias, v_l2_h_0_a_mean, v_l2_h_0_r_const));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.0.t.const", 1, 64, stream, v_l2_h_0_b_s,
+        v_l2_h_0_b_bias, v_l2_h_0_b_mean, v_l2_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.0.c.s", 2, 64, stream, v_l2_h_0_c_var,
+        v_l2_h_0_c_scale, v_l2_h_0_c_s));
+    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.0.c.c.scaled", 256, 64, stream, v_l2_h_0_c_k,
+        v_l2_h_0_c_s, v_l2_h_0_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.0.const", 2, 64, stream, v_l2_h_0_c_s,
+        v_l2_h_0_c_bias, v_l2_h_0_c_mean, v_l2_h_0_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.1.b.s", 1, 64, stream, v_l2_h_1_b_scale,
+        v_l2_h_1_b_var, v_l2_h_1_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k,
+        v_l2_h_1_b_s, v_l2_h_1_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.1.b.c.filter", 256, 64, stream,
+        v_l2_h_1_b_c_scaled, v_l2_h_1_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.1.a.s", 1, 64, stream, v_l2_h_1_a_scale,
+        v_l2_h_1_a_var, v_l2_h_1_a_s));
+    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.1.a.c.scaled", 256, 64, stream, v_l2_h_1_a_k,
+        v_l2_h_1_a_s, v_l2_h_1_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.1.r.const", 1, 64, stream, v_l2_h_1_a_s,
+        v_l2_h_1_a_bias, v_l2_h_1_a_mean, v_l2_h_1_r_const));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.1.t.const", 1, 64, stream, v_l2_h_1_b_s,
+        v_l2_h_1_b_bias, v_l2_h_1_b_mean, v_l2_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.1.c.s", 2, 64, stream, v_l2_h_1_c_var,
+        v_l2_h_1_c_scale, v_l2_h_1_c_s));
+    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.1.c.c.scaled", 256, 64, stream, v_l2_h_1_c_k,
+        v_l2_h_1_c_s, v_l2_h_1_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.1.const", 2, 64, stream, v_l2_h_1_c_s,
+        v_l2_h_1_c_bias, v_l2_h_1_c_mean, v_l2_h_1_const));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.2.b.s", 1, 64, stream, v_l2_h_2_b_scale,
+        v_l2_h_2_b_var, v_l2_h_2_b_s));
+    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k,
+        v_l2_h_2_b_s, v_l2_h_2_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.2.b.c.filter", 256, 64, stream,
+        v_l2_h_2_b_c_scaled, v_l2_h_2_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.2.a.s", 1, 64, stream, v_l2_h_2_a_scale,
+        v_l2_h_2_a_var, v_l2_h_2_a_s));
+    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.2.a.c.scaled", 256, 64, stream, v_l2_h_2_a_k,
+        v_l2_h_2_a_s, v_l2_h_2_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.2.r.const", 1, 64, stream, v_l2_h_2_a_s,
+        v_l2_h_2_a_bias, v_l2_h_2_a_mean, v_l2_h_2_r_const));
+    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.2.t.const", 1, 64, stream, v_l2_h_2_b_s,
+        v_l2_h_2_b_bias, v_l2_h_2_b_mean, v_l2_h_2_t_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var,
+        v_l2_h_2_c_scale, v_l2_h_2_c_s));
+    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k,
+        v_l2_h_2_c_s, v_l2_h_2_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.2.const", 2, 64, stream, v_l2_h_2_c_s,
+        v_l2_h_2_c_bias, v_l2_h_2_c_mean, v_l2_h_2_const));
     return 0;
 }
 
 static int prepare_weights_3(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var, v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_d12468a1, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k, v_l3_h_a_s, v_l3_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var, v_l3_h_b_s));
-    CALL(launch(m, ORDERED, k_map_5ae268ff, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k, v_l3_h_b_s, v_l3_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.t.const", 1, 64, stream, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_t_const));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.c.s", 4, 64, stream, v_l3_h_c_var, v_l3_h_c_scale, v_l3_h_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.c.c.scaled", 512, 128, stream, v_l3_h_c_k, v_l3_h_c_s, v_l3_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_96de38f1, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean, v_l3_d_s, v_l3_h_c_bias, v_l3_h_c_mean, v_l3_h_c_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.0.b.s", 1, 64, stream, v_l3_h_0_b_scale, v_l3_h_0_b_var, v_l3_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.0.b.c.scaled", 576, 256, stream, v_l3_h_0_b_k, v_l3_h_0_b_s, v_l3_h_0_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.0.b.c.filter", 512, 128, stream, v_l3_h_0_b_c_scaled, v_l3_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.0.a.s", 1, 64, stream, v_l3_h_0_a_scale, v_l3_h_0_a_var, v_l3_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.0.a.c.scaled", 512, 128, stream, v_l3_h_0_a_k, v_l3_h_0_a_s, v_l3_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.0.r.const", 1, 64, stream, v_l3_h_0_a_bias, v_l3_h_0_a_mean, v_l3_h_0_a_s, v_l3_h_0_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.0.t.const", 1, 64, stream, v_l3_h_0_b_bias, v_l3_h_0_b_mean, v_l3_h_0_b_s, v_l3_h_0_t_const));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.0.c.s", 4, 64, stream, v_l3_h_0_c_var, v_l3_h_0_c_scale, v_l3_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.0.c.c.scaled", 512, 128, stream, v_l3_h_0_c_k, v_l3_h_0_c_s, v_l3_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.0.const", 4, 64, stream, v_l3_h_0_c_bias, v_l3_h_0_c_mean, v_l3_h_0_c_s, v_l3_h_0_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.1.b.s", 1, 64, stream, v_l3_h_1_b_scale, v_l3_h_1_b_var, v_l3_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.1.b.c.scaled", 576, 256, stream, v_l3_h_1_b_k, v_l3_h_1_b_s, v_l3_h_1_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.1.b.c.filter", 512, 128, stream, v_l3_h_1_b_c_scaled, v_l3_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.1.a.s", 1, 64, stream, v_l3_h_1_a_scale, v_l3_h_1_a_var, v_l3_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.1.a.c.scaled", 512, 128, stream, v_l3_h_1_a_k, v_l3_h_1_a_s, v_l3_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.1.r.const", 1, 64, stream, v_l3_h_1_a_bias, v_l3_h_1_a_mean, v_l3_h_1_a_s, v_l3_h_1_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.1.t.const", 1, 64, stream, v_l3_h_1_b_bias, v_l3_h_1_b_mean, v_l3_h_1_b_s, v_l3_h_1_t_const));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.1.c.s", 4, 64, stream, v_l3_h_1_c_var, v_l3_h_1_c_scale, v_l3_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.1.c.c.scaled", 512, 128, stream, v_l3_h_1_c_k, v_l3_h_1_c_s, v_l3_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.1.const", 4, 64, stream, v_l3_h_1_c_bias, v_l3_h_1_c_mean, v_l3_h_1_c_s, v_l3_h_1_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.2.b.s", 1, 64, stream, v_l3_h_2_b_scale, v_l3_h_2_b_var, v_l3_h_2_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.2.b.c.scaled", 576, 256, stream, v_l3_h_2_b_k, v_l3_h_2_b_s, v_l3_h_2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.2.b.c.filter", 512, 128, stream, v_l3_h_2_b_c_scaled, v_l3_h_2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.2.a.s", 1, 64, stream, v_l3_h_2_a_scale, v_l3_h_2_a_var, v_l3_h_2_a_s));
-    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.2.a.c.scaled", 512, 128, stream, v_l3_h_2_a_k, v_l3_h_2_a_s, v_l3_h_2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.2.r.const", 1, 64, stream, v_l3_h_2_a_bias, v_l3_h_2_a_mean, v_l3_h_2_a_s, v_l3_h_2_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.2.t.const", 1, 64, stream, v_l3_h_2_b_bias, v_l3_h_2_b_mean, v_l3_h_2_b_s, v_l3_h_2_t_const));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.2.c.s", 4, 64, stream, v_l3_h_2_c_var, v_l3_h_2_c_scale, v_l3_h_2_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.2.c.c.scaled", 512, 128, stream, v_l3_h_2_c_k, v_l3_h_2_c_s, v_l3_h_2_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.2.const", 4, 64, stream, v_l3_h_2_c_bias, v_l3_h_2_c_mean, v_l3_h_2_c_s, v_l3_h_2_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale, v_l3_h_3_b_var, v_l3_h_3_b_s));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+        v_l3_h_a_s));
+    CALL(launch(m, ORDERED, k_map_d12468a1, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k,
+        v_l3_h_a_s, v_l3_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias,
+        v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+        v_l3_h_b_s));
+    CALL(launch(m, ORDERED, k_map_5ae268ff, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k,
+        v_l3_h_b_s, v_l3_h_b_c_lines));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.t.const", 1, 64, stream, v_l3_h_b_bias,
+        v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.c.s", 4, 64, stream, v_l3_h_c_var, v_l3_h_c_scale,
+        v_l3_h_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.c.c.scaled", 512, 128, stream, v_l3_h_c_k,
+        v_l3_h_c_s, v_l3_h_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_96de38f1, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean,
+        v_l3_d_s, v_l3_h_c_bias, v_l3_h_c_mean, v_l3_h_c_s, v_l3_h_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.0.b.s", 1, 64, stream, v_l3_h_0_b_scale,
+        v_l3_h_0_b_var, v_l3_h_0_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.0.b.c.scaled", 576, 256, stream, v_l3_h_0_b_k,
+        v_l3_h_0_b_s, v_l3_h_0_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.0.b.c.filter", 512, 128, stream,
+        v_l3_h_0_b_c_scaled, v_l3_h_0_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.0.a.s", 1, 64, stream, v_l3_h_0_a_scale,
+        v_l3_h_0_a_var, v_l3_h_0_a_s));
+    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.0.a.c.scaled", 512, 128, stream, v_l3_h_0_a_k,
+        v_l3_h_0_a_s, v_l3_h_0_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.0.r.const", 1, 64, stream, v_l3_h_0_a_bias,
+        v_l3_h_0_a_mean, v_l3_h_0_a_s, v_l3_h_0_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.0.t.const", 1, 64, stream, v_l3_h_0_b_bias,
+        v_l3_h_0_b_mean, v_l3_h_0_b_s, v_l3_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.0.c.s", 4, 64, stream, v_l3_h_0_c_var,
+        v_l3_h_0_c_scale, v_l3_h_0_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.0.c.c.scaled", 512, 128, stream, v_l3_h_0_c_k,
+        v_l3_h_0_c_s, v_l3_h_0_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.0.const", 4, 64, stream, v_l3_h_0_c_bias,
+        v_l3_h_0_c_mean, v_l3_h_0_c_s, v_l3_h_0_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.1.b.s", 1, 64, stream, v_l3_h_1_b_scale,
+        v_l3_h_1_b_var, v_l3_h_1_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.1.b.c.scaled", 576, 256, stream, v_l3_h_1_b_k,
+        v_l3_h_1_b_s, v_l3_h_1_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.1.b.c.filter", 512, 128, stream,
+        v_l3_h_1_b_c_scaled, v_l3_h_1_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.1.a.s", 1, 64, stream, v_l3_h_1_a_scale,
+        v_l3_h_1_a_var, v_l3_h_1_a_s));
+    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.1.a.c.scaled", 512, 128, stream, v_l3_h_1_a_k,
+        v_l3_h_1_a_s, v_l3_h_1_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.1.r.const", 1, 64, stream, v_l3_h_1_a_bias,
+        v_l3_h_1_a_mean, v_l3_h_1_a_s, v_l3_h_1_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.1.t.const", 1, 64, stream, v_l3_h_1_b_bias,
+        v_l3_h_1_b_mean, v_l3_h_1_b_s, v_l3_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.1.c.s", 4, 64, stream, v_l3_h_1_c_var,
+        v_l3_h_1_c_scale, v_l3_h_1_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.1.c.c.scaled", 512, 128, stream, v_l3_h_1_c_k,
+        v_l3_h_1_c_s, v_l3_h_1_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.1.const", 4, 64, stream, v_l3_h_1_c_bias,
+        v_l3_h_1_c_mean, v_l3_h_1_c_s, v_l3_h_1_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.2.b.s", 1, 64, stream, v_l3_h_2_b_scale,
+        v_l3_h_2_b_var, v_l3_h_2_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.2.b.c.scaled", 576, 256, stream, v_l3_h_2_b_k,
+        v_l3_h_2_b_s, v_l3_h_2_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.2.b.c.filter", 512, 128, stream,
+        v_l3_h_2_b_c_scaled, v_l3_h_2_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.2.a.s", 1, 64, stream, v_l3_h_2_a_scale,
+        v_l3_h_2_a_var, v_l3_h_2_a_s));
+    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.2.a.c.scaled", 512, 128, stream, v_l3_h_2_a_k,
+        v_l3_h_2_a_s, v_l3_h_2_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.2.r.const", 1, 64, stream, v_l3_h_2_a_bias,
+        v_l3_h_2_a_mean, v_l3_h_2_a_s, v_l3_h_2_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.2.t.const", 1, 64, stream, v_l3_h_2_b_bias,
+        v_l3_h_2_b_mean, v_l3_h_2_b_s, v_l3_h_2_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.2.c.s", 4, 64, stream, v_l3_h_2_c_var,
+        v_l3_h_2_c_scale, v_l3_h_2_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.2.c.c.scaled", 512, 128, stream, v_l3_h_2_c_k,
+        v_l3_h_2_c_s, v_l3_h_2_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.2.const", 4, 64, stream, v_l3_h_2_c_bias,
+        v_l3_h_2_c_mean, v_l3_h_2_c_s, v_l3_h_2_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale,
+        v_l3_h_3_b_var, v_l3_h_3_b_s));
     return 0;
 }
 
 static int prepare_weights_4(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k, v_l3_h_3_b_s, v_l3_h_3_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.3.b.c.filter", 512, 128, stream, v_l3_h_3_b_c_scaled, v_l3_h_3_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.a.s", 1, 64, stream, v_l3_h_3_a_scale, v_l3_h_3_a_var, v_l3_h_3_a_s));
-    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k, v_l3_h_3_a_s, v_l3_h_3_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.3.r.const", 1, 64, stream, v_l3_h_3_a_bias, v_l3_h_3_a_mean, v_l3_h_3_a_s, v_l3_h_3_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.3.t.const", 1, 64, stream, v_l3_h_3_b_bias, v_l3_h_3_b_mean, v_l3_h_3_b_s, v_l3_h_3_t_const));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.3.c.s", 4, 64, stream, v_l3_h_3_c_var, v_l3_h_3_c_scale, v_l3_h_3_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.3.c.c.scaled", 512, 128, stream, v_l3_h_3_c_k, v_l3_h_3_c_s, v_l3_h_3_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.3.const", 4, 64, stream, v_l3_h_3_c_bias, v_l3_h_3_c_mean, v_l3_h_3_c_s, v_l3_h_3_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.4.b.s", 1, 64, stream, v_l3_h_4_b_scale, v_l3_h_4_b_var, v_l3_h_4_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.4.b.c.scaled", 576, 256, stream, v_l3_h_4_b_k, v_l3_h_4_b_s, v_l3_h_4_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.4.b.c.filter", 512, 128, stream, v_l3_h_4_b_c_scaled, v_l3_h_4_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.4.a.s", 1, 64, stream, v_l3_h_4_a_scale, v_l3_h_4_a_var, v_l3_h_4_a_s));
-    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.4.a.c.scaled", 512, 128, stream, v_l3_h_4_a_k, v_l3_h_4_a_s, v_l3_h_4_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.4.r.const", 1, 64, stream, v_l3_h_4_a_bias, v_l3_h_4_a_mean, v_l3_h_4_a_s, v_l3_h_4_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.4.t.const", 1, 64, stream, v_l3_h_4_b_bias, v_l3_h_4_b_mean, v_l3_h_4_b_s, v_l3_h_4_t_const));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.4.c.s", 4, 64, stream, v_l3_h_4_c_var, v_l3_h_4_c_scale, v_l3_h_4_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.4.c.c.scaled", 512, 128, stream, v_l3_h_4_c_k, v_l3_h_4_c_s, v_l3_h_4_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.4.const", 4, 64, stream, v_l3_h_4_c_bias, v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale, v_l4_h_a_s));
-    CALL(launch(m, ORDERED, k_map_c64bd7ff, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k, v_l4_h_a_s, v_l4_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s, v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale, v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k, v_l4_h_b_s, v_l4_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.t.const", 2, 64, stream, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_t_const));
-    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale, v_l4_h_c_s));
-    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k, v_l4_h_c_s, v_l4_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bea23f87, "l4.h.const", 8, 64, stream, v_l4_d_s, v_l4_d_bias, v_l4_d_mean, v_l4_h_c_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.a.s", 2, 64, stream, v_l4_h_0_a_var, v_l4_h_0_a_scale, v_l4_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_83e4adad, "l4.h.0.a.c.scaled", 1024, 256, stream, v_l4_h_0_a_k, v_l4_h_0_a_s, v_l4_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.0.r.const", 2, 64, stream, v_l4_h_0_a_s, v_l4_h_0_a_bias, v_l4_h_0_a_mean, v_l4_h_0_r_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var, v_l4_h_0_b_scale, v_l4_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.0.b.c.part.filter", 9216, 256, stream, v_l4_h_0_b_k, v_l4_h_0_b_s, v_l4_h_0_b_c_part_filter));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.0.t.const", 2, 64, stream, v_l4_h_0_b_s, v_l4_h_0_b_bias, v_l4_h_0_b_mean, v_l4_h_0_t_const));
-    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var, v_l4_h_0_c_scale, v_l4_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.0.c.c.scaled", 1024, 256, stream, v_l4_h_0_c_k, v_l4_h_0_c_s, v_l4_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0cfcbc62, "l4.h.0.const", 8, 64, stream, v_l4_h_0_c_s, v_l4_h_0_c_bias, v_l4_h_0_c_mean, v_l4_h_0_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.1.a.s", 2, 64, stream, v_l4_h_1_a_var, v_l4_h_1_a_scale, v_l4_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_83e4adad, "l4.h.1.a.c.scaled", 1024, 256, stream, v_l4_h_1_a_k, v_l4_h_1_a_s, v_l4_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.1.r.const", 2, 64, stream, v_l4_h_1_a_s, v_l4_h_1_a_bias, v_l4_h_1_a_mean, v_l4_h_1_r_const));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k,
+        v_l3_h_3_b_s, v_l3_h_3_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.3.b.c.filter", 512, 128, stream,
+        v_l3_h_3_b_c_scaled, v_l3_h_3_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.a.s", 1, 64, stream, v_l3_h_3_a_scale,
+        v_l3_h_3_a_var, v_l3_h_3_a_s));
+    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k,
+        v_l3_h_3_a_s, v_l3_h_3_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.3.r.const", 1, 64, stream, v_l3_h_3_a_bias,
+        v_l3_h_3_a_mean, v_l3_h_3_a_s, v_l3_h_3_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.3.t.const", 1, 64, stream, v_l3_h_3_b_bias,
+        v_l3_h_3_b_mean, v_l3_h_3_b_s, v_l3_h_3_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.3.c.s", 4, 64, stream, v_l3_h_3_c_var,
+        v_l3_h_3_c_scale, v_l3_h_3_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.3.c.c.scaled", 512, 128, stream, v_l3_h_3_c_k,
+        v_l3_h_3_c_s, v_l3_h_3_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.3.const", 4, 64, stream, v_l3_h_3_c_bias,
+        v_l3_h_3_c_mean, v_l3_h_3_c_s, v_l3_h_3_const));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.4.b.s", 1, 64, stream, v_l3_h_4_b_scale,
+        v_l3_h_4_b_var, v_l3_h_4_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.4.b.c.scaled", 576, 256, stream, v_l3_h_4_b_k,
+        v_l3_h_4_b_s, v_l3_h_4_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.4.b.c.filter", 512, 128, stream,
+        v_l3_h_4_b_c_scaled, v_l3_h_4_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.4.a.s", 1, 64, stream, v_l3_h_4_a_scale,
+        v_l3_h_4_a_var, v_l3_h_4_a_s));
+    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.4.a.c.scaled", 512, 128, stream, v_l3_h_4_a_k,
+        v_l3_h_4_a_s, v_l3_h_4_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.4.r.const", 1, 64, stream, v_l3_h_4_a_bias,
+        v_l3_h_4_a_mean, v_l3_h_4_a_s, v_l3_h_4_r_const));
+    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.4.t.const", 1, 64, stream, v_l3_h_4_b_bias,
+        v_l3_h_4_b_mean, v_l3_h_4_b_s, v_l3_h_4_t_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.4.c.s", 4, 64, stream, v_l3_h_4_c_var,
+        v_l3_h_4_c_scale, v_l3_h_4_c_s));
+    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.4.c.c.scaled", 512, 128, stream, v_l3_h_4_c_k,
+        v_l3_h_4_c_s, v_l3_h_4_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.4.const", 4, 64, stream, v_l3_h_4_c_bias,
+        v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+        v_l4_h_a_s));
+    CALL(launch(m, ORDERED, k_map_c64bd7ff, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k,
+        v_l4_h_a_s, v_l4_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s,
+        v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+        v_l4_h_b_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
+        v_l4_h_b_s, v_l4_h_b_c_lines));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.t.const", 2, 64, stream, v_l4_h_b_s,
+        v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_t_const));
+    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale,
+        v_l4_h_c_s));
+    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k,
+        v_l4_h_c_s, v_l4_h_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_bea23f87, "l4.h.const", 8, 64, stream, v_l4_d_s, v_l4_d_bias,
+        v_l4_d_mean, v_l4_h_c_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.a.s", 2, 64, stream, v_l4_h_0_a_var,
+        v_l4_h_0_a_scale, v_l4_h_0_a_s));
+    CALL(launch(m, ORDERED, k_map_83e4adad, "l4.h.0.a.c.scaled", 1024, 256, stream, v_l4_h_0_a_k,
+        v_l4_h_0_a_s, v_l4_h_0_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.0.r.const", 2, 64, stream, v_l4_h_0_a_s,
+        v_l4_h_0_a_bias, v_l4_h_0_a_mean, v_l4_h_0_r_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
+        v_l4_h_0_b_scale, v_l4_h_0_b_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.0.b.c.part.filter", 9216, 256, stream,
+        v_l4_h_0_b_k, v_l4_h_0_b_s, v_l4_h_0_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.0.t.const", 2, 64, stream, v_l4_h_0_b_s,
+        v_l4_h_0_b_bias, v_l4_h_0_b_mean, v_l4_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
+        v_l4_h_0_c_scale, v_l4_h_0_c_s));
+    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.0.c.c.scaled", 1024, 256, stream, v_l4_h_0_c_k,
+        v_l4_h_0_c_s, v_l4_h_0_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_0cfcbc62, "l4.h.0.const", 8, 64, stream, v_l4_h_0_c_s,
+        v_l4_h_0_c_bias, v_l4_h_0_c_mean, v_l4_h_0_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.1.a.s", 2, 64, stream, v_l4_h_1_a_var,
+        v_l4_h_1_a_scale, v_l4_h_1_a_s));
+    CALL(launch(m, ORDERED, k_map_83e4adad, "l4.h.1.a.c.scaled", 1024, 256, stream, v_l4_h_1_a_k,
+        v_l4_h_1_a_s, v_l4_h_1_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.1.r.const", 2, 64, stream, v_l4_h_1_a_s,
+        v_l4_h_1_a_bias, v_l4_h_1_a_mean, v_l4_h_1_r_const));
     return 0;
 }
 
 static int prepare_weights_5(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var, v_l4_h_1_b_scale, v_l4_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.1.b.c.part.filter", 9216, 256, stream, v_l4_h_1_b_k, v_l4_h_1_b_s, v_l4_h_1_b_c_part_filter));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.1.t.const", 2, 64, stream, v_l4_h_1_b_s, v_l4_h_1_b_bias, v_l4_h_1_b_mean, v_l4_h_1_t_const));
-    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var, v_l4_h_1_c_scale, v_l4_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.1.c.c.scaled", 1024, 256, stream, v_l4_h_1_c_k, v_l4_h_1_c_s, v_l4_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0cfcbc62, "l4.h.1.const", 8, 64, stream, v_l4_h_1_c_s, v_l4_h_1_c_bias, v_l4_h_1_c_mean, v_l4_h_1_const));
+    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var,
+        v_l4_h_1_b_scale, v_l4_h_1_b_s));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.1.b.c.part.filter", 9216, 256, stream,
+        v_l4_h_1_b_k, v_l4_h_1_b_s, v_l4_h_1_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.1.t.const", 2, 64, stream, v_l4_h_1_b_s,
+        v_l4_h_1_b_bias, v_l4_h_1_b_mean, v_l4_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
+        v_l4_h_1_c_scale, v_l4_h_1_c_s));
+    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.1.c.c.scaled", 1024, 256, stream, v_l4_h_1_c_k,
+        v_l4_h_1_c_s, v_l4_h_1_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_0cfcbc62, "l4.h.1.const", 8, 64, stream, v_l4_h_1_c_s,
+        v_l4_h_1_c_bias, v_l4_h_1_c_mean, v_l4_h_1_const));
     return 0;
 }
 
@@ -3149,19 +3315,22 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x, v_r0_const, v_r0));
+    CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
+        v_r0_const, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
     // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.r.const[i1])
     CALL(conv_run(m, CONV_l1_h_r, v_p0, v_l1_h_a_c_scaled, v_l1_h_r_const, NULL, v_l1_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r, v_l1_h_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
+        v_l1_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_b_c_product, v_l1_h_b_c_filter, v_l1_h_b_c_data,
         v_l1_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product, v_l1_h_t_const, v_l1_h_t));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
+        v_l1_h_t_const, v_l1_h_t));
     // l1.h.c.c[0,i1,i2,i3] = sum(r0) l1.h.t[0,r0,i2,i3] * l1.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l1_h_c_c, v_l1_h_t, v_l1_h_c_c_scaled, NULL, NULL, v_l1_h_c_c,
         v_workspace));
@@ -3173,13 +3342,15 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.r.const[i1])
     CALL(conv_run(m, CONV_l1_h_0_r, v_l1_h, v_l1_h_0_a_c_scaled, v_l1_h_0_r_const, NULL, v_l1_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r, v_l1_h_0_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
+        v_l1_h_0_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.0.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_0_b_c_product, v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data,
         v_l1_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product, v_l1_h_0_t_const, v_l1_h_0_t));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
+        v_l1_h_0_t_const, v_l1_h_0_t));
     // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
     // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.const[i1])
     CALL(conv_run(m, CONV_l1_h_0, v_l1_h_0_t, v_l1_h_0_c_c_scaled, v_l1_h_0_const, v_l1_h, v_l1_h_0,
@@ -3188,13 +3359,15 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l1.h.1.r[0,i1,i2,i3] = relu(l1.h.1.a.c[0,i1,i2,i3] + l1.h.1.r.const[i1])
     CALL(conv_run(m, CONV_l1_h_1_r, v_l1_h_0, v_l1_h_1_a_c_scaled, v_l1_h_1_r_const, NULL,
         v_l1_h_1_r, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r, v_l1_h_1_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
+        v_l1_h_1_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.h.1.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.1.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.h.1.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_1_b_c_product, v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data,
         v_l1_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product, v_l1_h_1_t_const, v_l1_h_1_t));
+    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
+        v_l1_h_1_t_const, v_l1_h_1_t));
     // l1.h.1.c.c[0,i1,i2,i3] = sum(r0) l1.h.1.t[0,r0,i2,i3] * l1.h.1.c.c.scaled[i1,r0]
     // l1.h.1[0,i1,i2,i3] = relu(l1.h.1.c.c[0,i1,i2,i3] + l1.h.0[0,i1,i2,i3] + l1.h.1.const[i1])
     CALL(conv_run(m, CONV_l1_h_1, v_l1_h_1_t, v_l1_h_1_c_c_scaled, v_l1_h_1_const, v_l1_h_0,
@@ -3203,8 +3376,10 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_r_const, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_10a99002, "l2.h.b.c.part", 126, 256, stream, v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
-    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_t_const, v_l2_h_t));
+    CALL(launch(m, ORDERED, k_product_10a99002, "l2.h.b.c.part", 126, 256, stream,
+        v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
+    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part,
+        v_l2_h_t_const, v_l2_h_t));
     // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l2_h_c_c, v_l2_h_t, v_l2_h_c_c_scaled, NULL, NULL, v_l2_h_c_c,
         v_workspace));
@@ -3217,13 +3392,15 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l2.h.0.r[0,i1,i2,i3] = relu(l2.h.0.a.c[0,i1,i2,i3] + l2.h.0.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_0_r, v_l2_h, v_l2_h_0_a_c_scaled, v_l2_h_0_r_const, NULL, v_l2_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.0.b.c.data", 392, 64, stream, v_l2_h_0_r, v_l2_h_0_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.0.b.c.data", 392, 64, stream, v_l2_h_0_r,
+        v_l2_h_0_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.0.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_0_b_c_product, v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data,
         v_l2_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.0.t", 392, 64, stream, v_l2_h_0_b_c_product, v_l2_h_0_t_const, v_l2_h_0_t));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.0.t", 392, 64, stream, v_l2_h_0_b_c_product,
+        v_l2_h_0_t_const, v_l2_h_0_t));
     // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
     // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.const[i1])
     CALL(conv_run(m, CONV_l2_h_0, v_l2_h_0_t, v_l2_h_0_c_c_scaled, v_l2_h_0_const, v_l2_h, v_l2_h_0,
@@ -3232,13 +3409,15 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l2.h.1.r[0,i1,i2,i3] = relu(l2.h.1.a.c[0,i1,i2,i3] + l2.h.1.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_1_r, v_l2_h_0, v_l2_h_1_a_c_scaled, v_l2_h_1_r_const, NULL,
         v_l2_h_1_r, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.1.b.c.data", 392, 64, stream, v_l2_h_1_r, v_l2_h_1_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.1.b.c.data", 392, 64, stream, v_l2_h_1_r,
+        v_l2_h_1_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.1.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.1.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.1.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_1_b_c_product, v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data,
         v_l2_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.1.t", 392, 64, stream, v_l2_h_1_b_c_product, v_l2_h_1_t_const, v_l2_h_1_t));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.1.t", 392, 64, stream, v_l2_h_1_b_c_product,
+        v_l2_h_1_t_const, v_l2_h_1_t));
     // l2.h.1.c.c[0,i1,i2,i3] = sum(r0) l2.h.1.t[0,r0,i2,i3] * l2.h.1.c.c.scaled[i1,r0]
     // l2.h.1[0,i1,i2,i3] = relu(l2.h.1.c.c[0,i1,i2,i3] + l2.h.0[0,i1,i2,i3] + l2.h.1.const[i1])
     CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_const, v_l2_h_0,
@@ -3247,18 +3426,21 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l2.h.2.r[0,i1,i2,i3] = relu(l2.h.2.a.c[0,i1,i2,i3] + l2.h.2.r.const[i1])
     CALL(conv_run(m, CONV_l2_h_2_r, v_l2_h_1, v_l2_h_2_a_c_scaled, v_l2_h_2_r_const, NULL,
         v_l2_h_2_r, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.2.b.c.data", 392, 64, stream, v_l2_h_2_r, v_l2_h_2_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.2.b.c.data", 392, 64, stream, v_l2_h_2_r,
+        v_l2_h_2_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.2.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_2_b_c_product, v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data,
         v_l2_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.2.t", 392, 64, stream, v_l2_h_2_b_c_product, v_l2_h_2_t_const, v_l2_h_2_t));
+    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.2.t", 392, 64, stream, v_l2_h_2_b_c_product,
+        v_l2_h_2_t_const, v_l2_h_2_t));
     // l2.h.2.c.c[0,i1,i2,i3] = sum(r0) l2.h.2.t[0,r0,i2,i3] * l2.h.2.c.c.scaled[i1,r0]
     // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.const[i1])
     CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_const, v_l2_h_1,
         v_l2_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_map_57792e0b, "l3.d.c.columns", 392, 256, stream, v_l2_h_2, v_l3_d_c_columns));
+    CALL(launch(m, ORDERED, k_map_57792e0b, "l3.d.c.columns", 392, 256, stream, v_l2_h_2,
+        v_l3_d_c_columns));
     // by operand re-laid
     // l3.d.c[0,i1,i2,i3] = sum(r0) l3.d.c.columns[i2,i3,r0] * l3.d.c.scaled[i1,r0]
     CALL(gemm_run(m, &gemm_l3_d_c, v_l3_d_c_scaled, v_l3_d_c_columns, v_l3_d_c));
@@ -3274,8 +3456,10 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_r_const, NULL, v_l3_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_07a84daf, "l3.h.b.c.parts", 128, 256, stream, v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_4f1cfce3, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts, v_l3_h_t_const, v_l3_h_t));
+    CALL(launch(m, ORDERED, k_product_07a84daf, "l3.h.b.c.parts", 128, 256, stream,
+        v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_4f1cfce3, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
+        v_l3_h_t_const, v_l3_h_t));
     // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
     // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l3_h_t, v_l3_h_c_c_scaled, v_l3_h_const, v_l3_d_c, v_l3_h,
@@ -3284,13 +3468,15 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_r_const, NULL, v_l3_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r, v_l3_h_0_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
+        v_l3_h_0_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_0_b_c_product, v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data,
         v_l3_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product, v_l3_h_0_t_const, v_l3_h_0_t));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
+        v_l3_h_0_t_const, v_l3_h_0_t));
     // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
     // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.const[i1])
     CALL(conv_run(m, CONV_l3_h_0, v_l3_h_0_t, v_l3_h_0_c_c_scaled, v_l3_h_0_const, v_l3_h, v_l3_h_0,
@@ -3299,13 +3485,15 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.1.r[0,i1,i2,i3] = relu(l3.h.1.a.c[0,i1,i2,i3] + l3.h.1.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_r_const, NULL,
         v_l3_h_1_r, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r, v_l3_h_1_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
+        v_l3_h_1_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.1.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.1.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.1.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_1_b_c_product, v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data,
         v_l3_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product, v_l3_h_1_t_const, v_l3_h_1_t));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
+        v_l3_h_1_t_const, v_l3_h_1_t));
     // l3.h.1.c.c[0,i1,i2,i3] = sum(r0) l3.h.1.t[0,r0,i2,i3] * l3.h.1.c.c.scaled[i1,r0]
     // l3.h.1[0,i1,i2,i3] = relu(l3.h.1.c.c[0,i1,i2,i3] + l3.h.0[0,i1,i2,i3] + l3.h.1.const[i1])
     CALL(conv_run(m, CONV_l3_h_1, v_l3_h_1_t, v_l3_h_1_c_c_scaled, v_l3_h_1_const, v_l3_h_0,
@@ -3314,13 +3502,15 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.2.r[0,i1,i2,i3] = relu(l3.h.2.a.c[0,i1,i2,i3] + l3.h.2.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_r_const, NULL,
         v_l3_h_2_r, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r, v_l3_h_2_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
+        v_l3_h_2_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.2.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_2_b_c_product, v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data,
         v_l3_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product, v_l3_h_2_t_const, v_l3_h_2_t));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
+        v_l3_h_2_t_const, v_l3_h_2_t));
     // l3.h.2.c.c[0,i1,i2,i3] = sum(r0) l3.h.2.t[0,r0,i2,i3] * l3.h.2.c.c.scaled[i1,r0]
     // l3.h.2[0,i1,i2,i3] = relu(l3.h.2.c.c[0,i1,i2,i3] + l3.h.1[0,i1,i2,i3] + l3.h.2.const[i1])
     CALL(conv_run(m, CONV_l3_h_2, v_l3_h_2_t, v_l3_h_2_c_c_scaled, v_l3_h_2_const, v_l3_h_1,
@@ -3329,13 +3519,15 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.3.r[0,i1,i2,i3] = relu(l3.h.3.a.c[0,i1,i2,i3] + l3.h.3.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_r_const, NULL,
         v_l3_h_3_r, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r, v_l3_h_3_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
+        v_l3_h_3_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.3.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_3_b_c_product, v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data,
         v_l3_h_3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product, v_l3_h_3_t_const, v_l3_h_3_t));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
+        v_l3_h_3_t_const, v_l3_h_3_t));
     // l3.h.3.c.c[0,i1,i2,i3] = sum(r0) l3.h.3.t[0,r0,i2,i3] * l3.h.3.c.c.scaled[i1,r0]
     // l3.h.3[0,i1,i2,i3] = relu(l3.h.3.c.c[0,i1,i2,i3] + l3.h.2[0,i1,i2,i3] + l3.h.3.const[i1])
     CALL(conv_run(m, CONV_l3_h_3, v_l3_h_3_t, v_l3_h_3_c_c_scaled, v_l3_h_3_const, v_l3_h_2,
@@ -3344,18 +3536,21 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.4.r[0,i1,i2,i3] = relu(l3.h.4.a.c[0,i1,i2,i3] + l3.h.4.r.const[i1])
     CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_r_const, NULL,
         v_l3_h_4_r, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r, v_l3_h_4_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
+        v_l3_h_4_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.4.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.4.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.4.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_4_b_c_product, v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data,
         v_l3_h_4_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product, v_l3_h_4_t_const, v_l3_h_4_t));
+    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
+        v_l3_h_4_t_const, v_l3_h_4_t));
     // l3.h.4.c.c[0,i1,i2,i3] = sum(r0) l3.h.4.t[0,r0,i2,i3] * l3.h.4.c.c.scaled[i1,r0]
     // l3.h.4[0,i1,i2,i3] = relu(l3.h.4.c.c[0,i1,i2,i3] + l3.h.3[0,i1,i2,i3] + l3.h.4.const[i1])
     CALL(conv_run(m, CONV_l3_h_4, v_l3_h_4_t, v_l3_h_4_c_c_scaled, v_l3_h_4_const, v_l3_h_3,
         v_l3_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_map_40cd2fa4, "l4.d.c.columns", 392, 128, stream, v_l3_h_4, v_l4_d_c_columns));
+    CALL(launch(m, ORDERED, k_map_40cd2fa4, "l4.d.c.columns", 392, 128, stream, v_l3_h_4,
+        v_l4_d_c_columns));
     // by operand re-laid
     // l4.d.c[0,i1,i2,i3] = sum(r0) l4.d.c.columns[i2,i3,r0] * l4.d.c.scaled[i1,r0]
     CALL(gemm_run(m, &gemm_l4_d_c, v_l4_d_c_scaled, v_l4_d_c_columns, v_l4_d_c));
@@ -3363,8 +3558,10 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.r.const[i1])
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_r_const, NULL, v_l4_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_46b388ba, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_t_const, v_l4_h_t));
+    CALL(launch(m, ORDERED, k_product_46b388ba, "l4.h.b.c.parts", 128, 256, stream,
+        v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
+        v_l4_h_t_const, v_l4_h_t));
     // l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
     // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l4_h_t, v_l4_h_c_c_scaled, v_l4_h_const, v_l4_d_c, v_l4_h,
@@ -3378,7 +3575,8 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     //     l4.h.0.b.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_h_0_b_c_part, v_l4_h_0_b_c_part_filter, v_l4_h_0_r,
         v_l4_h_0_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_part, v_l4_h_0_t_const, v_l4_h_0_t));
+    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_part,
+        v_l4_h_0_t_const, v_l4_h_0_t));
     // l4.h.0.c.c[0,i1,i2,i3] = sum(r0) l4.h.0.t[0,r0,i2,i3] * l4.h.0.c.c.scaled[i1,r0]
     // l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.const[i1])
     CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_const, v_l4_h, v_l4_h_0,
@@ -3400,7 +3598,8 @@ static int steps_3(resnet50 *m, const void *const *in, void *const *out,
     //     l4.h.1.b.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_h_1_b_c_part, v_l4_h_1_b_c_part_filter, v_l4_h_1_r,
         v_l4_h_1_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_part, v_l4_h_1_t_const, v_l4_h_1_t));
+    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_part,
+        v_l4_h_1_t_const, v_l4_h_1_t));
     // l4.h.1.c.c[0,i1,i2,i3] = sum(r0) l4.h.1.t[0,r0,i2,i3] * l4.h.1.c.c.scaled[i1,r0]
     // l4.h.1[0,i1,i2,i3] = relu(l4.h.1.c.c[0,i1,i2,i3] + l4.h.0[0,i1,i2,i3] + l4.h.1.const[i1])
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_const, v_l4_h_0,

@@ -654,10 +654,13 @@ static int launch(srcnn *m, int when, void (*kernel)(P...), const char *name, di
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(srcnn *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_2db56d0a, "c2.sum.blocks", 288, 256, stream, v_k2, v_c2_sum_blocks));
-    CALL(launch(m, ORDERED, k_basis_9df740e3, "c2.sum.filter", 128, 64, stream, v_c2_sum_blocks, v_c2_sum_filter));
+    CALL(launch(m, ORDERED, k_map_2db56d0a, "c2.sum.blocks", 288, 256, stream, v_k2,
+        v_c2_sum_blocks));
+    CALL(launch(m, ORDERED, k_basis_9df740e3, "c2.sum.filter", 128, 64, stream, v_c2_sum_blocks,
+        v_c2_sum_filter));
     // y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.sum.part.filter", 4, 256, stream, v_k3, v_y_sum_part_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.sum.part.filter", 4, 256, stream, v_k3,
+        v_y_sum_part_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}}));
     return 0;
 }
 
@@ -779,7 +782,8 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
     //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
     CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
-    CALL(launch(m, ORDERED, k_basis_bf58d407, "c2.sum.part", 1625, 256, stream, v_c2_sum_product, v_c2_sum_part));
+    CALL(launch(m, ORDERED, k_basis_bf58d407, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
+        v_c2_sum_part));
     CALL(launch(m, EARLY, k_reduce_b1f4f1d2, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]

@@ -1634,12 +1634,15 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_937fa9f9, "patches.sum.columns", 294, 128, stream, v_x, v_patches_sum_columns));
+    CALL(launch(m, ORDERED, k_map_937fa9f9, "patches.sum.columns", 294, 128, stream, v_x,
+        v_patches_sum_columns));
     // by operand re-laid
     // patches.sum[0,i1,i2,i3] = sum(r0,r1,r2) patches.sum.columns[i2,i3,r0,r1,r2] * k[i1,r0,r1,r2]
     CALL(gemm_run(m, &gemm_patches_sum, v_k, v_patches_sum_columns, v_patches_sum));
-    CALL(launch(m, ORDERED, k_map_c5be1a73, "h", 591, 256, stream, v_place, v_token, v_patches_sum, v_b, v_h));
-    CALL(launch(m, EARLY, k_row_5e8e7580, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias, v_n_0));
+    CALL(launch(m, ORDERED, k_map_c5be1a73, "h", 591, 256, stream, v_place, v_token, v_patches_sum,
+        v_b, v_h));
+    CALL(launch(m, EARLY, k_row_5e8e7580, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
+        v_n_0));
     // a.0.qkv.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * a.0.qkv.w[r0,i2]
     // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_0_t_split, v_n_0, v_a_0_qkv_w, v_a_0_qkv_b, NULL, v_a_0_t_split,
@@ -1651,14 +1654,16 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.0", 197, 32, stream, v_r_0, v_m_0_scale, v_m_0_bias, v_m_0));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.0", 197, 32, stream, v_r_0, v_m_0_scale, v_m_0_bias,
+        v_m_0));
     // f.0.p[0,i1,i2] = sum(r0) m.0[0,i1,r0] * f.0.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_0_p, v_m_0, v_f_0_w, v_f_0_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.0", 591, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
     // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
     // h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias, v_n_1));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias,
+        v_n_1));
     // a.1.qkv.p[0,i1,i2] = sum(r0) n.1[0,i1,r0] * a.1.qkv.w[r0,i2]
     // a.1.t.split[0,i1,i2] = a.1.qkv.p[0,i1,i2] + a.1.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
@@ -1670,14 +1675,16 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.1.p[0,i1,i2] = sum(r0) a.1.c[0,i1,r0] * a.1.w[r0,i2]
     // r.1[0,i1,i2] = h.0[0,i1,i2] + a.1.p[0,i1,i2] + a.1.b[i2]
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.1", 197, 32, stream, v_r_1, v_m_1_scale, v_m_1_bias, v_m_1));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.1", 197, 32, stream, v_r_1, v_m_1_scale, v_m_1_bias,
+        v_m_1));
     // f.1.p[0,i1,i2] = sum(r0) m.1[0,i1,r0] * f.1.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_1_p, v_m_1, v_f_1_w, v_f_1_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.1", 591, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
     // b.1.p[0,i1,i2] = sum(r0) g.1[0,i1,r0] * b.1.w[r0,i2]
     // h.1[0,i1,i2] = r.1[0,i1,i2] + b.1.p[0,i1,i2] + b.1.b[i2]
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias, v_n_2));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias,
+        v_n_2));
     // a.2.qkv.p[0,i1,i2] = sum(r0) n.2[0,i1,r0] * a.2.qkv.w[r0,i2]
     // a.2.t.split[0,i1,i2] = a.2.qkv.p[0,i1,i2] + a.2.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
@@ -1689,14 +1696,16 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.2.p[0,i1,i2] = sum(r0) a.2.c[0,i1,r0] * a.2.w[r0,i2]
     // r.2[0,i1,i2] = h.1[0,i1,i2] + a.2.p[0,i1,i2] + a.2.b[i2]
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.2", 197, 32, stream, v_r_2, v_m_2_scale, v_m_2_bias, v_m_2));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.2", 197, 32, stream, v_r_2, v_m_2_scale, v_m_2_bias,
+        v_m_2));
     // f.2.p[0,i1,i2] = sum(r0) m.2[0,i1,r0] * f.2.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_2_p, v_m_2, v_f_2_w, v_f_2_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.2", 591, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
     // b.2.p[0,i1,i2] = sum(r0) g.2[0,i1,r0] * b.2.w[r0,i2]
     // h.2[0,i1,i2] = r.2[0,i1,i2] + b.2.p[0,i1,i2] + b.2.b[i2]
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias, v_n_3));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias,
+        v_n_3));
     // a.3.qkv.p[0,i1,i2] = sum(r0) n.3[0,i1,r0] * a.3.qkv.w[r0,i2]
     // a.3.t.split[0,i1,i2] = a.3.qkv.p[0,i1,i2] + a.3.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
@@ -1708,7 +1717,8 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.3.p[0,i1,i2] = sum(r0) a.3.c[0,i1,r0] * a.3.w[r0,i2]
     // r.3[0,i1,i2] = h.2[0,i1,i2] + a.3.p[0,i1,i2] + a.3.b[i2]
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias, v_m_3));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias,
+        v_m_3));
     return 0;
 }
 
@@ -1723,7 +1733,8 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // b.3.p[0,i1,i2] = sum(r0) g.3[0,i1,r0] * b.3.w[r0,i2]
     // h.3[0,i1,i2] = r.3[0,i1,i2] + b.3.p[0,i1,i2] + b.3.b[i2]
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias, v_n_4));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias,
+        v_n_4));
     // a.4.qkv.p[0,i1,i2] = sum(r0) n.4[0,i1,r0] * a.4.qkv.w[r0,i2]
     // a.4.t.split[0,i1,i2] = a.4.qkv.p[0,i1,i2] + a.4.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
@@ -1735,14 +1746,16 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.4.p[0,i1,i2] = sum(r0) a.4.c[0,i1,r0] * a.4.w[r0,i2]
     // r.4[0,i1,i2] = h.3[0,i1,i2] + a.4.p[0,i1,i2] + a.4.b[i2]
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias, v_m_4));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias,
+        v_m_4));
     // f.4.p[0,i1,i2] = sum(r0) m.4[0,i1,r0] * f.4.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
     // b.4.p[0,i1,i2] = sum(r0) g.4[0,i1,r0] * b.4.w[r0,i2]
     // h.4[0,i1,i2] = r.4[0,i1,i2] + b.4.p[0,i1,i2] + b.4.b[i2]
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias, v_n_5));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias,
+        v_n_5));
     // a.5.qkv.p[0,i1,i2] = sum(r0) n.5[0,i1,r0] * a.5.qkv.w[r0,i2]
     // a.5.t.split[0,i1,i2] = a.5.qkv.p[0,i1,i2] + a.5.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
@@ -1754,14 +1767,16 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.5.p[0,i1,i2] = sum(r0) a.5.c[0,i1,r0] * a.5.w[r0,i2]
     // r.5[0,i1,i2] = h.4[0,i1,i2] + a.5.p[0,i1,i2] + a.5.b[i2]
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.5", 197, 32, stream, v_r_5, v_m_5_scale, v_m_5_bias, v_m_5));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.5", 197, 32, stream, v_r_5, v_m_5_scale, v_m_5_bias,
+        v_m_5));
     // f.5.p[0,i1,i2] = sum(r0) m.5[0,i1,r0] * f.5.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_5_p, v_m_5, v_f_5_w, v_f_5_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.5", 591, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
     // b.5.p[0,i1,i2] = sum(r0) g.5[0,i1,r0] * b.5.w[r0,i2]
     // h.5[0,i1,i2] = r.5[0,i1,i2] + b.5.p[0,i1,i2] + b.5.b[i2]
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias, v_n_6));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias,
+        v_n_6));
     // a.6.qkv.p[0,i1,i2] = sum(r0) n.6[0,i1,r0] * a.6.qkv.w[r0,i2]
     // a.6.t.split[0,i1,i2] = a.6.qkv.p[0,i1,i2] + a.6.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
@@ -1773,14 +1788,16 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.6.p[0,i1,i2] = sum(r0) a.6.c[0,i1,r0] * a.6.w[r0,i2]
     // r.6[0,i1,i2] = h.5[0,i1,i2] + a.6.p[0,i1,i2] + a.6.b[i2]
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.6", 197, 32, stream, v_r_6, v_m_6_scale, v_m_6_bias, v_m_6));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.6", 197, 32, stream, v_r_6, v_m_6_scale, v_m_6_bias,
+        v_m_6));
     // f.6.p[0,i1,i2] = sum(r0) m.6[0,i1,r0] * f.6.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_6_p, v_m_6, v_f_6_w, v_f_6_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.6", 591, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
     // b.6.p[0,i1,i2] = sum(r0) g.6[0,i1,r0] * b.6.w[r0,i2]
     // h.6[0,i1,i2] = r.6[0,i1,i2] + b.6.p[0,i1,i2] + b.6.b[i2]
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias, v_n_7));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias,
+        v_n_7));
     // a.7.qkv.p[0,i1,i2] = sum(r0) n.7[0,i1,r0] * a.7.qkv.w[r0,i2]
     // a.7.t.split[0,i1,i2] = a.7.qkv.p[0,i1,i2] + a.7.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
@@ -1792,7 +1809,8 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.7.p[0,i1,i2] = sum(r0) a.7.c[0,i1,r0] * a.7.w[r0,i2]
     // r.7[0,i1,i2] = h.6[0,i1,i2] + a.7.p[0,i1,i2] + a.7.b[i2]
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias, v_m_7));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias,
+        v_m_7));
     return 0;
 }
 
@@ -1807,7 +1825,8 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // b.7.p[0,i1,i2] = sum(r0) g.7[0,i1,r0] * b.7.w[r0,i2]
     // h.7[0,i1,i2] = r.7[0,i1,i2] + b.7.p[0,i1,i2] + b.7.b[i2]
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias, v_n_8));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias,
+        v_n_8));
     // a.8.qkv.p[0,i1,i2] = sum(r0) n.8[0,i1,r0] * a.8.qkv.w[r0,i2]
     // a.8.t.split[0,i1,i2] = a.8.qkv.p[0,i1,i2] + a.8.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
@@ -1819,14 +1838,16 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // a.8.p[0,i1,i2] = sum(r0) a.8.c[0,i1,r0] * a.8.w[r0,i2]
     // r.8[0,i1,i2] = h.7[0,i1,i2] + a.8.p[0,i1,i2] + a.8.b[i2]
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.8", 197, 32, stream, v_r_8, v_m_8_scale, v_m_8_bias, v_m_8));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.8", 197, 32, stream, v_r_8, v_m_8_scale, v_m_8_bias,
+        v_m_8));
     // f.8.p[0,i1,i2] = sum(r0) m.8[0,i1,r0] * f.8.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_8_p, v_m_8, v_f_8_w, v_f_8_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.8", 591, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
     // b.8.p[0,i1,i2] = sum(r0) g.8[0,i1,r0] * b.8.w[r0,i2]
     // h.8[0,i1,i2] = r.8[0,i1,i2] + b.8.p[0,i1,i2] + b.8.b[i2]
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias, v_n_9));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias,
+        v_n_9));
     // a.9.qkv.p[0,i1,i2] = sum(r0) n.9[0,i1,r0] * a.9.qkv.w[r0,i2]
     // a.9.t.split[0,i1,i2] = a.9.qkv.p[0,i1,i2] + a.9.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
@@ -1838,45 +1859,52 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // a.9.p[0,i1,i2] = sum(r0) a.9.c[0,i1,r0] * a.9.w[r0,i2]
     // r.9[0,i1,i2] = h.8[0,i1,i2] + a.9.p[0,i1,i2] + a.9.b[i2]
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias, v_m_9));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias,
+        v_m_9));
     // f.9.p[0,i1,i2] = sum(r0) m.9[0,i1,r0] * f.9.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // b.9.p[0,i1,i2] = sum(r0) g.9[0,i1,r0] * b.9.w[r0,i2]
     // h.9[0,i1,i2] = r.9[0,i1,i2] + b.9.p[0,i1,i2] + b.9.b[i2]
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.10", 197, 32, stream, v_h_9, v_n_10_scale, v_n_10_bias, v_n_10));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.10", 197, 32, stream, v_h_9, v_n_10_scale,
+        v_n_10_bias, v_n_10));
     // a.10.qkv.p[0,i1,i2] = sum(r0) n.10[0,i1,r0] * a.10.qkv.w[r0,i2]
     // a.10.t.split[0,i1,i2] = a.10.qkv.p[0,i1,i2] + a.10.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
         v_a_10_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.10.s", 336, 256, stream, v_a_10_t_split, v_a_10_s));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.10.s", 336, 256, stream, v_a_10_t_split,
+        v_a_10_s));
     CALL(launch(m, EARLY, k_row_0e554e40, "a.10.a", 591, 128, stream, v_a_10_s, v_a_10_a));
     // a.10.o[0,i1,i2,i3] = sum(r0) a.10.a[0,i2,i1,r0] * a.10.t[2,0,i2,r0,i3]
     CALL(gemm_run(m, &gemm_a_10_o, v_a_10_a, v_a_10_t_split + 1536, v_a_10_c));
     // a.10.p[0,i1,i2] = sum(r0) a.10.c[0,i1,r0] * a.10.w[r0,i2]
     // r.10[0,i1,i2] = h.9[0,i1,i2] + a.10.p[0,i1,i2] + a.10.b[i2]
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.10", 197, 32, stream, v_r_10, v_m_10_scale, v_m_10_bias, v_m_10));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.10", 197, 32, stream, v_r_10, v_m_10_scale,
+        v_m_10_bias, v_m_10));
     // f.10.p[0,i1,i2] = sum(r0) m.10[0,i1,r0] * f.10.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_10_p, v_m_10, v_f_10_w, v_f_10_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.10", 591, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
     // b.10.p[0,i1,i2] = sum(r0) g.10[0,i1,r0] * b.10.w[r0,i2]
     // h.10[0,i1,i2] = r.10[0,i1,i2] + b.10.p[0,i1,i2] + b.10.b[i2]
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.11", 197, 32, stream, v_h_10, v_n_11_scale, v_n_11_bias, v_n_11));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.11", 197, 32, stream, v_h_10, v_n_11_scale,
+        v_n_11_bias, v_n_11));
     // a.11.qkv.p[0,i1,i2] = sum(r0) n.11[0,i1,r0] * a.11.qkv.w[r0,i2]
     // a.11.t.split[0,i1,i2] = a.11.qkv.p[0,i1,i2] + a.11.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
         v_a_11_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.11.s", 336, 256, stream, v_a_11_t_split, v_a_11_s));
+    CALL(launch(m, ORDERED, k_product_78006777, "a.11.s", 336, 256, stream, v_a_11_t_split,
+        v_a_11_s));
     CALL(launch(m, EARLY, k_row_0e554e40, "a.11.a", 591, 128, stream, v_a_11_s, v_a_11_a));
     // a.11.o[0,i1,i2,i3] = sum(r0) a.11.a[0,i2,i1,r0] * a.11.t[2,0,i2,r0,i3]
     CALL(gemm_run(m, &gemm_a_11_o, v_a_11_a, v_a_11_t_split + 1536, v_a_11_c));
     // a.11.p[0,i1,i2] = sum(r0) a.11.c[0,i1,r0] * a.11.w[r0,i2]
     // r.11[0,i1,i2] = h.10[0,i1,i2] + a.11.p[0,i1,i2] + a.11.b[i2]
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.11", 197, 32, stream, v_r_11, v_m_11_scale, v_m_11_bias, v_m_11));
+    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.11", 197, 32, stream, v_r_11, v_m_11_scale,
+        v_m_11_bias, v_m_11));
     return 0;
 }
 
@@ -1893,7 +1921,8 @@ static int steps_4(vit_b *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
     CALL(launch(m, ORDERED, k_reduce_9edd34c1, "n.sum", 197, 32, stream, v_h_11, v_n_sum));
     CALL(launch(m, EARLY, k_reduce_7628ced1, "n.sum2", 197, 32, stream, v_h_11, v_n_sum, v_n_sum2));
-    CALL(launch(m, EARLY, k_map_285b179a, "z", 3, 64, stream, v_n_bias, v_n_scale, v_h_11, v_n_sum, v_n_sum2, v_z));
+    CALL(launch(m, EARLY, k_map_285b179a, "z", 3, 64, stream, v_n_bias, v_n_scale, v_h_11, v_n_sum,
+        v_n_sum2, v_z));
     CALL(launch(m, EARLY, k_reduce_32f75d3e, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
     return 0;
 }

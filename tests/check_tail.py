@@ -40,7 +40,8 @@ def run(command, order=""):
 
 def clashes(text):
     """Pairs of launches that share counters, or memory on different branches."""
-    launch = re.compile(r'launch\(m, \w+, (k_\w+), "[^"]*", (\d+), \d+, (stream|m->on\[\d\]),.*'
+    text = re.sub(r"\s+", " ", text)
+    launch = re.compile(r'launch\(m, \w+, (k_\w+), "[^"]*", (\d+), \d+, (stream|m->on\[\d\]),[^;]*'
                         r"\(float4 \*\)(v_workspace\w*), v_arrived \+ (\d+)\)")
     parts = {name: int(n) for name, n in
              re.findall(r"(k_\w+)\((?:(?!__global__).)*?multiply_part<(\d+)", text, re.S)}

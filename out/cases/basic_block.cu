@@ -459,8 +459,10 @@ static int launch(basic_block *m, int when, void (*kernel)(P...), const char *na
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(basic_block *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "t3.sum.filter", 64, 64, stream, v_k2, v_t3_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "t1.sum.filter", 64, 64, stream, v_k1, v_t1_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "t3.sum.filter", 64, 64, stream, v_k2,
+        v_t3_sum_filter));
+    CALL(launch(m, ORDERED, k_basis_57c03bd1, "t1.sum.filter", 64, 64, stream, v_k1,
+        v_t1_sum_filter));
     return 0;
 }
 
@@ -587,7 +589,8 @@ static int steps(basic_block *m, const void *const *in, void *const *out,
     // t3.sum.product[i0,i1,i2,i3,i4] = sum(r0) t3.sum.data[i0,i1,r0,i3,i4] *
     //     t3.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c1c18a66, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2, v_y));
+    CALL(launch(m, ORDERED, k_basis_c1c18a66, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
+        v_y));
     return 0;
 }
 

@@ -266,7 +266,8 @@ static int launch(conv3x3 *m, int when, void (*kernel)(P...), const char *name, 
 static int prepare_weights(conv3x3 *m, cudaStream_t stream) {
     (void)stream;
     // y.part.filter[i0,i1,i2,i3] = k[i0,i3,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.part.filter", 9216, 256, stream, v_k, v_y_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.part.filter", 9216, 256, stream, v_k,
+        v_y_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}}));
     return 0;
 }
 

@@ -375,7 +375,8 @@ static int launch(conv5x5 *m, int when, void (*kernel)(P...), const char *name, 
 static int prepare_weights(conv5x5 *m, cudaStream_t stream) {
     (void)stream;
     // y.conv.filter[i0,i1,i2] = k[0,i2,i0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.conv.filter", 4, 256, stream, v_k, v_y_conv_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.conv.filter", 4, 256, stream, v_k, v_y_conv_filter,
+        relay{2, 0, {32, 25}, {25, 1}, {1, 32}}));
     return 0;
 }
 

@@ -383,7 +383,8 @@ static int launch(convtranspose *m, int when, void (*kernel)(P...), const char *
 static int prepare_weights(convtranspose *m, cudaStream_t stream) {
     (void)stream;
     // y.conv.filter[i0,i1,i2,i3] = k[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.conv.filter", 7168, 256, stream, v_k, v_y_conv_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}}));
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.conv.filter", 7168, 256, stream, v_k,
+        v_y_conv_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}}));
     return 0;
 }
 
