@@ -24473,7 +24473,7 @@ static const char *const ein__tmpl_basis[] = {
 static const char *const ein__tmpl_branch[] = {
     "//@key model  prefix of the program's symbols",
     "//@key branches  of a recorded graph",
-    "//@key libraries  the program calls libraries",
+    "//@key libraries  calls of libraries on other branches than the first",
     "// Branches: while a graph is recorded, each has a stream of its own, ordered by events. A plain run",
     "// is on one stream, where nothing is to be recorded or awaited.",
     "static int record_event($model *m, int branch, int event) {",
@@ -34958,7 +34958,10 @@ static const char *ein__conv_params(bool typed, bool orders, bool params) {
 // Which stream and workspace steps use.
 static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
-    const char *model = ein__symbol(ctx), *libraries = z->convs + z->gemms + z->matmuls ? "1" : "0";
+    const char *model = ein__symbol(ctx);
+    bool aside = false;  // whether calls leave the first branch
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        aside |= ein__is_library(&ctx->plan.step[i]) && ctx->plan.step[i].branch;
     ein__key calls[] = {{"model", model},
                         {"conv", z->convs ? "1" : "0"},
                         {"gemm", z->gemms ? "1" : "0"},
@@ -34966,7 +34969,7 @@ static void ein__put_branches(ein__emitter *z, ein__buf *out) {
                         {"workspaceat", ein__workspace_list(ctx)},
                         {"matmuls", z->matmuls ? "1" : "0"}};
     ein__key branch[] = {
-        {"model", model}, {"branches", ein__branches_text(ctx)}, {"libraries", libraries}};
+        {"model", model}, {"branches", ein__branches_text(ctx)}, {"libraries", aside ? "1" : "0"}};
     if (z->convs + z->gemms + z->matmuls) {
         ein__put(out, "\n");
         ein__tmpl_put(out, ein__tmpl_libraries, calls, 6);

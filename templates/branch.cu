@@ -1,6 +1,6 @@
 //@key model  prefix of the program's symbols
 //@key branches  of a recorded graph
-//@key libraries  the program calls libraries
+//@key libraries  calls of libraries on other branches than the first
 // Branches: while a graph is recorded, each has a stream of its own, ordered by events. A plain run
 // is on one stream, where nothing is to be recorded or awaited.
 static int record_event($model *m, int branch, int event) {
