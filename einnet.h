@@ -35009,6 +35009,32 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     if (!z->kernels.n) ein__put(out, "// (none)\n");
 }
 
+// The functions that make convolutions' calls.
+static void ein__put_conv_functions(ein__emitter *z, ein__buf *out, const char *model,
+                                    const char *typed) {
+    ein_ctx *ctx = z->ctx;
+    const char *limit = ein__number_text(ctx, ctx->plan.workspace_bytes);
+    const char *engines = z->engines ? "1" : "";
+    if (z->engines)
+        ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->nhwc, z->settings, true);
+    ein__key conv[] = {{"model", model},
+                       {"spatial", ein__number_text(ctx, z->spatial)},
+                       {"rank", ein__number_text(ctx, z->spatial + 2)},
+                       {"limit", limit},
+                       {"pins", z->pins ? "1" : "0"},
+                       {"typed", typed},
+                       {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
+                       {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
+                       {"param", ein__conv_params(*typed, z->nhwc, true)},
+                       {"arg", ein__conv_params(*typed, z->nhwc, false)},
+                       {"scalar", *typed ? "void" : "float"},
+                       {"steps", "1"},
+                       {"engines", engines},
+                       {"pinned", engines},
+                       {"nhwc", z->nhwc ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
+}
+
 // The handle, and how it calls libraries.
 static void ein__put_state(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
@@ -35030,27 +35056,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
         ein__put(out, "\n");
-        const char *limit = ein__number_text(ctx, ctx->plan.workspace_bytes);
-        const char *engines = z->engines ? "1" : "";
-        if (z->engines)
-            ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->nhwc, z->settings,
-                             true);
-        ein__key conv[] = {{"model", model},
-                           {"spatial", ein__number_text(ctx, z->spatial)},
-                           {"rank", ein__number_text(ctx, z->spatial + 2)},
-                           {"limit", limit},
-                           {"pins", z->pins ? "1" : "0"},
-                           {"typed", typed},
-                           {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
-                           {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
-                           {"param", ein__conv_params(*typed, z->nhwc, true)},
-                           {"arg", ein__conv_params(*typed, z->nhwc, false)},
-                           {"scalar", *typed ? "void" : "float"},
-                           {"steps", "1"},
-                           {"engines", engines},
-                           {"pinned", engines},
-                           {"nhwc", z->nhwc ? "1" : ""}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
+        ein__put_conv_functions(z, out, model, typed);
     }
     if (z->gemms) {
         ein__put(out, "\n");
@@ -36279,16 +36285,11 @@ static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
     ein__put(out, "};\n");
 }
 
-static void ein__put_probe(ein__prober *z, ein__buf *out) {
+// What is to be measured: tables of calls, launches of kernels.
+static void ein__put_probe_tables(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
-    const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
     const char *spatial = ein__number_text(ctx, z->spatial);
-    const char *kernels = ein__number_text(ctx, z->kernels);
-    ein__put_probe_head(z, out);
-    if (z->kernels) ein__put_probe_texts(z, out);
-    ein__put_section(out, "calls");
-    const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
-    const char *nhwc = z->nhwc ? "1" : "";
+    const char *typed = z->typed ? "1" : "", *nhwc = z->nhwc ? "1" : "";
     ein__key conv_types[] = {{"spatial", spatial}, {"pins", "0"},   {"typed", typed},
                              {"engines", "1"},     {"pinned", "0"}, {"nhwc", nhwc}};
     ein__key types[] = {{"pins", "0"}, {"typed", typed}};
@@ -36307,7 +36308,16 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         ein__put_probe_launches(z, out);
         ein__put(out, "\n");
     }
-    ein__key state[] = {{"kernels", kernels},
+}
+
+// The probe's state, and the functions that make calls.
+static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
+    const char *spatial = ein__number_text(ctx, z->spatial);
+    const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
+    const char *nhwc = z->nhwc ? "1" : "";
+    ein__key state[] = {{"kernels", ein__number_text(ctx, z->kernels)},
                         {"conv", convs},
                         {"gemm", gemms},
                         {"convs", convs},
@@ -36349,6 +36359,17 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         ein__put(out, "\n");
         ein__emit_matmul(out, "probe", "m->cublas_workspace", z->typed, false, false);
     }
+}
+
+static void ein__put_probe(ein__prober *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
+    const char *kernels = ein__number_text(ctx, z->kernels);
+    ein__put_probe_head(z, out);
+    if (z->kernels) ein__put_probe_texts(z, out);
+    ein__put_section(out, "calls");
+    ein__put_probe_tables(z, out);
+    ein__put_probe_calls(z, out);
     ein__put_section(out, "measuring");
     if (z->convs) {
         ein__key engine[] = {{"settings", ein__number_text(ctx, EIN__SETTINGS)}};
@@ -36359,7 +36380,7 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     ein__key probe[] = {{"conv", convs},
                         {"gemm", gemms},
                         {"gpu", g->name},
-                        {"typed", typed},
+                        {"typed", z->typed ? "1" : ""},
                         {"half", z->typed || z->half ? "1" : ""},
                         {"kernels", kernels},
                         {"calls", ein__number_text(ctx, z->convs + z->gemms)},

@@ -145,6 +145,32 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     if (!z->kernels.n) ein__put(out, "// (none)\n");
 }
 
+// The functions that make convolutions' calls.
+static void ein__put_conv_functions(ein__emitter *z, ein__buf *out, const char *model,
+                                    const char *typed) {
+    ein_ctx *ctx = z->ctx;
+    const char *limit = ein__number_text(ctx, ctx->plan.workspace_bytes);
+    const char *engines = z->engines ? "1" : "";
+    if (z->engines)
+        ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->nhwc, z->settings, true);
+    ein__key conv[] = {{"model", model},
+                       {"spatial", ein__number_text(ctx, z->spatial)},
+                       {"rank", ein__number_text(ctx, z->spatial + 2)},
+                       {"limit", limit},
+                       {"pins", z->pins ? "1" : "0"},
+                       {"typed", typed},
+                       {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
+                       {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
+                       {"param", ein__conv_params(*typed, z->nhwc, true)},
+                       {"arg", ein__conv_params(*typed, z->nhwc, false)},
+                       {"scalar", *typed ? "void" : "float"},
+                       {"steps", "1"},
+                       {"engines", engines},
+                       {"pinned", engines},
+                       {"nhwc", z->nhwc ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
+}
+
 // The handle, and how it calls libraries.
 static void ein__put_state(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
@@ -166,27 +192,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
         ein__put(out, "\n");
-        const char *limit = ein__number_text(ctx, ctx->plan.workspace_bytes);
-        const char *engines = z->engines ? "1" : "";
-        if (z->engines)
-            ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->nhwc, z->settings,
-                             true);
-        ein__key conv[] = {{"model", model},
-                           {"spatial", ein__number_text(ctx, z->spatial)},
-                           {"rank", ein__number_text(ctx, z->spatial + 2)},
-                           {"limit", limit},
-                           {"pins", z->pins ? "1" : "0"},
-                           {"typed", typed},
-                           {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
-                           {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
-                           {"param", ein__conv_params(*typed, z->nhwc, true)},
-                           {"arg", ein__conv_params(*typed, z->nhwc, false)},
-                           {"scalar", *typed ? "void" : "float"},
-                           {"steps", "1"},
-                           {"engines", engines},
-                           {"pinned", engines},
-                           {"nhwc", z->nhwc ? "1" : ""}};
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
+        ein__put_conv_functions(z, out, model, typed);
     }
     if (z->gemms) {
         ein__put(out, "\n");

@@ -446,16 +446,11 @@ static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
     ein__put(out, "};\n");
 }
 
-static void ein__put_probe(ein__prober *z, ein__buf *out) {
+// What is to be measured: tables of calls, launches of kernels.
+static void ein__put_probe_tables(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
-    const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
     const char *spatial = ein__number_text(ctx, z->spatial);
-    const char *kernels = ein__number_text(ctx, z->kernels);
-    ein__put_probe_head(z, out);
-    if (z->kernels) ein__put_probe_texts(z, out);
-    ein__put_section(out, "calls");
-    const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
-    const char *nhwc = z->nhwc ? "1" : "";
+    const char *typed = z->typed ? "1" : "", *nhwc = z->nhwc ? "1" : "";
     ein__key conv_types[] = {{"spatial", spatial}, {"pins", "0"},   {"typed", typed},
                              {"engines", "1"},     {"pinned", "0"}, {"nhwc", nhwc}};
     ein__key types[] = {{"pins", "0"}, {"typed", typed}};
@@ -474,7 +469,16 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         ein__put_probe_launches(z, out);
         ein__put(out, "\n");
     }
-    ein__key state[] = {{"kernels", kernels},
+}
+
+// The probe's state, and the functions that make calls.
+static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
+    const char *spatial = ein__number_text(ctx, z->spatial);
+    const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
+    const char *nhwc = z->nhwc ? "1" : "";
+    ein__key state[] = {{"kernels", ein__number_text(ctx, z->kernels)},
                         {"conv", convs},
                         {"gemm", gemms},
                         {"convs", convs},
@@ -516,6 +520,17 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
         ein__put(out, "\n");
         ein__emit_matmul(out, "probe", "m->cublas_workspace", z->typed, false, false);
     }
+}
+
+static void ein__put_probe(ein__prober *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
+    const char *kernels = ein__number_text(ctx, z->kernels);
+    ein__put_probe_head(z, out);
+    if (z->kernels) ein__put_probe_texts(z, out);
+    ein__put_section(out, "calls");
+    ein__put_probe_tables(z, out);
+    ein__put_probe_calls(z, out);
     ein__put_section(out, "measuring");
     if (z->convs) {
         ein__key engine[] = {{"settings", ein__number_text(ctx, EIN__SETTINGS)}};
@@ -526,7 +541,7 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     ein__key probe[] = {{"conv", convs},
                         {"gemm", gemms},
                         {"gpu", g->name},
-                        {"typed", typed},
+                        {"typed", z->typed ? "1" : ""},
                         {"half", z->typed || z->half ? "1" : ""},
                         {"kernels", kernels},
                         {"calls", ein__number_text(ctx, z->convs + z->gemms)},
