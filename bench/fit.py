@@ -51,7 +51,8 @@ def constants(gpu):
     c["tiles"] = [int(v) for v in tiles.group(1).split(",")]
     for tile, value in zip(c["tiles"], tiles.group(2).split(",")):
         c["tile%d" % tile] = int(value)
-    for name in ("SKINNY", "CHANNELS", "SPLITS", "CONV_SPLITS", "SPLIT_DEPTH"):
+    for name in ("SKINNY", "CHANNELS", "SPLITS", "CONV_SPLITS", "SPLIT_DEPTH",
+                 "SPLIT_PS"):
         c[name] = int(re.search(r"EIN__%s = (\d+)" % name, text).group(1))
     row = re.search(r'\{"%s", "[^"]*", (.*?)\},' % re.escape(gpu), devices, re.S)
     if not row:
@@ -67,7 +68,8 @@ def constants(gpu):
 
 # What is fitted: shares of the peaks, the sizes of tiles, and what a launch takes.
 FITTED = ["gemm", "gemm_batched", "gemm_skinny", "conv", "conv_data", "conv_scatter",
-          "conv_grouped", "conv_narrow", "memory", "tile64", "tile32", "node_ns", "l2_rate"]
+          "conv_grouped", "conv_narrow", "memory", "tile64", "tile32", "node_ns", "l2_rate",
+          "SPLIT_PS"]
 
 
 # ---- the model: gen/estimate.c ----
@@ -95,7 +97,7 @@ def tiled_ps(c, m, n, k, batch, share, most_split):
             ps = math_ps(c, slots * 2 * tile * tile * depth,
                          max(share * c["tile%d" % tile] // 1000, 1))
             if split > 1:
-                ps += memory_ps(c, m * n * batch * 2 * 4 * split, True)
+                ps += c["SPLIT_PS"] + memory_ps(c, m * n * batch * 2 * 4 * split, True)
             best = min(best, ps)
     return best
 
@@ -358,7 +360,7 @@ def descend(c, names, loss_of, most):
 
 def fit(c, rows):
     return descend(c, FITTED, lambda now: loss(now, rows),
-                   lambda name: LIMIT if name in ("node_ns", "l2_rate") else 1000)
+                   lambda name: LIMIT if name in ("node_ns", "l2_rate", "SPLIT_PS") else 1000)
 
 
 def main():

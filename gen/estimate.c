@@ -54,7 +54,8 @@ enum {
     EIN__CHANNELS = 8,  // below this many input channels a convolution computes with padded ones
     EIN__SPLITS = 8,    // split-K of products, and of implicit GEMMs
     EIN__CONV_SPLITS = 1,
-    EIN__SPLIT_DEPTH = 64  // terms that a part of a split product has at least
+    EIN__SPLIT_DEPTH = 64,   // terms that a part of a split product has at least
+    EIN__SPLIT_PS = 900000,  // until a library has added up what the parts left; as EIN__TAIL_PS
 };
 
 // Traffic and arithmetic of one call.
@@ -127,7 +128,7 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 // A tiled product: the least over square tiles and, where the library has it, split-K into any
 // number of parts. A wave of blocks takes as long as a full one; the parts of a split are added up
-// in the L2 cache.
+// in the L2 cache, by another kernel or by the last block.
 static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64_t n, int64_t k,
                              int64_t batch, int64_t share, int most_split) {
     static const int64_t tile[] = {128, 64, 32}, relative[] = {1000, 850, 600};
@@ -141,7 +142,9 @@ static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64
             int64_t flop = ein__times(slots, ein__times(2 * tile[t] * tile[t], depth));
             int64_t ps = ein__product_ps(g, math, flop, share * relative[t] / 1000);
             int64_t parts = ein__times(ein__times(m, n), ein__times(batch, 2 * 4 * split));
-            if (split > 1) ps = ein__plus(ps, ein__memory_ps(g, parts, ein__memory_share[0], true));
+            if (split > 1)
+                ps = ein__plus(ps + EIN__SPLIT_PS,
+                               ein__memory_ps(g, parts, ein__memory_share[0], true));
             best = ein__least(best, ps);
         }
     return best;
@@ -195,8 +198,17 @@ static ein__math ein__conv_math(const ein__conv *c) {
     return c->nhwc && !whole ? EIN__MATH_FP32 : c->math;
 }
 
-// Arithmetic of a convolution. Its implicit GEMM has no split-K (EinNet's Table 3 has 126 us for
-// [1,512,7,7] 3x3 on an A100: 32 of 108 SMs busy), except a 1x1 one, which is a plain product.
+// Into how many parts the library splits the terms of a convolution. Asked of cuDNN 9.19 for 3x3
+// [1,512,7,7] on Hopper: on tensor cores its heuristics list engines with split-K slices, fused
+// ones too; of the data gradient in FP16 alone. With FMA there are none (EinNet's Table 3 has 126
+// us for it on an A100: 32 of 108 SMs busy). One of 1x1 is a plain product.
+static int ein__conv_splits(const ein__gpu *g, const ein__conv *c, bool transposed, bool point) {
+    if (point) return EIN__SPLITS;
+    bool data = transposed && c->math != EIN__MATH_FP16;
+    return ein__has_tensor_cores(g, ein__conv_math(c)) && !data ? EIN__SPLITS : EIN__CONV_SPLITS;
+}
+
+// Arithmetic of a convolution.
 static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
     int64_t out = c->n, taps = 1, strides = 1;
     bool point = !transposed;
@@ -212,7 +224,7 @@ static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool tra
     if (transposed) taps = ein__ceil(taps, strides);
     int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
     int64_t tiled = ein__tiled_ps(g, ein__conv_math(c), out, filters, depth, c->group,
-                                  ein__math_share[kind], point ? EIN__SPLITS : EIN__CONV_SPLITS);
+                                  ein__math_share[kind], ein__conv_splits(g, c, transposed, point));
     if (c->group == 1) return tiled;
     int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
     return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));

@@ -8,9 +8,9 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 87 MB (workspace 32 MB of it), constants 247 MB, peak in create 396 MB
-// plan      53 steps, 466.6 us estimated; 1335.2 us without derivation
+// plan      53 steps, 473.8 us estimated; 1335.2 us without derivation
 // libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
-//           cuBLAS (596 MB) 15 steps, without it up to 60.5 us more
+//           cuBLAS (596 MB) 15 steps, without it up to 53.3 us more
 // by        basis change 42, digit re-layout 4, summation splitting 2
 //     5.8 us est. v1.a             k_product_1ccf4136
 //    10.2 us est. v1.b.c.sum.data  k_basis_9b896829
@@ -35,32 +35,32 @@
 //     1.9 us est. v3.c             k_basis_ed414313
 //     1.3 us est. p3               k_reduce_d88b6c8f
 //     1.3 us est. v4.a.c.sum.data  k_basis_8a5ef0ea
-//    19.8 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
+//    20.7 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
 //     1.3 us est. v4.a             k_basis_1525606d
 //     1.3 us est. v4.b.c.sum.data  k_basis_b2fabb08
-//    36.1 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
+//    37.0 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
 //     1.3 us est. v4.b             k_basis_1525606d
 //     1.3 us est. v4.c.c.sum.data  k_basis_b2fabb08
-//    36.1 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
+//    37.0 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
 //     1.3 us est. d1.c.sum.digits.split k_basis_1525606d
 //     1.4 us est. d1.c.sum.data    k_basis_1e79a85e
-//    37.3 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//    38.2 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     1.3 us est. d1.c.sum.phases  k_basis_82990c71
 //     1.3 us est. d2.c.sum.digits  k_map_85b2848d
 //     1.4 us est. d2.c.sum.data    k_basis_ff8123a2
-//    37.3 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//    38.2 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     1.3 us est. d2.c.sum.phases  k_basis_82990c71
 //     1.3 us est. d3.c.sum.digits  k_map_85b2848d
 //     1.4 us est. d3.c.sum.data    k_basis_ff8123a2
-//    37.3 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//    38.2 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     1.3 us est. d3.c.sum.phases  k_basis_82990c71
 //     1.3 us est. d4.c.sum.digits  k_map_85b2848d
 //     1.4 us est. d4.c.sum.data    k_basis_ff8123a2
-//    20.6 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
+//    21.5 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
 //     1.3 us est. d4.c.sum.phases  k_basis_cecec526
 //     1.3 us est. d5.c.sum.digits  k_map_3788aba9
 //     1.3 us est. d5.c.sum.data    k_basis_01024980
-//     5.9 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
+//     6.8 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
 //     1.3 us est. d5.split         k_basis_412137df
 //     3.2 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
 //     1.3 us est. d6               k_reduce_f3eef0cf

@@ -8,8 +8,8 @@
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
 // memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
-// plan      19 steps, 72.1 us estimated; 128.6 us without derivation
-// libraries cuBLAS (596 MB) 6 steps, without it up to 12.7 us more
+// plan      19 steps, 73.0 us estimated; 128.6 us without derivation
+// libraries cuBLAS (596 MB) 6 steps, without it up to 11.8 us more
 // by        basis change 12, digit re-layout 3, summation splitting 4
 //     1.3 us est. d1.c.data        k_basis_db639b79
 //    13.9 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
@@ -24,7 +24,7 @@
 //     1.3 us est. d3.c.phases      k_basis_a4bf3515
 //     1.3 us est. d4.c.digits      k_map_344f4ca1
 //     1.3 us est. d4.c.data        k_basis_14d645fe
-//     7.7 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
+//     8.6 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
 //     1.3 us est. d4.split         k_basis_efad7d68
 //     4.6 us est. d5.c.part        cuBLAS sgemm 1152 x 196 x 256
 //     1.3 us est. d5               k_reduce_2a9a07ef

@@ -8,10 +8,10 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 54 MB (workspace 32 MB of it), constants 56 MB, peak in create 148 MB
-// plan      165 steps, 523.5 us estimated; 721.3 us without derivation
-// libraries cuDNN (415 MB) 35 steps, without it up to 22.7 us more
-//           cuBLAS (596 MB) 34 steps, without it up to 82.8 us more
-// by        basis change 24, merging 70, summation splitting 5, operand re-laid 5
+// plan      163 steps, 542.6 us estimated; 725.6 us without derivation
+// libraries cuDNN (415 MB) 37 steps, without it up to 18.4 us more
+//           cuBLAS (596 MB) 32 steps, without it up to 66.4 us more
+// by        basis change 24, merging 70, summation splitting 5, operand re-laid 1
 //     9.2 us est. stem             k_product_89711744
 //     1.3 us est. p                k_reduce_0d7103f7
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
@@ -20,12 +20,12 @@
 //     1.3 us est. l1.b             k_basis_40343eeb
 //     3.2 us est. l1.c.sum         cuDNN conv 1x1, 64 to 256
 //     3.2 us est. l1               cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     3.8 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
+//     4.6 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.0.b.c.sum.data k_basis_9a213487
 //     2.5 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.3 us est. l1.0.b           k_basis_40343eeb
 //     3.2 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     3.8 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
+//     4.6 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.1.b.c.sum.data k_basis_9a213487
 //     2.5 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.3 us est. l1.1.b           k_basis_40343eeb
@@ -41,22 +41,22 @@
 //     1.3 us est. l2.b             k_reduce_3d1da471
 //     3.2 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     6.9 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     3.3 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     4.2 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.0.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2.0.b           k_basis_373b3530
 //     3.2 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     3.3 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     4.2 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.1.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2.1.b           k_basis_373b3530
 //     3.2 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     3.3 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     4.2 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.2.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2.2.b           k_basis_373b3530
 //     3.2 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//    33.6 us est. g2.l1.sum.merged cuBLAS sgemm 1312 x 784 x 512
+//    34.5 us est. g2.l1.sum.merged cuBLAS sgemm 1312 x 784 x 512
 //     1.3 us est. g2.l1            k_reduce_c55a2f03
 //     1.3 us est. g2.r1            k_reduce_ff7219f2
 //     1.3 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
@@ -69,45 +69,44 @@
 //     2.2 us est. l3.r2.c.sum.part cuBLAS sgemm 425 x 784 x 85
 //     1.3 us est. l3.r2.c.sum      k_reduce_bcc15197
 //     1.3 us est. l3.m             k_reduce_f01bee11
-//     1.3 us est. l3.d.sum.columns k_map_57792e0b
-//     7.0 us est. l3.d.sum         cuBLAS sgemm 1024 x 196 x 512
+//     9.8 us est. l3.d.sum         cuDNN conv 1x1, 512 to 1024
 //     1.6 us est. l3.d.0           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    12.8 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//    13.7 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.0          k_reduce_b35d9ba0
 //     1.3 us est. l3.t3.0          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.3 us est. l3.c4.0.sum      k_reduce_aa03c1ff
 //     1.3 us est. l3.u.0           k_reduce_5940863a
 //     1.5 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    12.8 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//    13.7 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.1          k_reduce_b35d9ba0
 //     1.3 us est. l3.t3.1          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.3 us est. l3.c4.1.sum      k_reduce_aa03c1ff
 //     1.3 us est. l3.u.1           k_reduce_5940863a
 //     1.5 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    12.8 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//    13.7 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.2          k_reduce_b35d9ba0
 //     1.3 us est. l3.t3.2          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.3 us est. l3.c4.2.sum      k_reduce_aa03c1ff
 //     1.3 us est. l3.u.2           k_reduce_5940863a
 //     1.5 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    12.8 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//    13.7 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.3          k_reduce_b35d9ba0
 //     1.3 us est. l3.t3.3          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.3 us est. l3.c4.3.sum      k_reduce_aa03c1ff
 //     1.3 us est. l3.u.3           k_reduce_5940863a
 //     1.5 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    12.8 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//    13.7 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.4          k_reduce_b35d9ba0
 //     1.3 us est. l3.t3.4          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.3 us est. l3.c4.4.sum      k_reduce_aa03c1ff
 //     1.3 us est. l3.u.4           k_reduce_5940863a
 //     1.5 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    29.5 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
+//    30.4 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
 //     1.3 us est. g3.l1            k_reduce_d8c10a94
 //     1.3 us est. g3.r1            k_reduce_9f0f4a1b
 //     1.3 us est. g3.r2.sum        k_reduce_df0f063e
@@ -118,40 +117,39 @@
 //     3.5 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
 //     1.3 us est. l4.r2.c.sum      k_reduce_a1c2bdaa
 //     1.3 us est. l4.m             k_reduce_c5a91e68
-//     1.3 us est. l4.d.sum.columns k_map_40cd2fa4
-//     7.0 us est. l4.d.sum         cuBLAS sgemm 2048 x 49 x 1024
+//     9.8 us est. l4.d.sum         cuDNN conv 1x1, 1024 to 2048
 //     1.3 us est. l4.d.0           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    13.4 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//    14.3 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
 //     1.3 us est. l4.t1.0          k_reduce_e91e3759
 //     1.3 us est. l4.t3.0          k_reduce_62a143fa
 //     1.9 us est. l4.c4.0.sum      k_reduce_106aed7b
 //     1.9 us est. l4.u.0           k_reduce_a2c29f73
 //     1.3 us est. l4.d.1           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    13.4 us est. l4.c1.1.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//    14.3 us est. l4.c1.1.sum.merged cuBLAS sgemm 1792 x 49 x 2048
 //     1.3 us est. l4.t1.1          k_reduce_e91e3759
 //     1.3 us est. l4.t3.1          k_reduce_62a143fa
 //     1.9 us est. l4.c4.1.sum      k_reduce_106aed7b
 //     1.9 us est. l4.u.1           k_reduce_a2c29f73
 //     1.3 us est. l4.d.2           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    13.4 us est. l4.c1.2.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//    14.3 us est. l4.c1.2.sum.merged cuBLAS sgemm 1792 x 49 x 2048
 //     1.3 us est. l4.t1.2          k_reduce_e91e3759
 //     1.3 us est. l4.t3.2          k_reduce_62a143fa
 //     1.9 us est. l4.c4.2.sum      k_reduce_106aed7b
 //     1.9 us est. l4.u.2           k_reduce_a2c29f73
 //     1.3 us est. l4.d.3           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    13.4 us est. l4.c1.3.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//    14.3 us est. l4.c1.3.sum.merged cuBLAS sgemm 1792 x 49 x 2048
 //     1.3 us est. l4.t1.3          k_reduce_e91e3759
 //     1.3 us est. l4.t3.3          k_reduce_62a143fa
 //     1.9 us est. l4.c4.3.sum      k_reduce_106aed7b
 //     1.9 us est. l4.u.3           k_reduce_a2c29f73
 //     1.3 us est. l4.d.4           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    13.4 us est. l4.c1.4.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//    14.3 us est. l4.c1.4.sum.merged cuBLAS sgemm 1792 x 49 x 2048
 //     1.3 us est. l4.t1.4          k_reduce_e91e3759
 //     1.3 us est. l4.t3.4          k_reduce_62a143fa
 //     1.9 us est. l4.c4.4.sum      k_reduce_106aed7b
 //     1.9 us est. l4.u.4           k_reduce_a2c29f73
 //     1.3 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
-//     4.7 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
+//     5.6 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
 //     1.3 us est. g4.l1            k_reduce_7664437c
 //     1.3 us est. g4.r1            k_reduce_bfbc2969
 //     1.3 us est. g4.r2.sum        k_reduce_a182c895
@@ -492,7 +490,6 @@ const gcn_info *gcn_describe(void);
 #define v_l3_r2_c_sum_part ARENA(33554432)
 #define v_l3_r2_c_sum ARENA(0)
 #define v_l3_m ARENA(35160064)
-#define v_l3_d_sum_columns ARENA(34357248)
 #define v_l3_d_sum ARENA(33554432)
 #define v_l3_d_0_const CONST(26549248)
 #define v_l3_d_0 ARENA(34357248)
@@ -535,7 +532,6 @@ const gcn_info *gcn_describe(void);
 #define v_l4_l2_c_sum_merged ARENA(33554432)
 #define v_l4_r2_c_sum ARENA(0)
 #define v_l4_m ARENA(34959360)
-#define v_l4_d_sum_columns ARENA(33955840)
 #define v_l4_d_sum ARENA(33554432)
 #define v_l4_d_0_const CONST(40474112)
 #define v_l4_d_0 ARENA(33955840)
@@ -806,12 +802,14 @@ static const conv_size conv_sizes[] = {
     {"l2.2.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.2", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"g2.a", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
+    {"l3.d.sum", 0, 1, 512, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 0, 0},
     {"l3.d.0", 0, 1, 85, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
     {"l3.d.1", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3.d.2", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3.d.3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3.d.4", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
+    {"l4.d.sum", 0, 1, 1024, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 0, 0},
     {"l4.d.0", 0, 1, 128, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
     {"l4.d.1", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l4.d.2", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
@@ -843,12 +841,14 @@ enum {
     CONV_l2_2_a,
     CONV_l2_2,
     CONV_g2_a,
+    CONV_l3_d_sum,
     CONV_l3_d_0,
     CONV_l3_d_1,
     CONV_l3_d_2,
     CONV_l3_d_3,
     CONV_l3_d_4,
     CONV_l3,
+    CONV_l4_d_sum,
     CONV_l4_d_0,
     CONV_l4_d_1,
     CONV_l4_d_2,
@@ -2054,19 +2054,6 @@ static __global__ void __launch_bounds__(64) k_reduce_f01bee11(const float *p0, 
         : v10));
 }
 
-// by operand re-laid
-// l3.d.sum.columns[i0,i1,i2] = l2.2[0,i2,2*i0,2*i1] where i0 in 0:14, i1 in 0:14
-static __global__ void __launch_bounds__(256) k_map_57792e0b(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 100352u) return;
-    const int i2 = (int)(id % 512u);
-    const int i1 = (int)(id / 512u % 14u);
-    const int i0 = (int)(id / 7168u);
-    y[i0 * 7168 + i1 * 512 + i2] = p0[i2 * 784 + i0 * 56 + i1 * 2];
-}
-
 // by merging: shared input
 // l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
 //     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
@@ -2398,19 +2385,6 @@ static __global__ void __launch_bounds__(64) k_reduce_c5a91e68(const float *p0,
     const float v1 = acc + p1[i1];
     const float v2 = p2[i1 * 196 + i2 * 14 + i3] + p3[i1];
     y[i1 * 196 + i2 * 14 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
-}
-
-// by operand re-laid
-// l4.d.sum.columns[i0,i1,i2] = l3[0,i2,2*i0,2*i1] where i0 in 0:7, i1 in 0:7
-static __global__ void __launch_bounds__(128) k_map_40cd2fa4(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 50176u) return;
-    const int i2 = (int)(id % 1024u);
-    const int i1 = (int)(id / 1024u % 7u);
-    const int i0 = (int)(id / 7168u);
-    y[i0 * 7168 + i1 * 1024 + i2] = p0[i2 * 196 + i0 * 28 + i1 * 2];
 }
 
 // by merging: shared input
@@ -3136,7 +3110,7 @@ struct gcn {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[35];
+    conv_call conv[37];
     cublasHandle_t cublas;
 };
 
@@ -3355,8 +3329,6 @@ static const gemm_size gemm_l3_l2_c_sum_part = {"l3.l2.c.sum.part", 0, 0, 1, 425
     784, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_r2_c_sum_part = {"l3.r2.c.sum.part", 0, 0, 1, 425, 784, 85, 85, 784,
     784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_d_sum = {"l3.d.sum", 0, 1, 1, 1024, 196, 512, 512, 512, 196, 0, 0, 0,
-    1.f};
 static const gemm_size gemm_l3_c1_0_sum_merged = {"l3.c1.0.sum.merged", 0, 0, 1, 850, 196, 1024,
     1024, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c2_0_sum_merged = {"l3.c2.0.sum.merged", 0, 0, 2, 425, 196, 85, 85,
@@ -3381,8 +3353,6 @@ static const gemm_size gemm_g3_l1_sum_merged = {"g3.l1.sum.merged", 0, 0, 1, 225
     196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_l2_c_sum_merged = {"l4.l2.c.sum.merged", 0, 0, 2, 896, 196, 128, 128,
     196, 196, 114688, 25088, 175616, 1.f};
-static const gemm_size gemm_l4_d_sum = {"l4.d.sum", 0, 1, 1, 2048, 49, 1024, 1024, 1024, 49, 0, 0,
-    0, 1.f};
 static const gemm_size gemm_l4_c1_0_sum_merged = {"l4.c1.0.sum.merged", 0, 0, 1, 1792, 49, 2048,
     2048, 49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c1_1_sum_merged = {"l4.c1.1.sum.merged", 0, 0, 1, 1792, 49, 2048,
@@ -3581,7 +3551,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 35; i++) {
+    for (int i = 0; i < 37; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3812,11 +3782,9 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
         v_l3_r2_c_sum));
     CALL(launch(m, EARLY, k_reduce_f01bee11, "l3.m", 261, 64, stream, v_l3_l2_c_sum_part,
         v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m));
-    CALL(launch(m, EARLY, k_map_57792e0b, "l3.d.sum.columns", 392, 256, stream, v_l2_2,
-        v_l3_d_sum_columns));
-    // by operand re-laid
-    // l3.d.sum[0,i1,i2,i3] = sum(r0) l3.d.sum.columns[i2,i3,r0] * l3.d.k[i1,r0,0,0]
-    CALL(gemm_run(m, &gemm_l3_d_sum, v_l3_d_k, v_l3_d_sum_columns, v_l3_d_sum));
+    // l3.d.sum[0,i1,i2,i3] = sum(r0) l2.2[0,r0,2*i2,2*i3] * l3.d.k[i1,r0,0,0] where i2 in 0:14, i3
+    //     in 0:14
+    CALL(conv_run(m, CONV_l3_d_sum, v_l2_2, v_l3_d_k, NULL, NULL, v_l3_d_sum, v_workspace));
     // l3.f.sum[0,i1,i2,i3] = sum(r0) l3.m[0,r0,2*i2,2*i3] * l3.f.k[i1,r0,0,0] where i2 in 0:14, i3
     //     in 0:14
     // l3.d.0[0,i1,i2,i3] = l3.f.sum[0,i1,i2,i3] + l3.d.sum[0,i1,i2,i3] + l3.d.0.const[i1]
@@ -3879,6 +3847,9 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
         v_l3_c4_2_sum));
     CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged,
         v_l3_c4_2_sum, v_l3_b4, v_l3_b2, v_l3_u_2));
+    // l3.f.2.sum[0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
+    // l3.d.3[0,i1,i2,i3] = l3.d.2[0,i1,i2,i3] + l3.f.2.sum[0,i1,i2,i3] + l3.b5[i1]
+    CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
     return 0;
 }
 
@@ -3887,9 +3858,6 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // l3.f.2.sum[0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
-    // l3.d.3[0,i1,i2,i3] = l3.d.2[0,i1,i2,i3] + l3.f.2.sum[0,i1,i2,i3] + l3.b5[i1]
-    CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
     // by merging: shared input
     // l3.c1.3.sum.merged[i0,i1,i2] = sum(r0) l3.d.3[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_3,
@@ -3956,11 +3924,9 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
         v_l4_r2_c_sum));
     CALL(launch(m, EARLY, k_reduce_c5a91e68, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged,
         v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m));
-    CALL(launch(m, EARLY, k_map_40cd2fa4, "l4.d.sum.columns", 392, 128, stream, v_l3,
-        v_l4_d_sum_columns));
-    // by operand re-laid
-    // l4.d.sum[0,i1,i2,i3] = sum(r0) l4.d.sum.columns[i2,i3,r0] * l4.d.k[i1,r0,0,0]
-    CALL(gemm_run(m, &gemm_l4_d_sum, v_l4_d_k, v_l4_d_sum_columns, v_l4_d_sum));
+    // l4.d.sum[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.k[i1,r0,0,0] where i2 in 0:7, i3 in
+    //     0:7
+    CALL(conv_run(m, CONV_l4_d_sum, v_l3, v_l4_d_k, NULL, NULL, v_l4_d_sum, v_workspace));
     // l4.f.sum[0,i1,i2,i3] = sum(r0) l4.m[0,r0,2*i2,2*i3] * l4.f.k[i1,r0,0,0] where i2 in 0:7, i3
     //     in 0:7
     // l4.d.0[0,i1,i2,i3] = l4.f.sum[0,i1,i2,i3] + l4.d.sum[0,i1,i2,i3] + l4.d.0.const[i1]
@@ -3993,6 +3959,13 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
         v_l4_c4_1_sum));
     CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.1", 1568, 128, stream, v_l4_t1_1, v_l4_k2,
         v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1));
+    // l4.f.1.sum[0,i1,i2,i3] = sum(r0) l4.u.1[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
+    // l4.d.2[0,i1,i2,i3] = l4.d.1[0,i1,i2,i3] + l4.f.1.sum[0,i1,i2,i3] + l4.b5[i1]
+    CALL(conv_run(m, CONV_l4_d_2, v_l4_u_1, v_l4_k5, v_l4_b5, v_l4_d_1, v_l4_d_2, v_workspace));
+    // by merging: shared input
+    // l4.c1.2.sum.merged[i0,i1,i2] = sum(r0) l4.d.2[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
+        v_l4_c1_2_sum_merged));
     return 0;
 }
 
@@ -4001,13 +3974,6 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // l4.f.1.sum[0,i1,i2,i3] = sum(r0) l4.u.1[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
-    // l4.d.2[0,i1,i2,i3] = l4.d.1[0,i1,i2,i3] + l4.f.1.sum[0,i1,i2,i3] + l4.b5[i1]
-    CALL(conv_run(m, CONV_l4_d_2, v_l4_u_1, v_l4_k5, v_l4_b5, v_l4_d_1, v_l4_d_2, v_workspace));
-    // by merging: shared input
-    // l4.c1.2.sum.merged[i0,i1,i2] = sum(r0) l4.d.2[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
-    CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
-        v_l4_c1_2_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged,
         v_l4_b1, v_l4_t1_2));
     CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged,
@@ -4103,6 +4069,10 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     //     e0.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_e0_a_c_sum_product, v_e0_a_c_sum_filter, v_e0_a_c_sum_data,
         v_e0_a_c_sum_product));
+    CALL(launch(m, ORDERED, k_basis_879259b2, "e0.a", 515, 128, stream, v_e0_a_c_sum_product,
+        v_e0_a_c_b, v_e0_a));
+    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a,
+        v_e0_b_sum_data));
     return 0;
 }
 
@@ -4111,10 +4081,6 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_879259b2, "e0.a", 515, 128, stream, v_e0_a_c_sum_product,
-        v_e0_a_c_b, v_e0_a));
-    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a,
-        v_e0_b_sum_data));
     // by basis change F(4x4,3x3)
     // e0.b.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.b.sum.data[i0,i1,r0,i3,i4] *
     //     e0.b.sum.filter[i0,i1,i2,r0]
@@ -4232,7 +4198,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 35; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 37; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);

@@ -8,9 +8,10 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
-// plan      55 steps, 74.6 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 17 steps, without it up to 10.7 us more
-//           cuBLAS (596 MB) 1 step, without it up to 1.4 us more
+// plan      55 steps, 79.8 us estimated; nothing derived is cheaper
+// libraries cuDNN (415 MB) 15 steps, without it up to 5.2 us more
+//           cuBLAS (596 MB) 1 step, without it up to 0.4 us more
+// by        summation splitting 1
 //     1.3 us est. stem             k_product_1e27c0a5
 //     1.3 us est. b1.d             k_reduce_12871220
 //     1.3 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
@@ -25,45 +26,45 @@
 //     1.3 us est. b3.h             cuDNN conv 1x1, 144 to 32 + bias
 //     1.3 us est. b3.b.0.e         k_product_7b9a5283
 //     1.3 us est. b3.b.0.d         k_reduce_f37a980b
-//     1.3 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
+//     1.6 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
 //     1.3 us est. b3.b.1.e         k_product_7b9a5283
 //     1.3 us est. b3.b.1.d         k_reduce_f37a980b
-//     1.3 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
+//     1.6 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
 //     1.3 us est. b4.h.e           k_product_7b9a5283
 //     1.3 us est. b4.h.d           k_reduce_340920ad
-//     1.3 us est. b4.h             cuDNN conv 1x1, 192 to 64 + bias
+//     1.3 us est. b4.h             k_reduce_142005d3
 //     1.3 us est. b4.b.0.e         k_product_48bb5d4a
 //     1.3 us est. b4.b.0.d         k_reduce_c2c57a34
-//     1.3 us est. b4.h.0           cuDNN conv 1x1, 384 to 64 + residual + bias
+//     1.6 us est. b4.h.0           cuDNN conv 1x1, 384 to 64 + residual + bias
 //     1.3 us est. b4.b.1.e         k_product_48bb5d4a
 //     1.3 us est. b4.b.1.d         k_reduce_c2c57a34
-//     1.3 us est. b4.h.1           cuDNN conv 1x1, 384 to 64 + residual + bias
+//     1.6 us est. b4.h.1           cuDNN conv 1x1, 384 to 64 + residual + bias
 //     1.3 us est. b4.b.2.e         k_product_48bb5d4a
 //     1.3 us est. b4.b.2.d         k_reduce_c2c57a34
-//     1.3 us est. b4.h.2           cuDNN conv 1x1, 384 to 64 + residual + bias
+//     1.6 us est. b4.h.2           cuDNN conv 1x1, 384 to 64 + residual + bias
 //     1.3 us est. b5.h.e           k_product_48bb5d4a
 //     1.3 us est. b5.h.d           k_reduce_c2c57a34
-//     1.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
+//     1.6 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
 //     1.3 us est. b5.b.0.e         k_product_5faa3b03
 //     1.3 us est. b5.b.0.d         k_reduce_2dfb3f1e
-//     1.3 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
+//     1.9 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
 //     1.3 us est. b5.b.1.e         k_product_5faa3b03
 //     1.3 us est. b5.b.1.d         k_reduce_2dfb3f1e
-//     1.3 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
+//     1.9 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
 //     1.3 us est. b6.h.e           k_product_5faa3b03
 //     1.3 us est. b6.h.d           k_reduce_08724233
-//     1.3 us est. b6.h             cuDNN conv 1x1, 576 to 160 + bias
+//     1.5 us est. b6.h             k_reduce_163d20de
 //     1.9 us est. b6.b.0.e         k_product_c282ab1d
 //     1.3 us est. b6.b.0.d         k_reduce_016af1fa
-//     1.3 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
+//     2.1 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
 //     1.9 us est. b6.b.1.e         k_product_c282ab1d
 //     1.3 us est. b6.b.1.d         k_reduce_016af1fa
-//     1.3 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
+//     2.1 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
 //     1.9 us est. b7.e             k_product_c282ab1d
 //     1.3 us est. b7.d             k_reduce_016af1fa
-//     1.6 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
-//     2.0 us est. head.n.c         cuBLAS sgemm 1280 x 49 x 320
-//     1.3 us est. head             k_map_79441bb9
+//     2.5 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
+//     1.7 us est. head.n.c.parts   cuBLAS sgemm 1280 x 49 x 64, batch 5
+//     1.3 us est. head             k_reduce_9975bf1c
 //     1.3 us est. f                k_reduce_59cf178c
 //     1.3 us est. y                k_reduce_e3119e86
 
@@ -484,7 +485,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_h_d_n_s INIT(9054464)
 #define v_b4_h_d_n_c_scaled CONST(5367296)
 #define v_b4_h_d_const CONST(5374208)
-#define v_b4_h_d ARENA(3459072)
+#define v_b4_h_d ARENA(602112)
 #define v_b4_h_s INIT(9055232)
 #define v_b4_h_c_scaled CONST(5374976)
 #define v_b4_h_const CONST(5424128)
@@ -568,7 +569,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_h_d_n_s INIT(9081600)
 #define v_b6_h_d_n_c_scaled CONST(7488768)
 #define v_b6_h_d_const CONST(7509504)
-#define v_b6_h_d ARENA(3459072)
+#define v_b6_h_d ARENA(451584)
 #define v_b6_h_s INIT(9083904)
 #define v_b6_h_c_scaled CONST(7511808)
 #define v_b6_h_const CONST(7880448)
@@ -608,10 +609,10 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b7_s INIT(9109248)
 #define v_b7_c_scaled CONST(11081472)
 #define v_b7_const CONST(12310272)
-#define v_b7 ARENA(3709952)
+#define v_b7 ARENA(4713472)
 #define v_head_n_s INIT(9110528)
 #define v_head_n_c_scaled CONST(12311552)
-#define v_head_n_c ARENA(3459072)
+#define v_head_n_c_parts ARENA(3459072)
 #define v_head_const CONST(13949952)
 #define v_head ARENA(0)
 #define v_f ARENA(250880)
@@ -909,14 +910,12 @@ static const conv_size conv_sizes[] = {
     {"b3.h", 0, 1, 144, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b3.h.0", 0, 1, 192, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b3.h.1", 0, 1, 192, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b4.h", 0, 1, 192, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b4.h.0", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b4.h.1", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b4.h.2", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b5.h", 0, 1, 384, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b5.h.0", 0, 1, 576, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b5.h.1", 0, 1, 576, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b6.h", 0, 1, 576, 160, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b6.h.0", 0, 1, 960, 160, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b6.h.1", 0, 1, 960, 160, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b7", 0, 1, 960, 320, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
@@ -928,14 +927,12 @@ enum {
     CONV_b3_h,
     CONV_b3_h_0,
     CONV_b3_h_1,
-    CONV_b4_h,
     CONV_b4_h_0,
     CONV_b4_h_1,
     CONV_b4_h_2,
     CONV_b5_h,
     CONV_b5_h_0,
     CONV_b5_h_1,
-    CONV_b6_h,
     CONV_b6_h_0,
     CONV_b6_h_1,
     CONV_b7,
@@ -2194,6 +2191,33 @@ static __global__ void __launch_bounds__(64) k_reduce_340920ad(const float *p0,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f));
 }
 
+// b4.h.c[0,i1,i2,i3] = sum(r0) b4.h.d[0,r0,i2,i3] * b4.h.c.scaled[i1,r0]
+// b4.h[0,i1,i2,i3] = b4.h.c[0,i1,i2,i3] + b4.h.const[i1]
+static __global__ void __launch_bounds__(256) k_reduce_142005d3(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 12544u ? column : 12544u - 1u;  // all load, some do not store
+    await_previous();
+    const int i3 = (int)(id % 196u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = threadIdx.y; k < 192u; k += 8u) {
+        const int r0 = (int)k;
+        acc += p0[r0 * 196 + i3] * p1[i1 * 192 + r0];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 12544u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 196 + i3] = acc + p2[i1];
+    }
+}
+
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.const[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_product_48bb5d4a(const float *__restrict__ p0,
@@ -2370,6 +2394,28 @@ static __global__ void __launch_bounds__(64) k_reduce_08724233(const float *p0,
     y[i1 * 49 + i2 * 7 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
 }
 
+// b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
+// b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.const[i1]
+static __global__ void __launch_bounds__(128) k_reduce_163d20de(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
+    await_previous();
+    if (id >= 7840u) return;
+    const int i3 = (int)(id % 49u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 576u; k += 32u) {
+        const int r0 = (int)k;
+        acc += p0[r0 * 49 + i3] * p1[i1 * 576 + r0];
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 49 + i3] = acc + p2[i1];
+    }
+}
+
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.const[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_product_c282ab1d(const float *__restrict__ p0,
@@ -2427,15 +2473,21 @@ static __global__ void __launch_bounds__(128) k_reduce_016af1fa(const float *p0,
     y[i1 * 49 + i2 * 7 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
 }
 
+// head.n.c[0,i1,i2,i3] = sum(r0) head.n.c.parts[r0,0,i1,i2,i3]
 // head[0,i1,i2,i3] = min(max(head.n.c[0,i1,i2,i3] + head.const[i1], 0), 6)
-static __global__ void __launch_bounds__(128) k_map_79441bb9(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_9975bf1c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
     if (id >= 62720u) return;
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
-    y[i1 * 49 + i3] = fminf(fmaxf(p0[i1 * 49 + i3] + p1[i1], 0.f), 6.f);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        acc += p0[r0 * 62720 + i1 * 49 + i3];
+    }
+    y[i1 * 49 + i3] = fminf(fmaxf(acc + p1[i1], 0.f), 6.f);
 }
 
 // f.sum[0,i1] = sum(r0,r1) head[0,i1,r0,r1]
@@ -2525,7 +2577,7 @@ struct mobilenet_v2 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[17];
+    conv_call conv[15];
     cublasHandle_t cublas;
 };
 
@@ -2720,8 +2772,8 @@ static int gemm_run(mobilenet_v2 *h, const gemm_size *g, const float *a, const f
     stepped(h, g->name);
     return 0;
 }
-static const gemm_size gemm_head_n_c = {"head.n.c", 0, 0, 1, 1280, 49, 320, 320, 49, 49, 0, 0, 0,
-    1.f};
+static const gemm_size gemm_head_n_c_parts = {"head.n.c.parts", 0, 0, 5, 1280, 49, 64, 320, 49, 49,
+    64, 3136, 62720, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(mobilenet_v2 *m, int branch, cudaStream_t stream) {
@@ -3172,7 +3224,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(mobilenet_v2 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 17; i++) {
+    for (int i = 0; i < 15; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3285,11 +3337,9 @@ static int steps_1(mobilenet_v2 *m, const void *const *in, void *const *out,
         v_b3_h_1, v_b4_h_e_const, v_b4_h_e));
     CALL(launch(m, EARLY, k_reduce_340920ad, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_const, v_b4_h_d));
-    // b4.h.c[0,i1,i2,i3] = sum(r0) b4.h.d[0,r0,i2,i3] * b4.h.c.scaled[i1,r0]
-    // b4.h[0,i1,i2,i3] = b4.h.c[0,i1,i2,i3] + b4.h.const[i1]
-    CALL(conv_run(m, CONV_b4_h, v_b4_h_d, v_b4_h_c_scaled, v_b4_h_const, NULL, v_b4_h,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_reduce_142005d3, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
+        v_b4_h_c_scaled, v_b4_h_const, v_b4_h));
+    CALL(launch(m, EARLY, k_product_48bb5d4a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_const, v_b4_b_0_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_const, v_b4_b_0_d));
@@ -3349,11 +3399,9 @@ static int steps_2(mobilenet_v2 *m, const void *const *in, void *const *out,
     (void)stream;
     CALL(launch(m, EARLY, k_reduce_08724233, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_const, v_b6_h_d));
-    // b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
-    // b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.const[i1]
-    CALL(conv_run(m, CONV_b6_h, v_b6_h_d, v_b6_h_c_scaled, v_b6_h_const, NULL, v_b6_h,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_product_c282ab1d, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_reduce_163d20de, "b6.h", 1960, 128, stream, v_b6_h_d, v_b6_h_c_scaled,
+        v_b6_h_const, v_b6_h));
+    CALL(launch(m, EARLY, k_product_c282ab1d, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_const, v_b6_b_0_e));
     CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_const, v_b6_b_0_d));
@@ -3376,10 +3424,12 @@ static int steps_2(mobilenet_v2 *m, const void *const *in, void *const *out,
     // b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
     // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.const[i1]
     CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_const, NULL, v_b7, v_workspace));
-    // head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
-    CALL(gemm_run(m, &gemm_head_n_c, v_head_n_c_scaled, v_b7, v_head_n_c));
-    CALL(launch(m, ORDERED, k_map_79441bb9, "head", 490, 128, stream, v_head_n_c, v_head_const,
-        v_head));
+    // by summation splitting (parts)
+    // head.n.c.parts[i0,0,i2,i3,i4] = sum(r0) b7[0,64*i0+r0,i3,i4] * head.n.c.scaled[i2,64*i0+r0]
+    //     where i0 in 0:5, r0 in 0:64
+    CALL(gemm_run(m, &gemm_head_n_c_parts, v_head_n_c_scaled, v_b7, v_head_n_c_parts));
+    CALL(launch(m, ORDERED, k_reduce_9975bf1c, "head", 490, 128, stream, v_head_n_c_parts,
+        v_head_const, v_head));
     CALL(launch(m, EARLY, k_reduce_59cf178c, "f", 1280, 32, stream, v_head, v_f));
     CALL(launch(m, EARLY, k_reduce_e3119e86, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
@@ -3487,7 +3537,7 @@ int mobilenet_v2_capture(mobilenet_v2 *m, const void *const *in, void *const *ou
 void mobilenet_v2_destroy(mobilenet_v2 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 17; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 15; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);

@@ -7,11 +7,11 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 23 MB (workspace 18 MB of it), constants 53 MB, peak in create 127 MB
-// plan      49 steps, 125.3 us estimated; 175.4 us without derivation
+// memory    arena 13 MB (workspace 8192 kB of it), constants 53 MB, peak in create 117 MB
+// plan      49 steps, 128.4 us estimated; 175.4 us without derivation
 // libraries cuDNN (415 MB) 2 steps, without it up to 0.2 us more
-//           cuBLAS (596 MB) 13 steps, without it up to 14.9 us more
-// by        basis change 30, summation splitting 10
+//           cuBLAS (596 MB) 10 steps, without it up to 4.6 us more
+// by        basis change 30, summation splitting 7
 //     9.2 us est. r0               k_product_89711744
 //     1.3 us est. p0               k_reduce_0d7103f7
 //     1.3 us est. l1.a.a.c.data    k_basis_9a213487
@@ -41,24 +41,24 @@
 //     4.7 us est. l3.h.a.c.parts   k_product_163c7891
 //     1.3 us est. l3.h.r           k_reduce_63a0f256
 //     1.3 us est. l3.h.b.c.data    k_basis_35ce91cf
-//     4.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     4.9 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.h.b.c         k_basis_0836aedd
 //     1.3 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
 //     1.3 us est. l3.a.c.data      k_basis_35ce91cf
-//     4.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
+//     4.9 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.r             k_basis_691e9faa
 //     1.3 us est. l3.b.c.data      k_basis_35ce91cf
-//     4.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
+//     4.9 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3               k_basis_99113042
 //     4.7 us est. l4.h.a.c.parts   k_product_fd50a1a0
 //     1.3 us est. l4.h.r           k_reduce_de3e16ae
-//     9.4 us est. l4.h.b.c.part    cuBLAS sgemm 4608 x 49 x 512
-//     1.3 us est. l4.h.b.c         k_reduce_63c080e8
+//     9.5 us est. l4.h.b.c.parts   k_product_6f18b6c3
+//     1.3 us est. l4.h.b.c         k_reduce_225bb5e1
 //     2.1 us est. l4.h             k_product_9bf6d7c2, in 4 parts
-//     9.4 us est. l4.a.c.part      cuBLAS sgemm 4608 x 49 x 512
-//     1.3 us est. l4.r             k_reduce_9f36c0bc
-//     9.4 us est. l4.b.c.part      cuBLAS sgemm 4608 x 49 x 512
-//     1.3 us est. l4               k_reduce_cdcdddbc
+//     9.5 us est. l4.a.c.parts     k_product_6f18b6c3
+//     1.3 us est. l4.r             k_reduce_de3e16ae
+//     9.5 us est. l4.b.c.parts     k_product_6f18b6c3
+//     1.3 us est. l4               k_reduce_7bafd890
 //     1.3 us est. f                k_reduce_1c5a3a38
 //     1.3 us est. y                k_reduce_60cac80d
 
@@ -72,7 +72,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_ARENA_BYTES 24092672ull
+#define RESNET18_ARENA_BYTES 13606912ull
 #define RESNET18_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus
@@ -243,35 +243,35 @@ const resnet18_info *resnet18_describe(void);
 #define v_stem_c_scaled CONST(2052096)
 #define v_r0_const CONST(2089728)
 #define v_r0 ARENA(0)
-#define v_p0 ARENA(22487040)
+#define v_p0 ARENA(12001280)
 #define v_l1_a_b_s INIT(44744704)
 #define v_l1_a_b_c_scaled INIT(44744960)
 #define v_l1_a_b_c_filter CONST(2089984)
 #define v_l1_a_a_s INIT(44892416)
 #define v_l1_a_a_c_scaled INIT(44892672)
 #define v_l1_a_a_c_filter CONST(2679808)
-#define v_l1_a_a_c_data ARENA(18874368)
-#define v_l1_a_a_c_product ARENA(20680704)
+#define v_l1_a_a_c_data ARENA(8388608)
+#define v_l1_a_a_c_product ARENA(10194944)
 #define v_l1_a_r_const CONST(3269632)
 #define v_l1_a_r ARENA(0)
-#define v_l1_a_b_c_data ARENA(18874368)
-#define v_l1_a_b_c_product ARENA(20680704)
+#define v_l1_a_b_c_data ARENA(8388608)
+#define v_l1_a_b_c_product ARENA(10194944)
 #define v_l1_a_const CONST(3269888)
-#define v_l1_a ARENA(23289856)
+#define v_l1_a ARENA(12804096)
 #define v_l1_b_b_s INIT(45040128)
 #define v_l1_b_b_c_scaled INIT(45040384)
 #define v_l1_b_b_c_filter CONST(3270144)
 #define v_l1_b_a_s INIT(45187840)
 #define v_l1_b_a_c_scaled INIT(45188096)
 #define v_l1_b_a_c_filter CONST(3859968)
-#define v_l1_b_a_c_data ARENA(18874368)
-#define v_l1_b_a_c_product ARENA(20680704)
+#define v_l1_b_a_c_data ARENA(8388608)
+#define v_l1_b_a_c_product ARENA(10194944)
 #define v_l1_b_r_const CONST(4449792)
 #define v_l1_b_r ARENA(0)
-#define v_l1_b_b_c_data ARENA(18874368)
-#define v_l1_b_b_c_product ARENA(20680704)
+#define v_l1_b_b_c_data ARENA(8388608)
+#define v_l1_b_b_c_product ARENA(10194944)
 #define v_l1_b_const CONST(4450048)
-#define v_l1_b ARENA(22487040)
+#define v_l1_b ARENA(12001280)
 #define v_l2_d_s INIT(45335552)
 #define v_l2_d_c_scaled CONST(4450304)
 #define v_l2_h_b_s INIT(45336064)
@@ -282,25 +282,25 @@ const resnet18_info *resnet18_describe(void);
 #define v_l2_h_a_c_part ARENA(0)
 #define v_l2_h_r_const CONST(5826560)
 #define v_l2_h_r ARENA(3612672)
-#define v_l2_h_b_c_data ARENA(18874368)
-#define v_l2_h_b_c_product ARENA(20480000)
-#define v_l2_h_b_c ARENA(18874368)
+#define v_l2_h_b_c_data ARENA(8388608)
+#define v_l2_h_b_c_product ARENA(9994240)
+#define v_l2_h_b_c ARENA(8388608)
 #define v_l2_h_const CONST(5827072)
-#define v_l2_h ARENA(22085632)
+#define v_l2_h ARENA(11599872)
 #define v_l2_b_s INIT(45926912)
 #define v_l2_b_c_scaled INIT(45927424)
 #define v_l2_b_c_filter CONST(5827584)
 #define v_l2_a_s INIT(46517248)
 #define v_l2_a_c_scaled INIT(46517760)
 #define v_l2_a_c_filter CONST(6876160)
-#define v_l2_a_c_data ARENA(18874368)
-#define v_l2_a_c_product ARENA(20480000)
+#define v_l2_a_c_data ARENA(8388608)
+#define v_l2_a_c_product ARENA(9994240)
 #define v_l2_r_const CONST(7924736)
 #define v_l2_r ARENA(0)
-#define v_l2_b_c_data ARENA(18874368)
-#define v_l2_b_c_product ARENA(20480000)
+#define v_l2_b_c_data ARENA(8388608)
+#define v_l2_b_c_product ARENA(9994240)
 #define v_l2_const CONST(7925248)
-#define v_l2 ARENA(22487040)
+#define v_l2 ARENA(12001280)
 #define v_l3_d_s INIT(47107584)
 #define v_l3_d_c_scaled CONST(7925760)
 #define v_l3_h_b_s INIT(47108608)
@@ -311,49 +311,49 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3_h_a_c_parts ARENA(0)
 #define v_l3_h_r_const CONST(13430784)
 #define v_l3_h_r ARENA(1605632)
-#define v_l3_h_b_c_data ARENA(18874368)
-#define v_l3_h_b_c_product ARENA(19677184)
-#define v_l3_h_b_c ARENA(18874368)
+#define v_l3_h_b_c_data ARENA(8388608)
+#define v_l3_h_b_c_product ARENA(9191424)
+#define v_l3_h_b_c ARENA(8388608)
 #define v_l3_h_const CONST(13431808)
-#define v_l3_h ARENA(20480000)
+#define v_l3_h ARENA(9994240)
 #define v_l3_b_s INIT(49469952)
 #define v_l3_b_c_scaled INIT(49470976)
 #define v_l3_b_c_filter CONST(13432832)
 #define v_l3_a_s INIT(51830272)
 #define v_l3_a_c_scaled INIT(51831296)
 #define v_l3_a_c_filter CONST(17627136)
-#define v_l3_a_c_data ARENA(18874368)
-#define v_l3_a_c_product ARENA(19677184)
+#define v_l3_a_c_data ARENA(8388608)
+#define v_l3_a_c_product ARENA(9191424)
 #define v_l3_r_const CONST(21821440)
 #define v_l3_r ARENA(0)
-#define v_l3_b_c_data ARENA(18874368)
-#define v_l3_b_c_product ARENA(19677184)
+#define v_l3_b_c_data ARENA(8388608)
+#define v_l3_b_c_product ARENA(9191424)
 #define v_l3_const CONST(21822464)
-#define v_l3 ARENA(20680704)
+#define v_l3 ARENA(8388608)
 #define v_l4_d_s INIT(54190592)
 #define v_l4_d_c_scaled CONST(21823488)
 #define v_l4_h_a_s INIT(54192640)
 #define v_l4_h_a_c_lines CONST(22347776)
 #define v_l4_h_a_c_parts ARENA(0)
 #define v_l4_h_r_const CONST(27066368)
-#define v_l4_h_r ARENA(19777536)
+#define v_l4_h_r ARENA(1605632)
 #define v_l4_h_b_s INIT(54194688)
-#define v_l4_h_b_c_part_filter CONST(27068416)
-#define v_l4_h_b_c_part ARENA(18874368)
-#define v_l4_h_b_c ARENA(19777536)
+#define v_l4_h_b_c_lines CONST(27068416)
+#define v_l4_h_b_c_parts ARENA(0)
+#define v_l4_h_b_c ARENA(8589312)
 #define v_l4_h_const CONST(36505600)
-#define v_l4_h ARENA(19877888)
+#define v_l4_h ARENA(8689664)
 #define v_l4_a_s INIT(54196736)
-#define v_l4_a_c_part_filter CONST(36507648)
-#define v_l4_a_c_part ARENA(18874368)
+#define v_l4_a_c_lines CONST(36507648)
+#define v_l4_a_c_parts ARENA(0)
 #define v_l4_r_const CONST(45944832)
-#define v_l4_r ARENA(19777536)
+#define v_l4_r ARENA(1605632)
 #define v_l4_b_s INIT(54198784)
-#define v_l4_b_c_part_filter CONST(45946880)
-#define v_l4_b_c_part ARENA(18874368)
+#define v_l4_b_c_lines CONST(45946880)
+#define v_l4_b_c_parts ARENA(0)
 #define v_l4_const CONST(55384064)
-#define v_l4 ARENA(0)
-#define v_f ARENA(100352)
+#define v_l4 ARENA(1605632)
+#define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
 #define v_arrived CONST_OF(unsigned, 55386112)
 
@@ -1075,7 +1075,7 @@ static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restr
         v0.w * 0.f + (v1.w - v2.w * v0.w));
 }
 
-// l4.h.b.c.part.filter[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
+// l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
 static __global__ void __launch_bounds__(256) k_map_a734fca2(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1857,30 +1857,61 @@ static __global__ void __launch_bounds__(64) k_reduce_de3e16ae(const float *p0,
     y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
-// by summation splitting
-// l4.h.b.c[0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in
-//     0:7, pad l4.h.b.c.part 0
-static __global__ void __launch_bounds__(64) k_reduce_63c080e8(const float *p0,
+// by summation splitting (parts)
+// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
+//     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
+//     l4.h.r 0
+static __global__ void __launch_bounds__(256) k_product_6f18b6c3(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int t0 = i3 + r1 - 1;
+        const int t1 = i4 + r2 - 1;
+        return n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p1[i0 * 1568 + r0 * 49 + t0 * 7
+            + t1] : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(288u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
+static __global__ void __launch_bounds__(64) k_reduce_225bb5e1(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
+    const int i3 = (int)id;
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
-        }
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 25088 + i3];
     }
-    y[i1 * 49 + i2 * 7 + i3] = acc;
+    y[i3] = acc;
 }
 
 // l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3 in
@@ -1921,60 +1952,22 @@ static __global__ void __launch_bounds__(256) k_product_9bf6d7c2(const float *__
     }
 }
 
-// by summation splitting
-// l4.a.c[0,i1,i2,i3] = sum(r0,r1) l4.a.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in
-//     0:7, pad l4.a.c.part 0
-// l4.r[0,i1,i2,i3] = relu(l4.a.c[0,i1,i2,i3] + l4.r.const[i1])
-static __global__ void __launch_bounds__(64) k_reduce_9f36c0bc(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
-        }
-    }
-    const float v1 = acc + p1[i1];
-    y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
-}
-
-// by summation splitting
-// l4.b.c[0,i1,i2,i3] = sum(r0,r1) l4.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in
-//     0:7, pad l4.b.c.part 0
+// l4.b.c[0,i1,i2,i3] = sum(r0) l4.b.c.parts[r0,0,i1,i2,i3]
 // l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.const[i1])
-static __global__ void __launch_bounds__(64) k_reduce_cdcdddbc(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_reduce_7bafd890(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
+    const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
-        }
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 25088 + i1 * 49 + i3];
     }
-    const float v1 = acc + p1[i1 * 49 + i2 * 7 + i3] + p2[i1];
-    y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
+    const float v0 = acc + p1[i1 * 49 + i3] + p2[i1];
+    y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4[0,i1,r0,r1]
@@ -2163,7 +2156,7 @@ static int conv_choose_forward(resnet18 *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 18874368) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 8388608) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
@@ -2181,7 +2174,7 @@ static int conv_choose_data(resnet18 *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 18874368) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 8388608) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         c->algorithm = (int)p[i].algo;
@@ -2279,12 +2272,6 @@ static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 16, 256, 4
     65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l3_b_c_product = {"l3.b.c.product", 0, 0, 16, 256, 49, 256, 256, 49, 49,
     65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l4_h_b_c_part = {"l4.h.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49,
-    0, 0, 0, 1.f};
-static const gemm_size gemm_l4_a_c_part = {"l4.a.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_l4_b_c_part = {"l4.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0,
-    0, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet18 *m, int branch, cudaStream_t stream) {
@@ -2293,7 +2280,7 @@ static int libraries_on(resnet18 *m, int branch, cudaStream_t stream) {
     static const size_t at[] = {0};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 18874368));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 8388608));
     (void)branch;
     return 0;
 }
@@ -2449,20 +2436,20 @@ static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
         v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.part.filter", 9216, 256, stream, v_l4_h_b_k,
-        v_l4_h_b_s, v_l4_h_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
+        v_l4_h_b_s, v_l4_h_b_c_lines));
     CALL(launch(m, ORDERED, k_map_4359391d, "l4.h.const", 2, 64, stream, v_l4_d_s, v_l4_d_bias,
         v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
         v_l4_a_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.a.c.part.filter", 9216, 256, stream, v_l4_a_k,
-        v_l4_a_s, v_l4_a_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.a.c.lines", 9216, 256, stream, v_l4_a_k, v_l4_a_s,
+        v_l4_a_c_lines));
     CALL(launch(m, ORDERED, k_map_765391ac, "l4.r.const", 2, 64, stream, v_l4_a_s, v_l4_a_bias,
         v_l4_a_mean, v_l4_r_const));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
         v_l4_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.b.c.part.filter", 9216, 256, stream, v_l4_b_k,
-        v_l4_b_s, v_l4_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.b.c.lines", 9216, 256, stream, v_l4_b_k, v_l4_b_s,
+        v_l4_b_c_lines));
     CALL(launch(m, ORDERED, k_map_765391ac, "l4.const", 2, 64, stream, v_l4_b_s, v_l4_b_bias,
         v_l4_b_mean, v_l4_const));
     return 0;
@@ -2726,23 +2713,19 @@ static int steps_2(resnet18 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by summation splitting (r0 inside), variable substitution
-    // l4.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.r[0,r0,i3,i4] *
-    //     l4.h.b.c.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_h_b_c_part, v_l4_h_b_c_part_filter, v_l4_h_r, v_l4_h_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_63c080e8, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_part,
+    CALL(launch(m, EARLY, k_product_6f18b6c3, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
+        v_l4_h_r, v_l4_h_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_225bb5e1, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
     CALL(launch(m, EARLY, k_product_9bf6d7c2, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
-    // by summation splitting (r0 inside), variable substitution
-    // l4.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h[0,r0,i3,i4] * l4.a.c.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_a_c_part, v_l4_a_c_part_filter, v_l4_h, v_l4_a_c_part));
-    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.r", 392, 64, stream, v_l4_a_c_part, v_l4_r_const,
+    CALL(launch(m, EARLY, k_product_6f18b6c3, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
+        v_l4_h, v_l4_a_c_parts));
+    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_r_const,
         v_l4_r));
-    // by summation splitting (r0 inside), variable substitution
-    // l4.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.r[0,r0,i3,i4] * l4.b.c.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_b_c_part, v_l4_b_c_part_filter, v_l4_r, v_l4_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_cdcdddbc, "l4", 392, 64, stream, v_l4_b_c_part, v_l4_h,
+    CALL(launch(m, EARLY, k_product_6f18b6c3, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
+        v_l4_r, v_l4_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_7bafd890, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
         v_l4_const, v_l4));
     CALL(launch(m, EARLY, k_reduce_1c5a3a38, "f", 512, 32, stream, v_l4, v_f));
     CALL(launch(m, EARLY, k_reduce_60cac80d, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
@@ -2977,6 +2960,6 @@ static const resnet18_tensor info_weights[] = {
 static const resnet18_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_ARENA_BYTES, RESNET18_WEIGHT_BYTES,
-    55386368ull, 133679872ull, 0x0349b93ac5df4a66ull};
+    55386368ull, 123194112ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_info *resnet18_describe(void) { return &info; }

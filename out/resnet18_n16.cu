@@ -8,9 +8,9 @@
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 112 MB (workspace 32 MB of it), constants 154 MB, peak in create 344 MB
-// plan      57 steps, 826.9 us estimated; 1733.1 us without derivation
+// plan      57 steps, 831.4 us estimated; 1733.9 us without derivation
 // libraries cuDNN (415 MB) 4 steps, without it up to 12.3 us more
-//           cuBLAS (596 MB) 16 steps, without it up to 80.8 us more
+//           cuBLAS (596 MB) 16 steps, without it up to 76.4 us more
 // by        basis change 39, operand re-laid 4, summation splitting 3
 //   116.9 us est. r0               k_product_47598f54
 //    16.4 us est. p0               k_reduce_2d2b8b7d
@@ -38,7 +38,7 @@
 //    23.6 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
 //     4.9 us est. l2               k_basis_3f5708d4
 //     3.2 us est. l3.h.a.c.columns k_map_5ee0c7e3
-//    35.9 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
+//    36.8 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
 //     3.2 us est. l3.h.a.c.border.parts k_product_78f8dc02
 //     1.3 us est. l3.h.a.c.border  k_reduce_ef17e894
 //     3.2 us est. l3.h.a.c.border.parts k_product_21dc6976
@@ -58,17 +58,17 @@
 //    47.2 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
 //     2.7 us est. l4.h.r           k_reduce_f87a9ae4
 //     1.4 us est. l4.h.b.c.data    k_basis_c0ad8cee
-//    37.3 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//    38.2 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     1.3 us est. l4.h.b.c         k_basis_464642db
 //     6.9 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     1.4 us est. l4.a.c.data      k_basis_c0ad8cee
-//    37.3 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
+//    38.2 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
 //     1.3 us est. l4.r             k_basis_103a2868
 //     1.4 us est. l4.b.c.data      k_basis_c0ad8cee
-//    37.3 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
+//    38.2 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
 //     1.4 us est. l4               k_basis_3fd33347
 //     1.3 us est. f                k_reduce_1ad0551a
-//     1.3 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
+//     2.1 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>

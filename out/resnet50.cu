@@ -7,11 +7,11 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
-// memory    arena 27 MB (workspace 18 MB of it), constants 109 MB, peak in create 239 MB
-// plan      85 steps, 282.3 us estimated; 337.9 us without derivation
-// libraries cuDNN (415 MB) 34 steps, without it up to 44.9 us more
-//           cuBLAS (596 MB) 15 steps, without it up to 18.4 us more
-// by        basis change 33, summation splitting 8, operand re-laid 4
+// memory    arena 19 MB (workspace 10 MB of it), constants 109 MB, peak in create 231 MB
+// plan      83 steps, 309.8 us estimated; 357.5 us without derivation
+// libraries cuDNN (415 MB) 36 steps, without it up to 25.4 us more
+//           cuBLAS (596 MB) 11 steps, without it up to 4.0 us more
+// by        basis change 33, summation splitting 6
 //     9.2 us est. r0               k_product_89711744
 //     1.3 us est. p0               k_reduce_0d7103f7
 //     1.3 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
@@ -20,12 +20,12 @@
 //     1.3 us est. l1.h.t           k_basis_40343eeb
 //     3.2 us est. l1.h.c.c         cuDNN conv 1x1, 64 to 256
 //     3.2 us est. l1.h             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     3.8 us est. l1.h.0.r         cuDNN conv 1x1, 256 to 64 + bias + relu
+//     4.6 us est. l1.h.0.r         cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.h.0.b.c.data  k_basis_9a213487
 //     2.5 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.3 us est. l1.h.0.t         k_basis_40343eeb
 //     3.2 us est. l1.h.0           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     3.8 us est. l1.h.1.r         cuDNN conv 1x1, 256 to 64 + bias + relu
+//     4.6 us est. l1.h.1.r         cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.h.1.b.c.data  k_basis_9a213487
 //     2.5 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.3 us est. l1.h.1.t         k_basis_40343eeb
@@ -35,66 +35,64 @@
 //     1.3 us est. l2.h.t           k_reduce_3d1da471
 //     3.2 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     6.9 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     3.3 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
+//     4.2 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.h.0.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.0.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2.h.0.t         k_basis_373b3530
 //     3.2 us est. l2.h.0           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     3.3 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
+//     4.2 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.h.1.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.1.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2.h.1.t         k_basis_373b3530
 //     3.2 us est. l2.h.1           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     3.3 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
+//     4.2 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.h.2.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.2.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2.h.2.t         k_basis_373b3530
 //     3.2 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     1.3 us est. l3.d.c.columns   k_map_57792e0b
-//     7.0 us est. l3.d.c           cuBLAS sgemm 1024 x 196 x 512
-//     6.6 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
+//     7.5 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
 //     8.8 us est. l3.h.b.c.parts   k_product_07a84daf
 //     1.3 us est. l3.h.t           k_reduce_4f1cfce3
-//     3.8 us est. l3.h             cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     3.8 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     4.6 us est. l3.h.c.c         cuDNN conv 1x1, 256 to 1024
+//     9.8 us est. l3.h             cuDNN conv 1x1, 512 to 1024 + residual + bias + relu
+//     4.7 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.0.b.c.data  k_basis_35ce91cf
-//     4.0 us est. l3.h.0.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     4.9 us est. l3.h.0.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.h.0.t         k_basis_691e9faa
-//     3.8 us est. l3.h.0           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     3.8 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     4.6 us est. l3.h.0           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     4.7 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.1.b.c.data  k_basis_35ce91cf
-//     4.0 us est. l3.h.1.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     4.9 us est. l3.h.1.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.h.1.t         k_basis_691e9faa
-//     3.8 us est. l3.h.1           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     3.8 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     4.6 us est. l3.h.1           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     4.7 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.2.b.c.data  k_basis_35ce91cf
-//     4.0 us est. l3.h.2.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     4.9 us est. l3.h.2.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.h.2.t         k_basis_691e9faa
-//     3.8 us est. l3.h.2           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     3.8 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     4.6 us est. l3.h.2           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     4.7 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.3.b.c.data  k_basis_35ce91cf
-//     4.0 us est. l3.h.3.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     4.9 us est. l3.h.3.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.h.3.t         k_basis_691e9faa
-//     3.8 us est. l3.h.3           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     3.8 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     4.6 us est. l3.h.3           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     4.7 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.4.b.c.data  k_basis_35ce91cf
-//     4.0 us est. l3.h.4.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     4.9 us est. l3.h.4.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.h.4.t         k_basis_691e9faa
-//     3.8 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     1.3 us est. l4.d.c.columns   k_map_40cd2fa4
-//     7.0 us est. l4.d.c           cuBLAS sgemm 2048 x 49 x 1024
-//     7.0 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
+//     4.6 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     7.9 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
 //     9.5 us est. l4.h.b.c.parts   k_product_46b388ba
 //     1.3 us est. l4.h.t           k_reduce_de3e16ae
-//     3.8 us est. l4.h             cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
-//     4.7 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.4 us est. l4.h.0.b.c.part  cuBLAS sgemm 4608 x 49 x 512
-//     1.3 us est. l4.h.0.t         k_reduce_9f36c0bc
-//     3.8 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
-//     4.7 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.4 us est. l4.h.1.b.c.part  cuBLAS sgemm 4608 x 49 x 512
-//     1.3 us est. l4.h.1.t         k_reduce_9f36c0bc
-//     3.8 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
+//     4.6 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
+//     9.8 us est. l4.h             cuDNN conv 1x1, 1024 to 2048 + residual + bias + relu
+//     5.6 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
+//     9.5 us est. l4.h.0.b.c.parts k_product_6f18b6c3
+//     1.3 us est. l4.h.0.t         k_reduce_de3e16ae
+//     4.6 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
+//     5.6 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
+//     9.5 us est. l4.h.1.b.c.parts k_product_6f18b6c3
+//     1.3 us est. l4.h.1.t         k_reduce_de3e16ae
+//     4.6 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     1.3 us est. f                k_reduce_a7fb52c0
 //     1.9 us est. y                k_reduce_370fba15
 
@@ -108,7 +106,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET50_ARENA_BYTES 27906048ull
+#define RESNET50_ARENA_BYTES 19673088ull
 #define RESNET50_WEIGHT_BYTES 102440960ull
 
 #ifdef __cplusplus
@@ -440,255 +438,253 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h_1_c_bias INIT(94220032)
 #define v_l4_h_1_c_mean INIT(94228224)
 #define v_l4_h_1_c_var INIT(94236416)
-#define v_l4_d_s INIT(94244608)
-#define v_l4_d_c_scaled CONST(8196096)
-#define v_l3_d_s INIT(94252800)
-#define v_l3_d_c_scaled CONST(16584704)
-#define v_stem_s INIT(94256896)
-#define v_stem_c_scaled CONST(18681856)
-#define v_r0_const CONST(18719488)
+#define v_stem_s INIT(94244608)
+#define v_stem_c_scaled CONST(8196096)
+#define v_r0_const CONST(8233728)
 #define v_r0 ARENA(0)
-#define v_p0 ARENA(25296896)
-#define v_l1_d_s INIT(94257152)
-#define v_l1_d_c_scaled CONST(18719744)
-#define v_l1_h_b_s INIT(94258176)
-#define v_l1_h_b_c_scaled INIT(94258432)
-#define v_l1_h_b_c_filter CONST(18785280)
-#define v_l1_h_a_s INIT(94405888)
-#define v_l1_h_a_c_scaled CONST(19375104)
-#define v_l1_h_r_const CONST(19391488)
-#define v_l1_h_r ARENA(20680704)
-#define v_l1_h_b_c_data ARENA(18874368)
-#define v_l1_h_b_c_product ARENA(20680704)
-#define v_l1_h_t_const CONST(19391744)
-#define v_l1_h_t ARENA(22487040)
-#define v_l1_h_c_s INIT(94406144)
-#define v_l1_h_c_c_scaled CONST(19392000)
-#define v_l1_h_c_c ARENA(18874368)
-#define v_l1_h_const CONST(19457536)
-#define v_l1_h ARENA(22085632)
-#define v_l1_h_0_b_s INIT(94407168)
-#define v_l1_h_0_b_c_scaled INIT(94407424)
-#define v_l1_h_0_b_c_filter CONST(19458560)
-#define v_l1_h_0_a_s INIT(94554880)
-#define v_l1_h_0_a_c_scaled CONST(20048384)
-#define v_l1_h_0_r_const CONST(20113920)
-#define v_l1_h_0_r ARENA(20680704)
-#define v_l1_h_0_b_c_data ARENA(18874368)
-#define v_l1_h_0_b_c_product ARENA(25296896)
-#define v_l1_h_0_t_const CONST(20114176)
-#define v_l1_h_0_t ARENA(27103232)
-#define v_l1_h_0_c_s INIT(94555136)
-#define v_l1_h_0_c_c_scaled CONST(20114432)
-#define v_l1_h_0_const CONST(20179968)
-#define v_l1_h_0 ARENA(18874368)
-#define v_l1_h_1_b_s INIT(94556160)
-#define v_l1_h_1_b_c_scaled INIT(94556416)
-#define v_l1_h_1_b_c_filter CONST(20180992)
-#define v_l1_h_1_a_s INIT(94703872)
-#define v_l1_h_1_a_c_scaled CONST(20770816)
-#define v_l1_h_1_r_const CONST(20836352)
-#define v_l1_h_1_r ARENA(23891968)
-#define v_l1_h_1_b_c_data ARENA(22085632)
-#define v_l1_h_1_b_c_product ARENA(23891968)
-#define v_l1_h_1_t_const CONST(20836608)
-#define v_l1_h_1_t ARENA(25698304)
-#define v_l1_h_1_c_s INIT(94704128)
-#define v_l1_h_1_c_c_scaled CONST(20836864)
-#define v_l1_h_1_const CONST(20902400)
-#define v_l1_h_1 ARENA(22085632)
-#define v_l2_d_s INIT(94705152)
-#define v_l2_d_c_scaled CONST(20903424)
-#define v_l2_h_a_s INIT(94707200)
-#define v_l2_h_a_c_scaled CONST(21427712)
-#define v_l2_h_r_const CONST(21558784)
-#define v_l2_h_r ARENA(18874368)
-#define v_l2_h_b_s INIT(94707712)
-#define v_l2_h_b_c_part_lines CONST(21559296)
+#define v_p0 ARENA(17063936)
+#define v_l1_d_s INIT(94244864)
+#define v_l1_d_c_scaled CONST(8233984)
+#define v_l1_h_b_s INIT(94245888)
+#define v_l1_h_b_c_scaled INIT(94246144)
+#define v_l1_h_b_c_filter CONST(8299520)
+#define v_l1_h_a_s INIT(94393600)
+#define v_l1_h_a_c_scaled CONST(8889344)
+#define v_l1_h_r_const CONST(8905728)
+#define v_l1_h_r ARENA(12447744)
+#define v_l1_h_b_c_data ARENA(10641408)
+#define v_l1_h_b_c_product ARENA(12447744)
+#define v_l1_h_t_const CONST(8905984)
+#define v_l1_h_t ARENA(14254080)
+#define v_l1_h_c_s INIT(94393856)
+#define v_l1_h_c_c_scaled CONST(8906240)
+#define v_l1_h_c_c ARENA(10641408)
+#define v_l1_h_const CONST(8971776)
+#define v_l1_h ARENA(13852672)
+#define v_l1_h_0_b_s INIT(94394880)
+#define v_l1_h_0_b_c_scaled INIT(94395136)
+#define v_l1_h_0_b_c_filter CONST(8972800)
+#define v_l1_h_0_a_s INIT(94542592)
+#define v_l1_h_0_a_c_scaled CONST(9562624)
+#define v_l1_h_0_r_const CONST(9628160)
+#define v_l1_h_0_r ARENA(12447744)
+#define v_l1_h_0_b_c_data ARENA(10641408)
+#define v_l1_h_0_b_c_product ARENA(17063936)
+#define v_l1_h_0_t_const CONST(9628416)
+#define v_l1_h_0_t ARENA(18870272)
+#define v_l1_h_0_c_s INIT(94542848)
+#define v_l1_h_0_c_c_scaled CONST(9628672)
+#define v_l1_h_0_const CONST(9694208)
+#define v_l1_h_0 ARENA(10641408)
+#define v_l1_h_1_b_s INIT(94543872)
+#define v_l1_h_1_b_c_scaled INIT(94544128)
+#define v_l1_h_1_b_c_filter CONST(9695232)
+#define v_l1_h_1_a_s INIT(94691584)
+#define v_l1_h_1_a_c_scaled CONST(10285056)
+#define v_l1_h_1_r_const CONST(10350592)
+#define v_l1_h_1_r ARENA(15659008)
+#define v_l1_h_1_b_c_data ARENA(13852672)
+#define v_l1_h_1_b_c_product ARENA(15659008)
+#define v_l1_h_1_t_const CONST(10350848)
+#define v_l1_h_1_t ARENA(17465344)
+#define v_l1_h_1_c_s INIT(94691840)
+#define v_l1_h_1_c_c_scaled CONST(10351104)
+#define v_l1_h_1_const CONST(10416640)
+#define v_l1_h_1 ARENA(13852672)
+#define v_l2_d_s INIT(94692864)
+#define v_l2_d_c_scaled CONST(10417664)
+#define v_l2_h_a_s INIT(94694912)
+#define v_l2_h_a_c_scaled CONST(10941952)
+#define v_l2_h_r_const CONST(11073024)
+#define v_l2_h_r ARENA(10641408)
+#define v_l2_h_b_s INIT(94695424)
+#define v_l2_h_b_c_part_lines CONST(11073536)
 #define v_l2_h_b_c_part ARENA(0)
-#define v_l2_h_t_const CONST(22149120)
-#define v_l2_h_t ARENA(20480000)
-#define v_l2_h_c_s INIT(94708224)
-#define v_l2_h_c_c_scaled CONST(22149632)
-#define v_l2_h_c_c ARENA(18874368)
-#define v_l2_h_const CONST(22411776)
-#define v_l2_h ARENA(20480000)
-#define v_l2_h_0_b_s INIT(94710272)
-#define v_l2_h_0_b_c_scaled INIT(94710784)
-#define v_l2_h_0_b_c_filter CONST(22413824)
-#define v_l2_h_0_a_s INIT(95300608)
-#define v_l2_h_0_a_c_scaled CONST(23462400)
-#define v_l2_h_0_r_const CONST(23724544)
-#define v_l2_h_0_r ARENA(22085632)
-#define v_l2_h_0_b_c_data ARENA(18874368)
-#define v_l2_h_0_b_c_product ARENA(22085632)
-#define v_l2_h_0_t_const CONST(23725056)
-#define v_l2_h_0_t ARENA(23691264)
-#define v_l2_h_0_c_s INIT(95301120)
-#define v_l2_h_0_c_c_scaled CONST(23725568)
-#define v_l2_h_0_const CONST(23987712)
-#define v_l2_h_0 ARENA(18874368)
-#define v_l2_h_1_b_s INIT(95303168)
-#define v_l2_h_1_b_c_scaled INIT(95303680)
-#define v_l2_h_1_b_c_filter CONST(23989760)
-#define v_l2_h_1_a_s INIT(95893504)
-#define v_l2_h_1_a_c_scaled CONST(25038336)
-#define v_l2_h_1_r_const CONST(25300480)
-#define v_l2_h_1_r ARENA(22085632)
-#define v_l2_h_1_b_c_data ARENA(20480000)
-#define v_l2_h_1_b_c_product ARENA(22085632)
-#define v_l2_h_1_t_const CONST(25300992)
-#define v_l2_h_1_t ARENA(23691264)
-#define v_l2_h_1_c_s INIT(95894016)
-#define v_l2_h_1_c_c_scaled CONST(25301504)
-#define v_l2_h_1_const CONST(25563648)
-#define v_l2_h_1 ARENA(20480000)
-#define v_l2_h_2_b_s INIT(95896064)
-#define v_l2_h_2_b_c_scaled INIT(95896576)
-#define v_l2_h_2_b_c_filter CONST(25565696)
-#define v_l2_h_2_a_s INIT(96486400)
-#define v_l2_h_2_a_c_scaled CONST(26614272)
-#define v_l2_h_2_r_const CONST(26876416)
-#define v_l2_h_2_r ARENA(22085632)
-#define v_l2_h_2_b_c_data ARENA(18874368)
-#define v_l2_h_2_b_c_product ARENA(22085632)
-#define v_l2_h_2_t_const CONST(26876928)
-#define v_l2_h_2_t ARENA(23691264)
-#define v_l2_h_2_c_s INIT(96486912)
-#define v_l2_h_2_c_c_scaled CONST(26877440)
-#define v_l2_h_2_const CONST(27139584)
-#define v_l2_h_2 ARENA(18874368)
-#define v_l3_d_c_columns ARENA(21282816)
-#define v_l3_d_c ARENA(20480000)
-#define v_l3_h_a_s INIT(96488960)
-#define v_l3_h_a_c_scaled CONST(27141632)
-#define v_l3_h_r_const CONST(27665920)
-#define v_l3_h_r ARENA(21282816)
-#define v_l3_h_b_s INIT(96489984)
-#define v_l3_h_b_c_lines CONST(27666944)
+#define v_l2_h_t_const CONST(11663360)
+#define v_l2_h_t ARENA(12247040)
+#define v_l2_h_c_s INIT(94695936)
+#define v_l2_h_c_c_scaled CONST(11663872)
+#define v_l2_h_c_c ARENA(10641408)
+#define v_l2_h_const CONST(11926016)
+#define v_l2_h ARENA(12247040)
+#define v_l2_h_0_b_s INIT(94697984)
+#define v_l2_h_0_b_c_scaled INIT(94698496)
+#define v_l2_h_0_b_c_filter CONST(11928064)
+#define v_l2_h_0_a_s INIT(95288320)
+#define v_l2_h_0_a_c_scaled CONST(12976640)
+#define v_l2_h_0_r_const CONST(13238784)
+#define v_l2_h_0_r ARENA(13852672)
+#define v_l2_h_0_b_c_data ARENA(10641408)
+#define v_l2_h_0_b_c_product ARENA(13852672)
+#define v_l2_h_0_t_const CONST(13239296)
+#define v_l2_h_0_t ARENA(15458304)
+#define v_l2_h_0_c_s INIT(95288832)
+#define v_l2_h_0_c_c_scaled CONST(13239808)
+#define v_l2_h_0_const CONST(13501952)
+#define v_l2_h_0 ARENA(10641408)
+#define v_l2_h_1_b_s INIT(95290880)
+#define v_l2_h_1_b_c_scaled INIT(95291392)
+#define v_l2_h_1_b_c_filter CONST(13504000)
+#define v_l2_h_1_a_s INIT(95881216)
+#define v_l2_h_1_a_c_scaled CONST(14552576)
+#define v_l2_h_1_r_const CONST(14814720)
+#define v_l2_h_1_r ARENA(13852672)
+#define v_l2_h_1_b_c_data ARENA(12247040)
+#define v_l2_h_1_b_c_product ARENA(13852672)
+#define v_l2_h_1_t_const CONST(14815232)
+#define v_l2_h_1_t ARENA(15458304)
+#define v_l2_h_1_c_s INIT(95881728)
+#define v_l2_h_1_c_c_scaled CONST(14815744)
+#define v_l2_h_1_const CONST(15077888)
+#define v_l2_h_1 ARENA(12247040)
+#define v_l2_h_2_b_s INIT(95883776)
+#define v_l2_h_2_b_c_scaled INIT(95884288)
+#define v_l2_h_2_b_c_filter CONST(15079936)
+#define v_l2_h_2_a_s INIT(96474112)
+#define v_l2_h_2_a_c_scaled CONST(16128512)
+#define v_l2_h_2_r_const CONST(16390656)
+#define v_l2_h_2_r ARENA(13852672)
+#define v_l2_h_2_b_c_data ARENA(10641408)
+#define v_l2_h_2_b_c_product ARENA(13852672)
+#define v_l2_h_2_t_const CONST(16391168)
+#define v_l2_h_2_t ARENA(15458304)
+#define v_l2_h_2_c_s INIT(96474624)
+#define v_l2_h_2_c_c_scaled CONST(16391680)
+#define v_l2_h_2_const CONST(16653824)
+#define v_l2_h_2 ARENA(10641408)
+#define v_l3_d_s INIT(96476672)
+#define v_l3_d_c_scaled CONST(16655872)
+#define v_l3_h_a_s INIT(96480768)
+#define v_l3_h_a_c_scaled CONST(18753024)
+#define v_l3_h_r_const CONST(19277312)
+#define v_l3_h_r ARENA(12247040)
+#define v_l3_h_b_s INIT(96481792)
+#define v_l3_h_b_c_lines CONST(19278336)
 #define v_l3_h_b_c_parts ARENA(0)
-#define v_l3_h_t_const CONST(30026240)
-#define v_l3_h_t ARENA(19677184)
-#define v_l3_h_c_s INIT(96491008)
-#define v_l3_h_c_c_scaled CONST(30027264)
-#define v_l3_h_const CONST(31075840)
-#define v_l3_h ARENA(18874368)
-#define v_l3_h_0_b_s INIT(96495104)
-#define v_l3_h_0_b_c_scaled INIT(96496128)
-#define v_l3_h_0_b_c_filter CONST(31079936)
-#define v_l3_h_0_a_s INIT(98855424)
-#define v_l3_h_0_a_c_scaled CONST(35274240)
-#define v_l3_h_0_r_const CONST(36322816)
-#define v_l3_h_0_r ARENA(20480000)
-#define v_l3_h_0_b_c_data ARENA(19677184)
-#define v_l3_h_0_b_c_product ARENA(20480000)
-#define v_l3_h_0_t_const CONST(36323840)
-#define v_l3_h_0_t ARENA(21282816)
-#define v_l3_h_0_c_s INIT(98856448)
-#define v_l3_h_0_c_c_scaled CONST(36324864)
-#define v_l3_h_0_const CONST(37373440)
-#define v_l3_h_0 ARENA(19677184)
-#define v_l3_h_1_b_s INIT(98860544)
-#define v_l3_h_1_b_c_scaled INIT(98861568)
-#define v_l3_h_1_b_c_filter CONST(37377536)
-#define v_l3_h_1_a_s INIT(101220864)
-#define v_l3_h_1_a_c_scaled CONST(41571840)
-#define v_l3_h_1_r_const CONST(42620416)
-#define v_l3_h_1_r ARENA(20480000)
-#define v_l3_h_1_b_c_data ARENA(18874368)
-#define v_l3_h_1_b_c_product ARENA(20480000)
-#define v_l3_h_1_t_const CONST(42621440)
-#define v_l3_h_1_t ARENA(21282816)
-#define v_l3_h_1_c_s INIT(101221888)
-#define v_l3_h_1_c_c_scaled CONST(42622464)
-#define v_l3_h_1_const CONST(43671040)
-#define v_l3_h_1 ARENA(18874368)
-#define v_l3_h_2_b_s INIT(101225984)
-#define v_l3_h_2_b_c_scaled INIT(101227008)
-#define v_l3_h_2_b_c_filter CONST(43675136)
-#define v_l3_h_2_a_s INIT(103586304)
-#define v_l3_h_2_a_c_scaled CONST(47869440)
-#define v_l3_h_2_r_const CONST(48918016)
-#define v_l3_h_2_r ARENA(20480000)
-#define v_l3_h_2_b_c_data ARENA(19677184)
-#define v_l3_h_2_b_c_product ARENA(20480000)
-#define v_l3_h_2_t_const CONST(48919040)
-#define v_l3_h_2_t ARENA(21282816)
-#define v_l3_h_2_c_s INIT(103587328)
-#define v_l3_h_2_c_c_scaled CONST(48920064)
-#define v_l3_h_2_const CONST(49968640)
-#define v_l3_h_2 ARENA(19677184)
-#define v_l3_h_3_b_s INIT(103591424)
-#define v_l3_h_3_b_c_scaled INIT(103592448)
-#define v_l3_h_3_b_c_filter CONST(49972736)
-#define v_l3_h_3_a_s INIT(105951744)
-#define v_l3_h_3_a_c_scaled CONST(54167040)
-#define v_l3_h_3_r_const CONST(55215616)
-#define v_l3_h_3_r ARENA(20480000)
-#define v_l3_h_3_b_c_data ARENA(18874368)
-#define v_l3_h_3_b_c_product ARENA(20480000)
-#define v_l3_h_3_t_const CONST(55216640)
-#define v_l3_h_3_t ARENA(21282816)
-#define v_l3_h_3_c_s INIT(105952768)
-#define v_l3_h_3_c_c_scaled CONST(55217664)
-#define v_l3_h_3_const CONST(56266240)
-#define v_l3_h_3 ARENA(18874368)
-#define v_l3_h_4_b_s INIT(105956864)
-#define v_l3_h_4_b_c_scaled INIT(105957888)
-#define v_l3_h_4_b_c_filter CONST(56270336)
-#define v_l3_h_4_a_s INIT(108317184)
-#define v_l3_h_4_a_c_scaled CONST(60464640)
-#define v_l3_h_4_r_const CONST(61513216)
-#define v_l3_h_4_r ARENA(20480000)
-#define v_l3_h_4_b_c_data ARENA(19677184)
-#define v_l3_h_4_b_c_product ARENA(20480000)
-#define v_l3_h_4_t_const CONST(61514240)
-#define v_l3_h_4_t ARENA(21282816)
-#define v_l3_h_4_c_s INIT(108318208)
-#define v_l3_h_4_c_c_scaled CONST(61515264)
-#define v_l3_h_4_const CONST(62563840)
-#define v_l3_h_4 ARENA(19677184)
-#define v_l4_d_c_columns ARENA(19275776)
-#define v_l4_d_c ARENA(18874368)
+#define v_l3_h_t_const CONST(21637632)
+#define v_l3_h_t ARENA(13049856)
+#define v_l3_h_c_s INIT(96482816)
+#define v_l3_h_c_c_scaled CONST(21638656)
+#define v_l3_h_c_c ARENA(12247040)
+#define v_l3_h_const CONST(22687232)
+#define v_l3_h ARENA(13049856)
+#define v_l3_h_0_b_s INIT(96486912)
+#define v_l3_h_0_b_c_scaled INIT(96487936)
+#define v_l3_h_0_b_c_filter CONST(22691328)
+#define v_l3_h_0_a_s INIT(98847232)
+#define v_l3_h_0_a_c_scaled CONST(26885632)
+#define v_l3_h_0_r_const CONST(27934208)
+#define v_l3_h_0_r ARENA(11444224)
+#define v_l3_h_0_b_c_data ARENA(10641408)
+#define v_l3_h_0_b_c_product ARENA(11444224)
+#define v_l3_h_0_t_const CONST(27935232)
+#define v_l3_h_0_t ARENA(12247040)
+#define v_l3_h_0_c_s INIT(98848256)
+#define v_l3_h_0_c_c_scaled CONST(27936256)
+#define v_l3_h_0_const CONST(28984832)
+#define v_l3_h_0 ARENA(10641408)
+#define v_l3_h_1_b_s INIT(98852352)
+#define v_l3_h_1_b_c_scaled INIT(98853376)
+#define v_l3_h_1_b_c_filter CONST(28988928)
+#define v_l3_h_1_a_s INIT(101212672)
+#define v_l3_h_1_a_c_scaled CONST(33183232)
+#define v_l3_h_1_r_const CONST(34231808)
+#define v_l3_h_1_r ARENA(12247040)
+#define v_l3_h_1_b_c_data ARENA(11444224)
+#define v_l3_h_1_b_c_product ARENA(12247040)
+#define v_l3_h_1_t_const CONST(34232832)
+#define v_l3_h_1_t ARENA(13049856)
+#define v_l3_h_1_c_s INIT(101213696)
+#define v_l3_h_1_c_c_scaled CONST(34233856)
+#define v_l3_h_1_const CONST(35282432)
+#define v_l3_h_1 ARENA(11444224)
+#define v_l3_h_2_b_s INIT(101217792)
+#define v_l3_h_2_b_c_scaled INIT(101218816)
+#define v_l3_h_2_b_c_filter CONST(35286528)
+#define v_l3_h_2_a_s INIT(103578112)
+#define v_l3_h_2_a_c_scaled CONST(39480832)
+#define v_l3_h_2_r_const CONST(40529408)
+#define v_l3_h_2_r ARENA(12247040)
+#define v_l3_h_2_b_c_data ARENA(10641408)
+#define v_l3_h_2_b_c_product ARENA(12247040)
+#define v_l3_h_2_t_const CONST(40530432)
+#define v_l3_h_2_t ARENA(13049856)
+#define v_l3_h_2_c_s INIT(103579136)
+#define v_l3_h_2_c_c_scaled CONST(40531456)
+#define v_l3_h_2_const CONST(41580032)
+#define v_l3_h_2 ARENA(10641408)
+#define v_l3_h_3_b_s INIT(103583232)
+#define v_l3_h_3_b_c_scaled INIT(103584256)
+#define v_l3_h_3_b_c_filter CONST(41584128)
+#define v_l3_h_3_a_s INIT(105943552)
+#define v_l3_h_3_a_c_scaled CONST(45778432)
+#define v_l3_h_3_r_const CONST(46827008)
+#define v_l3_h_3_r ARENA(12247040)
+#define v_l3_h_3_b_c_data ARENA(11444224)
+#define v_l3_h_3_b_c_product ARENA(12247040)
+#define v_l3_h_3_t_const CONST(46828032)
+#define v_l3_h_3_t ARENA(13049856)
+#define v_l3_h_3_c_s INIT(105944576)
+#define v_l3_h_3_c_c_scaled CONST(46829056)
+#define v_l3_h_3_const CONST(47877632)
+#define v_l3_h_3 ARENA(11444224)
+#define v_l3_h_4_b_s INIT(105948672)
+#define v_l3_h_4_b_c_scaled INIT(105949696)
+#define v_l3_h_4_b_c_filter CONST(47881728)
+#define v_l3_h_4_a_s INIT(108308992)
+#define v_l3_h_4_a_c_scaled CONST(52076032)
+#define v_l3_h_4_r_const CONST(53124608)
+#define v_l3_h_4_r ARENA(12247040)
+#define v_l3_h_4_b_c_data ARENA(10641408)
+#define v_l3_h_4_b_c_product ARENA(12247040)
+#define v_l3_h_4_t_const CONST(53125632)
+#define v_l3_h_4_t ARENA(13049856)
+#define v_l3_h_4_c_s INIT(108310016)
+#define v_l3_h_4_c_c_scaled CONST(53126656)
+#define v_l3_h_4_const CONST(54175232)
+#define v_l3_h_4 ARENA(10641408)
+#define v_l4_d_s INIT(108314112)
+#define v_l4_d_c_scaled CONST(54179328)
 #define v_l4_h_a_s INIT(108322304)
 #define v_l4_h_a_c_scaled CONST(62567936)
 #define v_l4_h_r_const CONST(64665088)
-#define v_l4_h_r ARENA(19275776)
+#define v_l4_h_r ARENA(11444224)
 #define v_l4_h_b_s INIT(108324352)
 #define v_l4_h_b_c_lines CONST(64667136)
 #define v_l4_h_b_c_parts ARENA(0)
 #define v_l4_h_t_const CONST(74104320)
-#define v_l4_h_t ARENA(19275776)
+#define v_l4_h_t ARENA(11845632)
 #define v_l4_h_c_s INIT(108326400)
 #define v_l4_h_c_c_scaled CONST(74106368)
+#define v_l4_h_c_c ARENA(11444224)
 #define v_l4_h_const CONST(78300672)
-#define v_l4_h ARENA(19777536)
+#define v_l4_h ARENA(11845632)
 #define v_l4_h_0_a_s INIT(108334592)
 #define v_l4_h_0_a_c_scaled CONST(78308864)
 #define v_l4_h_0_r_const CONST(82503168)
-#define v_l4_h_0_r ARENA(20178944)
+#define v_l4_h_0_r ARENA(10641408)
 #define v_l4_h_0_b_s INIT(108336640)
-#define v_l4_h_0_b_c_part_filter CONST(82505216)
-#define v_l4_h_0_b_c_part ARENA(18874368)
+#define v_l4_h_0_b_c_lines CONST(82505216)
+#define v_l4_h_0_b_c_parts ARENA(0)
 #define v_l4_h_0_t_const CONST(91942400)
-#define v_l4_h_0_t ARENA(20580352)
+#define v_l4_h_0_t ARENA(11042816)
 #define v_l4_h_0_c_s INIT(108338688)
 #define v_l4_h_0_c_c_scaled CONST(91944448)
 #define v_l4_h_0_const CONST(96138752)
-#define v_l4_h_0 ARENA(20178944)
+#define v_l4_h_0 ARENA(10641408)
 #define v_l4_h_1_a_s INIT(108346880)
 #define v_l4_h_1_a_c_scaled CONST(96146944)
 #define v_l4_h_1_r_const CONST(100341248)
-#define v_l4_h_1_r ARENA(19777536)
+#define v_l4_h_1_r ARENA(11042816)
 #define v_l4_h_1_b_s INIT(108348928)
-#define v_l4_h_1_b_c_part_filter CONST(100343296)
-#define v_l4_h_1_b_c_part ARENA(18874368)
+#define v_l4_h_1_b_c_lines CONST(100343296)
+#define v_l4_h_1_b_c_parts ARENA(0)
 #define v_l4_h_1_t_const CONST(109780480)
-#define v_l4_h_1_t ARENA(19777536)
+#define v_l4_h_1_t ARENA(11444224)
 #define v_l4_h_1_c_s INIT(108350976)
 #define v_l4_h_1_c_c_scaled CONST(109782528)
 #define v_l4_h_1_const CONST(113976832)
-#define v_l4_h_1 ARENA(18874368)
+#define v_l4_h_1 ARENA(11042816)
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
 
@@ -1000,7 +996,8 @@ static const conv_size conv_sizes[] = {
     {"l2.h.2.r", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.h.2", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l3.h.r", 0, 1, 512, 256, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h", 0, 1, 256, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
+    {"l3.h.c.c", 0, 1, 256, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l3.h", 0, 1, 512, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l3.h.0.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l3.h.0", 0, 1, 256, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l3.h.1.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
@@ -1012,7 +1009,8 @@ static const conv_size conv_sizes[] = {
     {"l3.h.4.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l3.h.4", 0, 1, 256, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l4.h.r", 0, 1, 1024, 512, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l4.h", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
+    {"l4.h.c.c", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
+    {"l4.h", 0, 1, 1024, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l4.h.0.r", 0, 1, 2048, 512, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l4.h.0", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l4.h.1.r", 0, 1, 2048, 512, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
@@ -1036,6 +1034,7 @@ enum {
     CONV_l2_h_2_r,
     CONV_l2_h_2,
     CONV_l3_h_r,
+    CONV_l3_h_c_c,
     CONV_l3_h,
     CONV_l3_h_0_r,
     CONV_l3_h_0,
@@ -1048,6 +1047,7 @@ enum {
     CONV_l3_h_4_r,
     CONV_l3_h_4,
     CONV_l4_h_r,
+    CONV_l4_h_c_c,
     CONV_l4_h,
     CONV_l4_h_0_r,
     CONV_l4_h_0,
@@ -1160,62 +1160,6 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
         v += other;
     }
     return v;
-}
-
-// l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_136cc498(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 512u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_7e3f4061(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 524288u) return;
-    const int i1 = (int)(id % 256u) * 4;
-    const int i0 = (int)(id / 256u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1024 + i1);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 1024 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_2dfa3c0c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 256u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_082fd5f8(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 131072u) return;
-    const int i1 = (int)(id % 128u) * 4;
-    const int i0 = (int)(id / 128u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
 }
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
@@ -1622,6 +1566,34 @@ static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restr
         v0.w * 0.f + (v1.w - v2.w * v0.w));
 }
 
+// l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
+static __global__ void __launch_bounds__(64) k_map_2dfa3c0c(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 256u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
+    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
+static __global__ void __launch_bounds__(256) k_map_082fd5f8(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
+    if (id >= 131072u) return;
+    const int i1 = (int)(id % 128u) * 4;
+    const int i0 = (int)(id / 128u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
 // l3.h.a.c.scaled[i0,i1] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,0,0]
 static __global__ void __launch_bounds__(64) k_map_d12468a1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
@@ -1760,6 +1732,34 @@ static __global__ void __launch_bounds__(64) k_map_73cf8979(const float *__restr
     *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
         v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
         v0.w - v1.w * v2.w + v2.w * 0.f);
+}
+
+// l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
+static __global__ void __launch_bounds__(64) k_map_136cc498(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 512u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
+    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
+static __global__ void __launch_bounds__(256) k_map_7e3f4061(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
+    if (id >= 524288u) return;
+    const int i1 = (int)(id % 256u) * 4;
+    const int i0 = (int)(id / 256u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1024 + i1);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 1024 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
 }
 
 // l4.h.a.c.scaled[i0,i1] = l4.h.a.s[i0] * l4.h.a.k[i0,i1,0,0]
@@ -2215,19 +2215,6 @@ static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
     }
 }
 
-// by operand re-laid
-// l3.d.c.columns[i0,i1,i2] = l2.h.2[0,i2,2*i0,2*i1] where i0 in 0:14, i1 in 0:14
-static __global__ void __launch_bounds__(256) k_map_57792e0b(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 100352u) return;
-    const int i2 = (int)(id % 512u);
-    const int i1 = (int)(id / 512u % 14u);
-    const int i0 = (int)(id / 7168u);
-    y[i0 * 7168 + i1 * 512 + i2] = p0[i2 * 784 + i0 * 56 + i1 * 2];
-}
-
 // by summation splitting (parts)
 // l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
@@ -2365,19 +2352,6 @@ static __global__ void __launch_bounds__(64) k_basis_691e9faa(const float *p0,
     }
 }
 
-// by operand re-laid
-// l4.d.c.columns[i0,i1,i2] = l3.h.4[0,i2,2*i0,2*i1] where i0 in 0:7, i1 in 0:7
-static __global__ void __launch_bounds__(128) k_map_40cd2fa4(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 50176u) return;
-    const int i2 = (int)(id % 1024u);
-    const int i1 = (int)(id / 1024u % 7u);
-    const int i0 = (int)(id / 7168u);
-    y[i0 * 7168 + i1 * 1024 + i2] = p0[i2 * 196 + i0 * 28 + i1 * 2];
-}
-
 // by summation splitting (parts)
 // l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
@@ -2436,32 +2410,46 @@ static __global__ void __launch_bounds__(64) k_reduce_de3e16ae(const float *p0,
     y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
 }
 
-// by summation splitting
-// l4.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l4.h.0.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7,
-//     i3 in 0:7, pad l4.h.0.b.c.part 0
-// l4.h.0.t[0,i1,i2,i3] = relu(l4.h.0.b.c[0,i1,i2,i3] + l4.h.0.t.const[i1])
-static __global__ void __launch_bounds__(64) k_reduce_9f36c0bc(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+// by summation splitting (parts)
+// l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
+//     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
+//     l4.h.0.r 0
+static __global__ void __launch_bounds__(256) k_product_6f18b6c3(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
     await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int t0 = i3 + r1 - 1;
+        const int t1 = i4 + r2 - 1;
+        return n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p1[i0 * 1568 + r0 * 49 + t0 * 7
+            + t1] : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(288u, a, b, acc);
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
         }
     }
-    const float v1 = acc + p1[i1];
-    y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4.h.1[0,i1,r0,r1]
@@ -2551,7 +2539,7 @@ struct resnet50 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[34];
+    conv_call conv[36];
     cublasHandle_t cublas;
 };
 
@@ -2650,7 +2638,7 @@ static int conv_choose_forward(resnet50 *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 18874368) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 10641408) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
@@ -2668,7 +2656,7 @@ static int conv_choose_data(resnet50 *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 18874368) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 10641408) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         c->algorithm = (int)p[i].algo;
@@ -2758,8 +2746,6 @@ static const gemm_size gemm_l2_h_1_b_c_product = {"l2.h.1.b.c.product", 0, 0, 16
     128, 196, 196, 16384, 25088, 25088, 1.f};
 static const gemm_size gemm_l2_h_2_b_c_product = {"l2.h.2.b.c.product", 0, 0, 16, 128, 196, 128,
     128, 196, 196, 16384, 25088, 25088, 1.f};
-static const gemm_size gemm_l3_d_c = {"l3.d.c", 0, 1, 1, 1024, 196, 512, 512, 512, 196, 0, 0, 0,
-    1.f};
 static const gemm_size gemm_l3_h_0_b_c_product = {"l3.h.0.b.c.product", 0, 0, 16, 256, 49, 256, 256,
     49, 49, 65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l3_h_1_b_c_product = {"l3.h.1.b.c.product", 0, 0, 16, 256, 49, 256, 256,
@@ -2770,12 +2756,6 @@ static const gemm_size gemm_l3_h_3_b_c_product = {"l3.h.3.b.c.product", 0, 0, 16
     49, 49, 65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l3_h_4_b_c_product = {"l3.h.4.b.c.product", 0, 0, 16, 256, 49, 256, 256,
     49, 49, 65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l4_d_c = {"l4.d.c", 0, 1, 1, 2048, 49, 1024, 1024, 1024, 49, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_l4_h_0_b_c_part = {"l4.h.0.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49,
-    49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_h_1_b_c_part = {"l4.h.1.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49,
-    49, 0, 0, 0, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
@@ -2784,7 +2764,7 @@ static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
     static const size_t at[] = {0};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 18874368));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 10641408));
     (void)branch;
     return 0;
 }
@@ -2817,14 +2797,6 @@ static int launch(resnet50 *m, int when, void (*kernel)(P...), const char *name,
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_136cc498, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
-        v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_7e3f4061, "l4.d.c.scaled", 2048, 256, stream, v_l4_d_k, v_l4_d_s,
-        v_l4_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
-        v_l3_d_s));
-    CALL(launch(m, ORDERED, k_map_082fd5f8, "l3.d.c.scaled", 512, 256, stream, v_l3_d_k, v_l3_d_s,
-        v_l3_d_c_scaled));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
     CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
@@ -2897,11 +2869,6 @@ static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
         v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_const));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale,
         v_l2_d_s));
-    return 0;
-}
-
-static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
-    (void)stream;
     CALL(launch(m, ORDERED, k_map_1402fab5, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
@@ -2910,6 +2877,11 @@ static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
         v_l2_h_a_s, v_l2_h_a_c_scaled));
     CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s,
         v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
+    return 0;
+}
+
+static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
+    (void)stream;
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
     CALL(launch(m, ORDERED, k_map_ddd5bbec, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k,
@@ -2982,15 +2954,19 @@ static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
         v_l2_h_2_c_s, v_l2_h_2_c_c_scaled));
     CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.2.const", 2, 64, stream, v_l2_h_2_c_s,
         v_l2_h_2_c_bias, v_l2_h_2_c_mean, v_l2_h_2_const));
+    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
+        v_l3_d_s));
+    CALL(launch(m, ORDERED, k_map_082fd5f8, "l3.d.c.scaled", 512, 256, stream, v_l3_d_k, v_l3_d_s,
+        v_l3_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+        v_l3_h_a_s));
+    CALL(launch(m, ORDERED, k_map_d12468a1, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k,
+        v_l3_h_a_s, v_l3_h_a_c_scaled));
     return 0;
 }
 
 static int prepare_weights_3(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
-        v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_d12468a1, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k,
-        v_l3_h_a_s, v_l3_h_a_c_scaled));
     CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias,
         v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
@@ -3067,15 +3043,15 @@ static int prepare_weights_3(resnet50 *m, cudaStream_t stream) {
         v_l3_h_2_c_mean, v_l3_h_2_c_s, v_l3_h_2_const));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale,
         v_l3_h_3_b_var, v_l3_h_3_b_s));
+    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k,
+        v_l3_h_3_b_s, v_l3_h_3_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.3.b.c.filter", 512, 128, stream,
+        v_l3_h_3_b_c_scaled, v_l3_h_3_b_c_filter));
     return 0;
 }
 
 static int prepare_weights_4(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k,
-        v_l3_h_3_b_s, v_l3_h_3_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.3.b.c.filter", 512, 128, stream,
-        v_l3_h_3_b_c_scaled, v_l3_h_3_b_c_filter));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.a.s", 1, 64, stream, v_l3_h_3_a_scale,
         v_l3_h_3_a_var, v_l3_h_3_a_s));
     CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k,
@@ -3110,6 +3086,10 @@ static int prepare_weights_4(resnet50 *m, cudaStream_t stream) {
         v_l3_h_4_c_s, v_l3_h_4_c_c_scaled));
     CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.4.const", 4, 64, stream, v_l3_h_4_c_bias,
         v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_const));
+    CALL(launch(m, ORDERED, k_map_136cc498, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
+        v_l4_d_s));
+    CALL(launch(m, ORDERED, k_map_7e3f4061, "l4.d.c.scaled", 2048, 256, stream, v_l4_d_k, v_l4_d_s,
+        v_l4_d_c_scaled));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
     CALL(launch(m, ORDERED, k_map_c64bd7ff, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k,
@@ -3136,8 +3116,8 @@ static int prepare_weights_4(resnet50 *m, cudaStream_t stream) {
         v_l4_h_0_a_bias, v_l4_h_0_a_mean, v_l4_h_0_r_const));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
         v_l4_h_0_b_scale, v_l4_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.0.b.c.part.filter", 9216, 256, stream,
-        v_l4_h_0_b_k, v_l4_h_0_b_s, v_l4_h_0_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.0.b.c.lines", 9216, 256, stream, v_l4_h_0_b_k,
+        v_l4_h_0_b_s, v_l4_h_0_b_c_lines));
     CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.0.t.const", 2, 64, stream, v_l4_h_0_b_s,
         v_l4_h_0_b_bias, v_l4_h_0_b_mean, v_l4_h_0_t_const));
     CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
@@ -3159,8 +3139,8 @@ static int prepare_weights_5(resnet50 *m, cudaStream_t stream) {
     (void)stream;
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var,
         v_l4_h_1_b_scale, v_l4_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.1.b.c.part.filter", 9216, 256, stream,
-        v_l4_h_1_b_k, v_l4_h_1_b_s, v_l4_h_1_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.1.b.c.lines", 9216, 256, stream, v_l4_h_1_b_k,
+        v_l4_h_1_b_s, v_l4_h_1_b_c_lines));
     CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.1.t.const", 2, 64, stream, v_l4_h_1_b_s,
         v_l4_h_1_b_bias, v_l4_h_1_b_mean, v_l4_h_1_t_const));
     CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
@@ -3204,7 +3184,7 @@ static int check_device(resnet50 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_136cc498);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_c9eb84ba);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3254,7 +3234,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet50 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 34; i++) {
+    for (int i = 0; i < 36; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3439,11 +3419,12 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.const[i1])
     CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_const, v_l2_h_1,
         v_l2_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_map_57792e0b, "l3.d.c.columns", 392, 256, stream, v_l2_h_2,
-        v_l3_d_c_columns));
-    // by operand re-laid
-    // l3.d.c[0,i1,i2,i3] = sum(r0) l3.d.c.columns[i2,i3,r0] * l3.d.c.scaled[i1,r0]
-    CALL(gemm_run(m, &gemm_l3_d_c, v_l3_d_c_scaled, v_l3_d_c_columns, v_l3_d_c));
+    // l3.h.a.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,i2,i3] * l3.h.a.c.scaled[i1,r0]
+    // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.r.const[i1])
+    CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_r_const, NULL, v_l3_h_r,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_07a84daf, "l3.h.b.c.parts", 128, 256, stream,
+        v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
     return 0;
 }
 
@@ -3452,17 +3433,15 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // l3.h.a.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,i2,i3] * l3.h.a.c.scaled[i1,r0]
-    // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.r.const[i1])
-    CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_r_const, NULL, v_l3_h_r,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_product_07a84daf, "l3.h.b.c.parts", 128, 256, stream,
-        v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_4f1cfce3, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_t_const, v_l3_h_t));
     // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
+    CALL(conv_run(m, CONV_l3_h_c_c, v_l3_h_t, v_l3_h_c_c_scaled, NULL, NULL, v_l3_h_c_c,
+        v_workspace));
+    // l3.d.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
+    //     i3 in 0:14
     // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
-    CALL(conv_run(m, CONV_l3_h, v_l3_h_t, v_l3_h_c_c_scaled, v_l3_h_const, v_l3_d_c, v_l3_h,
+    CALL(conv_run(m, CONV_l3_h, v_l2_h_2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_c_c, v_l3_h,
         v_workspace));
     // l3.h.0.a.c[0,i1,i2,i3] = sum(r0) l3.h[0,r0,i2,i3] * l3.h.0.a.c.scaled[i1,r0]
     // l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.r.const[i1])
@@ -3549,11 +3528,6 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h.4[0,i1,i2,i3] = relu(l3.h.4.c.c[0,i1,i2,i3] + l3.h.3[0,i1,i2,i3] + l3.h.4.const[i1])
     CALL(conv_run(m, CONV_l3_h_4, v_l3_h_4_t, v_l3_h_4_c_c_scaled, v_l3_h_4_const, v_l3_h_3,
         v_l3_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_map_40cd2fa4, "l4.d.c.columns", 392, 128, stream, v_l3_h_4,
-        v_l4_d_c_columns));
-    // by operand re-laid
-    // l4.d.c[0,i1,i2,i3] = sum(r0) l4.d.c.columns[i2,i3,r0] * l4.d.c.scaled[i1,r0]
-    CALL(gemm_run(m, &gemm_l4_d_c, v_l4_d_c_scaled, v_l4_d_c_columns, v_l4_d_c));
     // l4.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,i2,i3] * l4.h.a.c.scaled[i1,r0]
     // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.r.const[i1])
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_r_const, NULL, v_l4_h_r,
@@ -3563,19 +3537,20 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_t_const, v_l4_h_t));
     // l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
+    CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
+        v_workspace));
+    // l4.d.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
+    //     i3 in 0:7
     // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
-    CALL(conv_run(m, CONV_l4_h, v_l4_h_t, v_l4_h_c_c_scaled, v_l4_h_const, v_l4_d_c, v_l4_h,
+    CALL(conv_run(m, CONV_l4_h, v_l3_h_4, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_c_c, v_l4_h,
         v_workspace));
     // l4.h.0.a.c[0,i1,i2,i3] = sum(r0) l4.h[0,r0,i2,i3] * l4.h.0.a.c.scaled[i1,r0]
     // l4.h.0.r[0,i1,i2,i3] = relu(l4.h.0.a.c[0,i1,i2,i3] + l4.h.0.r.const[i1])
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_r_const, NULL, v_l4_h_0_r,
         v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l4.h.0.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.0.r[0,r0,i3,i4] *
-    //     l4.h.0.b.c.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_h_0_b_c_part, v_l4_h_0_b_c_part_filter, v_l4_h_0_r,
-        v_l4_h_0_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_part,
+    CALL(launch(m, ORDERED, k_product_6f18b6c3, "l4.h.0.b.c.parts", 128, 256, stream,
+        v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_t_const, v_l4_h_0_t));
     // l4.h.0.c.c[0,i1,i2,i3] = sum(r0) l4.h.0.t[0,r0,i2,i3] * l4.h.0.c.c.scaled[i1,r0]
     // l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.const[i1])
@@ -3585,6 +3560,10 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l4.h.1.r[0,i1,i2,i3] = relu(l4.h.1.a.c[0,i1,i2,i3] + l4.h.1.r.const[i1])
     CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_r_const, NULL,
         v_l4_h_1_r, v_workspace));
+    CALL(launch(m, ORDERED, k_product_6f18b6c3, "l4.h.1.b.c.parts", 128, 256, stream,
+        v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
+        v_l4_h_1_t_const, v_l4_h_1_t));
     return 0;
 }
 
@@ -3593,13 +3572,6 @@ static int steps_3(resnet50 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by summation splitting (r0 inside), variable substitution
-    // l4.h.1.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.1.r[0,r0,i3,i4] *
-    //     l4.h.1.b.c.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_h_1_b_c_part, v_l4_h_1_b_c_part_filter, v_l4_h_1_r,
-        v_l4_h_1_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_9f36c0bc, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_part,
-        v_l4_h_1_t_const, v_l4_h_1_t));
     // l4.h.1.c.c[0,i1,i2,i3] = sum(r0) l4.h.1.t[0,r0,i2,i3] * l4.h.1.c.c.scaled[i1,r0]
     // l4.h.1[0,i1,i2,i3] = relu(l4.h.1.c.c[0,i1,i2,i3] + l4.h.0[0,i1,i2,i3] + l4.h.1.const[i1])
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_const, v_l4_h_0,
@@ -3711,7 +3683,7 @@ int resnet50_capture(resnet50 *m, const void *const *in, void *const *out) {
 void resnet50_destroy(resnet50 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 34; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 36; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -4003,6 +3975,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    113985024ull, 250250240ull, 0x2cd14148af618012ull};
+    113985024ull, 242017280ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

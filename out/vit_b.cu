@@ -7,133 +7,109 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
-// memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 368 MB
-// plan      127 steps, 1282.3 us estimated; 1283.0 us without derivation
-// libraries cuBLAS (596 MB) 61 steps, without it up to 229.9 us more
-// by        operand re-laid 2
-//     1.3 us est. patches.sum.columns k_map_937fa9f9
-//     8.8 us est. patches.sum      cuBLAS sgemm 768 x 196 x 768
+// memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 370 MB
+// plan      103 steps, 1331.1 us estimated; 1334.5 us without derivation
+// libraries cuBLAS (596 MB) 48 steps, without it up to 170.2 us more
+// by        summation splitting 2, online softmax 12
+//     8.8 us est. patches.sum.part k_product_ca005b1f
+//     1.7 us est. patches.sum      k_reduce_1f05f04f
 //     1.3 us est. h                k_map_c5be1a73
 //     1.3 us est. n.0              k_row_5e8e7580
-//    23.2 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.0.s            k_product_78006777
-//     1.3 us est. a.0.a            k_row_0e554e40
-//     3.1 us est. a.0.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.0.o            k_attention_e3309909
+//     9.7 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.0              k_row_5e8e7580
-//    30.6 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.0              k_map_c632a3f1
-//    30.8 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.1              k_row_5e8e7580
-//    23.2 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.1.s            k_product_78006777
-//     1.3 us est. a.1.a            k_row_0e554e40
-//     3.1 us est. a.1.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.1.o            k_attention_e3309909
+//     9.7 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.1              k_row_5e8e7580
-//    30.6 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.1              k_map_c632a3f1
-//    30.8 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.2              k_row_5e8e7580
-//    23.2 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.2.s            k_product_78006777
-//     1.3 us est. a.2.a            k_row_0e554e40
-//     3.1 us est. a.2.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.2.o            k_attention_e3309909
+//     9.7 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.2              k_row_5e8e7580
-//    30.6 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.2              k_map_c632a3f1
-//    30.8 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.3              k_row_5e8e7580
-//    23.2 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.3.s            k_product_78006777
-//     1.3 us est. a.3.a            k_row_0e554e40
-//     3.1 us est. a.3.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.3.o            k_attention_e3309909
+//     9.7 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.3              k_row_5e8e7580
-//    30.6 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.3              k_map_c632a3f1
-//    30.8 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.4              k_row_5e8e7580
-//    23.2 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.4.s            k_product_78006777
-//     1.3 us est. a.4.a            k_row_0e554e40
-//     3.1 us est. a.4.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.4.o            k_attention_e3309909
+//     9.7 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.4              k_row_5e8e7580
-//    30.6 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.4              k_map_c632a3f1
-//    30.8 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.5              k_row_5e8e7580
-//    23.2 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.5.s            k_product_78006777
-//     1.3 us est. a.5.a            k_row_0e554e40
-//     3.1 us est. a.5.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.5.o            k_attention_e3309909
+//     9.7 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.5              k_row_5e8e7580
-//    30.6 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.5              k_map_c632a3f1
-//    30.8 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.6              k_row_5e8e7580
-//    23.2 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.6.s            k_product_78006777
-//     1.3 us est. a.6.a            k_row_0e554e40
-//     3.1 us est. a.6.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.6.o            k_attention_e3309909
+//     9.7 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.6              k_row_5e8e7580
-//    30.6 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.6              k_map_c632a3f1
-//    30.8 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.7              k_row_5e8e7580
-//    23.2 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.7.s            k_product_78006777
-//     1.3 us est. a.7.a            k_row_0e554e40
-//     3.1 us est. a.7.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.7.o            k_attention_e3309909
+//     9.7 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.7              k_row_5e8e7580
-//    30.6 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.7              k_map_c632a3f1
-//    30.8 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.8              k_row_5e8e7580
-//    23.2 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.8.s            k_product_78006777
-//     1.3 us est. a.8.a            k_row_0e554e40
-//     3.1 us est. a.8.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.8.o            k_attention_e3309909
+//     9.7 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.8              k_row_5e8e7580
-//    30.6 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.8              k_map_c632a3f1
-//    30.8 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.9              k_row_5e8e7580
-//    23.2 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.9.s            k_product_78006777
-//     1.3 us est. a.9.a            k_row_0e554e40
-//     3.1 us est. a.9.o            cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.9.o            k_attention_e3309909
+//     9.7 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.9              k_row_5e8e7580
-//    30.6 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.9              k_map_c632a3f1
-//    30.8 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.10             k_row_5e8e7580
-//    23.2 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.10.s           k_product_78006777
-//     1.3 us est. a.10.a           k_row_0e554e40
-//     3.1 us est. a.10.o           cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.10.o           k_attention_e3309909
+//     9.7 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.10             k_row_5e8e7580
-//    30.6 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.10             k_map_c632a3f1
-//    30.8 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.11             k_row_5e8e7580
-//    23.2 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     3.7 us est. a.11.s           k_product_78006777
-//     1.3 us est. a.11.a           k_row_0e554e40
-//     3.1 us est. a.11.o           cuBLAS sgemm 197 x 64 x 197, batch 12
-//     8.8 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
+//    24.1 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
+//     8.5 us est. a.11.o           k_attention_e3309909
+//     9.7 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     1.3 us est. m.11             k_row_5e8e7580
-//    30.6 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
+//    31.5 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
 //     1.3 us est. g.11             k_map_c632a3f1
-//    30.8 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    31.7 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.3 us est. n.sum            k_reduce_9edd34c1
 //     1.3 us est. n.sum2           k_reduce_7628ced1
 //     1.3 us est. z                k_map_285b179a
@@ -149,7 +125,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define VIT_B_ARENA_BYTES 39653632ull
+#define VIT_B_ARENA_BYTES 39606272ull
 #define VIT_B_WEIGHT_BYTES 346270976ull
 
 #ifdef __cplusplus
@@ -214,264 +190,253 @@ const vit_b_info *vit_b_describe(void);
 #define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k CONST(0)
-#define v_b CONST(2359296)
-#define v_token CONST(2362368)
-#define v_place CONST(2365440)
-#define v_fc CONST(2970624)
-#define v_bias CONST(6042624)
-#define v_n_0_scale CONST(6046720)
-#define v_n_0_bias CONST(6049792)
-#define v_a_0_qkv_w CONST(6052864)
-#define v_a_0_qkv_b CONST(13130752)
-#define v_a_0_w CONST(13139968)
-#define v_a_0_b CONST(15499264)
-#define v_m_0_scale CONST(15502336)
-#define v_m_0_bias CONST(15505408)
-#define v_f_0_w CONST(15508480)
-#define v_f_0_b CONST(24945664)
-#define v_b_0_w CONST(24957952)
-#define v_b_0_b CONST(34395136)
-#define v_n_1_scale CONST(34398208)
-#define v_n_1_bias CONST(34401280)
-#define v_a_1_qkv_w CONST(34404352)
-#define v_a_1_qkv_b CONST(41482240)
-#define v_a_1_w CONST(41491456)
-#define v_a_1_b CONST(43850752)
-#define v_m_1_scale CONST(43853824)
-#define v_m_1_bias CONST(43856896)
-#define v_f_1_w CONST(43859968)
-#define v_f_1_b CONST(53297152)
-#define v_b_1_w CONST(53309440)
-#define v_b_1_b CONST(62746624)
-#define v_n_2_scale CONST(62749696)
-#define v_n_2_bias CONST(62752768)
-#define v_a_2_qkv_w CONST(62755840)
-#define v_a_2_qkv_b CONST(69833728)
-#define v_a_2_w CONST(69842944)
-#define v_a_2_b CONST(72202240)
-#define v_m_2_scale CONST(72205312)
-#define v_m_2_bias CONST(72208384)
-#define v_f_2_w CONST(72211456)
-#define v_f_2_b CONST(81648640)
-#define v_b_2_w CONST(81660928)
-#define v_b_2_b CONST(91098112)
-#define v_n_3_scale CONST(91101184)
-#define v_n_3_bias CONST(91104256)
-#define v_a_3_qkv_w CONST(91107328)
-#define v_a_3_qkv_b CONST(98185216)
-#define v_a_3_w CONST(98194432)
-#define v_a_3_b CONST(100553728)
-#define v_m_3_scale CONST(100556800)
-#define v_m_3_bias CONST(100559872)
-#define v_f_3_w CONST(100562944)
-#define v_f_3_b CONST(110000128)
-#define v_b_3_w CONST(110012416)
-#define v_b_3_b CONST(119449600)
-#define v_n_4_scale CONST(119452672)
-#define v_n_4_bias CONST(119455744)
-#define v_a_4_qkv_w CONST(119458816)
-#define v_a_4_qkv_b CONST(126536704)
-#define v_a_4_w CONST(126545920)
-#define v_a_4_b CONST(128905216)
-#define v_m_4_scale CONST(128908288)
-#define v_m_4_bias CONST(128911360)
-#define v_f_4_w CONST(128914432)
-#define v_f_4_b CONST(138351616)
-#define v_b_4_w CONST(138363904)
-#define v_b_4_b CONST(147801088)
-#define v_n_5_scale CONST(147804160)
-#define v_n_5_bias CONST(147807232)
-#define v_a_5_qkv_w CONST(147810304)
-#define v_a_5_qkv_b CONST(154888192)
-#define v_a_5_w CONST(154897408)
-#define v_a_5_b CONST(157256704)
-#define v_m_5_scale CONST(157259776)
-#define v_m_5_bias CONST(157262848)
-#define v_f_5_w CONST(157265920)
-#define v_f_5_b CONST(166703104)
-#define v_b_5_w CONST(166715392)
-#define v_b_5_b CONST(176152576)
-#define v_n_6_scale CONST(176155648)
-#define v_n_6_bias CONST(176158720)
-#define v_a_6_qkv_w CONST(176161792)
-#define v_a_6_qkv_b CONST(183239680)
-#define v_a_6_w CONST(183248896)
-#define v_a_6_b CONST(185608192)
-#define v_m_6_scale CONST(185611264)
-#define v_m_6_bias CONST(185614336)
-#define v_f_6_w CONST(185617408)
-#define v_f_6_b CONST(195054592)
-#define v_b_6_w CONST(195066880)
-#define v_b_6_b CONST(204504064)
-#define v_n_7_scale CONST(204507136)
-#define v_n_7_bias CONST(204510208)
-#define v_a_7_qkv_w CONST(204513280)
-#define v_a_7_qkv_b CONST(211591168)
-#define v_a_7_w CONST(211600384)
-#define v_a_7_b CONST(213959680)
-#define v_m_7_scale CONST(213962752)
-#define v_m_7_bias CONST(213965824)
-#define v_f_7_w CONST(213968896)
-#define v_f_7_b CONST(223406080)
-#define v_b_7_w CONST(223418368)
-#define v_b_7_b CONST(232855552)
-#define v_n_8_scale CONST(232858624)
-#define v_n_8_bias CONST(232861696)
-#define v_a_8_qkv_w CONST(232864768)
-#define v_a_8_qkv_b CONST(239942656)
-#define v_a_8_w CONST(239951872)
-#define v_a_8_b CONST(242311168)
-#define v_m_8_scale CONST(242314240)
-#define v_m_8_bias CONST(242317312)
-#define v_f_8_w CONST(242320384)
-#define v_f_8_b CONST(251757568)
-#define v_b_8_w CONST(251769856)
-#define v_b_8_b CONST(261207040)
-#define v_n_9_scale CONST(261210112)
-#define v_n_9_bias CONST(261213184)
-#define v_a_9_qkv_w CONST(261216256)
-#define v_a_9_qkv_b CONST(268294144)
-#define v_a_9_w CONST(268303360)
-#define v_a_9_b CONST(270662656)
-#define v_m_9_scale CONST(270665728)
-#define v_m_9_bias CONST(270668800)
-#define v_f_9_w CONST(270671872)
-#define v_f_9_b CONST(280109056)
-#define v_b_9_w CONST(280121344)
-#define v_b_9_b CONST(289558528)
-#define v_n_10_scale CONST(289561600)
-#define v_n_10_bias CONST(289564672)
-#define v_a_10_qkv_w CONST(289567744)
-#define v_a_10_qkv_b CONST(296645632)
-#define v_a_10_w CONST(296654848)
-#define v_a_10_b CONST(299014144)
-#define v_m_10_scale CONST(299017216)
-#define v_m_10_bias CONST(299020288)
-#define v_f_10_w CONST(299023360)
-#define v_f_10_b CONST(308460544)
-#define v_b_10_w CONST(308472832)
-#define v_b_10_b CONST(317910016)
-#define v_n_11_scale CONST(317913088)
-#define v_n_11_bias CONST(317916160)
-#define v_a_11_qkv_w CONST(317919232)
-#define v_a_11_qkv_b CONST(324997120)
-#define v_a_11_w CONST(325006336)
-#define v_a_11_b CONST(327365632)
-#define v_m_11_scale CONST(327368704)
-#define v_m_11_bias CONST(327371776)
-#define v_f_11_w CONST(327374848)
-#define v_f_11_b CONST(336812032)
-#define v_b_11_w CONST(336824320)
-#define v_b_11_b CONST(346261504)
-#define v_n_scale CONST(346264576)
-#define v_n_bias CONST(346267648)
-#define v_a_11_c ARENA(37232896)
-#define v_a_10_c ARENA(37232896)
-#define v_a_9_c ARENA(37232896)
-#define v_a_8_c ARENA(37232896)
-#define v_a_7_c ARENA(37232896)
-#define v_a_6_c ARENA(37232896)
-#define v_a_5_c ARENA(37232896)
-#define v_a_4_c ARENA(37232896)
-#define v_a_3_c ARENA(37232896)
-#define v_a_2_c ARENA(37232896)
-#define v_a_1_c ARENA(37232896)
-#define v_a_0_c ARENA(37232896)
-#define v_patches_sum_columns ARENA(33554432)
-#define v_patches_sum ARENA(34156544)
-#define v_h ARENA(37838080)
-#define v_n_0 ARENA(33554432)
-#define v_a_0_s ARENA(0)
-#define v_a_0_a ARENA(33554432)
-#define v_r_0 ARENA(38443264)
+#define v_k INIT(0)
+#define v_b CONST(0)
+#define v_token CONST(3072)
+#define v_place CONST(6144)
+#define v_fc CONST(611328)
+#define v_bias CONST(3683328)
+#define v_n_0_scale CONST(3687424)
+#define v_n_0_bias CONST(3690496)
+#define v_a_0_qkv_w CONST(3693568)
+#define v_a_0_qkv_b CONST(10771456)
+#define v_a_0_w CONST(10780672)
+#define v_a_0_b CONST(13139968)
+#define v_m_0_scale CONST(13143040)
+#define v_m_0_bias CONST(13146112)
+#define v_f_0_w CONST(13149184)
+#define v_f_0_b CONST(22586368)
+#define v_b_0_w CONST(22598656)
+#define v_b_0_b CONST(32035840)
+#define v_n_1_scale CONST(32038912)
+#define v_n_1_bias CONST(32041984)
+#define v_a_1_qkv_w CONST(32045056)
+#define v_a_1_qkv_b CONST(39122944)
+#define v_a_1_w CONST(39132160)
+#define v_a_1_b CONST(41491456)
+#define v_m_1_scale CONST(41494528)
+#define v_m_1_bias CONST(41497600)
+#define v_f_1_w CONST(41500672)
+#define v_f_1_b CONST(50937856)
+#define v_b_1_w CONST(50950144)
+#define v_b_1_b CONST(60387328)
+#define v_n_2_scale CONST(60390400)
+#define v_n_2_bias CONST(60393472)
+#define v_a_2_qkv_w CONST(60396544)
+#define v_a_2_qkv_b CONST(67474432)
+#define v_a_2_w CONST(67483648)
+#define v_a_2_b CONST(69842944)
+#define v_m_2_scale CONST(69846016)
+#define v_m_2_bias CONST(69849088)
+#define v_f_2_w CONST(69852160)
+#define v_f_2_b CONST(79289344)
+#define v_b_2_w CONST(79301632)
+#define v_b_2_b CONST(88738816)
+#define v_n_3_scale CONST(88741888)
+#define v_n_3_bias CONST(88744960)
+#define v_a_3_qkv_w CONST(88748032)
+#define v_a_3_qkv_b CONST(95825920)
+#define v_a_3_w CONST(95835136)
+#define v_a_3_b CONST(98194432)
+#define v_m_3_scale CONST(98197504)
+#define v_m_3_bias CONST(98200576)
+#define v_f_3_w CONST(98203648)
+#define v_f_3_b CONST(107640832)
+#define v_b_3_w CONST(107653120)
+#define v_b_3_b CONST(117090304)
+#define v_n_4_scale CONST(117093376)
+#define v_n_4_bias CONST(117096448)
+#define v_a_4_qkv_w CONST(117099520)
+#define v_a_4_qkv_b CONST(124177408)
+#define v_a_4_w CONST(124186624)
+#define v_a_4_b CONST(126545920)
+#define v_m_4_scale CONST(126548992)
+#define v_m_4_bias CONST(126552064)
+#define v_f_4_w CONST(126555136)
+#define v_f_4_b CONST(135992320)
+#define v_b_4_w CONST(136004608)
+#define v_b_4_b CONST(145441792)
+#define v_n_5_scale CONST(145444864)
+#define v_n_5_bias CONST(145447936)
+#define v_a_5_qkv_w CONST(145451008)
+#define v_a_5_qkv_b CONST(152528896)
+#define v_a_5_w CONST(152538112)
+#define v_a_5_b CONST(154897408)
+#define v_m_5_scale CONST(154900480)
+#define v_m_5_bias CONST(154903552)
+#define v_f_5_w CONST(154906624)
+#define v_f_5_b CONST(164343808)
+#define v_b_5_w CONST(164356096)
+#define v_b_5_b CONST(173793280)
+#define v_n_6_scale CONST(173796352)
+#define v_n_6_bias CONST(173799424)
+#define v_a_6_qkv_w CONST(173802496)
+#define v_a_6_qkv_b CONST(180880384)
+#define v_a_6_w CONST(180889600)
+#define v_a_6_b CONST(183248896)
+#define v_m_6_scale CONST(183251968)
+#define v_m_6_bias CONST(183255040)
+#define v_f_6_w CONST(183258112)
+#define v_f_6_b CONST(192695296)
+#define v_b_6_w CONST(192707584)
+#define v_b_6_b CONST(202144768)
+#define v_n_7_scale CONST(202147840)
+#define v_n_7_bias CONST(202150912)
+#define v_a_7_qkv_w CONST(202153984)
+#define v_a_7_qkv_b CONST(209231872)
+#define v_a_7_w CONST(209241088)
+#define v_a_7_b CONST(211600384)
+#define v_m_7_scale CONST(211603456)
+#define v_m_7_bias CONST(211606528)
+#define v_f_7_w CONST(211609600)
+#define v_f_7_b CONST(221046784)
+#define v_b_7_w CONST(221059072)
+#define v_b_7_b CONST(230496256)
+#define v_n_8_scale CONST(230499328)
+#define v_n_8_bias CONST(230502400)
+#define v_a_8_qkv_w CONST(230505472)
+#define v_a_8_qkv_b CONST(237583360)
+#define v_a_8_w CONST(237592576)
+#define v_a_8_b CONST(239951872)
+#define v_m_8_scale CONST(239954944)
+#define v_m_8_bias CONST(239958016)
+#define v_f_8_w CONST(239961088)
+#define v_f_8_b CONST(249398272)
+#define v_b_8_w CONST(249410560)
+#define v_b_8_b CONST(258847744)
+#define v_n_9_scale CONST(258850816)
+#define v_n_9_bias CONST(258853888)
+#define v_a_9_qkv_w CONST(258856960)
+#define v_a_9_qkv_b CONST(265934848)
+#define v_a_9_w CONST(265944064)
+#define v_a_9_b CONST(268303360)
+#define v_m_9_scale CONST(268306432)
+#define v_m_9_bias CONST(268309504)
+#define v_f_9_w CONST(268312576)
+#define v_f_9_b CONST(277749760)
+#define v_b_9_w CONST(277762048)
+#define v_b_9_b CONST(287199232)
+#define v_n_10_scale CONST(287202304)
+#define v_n_10_bias CONST(287205376)
+#define v_a_10_qkv_w CONST(287208448)
+#define v_a_10_qkv_b CONST(294286336)
+#define v_a_10_w CONST(294295552)
+#define v_a_10_b CONST(296654848)
+#define v_m_10_scale CONST(296657920)
+#define v_m_10_bias CONST(296660992)
+#define v_f_10_w CONST(296664064)
+#define v_f_10_b CONST(306101248)
+#define v_b_10_w CONST(306113536)
+#define v_b_10_b CONST(315550720)
+#define v_n_11_scale CONST(315553792)
+#define v_n_11_bias CONST(315556864)
+#define v_a_11_qkv_w CONST(315559936)
+#define v_a_11_qkv_b CONST(322637824)
+#define v_a_11_w CONST(322647040)
+#define v_a_11_b CONST(325006336)
+#define v_m_11_scale CONST(325009408)
+#define v_m_11_bias CONST(325012480)
+#define v_f_11_w CONST(325015552)
+#define v_f_11_b CONST(334452736)
+#define v_b_11_w CONST(334465024)
+#define v_b_11_b CONST(343902208)
+#define v_n_scale CONST(343905280)
+#define v_n_bias CONST(343908352)
+#define v_a_11_c ARENA(35369984)
+#define v_a_10_c ARENA(35369984)
+#define v_a_9_c ARENA(35369984)
+#define v_a_8_c ARENA(35369984)
+#define v_a_7_c ARENA(35369984)
+#define v_a_6_c ARENA(35369984)
+#define v_a_5_c ARENA(35369984)
+#define v_a_4_c ARENA(35369984)
+#define v_a_3_c ARENA(35369984)
+#define v_a_2_c ARENA(35369984)
+#define v_a_1_c ARENA(35369984)
+#define v_a_0_c ARENA(35369984)
+#define v_patches_sum_part_lines CONST(343911424)
+#define v_patches_sum_part ARENA(0)
+#define v_patches_sum ARENA(9633792)
+#define v_h ARENA(35975168)
+#define v_n_0 ARENA(35369984)
+#define v_a_0_t_split ARENA(33554432)
+#define v_r_0 ARENA(38395904)
 #define v_m_0 ARENA(35975168)
 #define v_f_0_p ARENA(33554432)
 #define v_g_0 ARENA(35975168)
-#define v_h_0 ARENA(39048448)
-#define v_n_1 ARENA(33554432)
-#define v_a_1_s ARENA(0)
-#define v_a_1_a ARENA(33554432)
+#define v_h_0 ARENA(39001088)
+#define v_n_1 ARENA(35369984)
+#define v_a_1_t_split ARENA(33554432)
 #define v_r_1 ARENA(38395904)
 #define v_m_1 ARENA(35975168)
 #define v_f_1_p ARENA(33554432)
 #define v_g_1 ARENA(35975168)
 #define v_h_1 ARENA(39001088)
-#define v_n_2 ARENA(33554432)
-#define v_a_2_s ARENA(0)
-#define v_a_2_a ARENA(33554432)
+#define v_n_2 ARENA(35369984)
+#define v_a_2_t_split ARENA(33554432)
 #define v_r_2 ARENA(38395904)
 #define v_m_2 ARENA(35975168)
 #define v_f_2_p ARENA(33554432)
 #define v_g_2 ARENA(35975168)
 #define v_h_2 ARENA(39001088)
-#define v_n_3 ARENA(33554432)
-#define v_a_3_s ARENA(0)
-#define v_a_3_a ARENA(33554432)
+#define v_n_3 ARENA(35369984)
+#define v_a_3_t_split ARENA(33554432)
 #define v_r_3 ARENA(38395904)
 #define v_m_3 ARENA(35975168)
 #define v_f_3_p ARENA(33554432)
 #define v_g_3 ARENA(35975168)
 #define v_h_3 ARENA(39001088)
-#define v_n_4 ARENA(33554432)
-#define v_a_4_s ARENA(0)
-#define v_a_4_a ARENA(33554432)
+#define v_n_4 ARENA(35369984)
+#define v_a_4_t_split ARENA(33554432)
 #define v_r_4 ARENA(38395904)
 #define v_m_4 ARENA(35975168)
 #define v_f_4_p ARENA(33554432)
 #define v_g_4 ARENA(35975168)
 #define v_h_4 ARENA(39001088)
-#define v_n_5 ARENA(33554432)
-#define v_a_5_s ARENA(0)
-#define v_a_5_a ARENA(33554432)
+#define v_n_5 ARENA(35369984)
+#define v_a_5_t_split ARENA(33554432)
 #define v_r_5 ARENA(38395904)
 #define v_m_5 ARENA(35975168)
 #define v_f_5_p ARENA(33554432)
 #define v_g_5 ARENA(35975168)
 #define v_h_5 ARENA(39001088)
-#define v_n_6 ARENA(33554432)
-#define v_a_6_s ARENA(0)
-#define v_a_6_a ARENA(33554432)
+#define v_n_6 ARENA(35369984)
+#define v_a_6_t_split ARENA(33554432)
 #define v_r_6 ARENA(38395904)
 #define v_m_6 ARENA(35975168)
 #define v_f_6_p ARENA(33554432)
 #define v_g_6 ARENA(35975168)
 #define v_h_6 ARENA(39001088)
-#define v_n_7 ARENA(33554432)
-#define v_a_7_s ARENA(0)
-#define v_a_7_a ARENA(33554432)
+#define v_n_7 ARENA(35369984)
+#define v_a_7_t_split ARENA(33554432)
 #define v_r_7 ARENA(38395904)
 #define v_m_7 ARENA(35975168)
 #define v_f_7_p ARENA(33554432)
 #define v_g_7 ARENA(35975168)
 #define v_h_7 ARENA(39001088)
-#define v_n_8 ARENA(33554432)
-#define v_a_8_s ARENA(0)
-#define v_a_8_a ARENA(33554432)
+#define v_n_8 ARENA(35369984)
+#define v_a_8_t_split ARENA(33554432)
 #define v_r_8 ARENA(38395904)
 #define v_m_8 ARENA(35975168)
 #define v_f_8_p ARENA(33554432)
 #define v_g_8 ARENA(35975168)
 #define v_h_8 ARENA(39001088)
-#define v_n_9 ARENA(33554432)
-#define v_a_9_s ARENA(0)
-#define v_a_9_a ARENA(33554432)
+#define v_n_9 ARENA(35369984)
+#define v_a_9_t_split ARENA(33554432)
 #define v_r_9 ARENA(38395904)
 #define v_m_9 ARENA(35975168)
 #define v_f_9_p ARENA(33554432)
 #define v_g_9 ARENA(35975168)
 #define v_h_9 ARENA(39001088)
-#define v_n_10 ARENA(33554432)
-#define v_a_10_s ARENA(0)
-#define v_a_10_a ARENA(33554432)
+#define v_n_10 ARENA(35369984)
+#define v_a_10_t_split ARENA(33554432)
 #define v_r_10 ARENA(38395904)
 #define v_m_10 ARENA(35975168)
 #define v_f_10_p ARENA(33554432)
 #define v_g_10 ARENA(35975168)
 #define v_h_10 ARENA(39001088)
-#define v_n_11 ARENA(33554432)
-#define v_a_11_s ARENA(0)
-#define v_a_11_a ARENA(33554432)
+#define v_n_11 ARENA(35369984)
+#define v_a_11_t_split ARENA(33554432)
 #define v_r_11 ARENA(38395904)
 #define v_m_11 ARENA(35975168)
 #define v_f_11_p ARENA(33554432)
@@ -480,175 +445,163 @@ const vit_b_info *vit_b_describe(void);
 #define v_n_sum ARENA(3072)
 #define v_n_sum2 ARENA(4096)
 #define v_z ARENA(0)
-#define v_a_0_t_split ARENA(35417344)
-#define v_a_1_t_split ARENA(35417344)
-#define v_a_2_t_split ARENA(35417344)
-#define v_a_3_t_split ARENA(35417344)
-#define v_a_4_t_split ARENA(35417344)
-#define v_a_5_t_split ARENA(35417344)
-#define v_a_6_t_split ARENA(35417344)
-#define v_a_7_t_split ARENA(35417344)
-#define v_a_8_t_split ARENA(35417344)
-#define v_a_9_t_split ARENA(35417344)
-#define v_a_10_t_split ARENA(35417344)
-#define v_a_11_t_split ARENA(35417344)
 #define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 2359296, 1},  // k
-    {2359552, 2359296, 3072, 1},  // b
-    {2362624, 2362368, 3072, 1},  // token
-    {2365696, 2365440, 605184, 1},  // place
-    {2970880, 2970624, 3072000, 1},  // fc
-    {6042880, 6042624, 4000, 1},  // bias
-    {6046976, 6046720, 3072, 1},  // n.0.scale
-    {6050048, 6049792, 3072, 1},  // n.0.bias
-    {6053120, 6052864, 7077888, 1},  // a.0.qkv.w
-    {13131008, 13130752, 9216, 1},  // a.0.qkv.b
-    {13140224, 13139968, 2359296, 1},  // a.0.w
-    {15499520, 15499264, 3072, 1},  // a.0.b
-    {15502592, 15502336, 3072, 1},  // m.0.scale
-    {15505664, 15505408, 3072, 1},  // m.0.bias
-    {15508736, 15508480, 9437184, 1},  // f.0.w
-    {24945920, 24945664, 12288, 1},  // f.0.b
-    {24958208, 24957952, 9437184, 1},  // b.0.w
-    {34395392, 34395136, 3072, 1},  // b.0.b
-    {34398464, 34398208, 3072, 1},  // n.1.scale
-    {34401536, 34401280, 3072, 1},  // n.1.bias
-    {34404608, 34404352, 7077888, 1},  // a.1.qkv.w
-    {41482496, 41482240, 9216, 1},  // a.1.qkv.b
-    {41491712, 41491456, 2359296, 1},  // a.1.w
-    {43851008, 43850752, 3072, 1},  // a.1.b
-    {43854080, 43853824, 3072, 1},  // m.1.scale
-    {43857152, 43856896, 3072, 1},  // m.1.bias
-    {43860224, 43859968, 9437184, 1},  // f.1.w
-    {53297408, 53297152, 12288, 1},  // f.1.b
-    {53309696, 53309440, 9437184, 1},  // b.1.w
-    {62746880, 62746624, 3072, 1},  // b.1.b
-    {62749952, 62749696, 3072, 1},  // n.2.scale
-    {62753024, 62752768, 3072, 1},  // n.2.bias
-    {62756096, 62755840, 7077888, 1},  // a.2.qkv.w
-    {69833984, 69833728, 9216, 1},  // a.2.qkv.b
-    {69843200, 69842944, 2359296, 1},  // a.2.w
-    {72202496, 72202240, 3072, 1},  // a.2.b
-    {72205568, 72205312, 3072, 1},  // m.2.scale
-    {72208640, 72208384, 3072, 1},  // m.2.bias
-    {72211712, 72211456, 9437184, 1},  // f.2.w
-    {81648896, 81648640, 12288, 1},  // f.2.b
-    {81661184, 81660928, 9437184, 1},  // b.2.w
-    {91098368, 91098112, 3072, 1},  // b.2.b
-    {91101440, 91101184, 3072, 1},  // n.3.scale
-    {91104512, 91104256, 3072, 1},  // n.3.bias
-    {91107584, 91107328, 7077888, 1},  // a.3.qkv.w
-    {98185472, 98185216, 9216, 1},  // a.3.qkv.b
-    {98194688, 98194432, 2359296, 1},  // a.3.w
-    {100553984, 100553728, 3072, 1},  // a.3.b
-    {100557056, 100556800, 3072, 1},  // m.3.scale
-    {100560128, 100559872, 3072, 1},  // m.3.bias
-    {100563200, 100562944, 9437184, 1},  // f.3.w
-    {110000384, 110000128, 12288, 1},  // f.3.b
-    {110012672, 110012416, 9437184, 1},  // b.3.w
-    {119449856, 119449600, 3072, 1},  // b.3.b
-    {119452928, 119452672, 3072, 1},  // n.4.scale
-    {119456000, 119455744, 3072, 1},  // n.4.bias
-    {119459072, 119458816, 7077888, 1},  // a.4.qkv.w
-    {126536960, 126536704, 9216, 1},  // a.4.qkv.b
-    {126546176, 126545920, 2359296, 1},  // a.4.w
-    {128905472, 128905216, 3072, 1},  // a.4.b
-    {128908544, 128908288, 3072, 1},  // m.4.scale
-    {128911616, 128911360, 3072, 1},  // m.4.bias
-    {128914688, 128914432, 9437184, 1},  // f.4.w
-    {138351872, 138351616, 12288, 1},  // f.4.b
-    {138364160, 138363904, 9437184, 1},  // b.4.w
-    {147801344, 147801088, 3072, 1},  // b.4.b
-    {147804416, 147804160, 3072, 1},  // n.5.scale
-    {147807488, 147807232, 3072, 1},  // n.5.bias
-    {147810560, 147810304, 7077888, 1},  // a.5.qkv.w
-    {154888448, 154888192, 9216, 1},  // a.5.qkv.b
-    {154897664, 154897408, 2359296, 1},  // a.5.w
-    {157256960, 157256704, 3072, 1},  // a.5.b
-    {157260032, 157259776, 3072, 1},  // m.5.scale
-    {157263104, 157262848, 3072, 1},  // m.5.bias
-    {157266176, 157265920, 9437184, 1},  // f.5.w
-    {166703360, 166703104, 12288, 1},  // f.5.b
-    {166715648, 166715392, 9437184, 1},  // b.5.w
-    {176152832, 176152576, 3072, 1},  // b.5.b
-    {176155904, 176155648, 3072, 1},  // n.6.scale
-    {176158976, 176158720, 3072, 1},  // n.6.bias
-    {176162048, 176161792, 7077888, 1},  // a.6.qkv.w
-    {183239936, 183239680, 9216, 1},  // a.6.qkv.b
-    {183249152, 183248896, 2359296, 1},  // a.6.w
-    {185608448, 185608192, 3072, 1},  // a.6.b
-    {185611520, 185611264, 3072, 1},  // m.6.scale
-    {185614592, 185614336, 3072, 1},  // m.6.bias
-    {185617664, 185617408, 9437184, 1},  // f.6.w
-    {195054848, 195054592, 12288, 1},  // f.6.b
-    {195067136, 195066880, 9437184, 1},  // b.6.w
-    {204504320, 204504064, 3072, 1},  // b.6.b
-    {204507392, 204507136, 3072, 1},  // n.7.scale
-    {204510464, 204510208, 3072, 1},  // n.7.bias
-    {204513536, 204513280, 7077888, 1},  // a.7.qkv.w
-    {211591424, 211591168, 9216, 1},  // a.7.qkv.b
-    {211600640, 211600384, 2359296, 1},  // a.7.w
-    {213959936, 213959680, 3072, 1},  // a.7.b
-    {213963008, 213962752, 3072, 1},  // m.7.scale
-    {213966080, 213965824, 3072, 1},  // m.7.bias
-    {213969152, 213968896, 9437184, 1},  // f.7.w
-    {223406336, 223406080, 12288, 1},  // f.7.b
-    {223418624, 223418368, 9437184, 1},  // b.7.w
-    {232855808, 232855552, 3072, 1},  // b.7.b
-    {232858880, 232858624, 3072, 1},  // n.8.scale
-    {232861952, 232861696, 3072, 1},  // n.8.bias
-    {232865024, 232864768, 7077888, 1},  // a.8.qkv.w
-    {239942912, 239942656, 9216, 1},  // a.8.qkv.b
-    {239952128, 239951872, 2359296, 1},  // a.8.w
-    {242311424, 242311168, 3072, 1},  // a.8.b
-    {242314496, 242314240, 3072, 1},  // m.8.scale
-    {242317568, 242317312, 3072, 1},  // m.8.bias
-    {242320640, 242320384, 9437184, 1},  // f.8.w
-    {251757824, 251757568, 12288, 1},  // f.8.b
-    {251770112, 251769856, 9437184, 1},  // b.8.w
-    {261207296, 261207040, 3072, 1},  // b.8.b
-    {261210368, 261210112, 3072, 1},  // n.9.scale
-    {261213440, 261213184, 3072, 1},  // n.9.bias
-    {261216512, 261216256, 7077888, 1},  // a.9.qkv.w
-    {268294400, 268294144, 9216, 1},  // a.9.qkv.b
-    {268303616, 268303360, 2359296, 1},  // a.9.w
-    {270662912, 270662656, 3072, 1},  // a.9.b
-    {270665984, 270665728, 3072, 1},  // m.9.scale
-    {270669056, 270668800, 3072, 1},  // m.9.bias
-    {270672128, 270671872, 9437184, 1},  // f.9.w
-    {280109312, 280109056, 12288, 1},  // f.9.b
-    {280121600, 280121344, 9437184, 1},  // b.9.w
-    {289558784, 289558528, 3072, 1},  // b.9.b
-    {289561856, 289561600, 3072, 1},  // n.10.scale
-    {289564928, 289564672, 3072, 1},  // n.10.bias
-    {289568000, 289567744, 7077888, 1},  // a.10.qkv.w
-    {296645888, 296645632, 9216, 1},  // a.10.qkv.b
-    {296655104, 296654848, 2359296, 1},  // a.10.w
-    {299014400, 299014144, 3072, 1},  // a.10.b
-    {299017472, 299017216, 3072, 1},  // m.10.scale
-    {299020544, 299020288, 3072, 1},  // m.10.bias
-    {299023616, 299023360, 9437184, 1},  // f.10.w
-    {308460800, 308460544, 12288, 1},  // f.10.b
-    {308473088, 308472832, 9437184, 1},  // b.10.w
-    {317910272, 317910016, 3072, 1},  // b.10.b
-    {317913344, 317913088, 3072, 1},  // n.11.scale
-    {317916416, 317916160, 3072, 1},  // n.11.bias
-    {317919488, 317919232, 7077888, 1},  // a.11.qkv.w
-    {324997376, 324997120, 9216, 1},  // a.11.qkv.b
-    {325006592, 325006336, 2359296, 1},  // a.11.w
-    {327365888, 327365632, 3072, 1},  // a.11.b
-    {327368960, 327368704, 3072, 1},  // m.11.scale
-    {327372032, 327371776, 3072, 1},  // m.11.bias
-    {327375104, 327374848, 9437184, 1},  // f.11.w
-    {336812288, 336812032, 12288, 1},  // f.11.b
-    {336824576, 336824320, 9437184, 1},  // b.11.w
-    {346261760, 346261504, 3072, 1},  // b.11.b
-    {346264832, 346264576, 3072, 1},  // n.scale
-    {346267904, 346267648, 3072, 1},  // n.bias
+    {256, 0, 2359296, 0},  // k
+    {2359552, 0, 3072, 1},  // b
+    {2362624, 3072, 3072, 1},  // token
+    {2365696, 6144, 605184, 1},  // place
+    {2970880, 611328, 3072000, 1},  // fc
+    {6042880, 3683328, 4000, 1},  // bias
+    {6046976, 3687424, 3072, 1},  // n.0.scale
+    {6050048, 3690496, 3072, 1},  // n.0.bias
+    {6053120, 3693568, 7077888, 1},  // a.0.qkv.w
+    {13131008, 10771456, 9216, 1},  // a.0.qkv.b
+    {13140224, 10780672, 2359296, 1},  // a.0.w
+    {15499520, 13139968, 3072, 1},  // a.0.b
+    {15502592, 13143040, 3072, 1},  // m.0.scale
+    {15505664, 13146112, 3072, 1},  // m.0.bias
+    {15508736, 13149184, 9437184, 1},  // f.0.w
+    {24945920, 22586368, 12288, 1},  // f.0.b
+    {24958208, 22598656, 9437184, 1},  // b.0.w
+    {34395392, 32035840, 3072, 1},  // b.0.b
+    {34398464, 32038912, 3072, 1},  // n.1.scale
+    {34401536, 32041984, 3072, 1},  // n.1.bias
+    {34404608, 32045056, 7077888, 1},  // a.1.qkv.w
+    {41482496, 39122944, 9216, 1},  // a.1.qkv.b
+    {41491712, 39132160, 2359296, 1},  // a.1.w
+    {43851008, 41491456, 3072, 1},  // a.1.b
+    {43854080, 41494528, 3072, 1},  // m.1.scale
+    {43857152, 41497600, 3072, 1},  // m.1.bias
+    {43860224, 41500672, 9437184, 1},  // f.1.w
+    {53297408, 50937856, 12288, 1},  // f.1.b
+    {53309696, 50950144, 9437184, 1},  // b.1.w
+    {62746880, 60387328, 3072, 1},  // b.1.b
+    {62749952, 60390400, 3072, 1},  // n.2.scale
+    {62753024, 60393472, 3072, 1},  // n.2.bias
+    {62756096, 60396544, 7077888, 1},  // a.2.qkv.w
+    {69833984, 67474432, 9216, 1},  // a.2.qkv.b
+    {69843200, 67483648, 2359296, 1},  // a.2.w
+    {72202496, 69842944, 3072, 1},  // a.2.b
+    {72205568, 69846016, 3072, 1},  // m.2.scale
+    {72208640, 69849088, 3072, 1},  // m.2.bias
+    {72211712, 69852160, 9437184, 1},  // f.2.w
+    {81648896, 79289344, 12288, 1},  // f.2.b
+    {81661184, 79301632, 9437184, 1},  // b.2.w
+    {91098368, 88738816, 3072, 1},  // b.2.b
+    {91101440, 88741888, 3072, 1},  // n.3.scale
+    {91104512, 88744960, 3072, 1},  // n.3.bias
+    {91107584, 88748032, 7077888, 1},  // a.3.qkv.w
+    {98185472, 95825920, 9216, 1},  // a.3.qkv.b
+    {98194688, 95835136, 2359296, 1},  // a.3.w
+    {100553984, 98194432, 3072, 1},  // a.3.b
+    {100557056, 98197504, 3072, 1},  // m.3.scale
+    {100560128, 98200576, 3072, 1},  // m.3.bias
+    {100563200, 98203648, 9437184, 1},  // f.3.w
+    {110000384, 107640832, 12288, 1},  // f.3.b
+    {110012672, 107653120, 9437184, 1},  // b.3.w
+    {119449856, 117090304, 3072, 1},  // b.3.b
+    {119452928, 117093376, 3072, 1},  // n.4.scale
+    {119456000, 117096448, 3072, 1},  // n.4.bias
+    {119459072, 117099520, 7077888, 1},  // a.4.qkv.w
+    {126536960, 124177408, 9216, 1},  // a.4.qkv.b
+    {126546176, 124186624, 2359296, 1},  // a.4.w
+    {128905472, 126545920, 3072, 1},  // a.4.b
+    {128908544, 126548992, 3072, 1},  // m.4.scale
+    {128911616, 126552064, 3072, 1},  // m.4.bias
+    {128914688, 126555136, 9437184, 1},  // f.4.w
+    {138351872, 135992320, 12288, 1},  // f.4.b
+    {138364160, 136004608, 9437184, 1},  // b.4.w
+    {147801344, 145441792, 3072, 1},  // b.4.b
+    {147804416, 145444864, 3072, 1},  // n.5.scale
+    {147807488, 145447936, 3072, 1},  // n.5.bias
+    {147810560, 145451008, 7077888, 1},  // a.5.qkv.w
+    {154888448, 152528896, 9216, 1},  // a.5.qkv.b
+    {154897664, 152538112, 2359296, 1},  // a.5.w
+    {157256960, 154897408, 3072, 1},  // a.5.b
+    {157260032, 154900480, 3072, 1},  // m.5.scale
+    {157263104, 154903552, 3072, 1},  // m.5.bias
+    {157266176, 154906624, 9437184, 1},  // f.5.w
+    {166703360, 164343808, 12288, 1},  // f.5.b
+    {166715648, 164356096, 9437184, 1},  // b.5.w
+    {176152832, 173793280, 3072, 1},  // b.5.b
+    {176155904, 173796352, 3072, 1},  // n.6.scale
+    {176158976, 173799424, 3072, 1},  // n.6.bias
+    {176162048, 173802496, 7077888, 1},  // a.6.qkv.w
+    {183239936, 180880384, 9216, 1},  // a.6.qkv.b
+    {183249152, 180889600, 2359296, 1},  // a.6.w
+    {185608448, 183248896, 3072, 1},  // a.6.b
+    {185611520, 183251968, 3072, 1},  // m.6.scale
+    {185614592, 183255040, 3072, 1},  // m.6.bias
+    {185617664, 183258112, 9437184, 1},  // f.6.w
+    {195054848, 192695296, 12288, 1},  // f.6.b
+    {195067136, 192707584, 9437184, 1},  // b.6.w
+    {204504320, 202144768, 3072, 1},  // b.6.b
+    {204507392, 202147840, 3072, 1},  // n.7.scale
+    {204510464, 202150912, 3072, 1},  // n.7.bias
+    {204513536, 202153984, 7077888, 1},  // a.7.qkv.w
+    {211591424, 209231872, 9216, 1},  // a.7.qkv.b
+    {211600640, 209241088, 2359296, 1},  // a.7.w
+    {213959936, 211600384, 3072, 1},  // a.7.b
+    {213963008, 211603456, 3072, 1},  // m.7.scale
+    {213966080, 211606528, 3072, 1},  // m.7.bias
+    {213969152, 211609600, 9437184, 1},  // f.7.w
+    {223406336, 221046784, 12288, 1},  // f.7.b
+    {223418624, 221059072, 9437184, 1},  // b.7.w
+    {232855808, 230496256, 3072, 1},  // b.7.b
+    {232858880, 230499328, 3072, 1},  // n.8.scale
+    {232861952, 230502400, 3072, 1},  // n.8.bias
+    {232865024, 230505472, 7077888, 1},  // a.8.qkv.w
+    {239942912, 237583360, 9216, 1},  // a.8.qkv.b
+    {239952128, 237592576, 2359296, 1},  // a.8.w
+    {242311424, 239951872, 3072, 1},  // a.8.b
+    {242314496, 239954944, 3072, 1},  // m.8.scale
+    {242317568, 239958016, 3072, 1},  // m.8.bias
+    {242320640, 239961088, 9437184, 1},  // f.8.w
+    {251757824, 249398272, 12288, 1},  // f.8.b
+    {251770112, 249410560, 9437184, 1},  // b.8.w
+    {261207296, 258847744, 3072, 1},  // b.8.b
+    {261210368, 258850816, 3072, 1},  // n.9.scale
+    {261213440, 258853888, 3072, 1},  // n.9.bias
+    {261216512, 258856960, 7077888, 1},  // a.9.qkv.w
+    {268294400, 265934848, 9216, 1},  // a.9.qkv.b
+    {268303616, 265944064, 2359296, 1},  // a.9.w
+    {270662912, 268303360, 3072, 1},  // a.9.b
+    {270665984, 268306432, 3072, 1},  // m.9.scale
+    {270669056, 268309504, 3072, 1},  // m.9.bias
+    {270672128, 268312576, 9437184, 1},  // f.9.w
+    {280109312, 277749760, 12288, 1},  // f.9.b
+    {280121600, 277762048, 9437184, 1},  // b.9.w
+    {289558784, 287199232, 3072, 1},  // b.9.b
+    {289561856, 287202304, 3072, 1},  // n.10.scale
+    {289564928, 287205376, 3072, 1},  // n.10.bias
+    {289568000, 287208448, 7077888, 1},  // a.10.qkv.w
+    {296645888, 294286336, 9216, 1},  // a.10.qkv.b
+    {296655104, 294295552, 2359296, 1},  // a.10.w
+    {299014400, 296654848, 3072, 1},  // a.10.b
+    {299017472, 296657920, 3072, 1},  // m.10.scale
+    {299020544, 296660992, 3072, 1},  // m.10.bias
+    {299023616, 296664064, 9437184, 1},  // f.10.w
+    {308460800, 306101248, 12288, 1},  // f.10.b
+    {308473088, 306113536, 9437184, 1},  // b.10.w
+    {317910272, 315550720, 3072, 1},  // b.10.b
+    {317913344, 315553792, 3072, 1},  // n.11.scale
+    {317916416, 315556864, 3072, 1},  // n.11.bias
+    {317919488, 315559936, 7077888, 1},  // a.11.qkv.w
+    {324997376, 322637824, 9216, 1},  // a.11.qkv.b
+    {325006592, 322647040, 2359296, 1},  // a.11.w
+    {327365888, 325006336, 3072, 1},  // a.11.b
+    {327368960, 325009408, 3072, 1},  // m.11.scale
+    {327372032, 325012480, 3072, 1},  // m.11.bias
+    {327375104, 325015552, 9437184, 1},  // f.11.w
+    {336812288, 334452736, 12288, 1},  // f.11.b
+    {336824576, 334465024, 9437184, 1},  // b.11.w
+    {346261760, 343902208, 3072, 1},  // b.11.b
+    {346264832, 343905280, 3072, 1},  // n.scale
+    {346267904, 343908352, 3072, 1},  // n.bias
 };
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
@@ -896,32 +849,79 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-static __device__ __forceinline__ float warp_max(float v) {  // every lane gets the result
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v = fmaxf(v, other);
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
     }
-    return v;
+    if (id == 0) y[to] = p0[from];
 }
 
-// by operand re-laid
-// patches.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,16*i0+i3,16*i1+i4] where i0 in 0:14, i1 in 0:14, i3
-//     in 0:16, i4 in 0:16
-static __global__ void __launch_bounds__(128) k_map_937fa9f9(const float *p0,
+// by summation splitting (r0,r1 inside), variable substitution
+// patches.sum.part[i0,i1,i2,i3] = sum(r0,r1) x[0,r0,16*i2+r1,i0+16*i3] *
+//     patches.sum.part.lines[i0,i1,r0,r1] where i2 in 0:14, i3 in 0:14
+static __global__ void __launch_bounds__(256) k_product_ca005b1f(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 12u * 64u;
+    const int i0 = (int)(id / 24u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r1 = (int)(k0 + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i0 * 36864 + i1 * 48 + r1);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 128u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u);
+        const int r0 = (int)k0 / 16u;
+        const int r1 = (int)(k0 % 16u + e / 128u);
+        return n < 196u ? p1[r0 * 50176 + i2 * 3584 + r1 * 224 + i3 * 16 + i0] : 0.f;
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, false>(48u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            *reinterpret_cast<float4 *>(y + i0 * 150528 + i1 * 196 + i3) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by summation splitting
+// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.part[r0,i1,i2,i3]
+static __global__ void __launch_bounds__(128) k_reduce_1f05f04f(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
     if (id >= 37632u) return;
-    const int i4 = (int)(id % 4u) * 4;
-    const int i3 = (int)(id / 4u % 16u);
-    const int i2 = (int)(id / 64u % 3u);
-    const int i1 = (int)(id / 192u % 14u);
-    const int i0 = (int)(id / 2688u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 50176 + i0 * 3584 + i3 * 224
-        + i1 * 16 + i4);
-    *reinterpret_cast<float4 *>(y + i0 * 10752 + i1 * 768 + i2 * 256 + i3 * 16
-        + i4) = make_float4(v0.x, v0.y, v0.z, v0.w);
+    const int i3 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 150528 + i3);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // h[0,i1,i2] = place[0,i1,i2] + first[0,i1,i2] + (patches.sum[0,i2,(i1+13)/14-1,(i1+13)%14] +
@@ -993,77 +993,163 @@ static __global__ void __launch_bounds__(32) k_row_5e8e7580(const float *p0,
     }
 }
 
+// by online softmax
 // a.0.s.sum[0,i1,i2,i3] = sum(r0) a.0.t[0,0,i1,i2,r0] * a.0.t[1,0,i1,i3,r0]
 // a.0.s[0,i1,i2,i3] = 0.125 * a.0.s.sum[0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_product_78006777(const float *p0,
-    float *__restrict__ y) {
-    __shared__ product_tile<32, 64, 32, 2, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    await_previous();
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 7u * 32u;
-    const int i1 = (int)(id / 28u % 12u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r0 = (int)(k0 + e % 8u * 4u);
-        return i2 < 197 ? *reinterpret_cast<const float4 *>(p0 + i2 * 2304 + i1 * 64 + r0)
-            : make_float4(0.f, 0.f, 0.f, 0.f);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e / 8u);
-        const int r0 = (int)(k0 + e % 8u * 4u);
-        return i3 < 197 ? *reinterpret_cast<const float4 *>(p0 + i3 * 2304 + i1 * 64 + r0 + 768)
-            : make_float4(0.f, 0.f, 0.f, 0.f);
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, true>(64u, a, b, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i2 < 197 && i3 < 197) {
-            y[i1 * 38809 + i2 * 197 + i3] = acc[i][j] * 0.125f;
-        }
-    }
-}
-
 // a.0.a.m[0,i1,i2] = max(r0) a.0.s[0,i1,i2,r0]
 // a.0.a.s[0,i1,i2] = sum(r0) exp(a.0.s[0,i1,i2,r0] - a.0.a.m[0,i1,i2])
 // a.0.a[0,i1,i2,i3] = exp(a.0.s[0,i1,i2,i3] - a.0.a.m[0,i1,i2]) / a.0.a.s[0,i1,i2]
-static __global__ void __launch_bounds__(128) k_row_0e554e40(const float *p0,
+// a.0.o[0,i1,i2,i3] = sum(r0) a.0.a[0,i2,i1,r0] * a.0.t[2,0,i2,r0,i3]
+// One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
+static __global__ void __launch_bounds__(128, 1) k_attention_e3309909(const float *p0,
     float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
+    const int RM = 3, RN = 2, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
+    // part: a part of the tile's keys, then of its values
+    __shared__ __align__(16) float query[8 * RM][depth + 4];
+    __shared__ __align__(16) float part[2048];
+    __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
+    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+    const unsigned id = blockIdx.x;
     await_previous();
-    if (id >= 2364u) return;
-    const int i2 = (int)id;
-    float c0[7];
-    float s0 = -INFINITY;
+    const int m0 = (int)(id % 9u) * 24;  // first row
+    const int i2 = (int)(id / 9u % 12u);
+    for (int e = (int)threadIdx.x; e < 384; e += 128) {
+        const int row = e / 16, k = e % 16 * 4;
+        float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
+        if (m0 + row < 197) {
+            const int i1 = m0 + row;
+            const int r1 = k;
+            const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 2304 + i2 * 64 + r1);
+            t = v0;
+        }
+        *reinterpret_cast<float4 *>(&query[row][k]) = t;
+    }
+    float top[RM], acc[RM][RC];
+    float sum[RM];
 #pragma unroll
-    for (int j = 0; j < 7; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        if (k < 197u) {
-            const int r0 = (int)k;
-            c0[j] = p0[i2 * 197 + r0];
-            s0 = fmaxf(s0, c0[j]);
+    for (int i = 0; i < RM; i++) {
+        top[i] = -INFINITY;
+        sum[i] = 0.f;
+#pragma unroll
+        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
+    }
+    for (int u0 = 0; u0 < 197; u0 += 16 * RN) {
+        float s[RM][RN];
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+#pragma unroll
+            for (int j = 0; j < RN; j++) s[i][j] = 0.f;
+        }
+        for (int k0 = 0; k0 < depth; k0 += KC) {
+            __syncthreads();
+#pragma unroll 4
+            for (int e = (int)threadIdx.x; e < 256; e += 128) {
+                const int key = e / 8, k = e % 8 * 4;
+                float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
+                if (u0 + key < 197) {
+                    const int r0 = u0 + key;
+                    const int r1 = k0 + k;
+                    const float4 v1 = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i2 * 64
+                        + r1 + 768);
+                    t = v1;
+                }
+                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = t;
+            }
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < KC; k += 4) {
+                float4 b[RN];
+#pragma unroll
+                for (int j = 0; j < RN; j++)
+                    b[j] = *reinterpret_cast<const float4 *>(&part[(tx + 16 * j) * (KC + 4) + k]);
+#pragma unroll
+                for (int i = 0; i < RM; i++) {
+                    const float4 a = *reinterpret_cast<const float4 *>(&query[ty + 8 * i][k0 + k]);
+#pragma unroll
+                    for (int j = 0; j < RN; j++)
+                        s[i][j] = a.x * b[j].x +
+                                  (a.y * b[j].y + (a.z * b[j].z + (a.w * b[j].w + s[i][j])));
+                }
+            }
+        }
+        // The weights of these keys, relative to the largest score so far, and what was summed up
+        // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+            const int row = ty + 8 * i;
+            float most = top[i];
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                float x = -INFINITY;
+                const int key = tx + 16 * j;
+                if (u0 + key < 197) {
+                    x = s[i][j] * 0.125f;
+                }
+                s[i][j] = x;
+                most = fmaxf(most, x);
+            }
+#pragma unroll
+            for (int d = 8; d > 0; d /= 2)
+                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
+            const float zero = most > -INFINITY ? most : 0.f, before = expf(top[i] - zero);
+            top[i] = most;
+#pragma unroll
+            for (int c = 0; c < RC; c++) acc[i][c] *= before;
+            sum[i] *= before;
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                const float w = expf(s[i][j] - zero);
+                weight[row][tx + 16 * j] = w;
+                sum[i] += w;
+            }
+        }
+        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
+            __syncthreads();
+#pragma unroll 4
+            for (int e = (int)threadIdx.x; e < 512; e += 128) {
+                const int key = e / 16, col = e % 16 * 4;
+                float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
+                if (u0 + k0 + key < 197) {
+                    const int r0 = u0 + k0 + key;
+                    const int i3 = col;
+                    const float4 v2 = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i2 * 64
+                        + i3 + 1536);
+                    t = v2;
+                }
+                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = t;
+            }
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < KV; k += 4) {
+                float4 a[RM];
+#pragma unroll
+                for (int i = 0; i < RM; i++)
+                    a[i] = *reinterpret_cast<const float4 *>(&weight[ty + 8 * i][k0 + k]);
+#pragma unroll
+                for (int c = 0; c < RC; c++) {
+                    const float *b = part + k * 16 * RC + c / VC * 16 * VC + tx * VC + c % VC;
+#pragma unroll
+                    for (int i = 0; i < RM; i++)
+                        acc[i][c] = a[i].x * b[0] +
+                                    (a[i].y * b[16 * RC] +
+                                     (a[i].z * b[32 * RC] + (a[i].w * b[48 * RC] + acc[i][c])));
+                }
+            }
         }
     }
-    s0 = warp_max(s0);
-    float s1 = 0.f;
 #pragma unroll
-    for (int j = 0; j < 7; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        if (k < 197u) {
-            s1 += expf(c0[j] - s0);
-        }
-    }
-    s1 = warp_sum(s1);
+    for (int i = 0; i < RM; i++) {
+        const int row = ty + 8 * i;
 #pragma unroll
-    for (int j = 0; j < 7; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        if (k < 197u) {
-            const int r0 = (int)k;
-            y[i2 * 197 + r0] = expf(c0[j] - s0) / s1;
+        for (int d = 8; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+#pragma unroll
+        for (int c = 0; c < RC; c++) {
+            const int col = c / VC * 16 * VC + tx * VC + c % VC;
+            if (m0 + row < 197) {
+                const int i1 = m0 + row;
+                const int i3 = col;
+                y[i1 * 768 + i2 * 64 + i3] = acc[i][c] / sum[i];
+            }
         }
     }
 }
@@ -1297,54 +1383,28 @@ static int gemm_run(vit_b *h, const gemm_size *g, const float *a, const float *b
     stepped(h, g->name);
     return 0;
 }
-static const gemm_size gemm_patches_sum = {"patches.sum", 0, 1, 1, 768, 196, 768, 768, 768, 196, 0,
-    0, 0, 1.f};
-static const gemm_size gemm_a_0_o = {"a.0.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
-    1.f};
 static const gemm_size gemm_f_0_p = {"f.0.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_a_1_o = {"a.1.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
     1.f};
 static const gemm_size gemm_f_1_p = {"f.1.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_2_o = {"a.2.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
-    1.f};
 static const gemm_size gemm_f_2_p = {"f.2.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_a_3_o = {"a.3.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
     1.f};
 static const gemm_size gemm_f_3_p = {"f.3.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_4_o = {"a.4.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
-    1.f};
 static const gemm_size gemm_f_4_p = {"f.4.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_a_5_o = {"a.5.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
     1.f};
 static const gemm_size gemm_f_5_p = {"f.5.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_6_o = {"a.6.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
-    1.f};
 static const gemm_size gemm_f_6_p = {"f.6.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_a_7_o = {"a.7.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
     1.f};
 static const gemm_size gemm_f_7_p = {"f.7.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_8_o = {"a.8.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
-    1.f};
 static const gemm_size gemm_f_8_p = {"f.8.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_a_9_o = {"a.9.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64, 64,
     1.f};
 static const gemm_size gemm_f_9_p = {"f.9.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_10_o = {"a.10.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64,
-    64, 1.f};
 static const gemm_size gemm_f_10_p = {"f.10.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
-static const gemm_size gemm_a_11_o = {"a.11.o", 0, 0, 12, 197, 64, 197, 197, 2304, 768, 38809, 64,
-    64, 1.f};
 static const gemm_size gemm_f_11_p = {"f.11.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
 
@@ -1501,7 +1561,9 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(vit_b *m, cudaStream_t stream) {
     (void)stream;
-    (void)m;
+    // patches.sum.part.lines[i0,i1,i2,i3] = k[i1,i2,i3,i0]
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "patches.sum.part.lines", 2304, 256, stream, v_k,
+        v_patches_sum_part_lines, relay{2, 0, {16, 36864}, {1, 16}, {36864, 1}}));
     return 0;
 }
 
@@ -1528,7 +1590,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_937fa9f9);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1547,6 +1609,7 @@ static int check_device(vit_b *m) {
 
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346270720ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2359296ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -1634,12 +1697,11 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_937fa9f9, "patches.sum.columns", 294, 128, stream, v_x,
-        v_patches_sum_columns));
-    // by operand re-laid
-    // patches.sum[0,i1,i2,i3] = sum(r0,r1,r2) patches.sum.columns[i2,i3,r0,r1,r2] * k[i1,r0,r1,r2]
-    CALL(gemm_run(m, &gemm_patches_sum, v_k, v_patches_sum_columns, v_patches_sum));
-    CALL(launch(m, ORDERED, k_map_c5be1a73, "h", 591, 256, stream, v_place, v_token, v_patches_sum,
+    CALL(launch(m, ORDERED, k_product_ca005b1f, "patches.sum.part", 384, 256, stream,
+        v_patches_sum_part_lines, v_x, v_patches_sum_part));
+    CALL(launch(m, EARLY, k_reduce_1f05f04f, "patches.sum", 294, 128, stream, v_patches_sum_part,
+        v_patches_sum));
+    CALL(launch(m, EARLY, k_map_c5be1a73, "h", 591, 256, stream, v_place, v_token, v_patches_sum,
         v_b, v_h));
     CALL(launch(m, EARLY, k_row_5e8e7580, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
         v_n_0));
@@ -1647,10 +1709,8 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_0_t_split, v_n_0, v_a_0_qkv_w, v_a_0_qkv_b, NULL, v_a_0_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.0.s", 336, 256, stream, v_a_0_t_split, v_a_0_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.0.a", 591, 128, stream, v_a_0_s, v_a_0_a));
-    // a.0.o[0,i1,i2,i3] = sum(r0) a.0.a[0,i2,i1,r0] * a.0.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_0_o, v_a_0_a, v_a_0_t_split + 1536, v_a_0_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.0.o", 108, 128, stream, v_a_0_t_split,
+        v_a_0_c));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
@@ -1668,10 +1728,8 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.1.t.split[0,i1,i2] = a.1.qkv.p[0,i1,i2] + a.1.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.1.s", 336, 256, stream, v_a_1_t_split, v_a_1_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.1.a", 591, 128, stream, v_a_1_s, v_a_1_a));
-    // a.1.o[0,i1,i2,i3] = sum(r0) a.1.a[0,i2,i1,r0] * a.1.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_1_o, v_a_1_a, v_a_1_t_split + 1536, v_a_1_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.1.o", 108, 128, stream, v_a_1_t_split,
+        v_a_1_c));
     // a.1.p[0,i1,i2] = sum(r0) a.1.c[0,i1,r0] * a.1.w[r0,i2]
     // r.1[0,i1,i2] = h.0[0,i1,i2] + a.1.p[0,i1,i2] + a.1.b[i2]
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
@@ -1689,10 +1747,8 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.2.t.split[0,i1,i2] = a.2.qkv.p[0,i1,i2] + a.2.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.2.s", 336, 256, stream, v_a_2_t_split, v_a_2_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.2.a", 591, 128, stream, v_a_2_s, v_a_2_a));
-    // a.2.o[0,i1,i2,i3] = sum(r0) a.2.a[0,i2,i1,r0] * a.2.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_2_o, v_a_2_a, v_a_2_t_split + 1536, v_a_2_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.2.o", 108, 128, stream, v_a_2_t_split,
+        v_a_2_c));
     // a.2.p[0,i1,i2] = sum(r0) a.2.c[0,i1,r0] * a.2.w[r0,i2]
     // r.2[0,i1,i2] = h.1[0,i1,i2] + a.2.p[0,i1,i2] + a.2.b[i2]
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
@@ -1710,23 +1766,13 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.3.t.split[0,i1,i2] = a.3.qkv.p[0,i1,i2] + a.3.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.3.s", 336, 256, stream, v_a_3_t_split, v_a_3_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.3.a", 591, 128, stream, v_a_3_s, v_a_3_a));
-    // a.3.o[0,i1,i2,i3] = sum(r0) a.3.a[0,i2,i1,r0] * a.3.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_3_o, v_a_3_a, v_a_3_t_split + 1536, v_a_3_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.3.o", 108, 128, stream, v_a_3_t_split,
+        v_a_3_c));
     // a.3.p[0,i1,i2] = sum(r0) a.3.c[0,i1,r0] * a.3.w[r0,i2]
     // r.3[0,i1,i2] = h.2[0,i1,i2] + a.3.p[0,i1,i2] + a.3.b[i2]
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias,
         v_m_3));
-    return 0;
-}
-
-static int steps_2(vit_b *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // f.3.p[0,i1,i2] = sum(r0) m.3[0,i1,r0] * f.3.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_3_p, v_m_3, v_f_3_w, v_f_3_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.3", 591, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
@@ -1739,15 +1785,21 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.4.t.split[0,i1,i2] = a.4.qkv.p[0,i1,i2] + a.4.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.4.s", 336, 256, stream, v_a_4_t_split, v_a_4_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.4.a", 591, 128, stream, v_a_4_s, v_a_4_a));
-    // a.4.o[0,i1,i2,i3] = sum(r0) a.4.a[0,i2,i1,r0] * a.4.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_4_o, v_a_4_a, v_a_4_t_split + 1536, v_a_4_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.4.o", 108, 128, stream, v_a_4_t_split,
+        v_a_4_c));
     // a.4.p[0,i1,i2] = sum(r0) a.4.c[0,i1,r0] * a.4.w[r0,i2]
     // r.4[0,i1,i2] = h.3[0,i1,i2] + a.4.p[0,i1,i2] + a.4.b[i2]
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias,
         v_m_4));
+    return 0;
+}
+
+static int steps_2(vit_b *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
     // f.4.p[0,i1,i2] = sum(r0) m.4[0,i1,r0] * f.4.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
@@ -1760,10 +1812,8 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.5.t.split[0,i1,i2] = a.5.qkv.p[0,i1,i2] + a.5.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.5.s", 336, 256, stream, v_a_5_t_split, v_a_5_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.5.a", 591, 128, stream, v_a_5_s, v_a_5_a));
-    // a.5.o[0,i1,i2,i3] = sum(r0) a.5.a[0,i2,i1,r0] * a.5.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_5_o, v_a_5_a, v_a_5_t_split + 1536, v_a_5_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.5.o", 108, 128, stream, v_a_5_t_split,
+        v_a_5_c));
     // a.5.p[0,i1,i2] = sum(r0) a.5.c[0,i1,r0] * a.5.w[r0,i2]
     // r.5[0,i1,i2] = h.4[0,i1,i2] + a.5.p[0,i1,i2] + a.5.b[i2]
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
@@ -1781,10 +1831,8 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.6.t.split[0,i1,i2] = a.6.qkv.p[0,i1,i2] + a.6.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.6.s", 336, 256, stream, v_a_6_t_split, v_a_6_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.6.a", 591, 128, stream, v_a_6_s, v_a_6_a));
-    // a.6.o[0,i1,i2,i3] = sum(r0) a.6.a[0,i2,i1,r0] * a.6.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_6_o, v_a_6_a, v_a_6_t_split + 1536, v_a_6_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.6.o", 108, 128, stream, v_a_6_t_split,
+        v_a_6_c));
     // a.6.p[0,i1,i2] = sum(r0) a.6.c[0,i1,r0] * a.6.w[r0,i2]
     // r.6[0,i1,i2] = h.5[0,i1,i2] + a.6.p[0,i1,i2] + a.6.b[i2]
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
@@ -1802,23 +1850,13 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     // a.7.t.split[0,i1,i2] = a.7.qkv.p[0,i1,i2] + a.7.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.7.s", 336, 256, stream, v_a_7_t_split, v_a_7_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.7.a", 591, 128, stream, v_a_7_s, v_a_7_a));
-    // a.7.o[0,i1,i2,i3] = sum(r0) a.7.a[0,i2,i1,r0] * a.7.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_7_o, v_a_7_a, v_a_7_t_split + 1536, v_a_7_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.7.o", 108, 128, stream, v_a_7_t_split,
+        v_a_7_c));
     // a.7.p[0,i1,i2] = sum(r0) a.7.c[0,i1,r0] * a.7.w[r0,i2]
     // r.7[0,i1,i2] = h.6[0,i1,i2] + a.7.p[0,i1,i2] + a.7.b[i2]
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias,
         v_m_7));
-    return 0;
-}
-
-static int steps_3(vit_b *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // f.7.p[0,i1,i2] = sum(r0) m.7[0,i1,r0] * f.7.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_7_p, v_m_7, v_f_7_w, v_f_7_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.7", 591, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
@@ -1831,10 +1869,8 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // a.8.t.split[0,i1,i2] = a.8.qkv.p[0,i1,i2] + a.8.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.8.s", 336, 256, stream, v_a_8_t_split, v_a_8_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.8.a", 591, 128, stream, v_a_8_s, v_a_8_a));
-    // a.8.o[0,i1,i2,i3] = sum(r0) a.8.a[0,i2,i1,r0] * a.8.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_8_o, v_a_8_a, v_a_8_t_split + 1536, v_a_8_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.8.o", 108, 128, stream, v_a_8_t_split,
+        v_a_8_c));
     // a.8.p[0,i1,i2] = sum(r0) a.8.c[0,i1,r0] * a.8.w[r0,i2]
     // r.8[0,i1,i2] = h.7[0,i1,i2] + a.8.p[0,i1,i2] + a.8.b[i2]
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
@@ -1852,15 +1888,21 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // a.9.t.split[0,i1,i2] = a.9.qkv.p[0,i1,i2] + a.9.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.9.s", 336, 256, stream, v_a_9_t_split, v_a_9_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.9.a", 591, 128, stream, v_a_9_s, v_a_9_a));
-    // a.9.o[0,i1,i2,i3] = sum(r0) a.9.a[0,i2,i1,r0] * a.9.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_9_o, v_a_9_a, v_a_9_t_split + 1536, v_a_9_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.9.o", 108, 128, stream, v_a_9_t_split,
+        v_a_9_c));
     // a.9.p[0,i1,i2] = sum(r0) a.9.c[0,i1,r0] * a.9.w[r0,i2]
     // r.9[0,i1,i2] = h.8[0,i1,i2] + a.9.p[0,i1,i2] + a.9.b[i2]
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias,
         v_m_9));
+    return 0;
+}
+
+static int steps_3(vit_b *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
     // f.9.p[0,i1,i2] = sum(r0) m.9[0,i1,r0] * f.9.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
@@ -1873,11 +1915,8 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // a.10.t.split[0,i1,i2] = a.10.qkv.p[0,i1,i2] + a.10.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
         v_a_10_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.10.s", 336, 256, stream, v_a_10_t_split,
-        v_a_10_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.10.a", 591, 128, stream, v_a_10_s, v_a_10_a));
-    // a.10.o[0,i1,i2,i3] = sum(r0) a.10.a[0,i2,i1,r0] * a.10.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_10_o, v_a_10_a, v_a_10_t_split + 1536, v_a_10_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.10.o", 108, 128, stream, v_a_10_t_split,
+        v_a_10_c));
     // a.10.p[0,i1,i2] = sum(r0) a.10.c[0,i1,r0] * a.10.w[r0,i2]
     // r.10[0,i1,i2] = h.9[0,i1,i2] + a.10.p[0,i1,i2] + a.10.b[i2]
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
@@ -1895,24 +1934,13 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     // a.11.t.split[0,i1,i2] = a.11.qkv.p[0,i1,i2] + a.11.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
         v_a_11_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_product_78006777, "a.11.s", 336, 256, stream, v_a_11_t_split,
-        v_a_11_s));
-    CALL(launch(m, EARLY, k_row_0e554e40, "a.11.a", 591, 128, stream, v_a_11_s, v_a_11_a));
-    // a.11.o[0,i1,i2,i3] = sum(r0) a.11.a[0,i2,i1,r0] * a.11.t[2,0,i2,r0,i3]
-    CALL(gemm_run(m, &gemm_a_11_o, v_a_11_a, v_a_11_t_split + 1536, v_a_11_c));
+    CALL(launch(m, ORDERED, k_attention_e3309909, "a.11.o", 108, 128, stream, v_a_11_t_split,
+        v_a_11_c));
     // a.11.p[0,i1,i2] = sum(r0) a.11.c[0,i1,r0] * a.11.w[r0,i2]
     // r.11[0,i1,i2] = h.10[0,i1,i2] + a.11.p[0,i1,i2] + a.11.b[i2]
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.11", 197, 32, stream, v_r_11, v_m_11_scale,
         v_m_11_bias, v_m_11));
-    return 0;
-}
-
-static int steps_4(vit_b *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // f.11.p[0,i1,i2] = sum(r0) m.11[0,i1,r0] * f.11.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_11_p, v_m_11, v_f_11_w, v_f_11_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.11", 591, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
@@ -1932,7 +1960,6 @@ static int steps(vit_b *m, const void *const *in, void *const *out,
     int r = steps_1(m, in, out, stream);
     if (!r) r = steps_2(m, in, out, stream);
     if (!r) r = steps_3(m, in, out, stream);
-    if (!r) r = steps_4(m, in, out, stream);
     return r;
 }
 
@@ -2207,6 +2234,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346270720ull, 385924352ull, 0x5406cefa10622f11ull};
+    346270720ull, 388236288ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }

@@ -7,23 +7,22 @@
 // inputs    x: f32[1,512,7,7]
 // outputs   y: f32[1,512,7,7]
 // weights   1 tensors, blob of 9216 kB
-// memory    arena 19 MB (workspace 18 MB of it), constants 9216 kB, peak in create 37 MB
-// plan      2 steps, 10.7 us estimated; 10.8 us without derivation
-// libraries cuBLAS (596 MB) 1 step, without it up to 2.6 us more
-// by        summation splitting 2
-//     9.4 us est. y.part           cuBLAS sgemm 4608 x 49 x 512
-//     1.3 us est. y                k_reduce_63c080e8
+// memory    arena 1568 kB (workspace 0 B of it), constants 9216 kB, peak in create 20 MB
+// plan      2 steps, 10.8 us estimated; nothing derived is cheaper
+// libraries none
+// by        summation splitting 1
+//     9.5 us est. y.parts          k_product_6f18b6c3
+//     1.3 us est. y                k_reduce_225bb5e1
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CONV3X3_ARENA_BYTES 19777536ull
+#define CONV3X3_ARENA_BYTES 1605632ull
 #define CONV3X3_WEIGHT_BYTES 9437440ull
 
 #ifdef __cplusplus
@@ -89,8 +88,8 @@ const conv3x3_info *conv3x3_describe(void);
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_k INIT(0)
-#define v_y_part_filter CONST(0)
-#define v_y_part ARENA(18874368)
+#define v_y_lines CONST(0)
+#define v_y_parts ARENA(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -108,6 +107,93 @@ static __device__ __forceinline__ void await_previous() {
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
+
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    __align__(16) float a[2][KC][BM + 4];
+    __align__(16) float b[2][KC][BN + 4];
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) {
+        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    }
+
+    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
+        to[ALONG ? e % KC : e / B][ALONG ? e / KC : e % B] = v;
+    }
+    template <bool ALONG, int B>
+    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+        const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
+#pragma unroll
+        for (int k = 0; k < KC / PARTS; k++) {
+            const unsigned t = part() * (KC / PARTS) + k;
+            float x[RM], y[RN];
+#pragma unroll
+            for (int i = 0; i < RM; i++) x[i] = a[turn][t][top() + i];
+#pragma unroll
+            for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order; a thread keeps the rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        float *sums = &a[0][0][0];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN; i++)
+            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < RM * RN / PARTS; i++) {
+            float v = 0.f;
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];
+            acc[i / RN][i % RN] = v;
+        }
+    }
+
+    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
+    // multiplied, the next one's are on their way.
+    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
+        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
+        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        int turn = 0;
+        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
+            if (k0 < terms) {
+#pragma unroll
+                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+#pragma unroll
+                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
+            }
+            if (k0 > 0) step(turn ^ 1, acc);
+            if (k0 >= terms) break;
+#pragma unroll
+            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
+#pragma unroll
+            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+            __syncthreads();
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
 
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
 // to sum to[k] * ik.
@@ -127,30 +213,60 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
     if (id == 0) y[to] = p0[from];
 }
 
-// by summation splitting
-// y[0,i1,i2,i3] = sum(r0,r1) y.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in 0:7, pad
-//     y.part 0
-static __global__ void __launch_bounds__(64) k_reduce_63c080e8(const float *p0,
+// by summation splitting (parts)
+// y.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,32*i0+r0,i3+r1-1,i4+r2-1] *
+//     y.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad x 0
+static __global__ void __launch_bounds__(256) k_product_6f18b6c3(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e % 4u * 4u);
+        return *reinterpret_cast<const float4 *>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int t0 = i3 + r1 - 1;
+        const int t1 = i4 + r2 - 1;
+        return n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p1[i0 * 1568 + r0 * 49 + t0 * 7
+            + t1] : 0.f;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false>(288u, a, b, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// y[0,i1,i2,i3] = sum(r0) y.parts[r0,0,i1,i2,i3]
+static __global__ void __launch_bounds__(64) k_reduce_225bb5e1(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
+    const int i3 = (int)id;
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
-        }
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 25088 + i3];
     }
-    y[i1 * 49 + i2 * 7 + i3] = acc;
+    y[i3] = acc;
 }
 
 
@@ -168,7 +284,8 @@ struct conv3x3 {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    cublasHandle_t cublas;
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -194,70 +311,27 @@ static void stepped(conv3x3 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(conv3x3 *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-static const gemm_size gemm_y_part = {"y.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0, 0, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(conv3x3 *m, int branch, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 18874368));
-    (void)branch;
-    return 0;
-}
-
 enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
 
 template <class... P, class... A>
 static int launch(conv3x3 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
     (void)when;
     kernel<<<grid, block, 0, stream>>>(args...);
     CUDA_CALL(m, name, cudaGetLastError());
+#endif
     stepped(m, name);
     return 0;
 }
@@ -265,9 +339,9 @@ static int launch(conv3x3 *m, int when, void (*kernel)(P...), const char *name, 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv3x3 *m, cudaStream_t stream) {
     (void)stream;
-    // y.part.filter[i0,i1,i2,i3] = k[i0,i3,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.part.filter", 9216, 256, stream, v_k,
-        v_y_part_filter, relay{3, 0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}}));
+    // y.lines[i0,i1,i2,i3] = k[i0,i3,i1,i2]
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.lines", 9216, 256, stream, v_k, v_y_lines, relay{3,
+        0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}}));
     return 0;
 }
 
@@ -300,6 +374,14 @@ static int check_device(conv3x3 *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
@@ -319,7 +401,6 @@ static int upload(conv3x3 *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(conv3x3 *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     (void)m;
     return 0;
 }
@@ -363,6 +444,8 @@ int conv3x3_create(conv3x3 **out, const void *weights, size_t bytes, const conv3
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -372,10 +455,9 @@ static int steps(conv3x3 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by summation splitting (r0 inside), variable substitution
-    // y.part[i0,i1,i2,i3,i4] = sum(r0) x[0,r0,i3,i4] * y.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_y_part, v_y_part_filter, v_x, v_y_part));
-    CALL(launch(m, ORDERED, k_reduce_63c080e8, "y", 392, 64, stream, v_y_part, v_y));
+    CALL(launch(m, ORDERED, k_product_6f18b6c3, "y.parts", 128, 256, stream, v_y_lines, v_x,
+        v_y_parts));
+    CALL(launch(m, EARLY, k_reduce_225bb5e1, "y", 392, 64, stream, v_y_parts, v_y));
     return 0;
 }
 
@@ -397,7 +479,9 @@ static int check_run(conv3x3 *m, const void *const *in, void *const *out) {
 
 static int run_on(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
-    CALL(libraries_on(m, 0, stream));
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     return steps(m, in, out, stream);
 }
 
@@ -470,7 +554,6 @@ int conv3x3_capture(conv3x3 *m, const void *const *in, void *const *out) {
 void conv3x3_destroy(conv3x3 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -494,6 +577,6 @@ static const conv3x3_tensor info_weights[] = {
 static const conv3x3_info info = {
     "conv3x3", 1, 1, 1, info_inputs, info_outputs, info_weights,
     CONV3X3_ARENA_BYTES, CONV3X3_WEIGHT_BYTES,
-    9437184ull, 38651904ull, 0x94a1553cd1c62379ull};
+    9437184ull, 20480000ull, 0x94a1553cd1c62379ull};
 
 const conv3x3_info *conv3x3_describe(void) { return &info; }
