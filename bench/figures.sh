@@ -178,7 +178,7 @@ figures_all() {
     [ -n "$name" ] || name=$(device_name) || return 0
     [ -z "$einnet" ] || [ ! -s "$out/$name.tsv" ] ||
         "$python" bench/fit.py --gpu "$name" --einnet "$einnet" --judge-only \
-            "$out/$name.tsv" > "$out/fit.txt" 2>&1
+            --models models/*.ein -- "$out/$name.tsv" > "$out/fit.txt" 2>&1
     "$python" bench/figures.py --figures "$out/figures.tsv" --limits "$out/limits.tsv" \
         --builds "$out/build.tsv" --estimates "$out/fit.txt" --out "$folder/$name.figures.md" \
         --title "$(sed -n 's/^gpu\t//p' "$work/device.tsv")"

@@ -10,11 +10,12 @@ the order of the measurements. Pairs whose times differ by less than their sprea
 The model here is that of gen/estimate.c for library calls, with its constants read from there and
 those of the GPU from gen/cost.c; before anything else it must give the program's own estimates
 (`einnet costs --estimates`), so that the two cannot drift apart. What is printed is for a person to
-put into the sources. Only FP32 calls are fitted. Keys of kernels do not tell what they compute:
-with --models the program says of these models' kernels what their estimates are made of
-(`einnet probe --estimates`), and shares of bandwidth by class of access and of arithmetic by kind
-of kernel are fitted as well. Candidate plans of which every step is measured are compared in pairs
-of one model: whether the estimates rank them as the measurements do.
+put into the sources. Only FP32 calls are fitted; those on tensor cores are judged as they are. Keys
+of kernels do not tell what they compute: with --models the program says of these models' kernels
+what their estimates are made of (`einnet probe --estimates`), and shares of bandwidth by class of
+access and of arithmetic by kind of kernel are fitted as well. Candidate plans of which every step
+is measured are compared in pairs of one model: whether the estimates rank them as the measurements
+do.
 """
 
 import argparse
@@ -170,9 +171,10 @@ def read_rows(args):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         raise Failure(done.stderr.strip() or "%s failed" % args.einnet)
-    # The arithmetic of other modes has constants of its own.
     rows = [Row(line) for line in done.stdout.splitlines()]
-    return [row for row in rows if " f32 fma " in row.key]
+    return ([row for row in rows if " f32 fma " in row.key],
+            {name: [row for row in rows if words in row.key]
+             for name, words in (("TF32", " f32 tf32 "), ("FP16", " f16 tensor "))})
 
 
 def check_model(c, rows):
@@ -267,7 +269,7 @@ def in_order(timed):
 
 def put_line(title, what, ratios, right, pairs):
     e = sorted(ratios)
-    print("%-28s %4d %s  median error %5.1f %%  90th %6.1f %%  pairs in order %5.1f %% of %d" %
+    print("%-33s %4d %s  median error %5.1f %%  90th %6.1f %%  pairs in order %5.1f %% of %d" %
           (title, len(e), what, 100 * e[len(e) // 2], 100 * e[len(e) * 9 // 10],
            100 * right / pairs if pairs else 100, pairs))
 
@@ -328,6 +330,16 @@ def report(title, c, rows):
                  *in_order([(row.ps, row.spread, estimate(c, row.key)) for row in rows]))
 
 
+def report_tensor(tensor):
+    """Calls on tensor cores, whose constants are not fitted: by the program's own estimates."""
+    for name, rows in tensor.items():
+        rows = [row for row in rows if row.held_out]
+        if rows:
+            put_line("%s as they are, held-out half" % name, "calls",
+                     [abs(row.estimated - row.ps) / row.ps for row in rows],
+                     *in_order([(row.ps, row.spread, row.estimated) for row in rows]))
+
+
 # ---- the fit ----
 
 def loss(c, rows):
@@ -373,8 +385,9 @@ def main():
     args = parser.parse_args()
     try:
         c = constants(args.gpu)
-        rows = read_rows(args)
+        rows, tensor = read_rows(args)
         check_model(c, rows)
+        report_tensor(tensor)
         if args.models:
             judge_kernels(args, c)
     except (Failure, OSError, ValueError) as error:

@@ -14,7 +14,7 @@
 #     bench.jsonl    one object a program: times in microseconds
 #     clocks.tsv     clocks, temperature and power beside each of them
 #     figures.tsv    templates' bandwidth, forms of operator cases, layers with and without calls
-#     limits.tsv     bandwidth by size, peaks, cost of launches, cuDNN's algorithms
+#     limits.tsv     bandwidth by size, peaks, cuDNN's algorithms
 #     sanitize.tsv   compute-sanitizer on small sizes; tells, decides nothing
 #     peers.tsv      our programs, without derivation, and the peers: one row a measurement
 #     peers_clocks.tsv   clocks beside them

@@ -1,6 +1,6 @@
 // What the GPU and its libraries reach, one `key TAB argument TAB value` a line: bandwidth of
-// copies by size, peaks of cuBLAS by arithmetic and size, what launches and nodes of graphs cost,
-// and which of cuDNN's algorithms run for some layers in FP32. `--quick` tries it at small sizes.
+// copies by size, peaks of cuBLAS by arithmetic and size, and which of cuDNN's algorithms run for
+// some layers in FP32. `--quick` tries it at small sizes.
 // Exit code 77 without a GPU; a figure that could not be had is a line that begins with '#'.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -9,14 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES = 9, NODES = 200 };
+enum { SAMPLES = 9 };
 
 struct stopwatch {
     cudaStream_t stream;
     cudaEvent_t start, stop;
 };
-
-static __global__ void empty() {}
 
 static int by_size(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
@@ -109,64 +107,6 @@ static void put_peaks(const stopwatch *c, bool quick) {
     (void)cublasDestroy(blas);
 }
 
-// ---- launches ----
-
-static int launch_plain(cudaStream_t stream) {
-    empty<<<dim3(1), dim3(32), 0, stream>>>();
-    return cudaGetLastError() != cudaSuccess;
-}
-
-// A launch that may begin while the one before it ends.
-static int launch_early(cudaStream_t stream) {
-#if CUDART_VERSION >= 11080
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(1);
-    config.blockDim = dim3(32);
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, empty) != cudaSuccess;
-#else
-    (void)stream;
-    return 1;
-#endif
-}
-
-typedef int launcher(cudaStream_t stream);
-
-static float graph_ns(const stopwatch *c, launcher *launch) {
-    cudaGraph_t graph = NULL;
-    cudaGraphExec_t exec = NULL;
-    int failed = cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess;
-    for (int i = 0; i < NODES && !failed; i++) failed = launch(c->stream);
-    failed |= cudaStreamEndCapture(c->stream, &graph) != cudaSuccess;
-#if CUDART_VERSION >= 12000
-    failed = failed || cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess;
-#else
-    failed = failed || cudaGraphInstantiate(&exec, graph, NULL, NULL, 0) != cudaSuccess;
-#endif
-    float ms =
-        failed ? -1 : median_ms(c, [&] { return cudaGraphLaunch(exec, c->stream) != cudaSuccess; });
-    if (exec) (void)cudaGraphExecDestroy(exec);
-    if (graph) (void)cudaGraphDestroy(graph);
-    (void)cudaGetLastError();
-    return ms < 0 ? -1 : ms * 1e6f / NODES;
-}
-
-static void put_launches(const stopwatch *c) {
-    float ms = median_ms(c, [&] {
-        int failed = 0;
-        for (int i = 0; i < NODES && !failed; i++) failed = launch_plain(c->stream);
-        return failed;
-    });
-    put("launch_ns", "stream", ms < 0 ? -1 : (double)ms * 1e6 / NODES);
-    put("launch_ns", "graph", (double)graph_ns(c, launch_plain));
-    put("launch_ns", "graph, programmatic", (double)graph_ns(c, launch_early));
-}
-
 // ---- convolutions ----
 
 struct layer {
@@ -255,7 +195,6 @@ int main(int argc, char **argv) {
         return 5;
     }
     put_copies(&c, quick);
-    put_launches(&c);
     put_peaks(&c, quick);
     if (!quick) put_layers(&c);
     (void)cudaEventDestroy(c.start);

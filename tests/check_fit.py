@@ -123,6 +123,22 @@ def check_kernels(folder, base, draw):
     check("and in order", right >= 0.9 * pairs, (right, pairs))
 
 
+def check_tensor(args, keys):
+    """Calls on tensor cores that take twice as long as estimated: an error of a half."""
+    for twice in (1, 2):
+        with open(args.tables[0], "a", encoding="ascii") as file:
+            if twice == 1:
+                rows = [(key.replace(" fma ", " tf32 "), 1000) for key in keys]
+            else:
+                rows = [(row.key, 2 * row.estimated) for row in fit.read_rows(args)[1]["TF32"]]
+                file.truncate(0)
+            for key, ps in rows:
+                file.write("h200\t%s\t%d\t60\tcudnn 91900 cublas 130100\n" % (key, ps))
+    code, text = run("--judge-only", args.tables[0])
+    check("tensor cores are judged", figures(text, "TF32 as they are") == (50, 100), text)
+    check("where there are such calls", code == 1 and "FP16" not in text, text)
+
+
 def main():
     draw = random.Random(5)
     base = fit.constants("h200")
@@ -154,7 +170,7 @@ def main():
             gpu, tables = "h200", [os.path.join(folder, "good")]
             einnet = os.path.join(TOP, "build", "einnet")
         write_table(Args.tables[0], keys, base, 0, draw)
-        rows = fit.read_rows(Args)
+        rows, _ = fit.read_rows(Args)
         check("every call is a row", [row.key for row in rows] == keys)
         fit.check_model(base, rows)
         for name in ("gemm", "conv", "SPLITS", "tile32", "node_ns"):
@@ -163,6 +179,7 @@ def main():
                 check("a model that differs in %s" % name, False)
             except fit.Failure:
                 check("a model that differs", True)
+        check_tensor(Args, keys)
         check_kernels(folder, base, draw)
     print("%d passed, %d failed" % (passed, failed))
     return failed != 0

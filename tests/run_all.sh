@@ -62,6 +62,7 @@ parts=(
     'rows     -    sh tests/frame/test_rows.sh'
     'engines  -    sh tests/frame/test_engines.sh'
     'fit      -    python3 tests/check_fit.py'
+    'figures  -    python3 tests/check_figures.py'
     'program  cuda sh tests/frame/test_program.sh'
     "peers    -    $python tests/peers/test_peers.py"
     'gpu      cuda sh tests/peers/test_gpu.sh'

@@ -79,6 +79,13 @@ check 'launches: run' "$work/launch"
 [ "$("$work/launch" | grep -c '_ns')" = 6 ] && pass || fail 'launches: six figures'
 [ "$(JUDGE_CC=80 "$work/launch" | grep -c '_ns')" = 3 ] && pass || fail 'launches: none is early'
 
+# What bench/limits.cu prints: key, argument, value.
+check 'limits: build' tests/judge/judgecc -o "$work/limits" bench/limits.cu
+check 'limits: run' "$work/limits" --quick
+for key in copy_gbps sgemm_tflops tf32_tflops fp16_tflops; do
+    "$work/limits" --quick | grep -q -P "^$key\t[0-9]+\t[0-9.e+-]+$" && pass || fail "limits: $key"
+done
+
 # create asks a library once about calls of the same sizes: a second question, which would fail, is
 # never put.
 model=tests/unseen/equal_calls.ein

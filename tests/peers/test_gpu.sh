@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../frame/lib.sh"
 
 check 'the program builds' make -s all
-for file in bench/gpu.sh bench/contest.sh; do
+for file in bench/gpu.sh bench/contest.sh bench/figures.sh; do
     check "$file is a script" bash -n $file
 done
 
@@ -39,6 +39,12 @@ cp "$work/log" "$work/first"
 check 'it finds our programs right' grep -q -P '^cases/conv3x3_base\tok\t' "$OUT/check.tsv"
 check 'it times them' grep -q '"median_us"' "$OUT/bench.jsonl"
 check 'rows have names' grep -q -P '^model\tbatch\tprecision\tsystem\t' "$OUT/peers.tsv"
+check 'figures: an operator case' bash bench/gpu.sh --stand-in --only cases/conv3x3 \
+    --phase templates --phase report
+for form in 0 1 plan; do
+    check "figures: form $form" grep -q -P "^form/conv3x3/$form\tok\t[0-9.]+\t" "$OUT/figures.tsv"
+done
+check 'figures: a table' grep -q '^| conv3x3 | [0-9]' "$OUT/report/h200.figures.md"
 if $PYTHON -c 'import torch' 2> /dev/null; then
     for system in ours base eager; do
         check "$system was measured twice" [ 2 = "$(grep -c -P "\t$system\t[^\t]*\tok\t" \
