@@ -24576,10 +24576,12 @@ static const char *const ein__tmpl_conv[] = {
     "//@key pins     a table of costs has chosen algorithms",
     "//@key spatial  spatial axes that descriptors have",
     "//@key rank     $spatial + 2",
-    "//@key limit    bytes of workspace a convolution may use",
+    "//@key room     bytes of workspace that the library may use for one",
     "//@key typed    convolutions have types of their own: not all are FP32",
     "//@key tf32     some are TF32",
     "//@key nhwc     some have their channels last",
+    "//@key copied   and these are copied where cuDNN refuses them",
+    "//@key limit    bytes of workspace that a convolution may use",
     "//@key elementdatatype  cuDNN's type of tensors",
     "//@key param    parameters that give it and the order, or nothing",
     "//@key arg      the arguments for them",
@@ -24631,14 +24633,21 @@ static const char *const ein__tmpl_conv[] = {
     "    const cudnnDataType_t type = s->half \? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;",
     "    const int tensor_op = s->half || s->tf32;",
     "    //@end",
+    "    //@if copied",
+    "    int last = s->nhwc && c->copies != COPIES_ALL;",
+    "    //@else",
     "    //@if nhwc",
     "    const int last = s->nhwc;",
+    "    //@end",
     "    //@end",
     "    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in$arg);",
     "    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out$arg);",
     "    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one$arg);",
     "    if (r) return r;",
     "    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));",
+    "    //@if copied",
+    "    last = s->nhwc && !c->copies;",
+    "    //@end",
     "    //@if nhwc",
     "    // A filter's order is that of the tensors: with channels last [f, taps, c].",
     "    CUDNN_CALL(",
@@ -24699,7 +24708,7 @@ static const char *const ein__tmpl_conv[] = {
     "    conv_pin(s, p, n);",
     "    //@end",
     "    for (int i = 0; i < n; i++) {",
-    "        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;",
+    "        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $room) continue;",
     "        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;",
     "        //@if typed",
     "        if (!conv_takes(s, p[i].mathType)) continue;",
@@ -24733,7 +24742,7 @@ static const char *const ein__tmpl_conv[] = {
     "    conv_pin(s, p, n);",
     "    //@end",
     "    for (int i = 0; i < n; i++) {",
-    "        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;",
+    "        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $room) continue;",
     "        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;",
     "        //@if typed",
     "        if (!conv_takes(s, p[i].mathType)) continue;",
@@ -24757,13 +24766,49 @@ static const char *const ein__tmpl_conv[] = {
     "    return fail(m, BAD_CALL, s->name, \"cuDNN has no algorithm for this transposed convolution\");",
     "}",
     "",
+    "//@if copied",
+    "static void conv_close(conv_call *c);",
+    "",
+    "static int conv_choose($model *m, conv_call *c, const conv_size *s) {",
+    "    int r = conv_describe(m, c, s);",
+    "    if (r) return r;",
+    "    return s->transposed \? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);",
+    "}",
+    "",
+    "// The call where cuDNN has refused channels last.",
+    "static int conv_open_copied($model *m, conv_call *c, const conv_size *s) {",
+    "    const size_t limit = $limit, all = conv_copies(s, COPIES_ALL);",
+    "    for (int copies = COPIES_ALL; copies > COPIES_NONE; copies--) {",
+    "        if (conv_copies(s, copies) > limit) continue;",
+    "        conv_close(c);",
+    "        memset(c, 0, sizeof *c);",
+    "        c->copies = copies;",
+    "        if (conv_choose(m, c, s)) continue;",
+    "        m->error[0] = 0;",
+    "        (void)cudaGetLastError();",
+    "        return 0;",
+    "    }",
+    "    const size_t n = strlen(m->error);",
+    "    snprintf(m->error + n, sizeof m->error - n,",
+    "             \"; refused in NHWC and, with copies of its tensors (%zu bytes of %zu) or its filter, \"",
+    "             \"in NCHW\",",
+    "             all, limit);",
+    "    return BAD_CALL;",
+    "}",
+    "",
+    "//@end",
     "static int conv_open($model *m, conv_call *c, const conv_size *s) {",
     "    //@if pinned",
     "    if (s->choice.engine >= 0 && !engine_open(m, c, s)) return 0;",
     "    //@end",
+    "    //@if copied",
+    "    int r = conv_choose(m, c, s);",
+    "    return r && s->nhwc \? conv_open_copied(m, c, s) : r;",
+    "    //@else",
     "    int r = conv_describe(m, c, s);",
     "    if (r) return r;",
     "    return s->transposed \? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);",
+    "    //@end",
     "}",
     "",
     "static void conv_close(conv_call *c) {",
@@ -24789,6 +24834,10 @@ static const char *const ein__tmpl_conv[] = {
     "    //@if engines",
     "    if (c->graph.plan) return engine_run(m, &m->conv[k].graph, s, x, w, bias, z, y, workspace);",
     "    //@end",
+    "    //@if copied",
+    "    $scalar *const result = y;",
+    "    if (c->copies) CALL(conv_copy_in(m, c, s, &x, &w, &z, &y, &workspace));",
+    "    //@end",
     "    if (s->transposed)",
     "        CUDNN_CALL(m, s->name,",
     "                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,",
@@ -24805,9 +24854,109 @@ static const char *const ein__tmpl_conv[] = {
     "                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,",
     "                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,",
     "                                           c->workspace, &zero, c->y, y));",
+    "    //@if copied",
+    "    if (c->copies == COPIES_ALL) CALL(conv_move(m, s, 2, y, result, 1));",
+    "    //@end",
     "    //@if steps",
     "    stepped(m, s->name);",
     "    //@end",
+    "    return 0;",
+    "}",
+    0};
+static const char *const ein__tmpl_conv_order[] = {
+    "//@key model   prefix of the program's symbols",
+    "//@key typed   convolutions have types of their own: not all are FP32",
+    "//@key scalar  type of a tensor's elements",
+    "// ---- convolutions whose channels cuDNN does not take last",
+    "// Such a call has its channels first: on copies of its tensors or, where these do not fit, on its",
+    "// tensors as they lie in memory with a copy of its filter.",
+    "enum { COPIES_NONE, COPIES_FILTER, COPIES_ALL };",
+    "",
+    "// n x positions x channels elements from channels first to channels last, or back.",
+    "template <class T>",
+    "static __global__ void __launch_bounds__(256)",
+    "    k_move_channels(const T *from, T *to, unsigned channels, unsigned positions, size_t all,",
+    "                    int last) {",
+    "    const size_t i = blockIdx.x * (size_t)256 + threadIdx.x;",
+    "    if (i >= all) return;",
+    "    const size_t c = i / positions % channels, p = i % positions, n = i / positions / channels;",
+    "    const size_t at = (n * positions + p) * channels + c;",
+    "    if (last) to[at] = from[i];",
+    "    else to[i] = from[at];",
+    "}",
+    "",
+    "// A tensor's elements by n, channels and positions; which: 0 data, 1 filter, 2 result.",
+    "typedef struct conv_extent {",
+    "    size_t n, channels, positions, bytes;  // bytes: of a copy, a multiple of 256",
+    "} conv_extent;",
+    "",
+    "static conv_extent conv_extent_of(const conv_size *s, int which) {",
+    "    const int *axes = which == 0 \? s->in : which == 1 \? s->filter : s->out;",
+    "    conv_extent e = {(size_t)s->n, (size_t)(which \? s->f : s->c), 1, 0};",
+    "    if (which == 1) {",
+    "        e.n = (size_t)(s->transposed \? s->c : s->f);",
+    "        e.channels = (size_t)((s->transposed \? s->f : s->c) / s->group);",
+    "    }",
+    "    for (size_t i = 0; i < sizeof s->in / sizeof *s->in; i++) e.positions *= (size_t)axes[i];",
+    "    //@if typed",
+    "    const size_t element = s->half \? 2 : 4;",
+    "    //@else",
+    "    const size_t element = 4;",
+    "    //@end",
+    "    e.bytes = (e.n * e.channels * e.positions * element + 255) / 256 * 256;",
+    "    return e;",
+    "}",
+    "",
+    "// Bytes of the copies in front of the workspace of the library.",
+    "static size_t conv_copies(const conv_size *s, int copies) {",
+    "    if (copies == COPIES_NONE) return 0;",
+    "    const size_t filter = conv_extent_of(s, 1).bytes;",
+    "    if (copies == COPIES_FILTER) return filter;",
+    "    return filter + conv_extent_of(s, 0).bytes + conv_extent_of(s, 2).bytes;",
+    "}",
+    "",
+    "static int conv_move($model *m, const conv_size *s, int which, const void *from, void *to,",
+    "                     int last) {",
+    "    const conv_extent e = conv_extent_of(s, which);",
+    "    const size_t all = e.n * e.channels * e.positions;",
+    "    const unsigned grid = (unsigned)((all + 255) / 256), c = (unsigned)e.channels,",
+    "                   p = (unsigned)e.positions;",
+    "    cudaStream_t stream;",
+    "    CUDNN_CALL(m, s->name, cudnnGetStream(m->cudnn, &stream));",
+    "    //@if typed",
+    "    const unsigned short *a = (const unsigned short *)from;",
+    "    unsigned short *b = (unsigned short *)to;",
+    "    if (s->half) {",
+    "        k_move_channels<unsigned short><<<grid, 256, 0, stream>>>(a, b, c, p, all, last);",
+    "        CUDA_CALL(m, s->name, cudaGetLastError());",
+    "        return 0;",
+    "    }",
+    "    //@end",
+    "    const float *x = (const float *)from;",
+    "    float *y = (float *)to;",
+    "    k_move_channels<float><<<grid, 256, 0, stream>>>(x, y, c, p, all, last);",
+    "    CUDA_CALL(m, s->name, cudaGetLastError());",
+    "    return 0;",
+    "}",
+    "",
+    "// Copies what the call reads to the front of its workspace; gives the copies and what is left.",
+    "static int conv_copy_in($model *m, const conv_call *c, const conv_size *s, const $scalar **x,",
+    "                        const $scalar **w, const $scalar **z, $scalar **y, void **workspace) {",
+    "    char *at = (char *)*workspace;",
+    "    CALL(conv_move(m, s, 1, *w, at, 0));",
+    "    *w = ($scalar *)at;",
+    "    at += conv_extent_of(s, 1).bytes;",
+    "    if (c->copies == COPIES_ALL) {",
+    "        CALL(conv_move(m, s, 0, *x, at, 0));",
+    "        *x = ($scalar *)at;",
+    "        at += conv_extent_of(s, 0).bytes;",
+    "        // What is added lies where the result will.",
+    "        if (*z) CALL(conv_move(m, s, 2, *z, at, 0));",
+    "        *y = ($scalar *)at;",
+    "        if (*z) *z = *y;",
+    "        at += conv_extent_of(s, 2).bytes;",
+    "    }",
+    "    *workspace = at;",
     "    return 0;",
     "}",
     0};
@@ -24818,6 +24967,7 @@ static const char *const ein__tmpl_conv_types[] = {
     "//@key engines  some are made by cuDNN's graph API",
     "//@key pinned   a table of costs has chosen its engines",
     "//@key nhwc     some have their channels last",
+    "//@key copied   and these are copied where cuDNN refuses them",
     "// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.",
     "typedef struct conv_size {",
     "    const char *name;",
@@ -24850,6 +25000,9 @@ static const char *const ein__tmpl_conv_types[] = {
     "    cudnnActivationDescriptor_t act;",
     "    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it",
     "    size_t workspace;",
+    "    //@if copied",
+    "    int copies;  // that the call makes of what it reads, because cuDNN refuses channels last",
+    "    //@end",
     "    //@if engines",
     "    engine_call graph;",
     "    //@end",
@@ -33870,7 +34023,7 @@ EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limi
     ein__tmpl_put(out, ein__tmpl_matmul, keys, 8);
 }
 /* ---- emit_engine.c ---- */
-// Text of convolutions that cuDNN's graph API makes.
+// Text of convolutions that cuDNN's graph API makes, and of those that have their channels last.
 
 // What follows in the table of convolutions: whether something is added beside the bias, and the
 // engine of a table of costs, if there is one.
@@ -33908,6 +34061,19 @@ EIN__FN void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const char *model, in
                        {"steps", pinned ? "1" : ""}};
     ein__tmpl_put(out, ein__tmpl_engine, keys, 11);
     ein__put(out, "\n");
+}
+
+// The functions that copy what such convolutions read and store where cuDNN refuses the order.
+EIN__FN void ein__emit_conv_order(ein__buf *out, const char *model, const char *scalar,
+                                  const char *typed) {
+    ein__key keys[] = {{"model", model}, {"scalar", scalar}, {"typed", typed}};
+    ein__tmpl_put(out, ein__tmpl_conv_order, keys, 3);
+    ein__put(out, "\n");
+}
+
+// What the copies leave of `limit` bytes.
+EIN__FN const char *ein__conv_room(ein_ctx *ctx, const char *limit) {
+    return ein__namef(ctx, "%s - conv_copies(s, c->copies)", limit);
 }
 /* ---- emit_names.c ---- */
 // Names in the emitted files, and the kernels that a plan needs, each distinct text once.
@@ -35002,11 +35168,15 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     if (z->convs) {
         ein__put(out, "\n");
         const char *engines = z->engines ? "1" : "";
-        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"},
-                            {"typed", typed},     {"engines", engines},
-                            {"pinned", engines},  {"nhwc", z->nhwc ? "1" : ""}};
+        ein__key types[] = {{"spatial", spatial},
+                            {"pins", z->pins ? "1" : "0"},
+                            {"typed", typed},
+                            {"engines", engines},
+                            {"pinned", engines},
+                            {"nhwc", z->nhwc ? "1" : ""},
+                            {"copied", z->nhwc ? "1" : ""}};
         if (z->engines) ein__emit_engine_types(ctx, out, z->settings);
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 6);
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 7);
         ein__put_conv_sizes(z, out);
     }
     if (z->matmuls) {
@@ -35029,22 +35199,26 @@ static void ein__put_conv_functions(ein__emitter *z, ein__buf *out, const char *
     const char *engines = z->engines ? "1" : "";
     if (z->engines)
         ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->nhwc, z->settings, true);
+    const char *scalar = *typed ? "void" : "float", *nhwc = z->nhwc ? "1" : "";
+    if (z->nhwc) ein__emit_conv_order(out, model, scalar, typed);
     ein__key conv[] = {{"model", model},
                        {"spatial", ein__number_text(ctx, z->spatial)},
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
                        {"limit", limit},
+                       {"room", z->nhwc ? ein__conv_room(ctx, limit) : limit},
                        {"pins", z->pins ? "1" : "0"},
                        {"typed", typed},
                        {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
                        {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
                        {"param", ein__conv_params(*typed, z->nhwc, true)},
                        {"arg", ein__conv_params(*typed, z->nhwc, false)},
-                       {"scalar", *typed ? "void" : "float"},
+                       {"scalar", scalar},
                        {"steps", "1"},
                        {"engines", engines},
                        {"pinned", engines},
-                       {"nhwc", z->nhwc ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
+                       {"nhwc", nhwc},
+                       {"copied", nhwc}};
+    ein__tmpl_put(out, ein__tmpl_conv, conv, 17);
 }
 
 // The handle, and how it calls libraries.
@@ -36303,11 +36477,12 @@ static void ein__put_probe_tables(ein__prober *z, ein__buf *out) {
     const char *spatial = ein__number_text(ctx, z->spatial);
     const char *typed = z->typed ? "1" : "", *nhwc = z->nhwc ? "1" : "";
     ein__key conv_types[] = {{"spatial", spatial}, {"pins", "0"},   {"typed", typed},
-                             {"engines", "1"},     {"pinned", "0"}, {"nhwc", nhwc}};
+                             {"engines", "1"},     {"pinned", "0"}, {"nhwc", nhwc},
+                             {"copied", "0"}};
     ein__key types[] = {{"pins", "0"}, {"typed", typed}};
     if (z->convs) {
         ein__emit_engine_types(ctx, out, EIN__SETTINGS);
-        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 6);
+        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 7);
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
@@ -36343,6 +36518,7 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
                        {"spatial", spatial},
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
                        {"limit", "conv_limit(s)"},
+                       {"room", "conv_limit(s)"},
                        {"pins", "0"},
                        {"typed", typed},
                        {"tf32", tf32},
@@ -36353,12 +36529,13 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
                        {"steps", "0"},
                        {"engines", "1"},
                        {"pinned", "0"},
-                       {"nhwc", nhwc}};
+                       {"nhwc", nhwc},
+                       {"copied", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
         ein__emit_engine(ctx, out, "probe", z->spatial, "conv_limit(s)", z->typed, z->nhwc,
                          EIN__SETTINGS, false);
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 17);
     }
     ein__key gemm[] = {{"model", "probe"},
                        {"typed", typed},

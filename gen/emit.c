@@ -126,11 +126,15 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     if (z->convs) {
         ein__put(out, "\n");
         const char *engines = z->engines ? "1" : "";
-        ein__key types[] = {{"spatial", spatial}, {"pins", z->pins ? "1" : "0"},
-                            {"typed", typed},     {"engines", engines},
-                            {"pinned", engines},  {"nhwc", z->nhwc ? "1" : ""}};
+        ein__key types[] = {{"spatial", spatial},
+                            {"pins", z->pins ? "1" : "0"},
+                            {"typed", typed},
+                            {"engines", engines},
+                            {"pinned", engines},
+                            {"nhwc", z->nhwc ? "1" : ""},
+                            {"copied", z->nhwc ? "1" : ""}};
         if (z->engines) ein__emit_engine_types(ctx, out, z->settings);
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 6);
+        ein__tmpl_put(out, ein__tmpl_conv_types, types, 7);
         ein__put_conv_sizes(z, out);
     }
     if (z->matmuls) {
@@ -153,22 +157,26 @@ static void ein__put_conv_functions(ein__emitter *z, ein__buf *out, const char *
     const char *engines = z->engines ? "1" : "";
     if (z->engines)
         ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->nhwc, z->settings, true);
+    const char *scalar = *typed ? "void" : "float", *nhwc = z->nhwc ? "1" : "";
+    if (z->nhwc) ein__emit_conv_order(out, model, scalar, typed);
     ein__key conv[] = {{"model", model},
                        {"spatial", ein__number_text(ctx, z->spatial)},
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
                        {"limit", limit},
+                       {"room", z->nhwc ? ein__conv_room(ctx, limit) : limit},
                        {"pins", z->pins ? "1" : "0"},
                        {"typed", typed},
                        {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
                        {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
                        {"param", ein__conv_params(*typed, z->nhwc, true)},
                        {"arg", ein__conv_params(*typed, z->nhwc, false)},
-                       {"scalar", *typed ? "void" : "float"},
+                       {"scalar", scalar},
                        {"steps", "1"},
                        {"engines", engines},
                        {"pinned", engines},
-                       {"nhwc", z->nhwc ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
+                       {"nhwc", nhwc},
+                       {"copied", nhwc}};
+    ein__tmpl_put(out, ein__tmpl_conv, conv, 17);
 }
 
 // The handle, and how it calls libraries.

@@ -1,4 +1,4 @@
-// Text of convolutions that cuDNN's graph API makes.
+// Text of convolutions that cuDNN's graph API makes, and of those that have their channels last.
 
 // What follows in the table of convolutions: whether something is added beside the bias, and the
 // engine of a table of costs, if there is one.
@@ -36,4 +36,17 @@ EIN__FN void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const char *model, in
                        {"steps", pinned ? "1" : ""}};
     ein__tmpl_put(out, ein__tmpl_engine, keys, 11);
     ein__put(out, "\n");
+}
+
+// The functions that copy what such convolutions read and store where cuDNN refuses the order.
+EIN__FN void ein__emit_conv_order(ein__buf *out, const char *model, const char *scalar,
+                                  const char *typed) {
+    ein__key keys[] = {{"model", model}, {"scalar", scalar}, {"typed", typed}};
+    ein__tmpl_put(out, ein__tmpl_conv_order, keys, 3);
+    ein__put(out, "\n");
+}
+
+// What the copies leave of `limit` bytes.
+EIN__FN const char *ein__conv_room(ein_ctx *ctx, const char *limit) {
+    return ein__namef(ctx, "%s - conv_copies(s, c->copies)", limit);
 }

@@ -452,11 +452,12 @@ static void ein__put_probe_tables(ein__prober *z, ein__buf *out) {
     const char *spatial = ein__number_text(ctx, z->spatial);
     const char *typed = z->typed ? "1" : "", *nhwc = z->nhwc ? "1" : "";
     ein__key conv_types[] = {{"spatial", spatial}, {"pins", "0"},   {"typed", typed},
-                             {"engines", "1"},     {"pinned", "0"}, {"nhwc", nhwc}};
+                             {"engines", "1"},     {"pinned", "0"}, {"nhwc", nhwc},
+                             {"copied", "0"}};
     ein__key types[] = {{"pins", "0"}, {"typed", typed}};
     if (z->convs) {
         ein__emit_engine_types(ctx, out, EIN__SETTINGS);
-        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 6);
+        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 7);
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
@@ -492,6 +493,7 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
                        {"spatial", spatial},
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
                        {"limit", "conv_limit(s)"},
+                       {"room", "conv_limit(s)"},
                        {"pins", "0"},
                        {"typed", typed},
                        {"tf32", tf32},
@@ -502,12 +504,13 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
                        {"steps", "0"},
                        {"engines", "1"},
                        {"pinned", "0"},
-                       {"nhwc", nhwc}};
+                       {"nhwc", nhwc},
+                       {"copied", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
         ein__emit_engine(ctx, out, "probe", z->spatial, "conv_limit(s)", z->typed, z->nhwc,
                          EIN__SETTINGS, false);
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 15);
+        ein__tmpl_put(out, ein__tmpl_conv, conv, 17);
     }
     ein__key gemm[] = {{"model", "probe"},
                        {"typed", typed},

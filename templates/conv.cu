@@ -3,10 +3,12 @@
 //@key pins     a table of costs has chosen algorithms
 //@key spatial  spatial axes that descriptors have
 //@key rank     $spatial + 2
-//@key limit    bytes of workspace a convolution may use
+//@key room     bytes of workspace that the library may use for one
 //@key typed    convolutions have types of their own: not all are FP32
 //@key tf32     some are TF32
 //@key nhwc     some have their channels last
+//@key copied   and these are copied where cuDNN refuses them
+//@key limit    bytes of workspace that a convolution may use
 //@key elementdatatype  cuDNN's type of tensors
 //@key param    parameters that give it and the order, or nothing
 //@key arg      the arguments for them
@@ -58,14 +60,21 @@ static int conv_describe($model *m, conv_call *c, const conv_size *s) {
     const cudnnDataType_t type = s->half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
     const int tensor_op = s->half || s->tf32;
     //@end
+    //@if copied
+    int last = s->nhwc && c->copies != COPIES_ALL;
+    //@else
     //@if nhwc
     const int last = s->nhwc;
+    //@end
     //@end
     int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in$arg);
     if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out$arg);
     if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one$arg);
     if (r) return r;
     CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
+    //@if copied
+    last = s->nhwc && !c->copies;
+    //@end
     //@if nhwc
     // A filter's order is that of the tensors: with channels last [f, taps, c].
     CUDNN_CALL(
@@ -126,7 +135,7 @@ static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
     conv_pin(s, p, n);
     //@end
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $room) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         //@if typed
         if (!conv_takes(s, p[i].mathType)) continue;
@@ -160,7 +169,7 @@ static int conv_choose_data($model *m, conv_call *c, const conv_size *s) {
     conv_pin(s, p, n);
     //@end
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $limit) continue;
+        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $room) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         //@if typed
         if (!conv_takes(s, p[i].mathType)) continue;
@@ -184,13 +193,49 @@ static int conv_choose_data($model *m, conv_call *c, const conv_size *s) {
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
 }
 
+//@if copied
+static void conv_close(conv_call *c);
+
+static int conv_choose($model *m, conv_call *c, const conv_size *s) {
+    int r = conv_describe(m, c, s);
+    if (r) return r;
+    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+}
+
+// The call where cuDNN has refused channels last.
+static int conv_open_copied($model *m, conv_call *c, const conv_size *s) {
+    const size_t limit = $limit, all = conv_copies(s, COPIES_ALL);
+    for (int copies = COPIES_ALL; copies > COPIES_NONE; copies--) {
+        if (conv_copies(s, copies) > limit) continue;
+        conv_close(c);
+        memset(c, 0, sizeof *c);
+        c->copies = copies;
+        if (conv_choose(m, c, s)) continue;
+        m->error[0] = 0;
+        (void)cudaGetLastError();
+        return 0;
+    }
+    const size_t n = strlen(m->error);
+    snprintf(m->error + n, sizeof m->error - n,
+             "; refused in NHWC and, with copies of its tensors (%zu bytes of %zu) or its filter, "
+             "in NCHW",
+             all, limit);
+    return BAD_CALL;
+}
+
+//@end
 static int conv_open($model *m, conv_call *c, const conv_size *s) {
     //@if pinned
     if (s->choice.engine >= 0 && !engine_open(m, c, s)) return 0;
     //@end
+    //@if copied
+    int r = conv_choose(m, c, s);
+    return r && s->nhwc ? conv_open_copied(m, c, s) : r;
+    //@else
     int r = conv_describe(m, c, s);
     if (r) return r;
     return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+    //@end
 }
 
 static void conv_close(conv_call *c) {
@@ -216,6 +261,10 @@ static int conv_run($model *m, int k, const $scalar *x, const $scalar *w, const 
     //@if engines
     if (c->graph.plan) return engine_run(m, &m->conv[k].graph, s, x, w, bias, z, y, workspace);
     //@end
+    //@if copied
+    $scalar *const result = y;
+    if (c->copies) CALL(conv_copy_in(m, c, s, &x, &w, &z, &y, &workspace));
+    //@end
     if (s->transposed)
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
@@ -232,6 +281,9 @@ static int conv_run($model *m, int k, const $scalar *x, const $scalar *w, const 
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    //@if copied
+    if (c->copies == COPIES_ALL) CALL(conv_move(m, s, 2, y, result, 1));
+    //@end
     //@if steps
     stepped(m, s->name);
     //@end

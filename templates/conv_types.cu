@@ -4,6 +4,7 @@
 //@key engines  some are made by cuDNN's graph API
 //@key pinned   a table of costs has chosen its engines
 //@key nhwc     some have their channels last
+//@key copied   and these are copied where cuDNN refuses them
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -36,6 +37,9 @@ typedef struct conv_call {
     cudnnActivationDescriptor_t act;
     int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
     size_t workspace;
+    //@if copied
+    int copies;  // that the call makes of what it reads, because cuDNN refuses channels last
+    //@end
     //@if engines
     engine_call graph;
     //@end

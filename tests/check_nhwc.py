@@ -4,6 +4,7 @@
 At small sizes hardly any call is worth a conversion, so invented tables of costs make those in NHWC
 cheap: all calls of a program then have that order, with what lies between them. The emitted code
 runs on the judge and is compared with the oracle. A filter order planted wrong must be noticed.
+Where cuDNN refuses the order, a program must do without: with copies of tensors, or of filters.
 Ends with `N passed, N failed`.
 """
 
@@ -166,6 +167,60 @@ class Checks:
         done = subprocess.run([EINNET, "verify", path] + options, stdout=subprocess.DEVNULL)
         self.check(case + ": the plan is proved", not done.returncode)
 
+    def built(self, name, path, math, planted=("", "")):
+        """The judge's program of a model with its calls in NHWC; None: it cannot be made."""
+        base = os.path.join(self.folder, "refused_" + name)
+        options = ["--math", math, "--costs", self.costs]
+        try:
+            invented.write(self.costs, invented.calls(EINNET, path, ["--math", math]), " nhwc ")
+            run_models.run([EINNET, "emit", path, "-o", base + ".cu", "--test",
+                            base + "_test.cu"] + options)
+            run_models.run([EINNET, "pack", path, "-o", base + ".weights"])
+            with open(base + ".cu") as file:
+                text = file.read()
+            if planted[0] not in text:
+                return None
+            with open(base + ".cu", "w") as file:
+                file.write(text.replace(*planted))
+            run_models.run([os.path.join(HERE, "judge", "judgecc"), "-o", base, base + "_test.cu",
+                            base + ".cu", "-O0"])
+        except run_models.Failure as error:
+            print(error)
+            return None
+        return base
+
+    def refused(self, name, base, what, status=0):
+        """A program with a cuDNN that refuses `what` ends with `status`; what it printed."""
+        env = dict(os.environ, JUDGE_CUDNN_REFUSES=what, JUDGE_REPORT="launch", JUDGE_LEAKCHECK="1")
+        done = subprocess.run([base, base + ".weights", "--check"], env=env, timeout=300,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        text = done.stdout.decode(errors="replace")
+        self.check("%s: status %d" % (name, status), done.returncode == status, text[-300:])
+        self.check(name + ": copies are made", status or "k_move_channels" in text)
+        return text
+
+    def refusals(self, chain, axes):
+        for name, path, math in (("chain", chain, "fp16"), ("axes", axes, "tf32")):
+            base = self.built(name, path, math)
+            self.check("%s, refused: it is built" % name, base)
+            for what in ("last", "order") if base else ():
+                self.refused("%s in %s, %s refused" % (name, math, what), base, what)
+        if base:
+            text = self.refused("nothing is taken", base, "all", 5)
+            self.check("it says what was tried", "; refused in NHWC and, with copies of its "
+                       "tensors (" in text, text)
+        base = self.built("filter", chain, "tf32",
+                          ("copies = COPIES_ALL; copies", "copies = COPIES_FILTER; copies"))
+        self.check("copies of filters alone: it is built", base)
+        if base:
+            self.refused("copies of filters alone", base, "last")
+            self.refused("copies of filters alone, order refused", base, "order", 5)
+        base = self.built("fault", chain, "tf32",
+                          ("* channels + c;", "* channels + (channels - 1 - c);"))
+        self.check("a wrong copy is planted", base)
+        if base:
+            self.refused("a wrong copy is noticed", base, "last", 1)
+
     def padded(self, path, math, channels):
         options = ["--math", math, "--costs", self.costs] + SLOW
         keys = invented.calls(EINNET, path, ["--math", math] + SLOW)
@@ -195,6 +250,7 @@ def main():
                 z.model(name, path, math, least)
             z.check(name + ": no NHWC in FP32 without a table",
                     not any("nhwc" in call for call in emitted(path)))
+        z.refusals(os.path.join(folder, "chain.ein"), os.path.join(folder, "axes.ein"))
         path = os.path.join(ROOT, "models", "resnet18.ein")
         for gpu, wanted in (("h200", True), ("tx2", False)):
             made = emitted(path, "--math", "fp16", "--gpu", gpu)

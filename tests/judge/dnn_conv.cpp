@@ -148,6 +148,23 @@ bool is_dense_channels_last(const cudnnTensorStruct &t) {
     return memcmp(wanted.stride, t.stride, sizeof t.stride) == 0;
 }
 
+// A library that lacks what others have: JUDGE_CUDNN_REFUSES=last refuses filters with channels
+// last, =order all tensors but dense ones with channels first, =all everything.
+bool is_refused(const cudnnTensorStruct &x, const cudnnFilterStruct &w,
+                const cudnnTensorStruct &y) {
+    const char *what = getenv("JUDGE_CUDNN_REFUSES");
+    if (!what || !*what) {
+        return false;
+    }
+    auto first = [](const cudnnTensorStruct &t) {
+        cudnnTensorStruct wanted = t;
+        judge_dense_strides(&wanted, CUDNN_TENSOR_NCHW);
+        return memcmp(wanted.stride, t.stride, sizeof t.stride) == 0;
+    };
+    return w.format == CUDNN_TENSOR_NHWC || strcmp(what, "all") == 0 ||
+           (strcmp(what, "order") == 0 && (!first(x) || !first(y)));
+}
+
 cudnnStatus_t check_problem(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                             cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, problem *p) {
     if (!x || !w || !c || !y || !x->rank || !w->rank || !c->rank || !y->rank ||
@@ -158,7 +175,7 @@ cudnnStatus_t check_problem(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w
         x->type == CUDNN_DATA_FLOAT || x->type == CUDNN_DATA_HALF || x->type == CUDNN_DATA_BFLOAT16;
     bool last = w->format == CUDNN_TENSOR_NHWC;
     if ((x->rank != 4 && x->rank != 5) || !type_ok || c->compute != CUDNN_DATA_FLOAT ||
-        !strides_positive(*x) || !strides_positive(*y) ||
+        !strides_positive(*x) || !strides_positive(*y) || is_refused(*x, *w, *y) ||
         (last && (!is_dense_channels_last(*x) || !is_dense_channels_last(*y)))) {
         return CUDNN_STATUS_NOT_SUPPORTED;
     }
