@@ -46,6 +46,7 @@
 #include "kernel_key.c"
 #include "product.c"
 #include "tail.c"
+#include "share.c"
 #include "strip.c"
 #include "skinny.c"
 #include "estimate.c"

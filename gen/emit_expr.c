@@ -12,6 +12,7 @@ enum {
     EIN__NEED_STORE4 = 1 << 15,
     EIN__NEED_AWAIT = 1 << 16,  // it can be launched before the kernel before it is over
     EIN__NEED_PARTS = 1 << 17,
+    EIN__NEED_LAST = 1 << 18,
     EIN__NEED_ATTEND_TF32 = 1 << 20,
     EIN__NEED_ATTEND_HALF = 1 << 21,
     EIN__NEED_TENSOR_TF32 = 1 << 22,

@@ -31,12 +31,12 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
 EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
         ein__skind2 kind;
-        const char *const *lines[6];
+        const char *const *lines[8];
     } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
               {EIN__K_TRANSPOSE, {ein__tmpl_transpose}},
               {EIN__K_REDUCE,
                {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
-                ein__tmpl_warp, ein__tmpl_window, ein__tmpl_skinny}},
+                ein__tmpl_warp, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail}},
               {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
               {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
@@ -48,7 +48,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
-        for (int k = 0; k < 6 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
+        for (int k = 0; k < 8 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
         ctx->kernel_seed[of[i].kind] = h;
     }
 }
@@ -173,8 +173,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
         ein__put(out, "\n");
     }
-    ein__key tail[] = {{"parts", "1"}};
-    if (needs & EIN__NEED_PARTS) {
+    ein__key tail[] = {{"parts", needs & EIN__NEED_PARTS ? "1" : ""}};
+    if (needs & (EIN__NEED_PARTS | EIN__NEED_LAST)) {
         ein__tmpl_put(out, ein__tmpl_tail, tail, 1);
         ein__put(out, "\n");
     }

@@ -253,46 +253,65 @@ static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare ho
 
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
-    int vec = g->vec;
+    int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
+    int vec = g->vec, parts = step->parts > 1 ? step->parts : 1;
+    bool column = how == EIN__SHARE_COLUMN;
+    // The estimate may have taken others for neighbours than the merged iterators have.
+    if ((column ? (r->outputs + 31) / 32 : r->outputs) * parts > most) parts = 1;
+    if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
     ein__kred_parts(g, r, step, false, l);
     if (g->too_wide || g->scattered) return false;
-    bool column = how == EIN__SHARE_COLUMN, warp = how == EIN__SHARE_WARP;
-    bool block = how == EIN__SHARE_BLOCK;
+    bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
     int64_t each = column ? 32 : warp ? warps : 1;
-    if (g->overflow || !ein__kgrid(g->ctx, l, (r->outputs + each - 1) / each, warps * 32))
-        return true;
+    int64_t groups = (r->outputs + each - 1) / each;
+    if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
+    if (parts > 1) g->needs |= EIN__NEED_LAST;
+    g->shared = parts > 1;
     if (column) l->block[0] = 32, l->block[1] = 8;
     ein__buf terms = {0};
     g->vec_slot = last;
     ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
     ein__put(&terms, r->core.s);
-    ein__key keys[] = {{0},
-                       {0},
-                       {"number", ein__kunsigned(g)},
-                       {"outputs", block ? ein__namef(g->ctx, "%lld", (long long)r->outputs)
-                                         : ein__knumber(g, r->outputs)},
-                       {"index", r->index.s},
-                       {"before", g->code[0].s},
-                       {"identity", ein__kidentity(g, r->reduce)},
-                       {"count", ein__knumber(g, r->count / vec)},
-                       {"terms", terms.s},
-                       {"after", r->post.s},
-                       {"store", r->store.s},
-                       {"op", ein__kred_name(r->reduce)},
-                       {"warps", ein__namef(g->ctx, "%d", warps)},
-                       {"block", ein__namef(g->ctx, "%d", 32 * warps)}};
+    const char *number = ein__namef(g->ctx, "%d", parts),
+               *x = column ? "threadIdx.y" : "threadIdx.x";
+    bool several = parts > 1;
+    int threads = column ? 8 : 256;
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"number", ein__kunsigned(g)},
+        {"outputs", block ? ein__namef(g->ctx, "%lld", (long long)groups * parts)
+                          : ein__knumber(g, r->outputs)},
+        {"index", r->index.s},
+        {"before", g->code[0].s},
+        {"identity", ein__kidentity(g, r->reduce)},
+        {"count", ein__knumber(g, r->count / vec)},
+        {"terms", terms.s},
+        {"after", r->post.s},
+        {"store", r->store.s},
+        {"op", ein__kred_name(r->reduce)},
+        {"block", several ? ein__namef(g->ctx, "blockIdx.x / %su", number) : "blockIdx.x"},
+        {"start",
+         several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
+        {"stride", ein__namef(g->ctx, "%du", threads * parts)},
+        {"parts", several ? ein__namef(g->ctx, "%su", number) : ""},
+        {"add", ein__kcombine(g, r->reduce, "acc", "other")}};
     if (column) {
         keys[11] = (ein__key){"join", ein__kcombine(g, r->reduce, "acc", "part[j][threadIdx.x]")};
-        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 12, out, l);
+        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 17, out, l);
     } else {
         g->needs |= (unsigned)EIN__NEED_WARP << r->reduce;
         if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << r->reduce;
+        if (warp) {
+            keys[12] = (ein__key){"warps", ein__namef(g->ctx, "%d", warps)};
+            keys[13] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
+        }
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 14 : 12, out, l);
+                     warp ? 14 : 16, out, l);
     }
     ein__buf_free(&terms);
     return true;

@@ -57,7 +57,7 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
             ein__putf(out, ", engine %d", engine.number);
     } else {
         ein__put(out, l->name);
-        if (s->parts > 1) ein__putf(out, ", in %d parts", s->parts);
+        if (l->shared) ein__putf(out, ", in %d parts", s->parts);
     }
 }
 

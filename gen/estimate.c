@@ -45,11 +45,16 @@ typedef enum {
 static const int64_t ein__memory_share[] = {880, 800, 800, 600};
 
 enum {
-    EIN__SECTOR = 32,           // bytes: the least that memory moves
-    EIN__INTENSITY = 4,         // operations an element, see ein_desc.intensity
-    EIN__LOOP_TURN_PS = 10000,  // a turn of a loop whose loads hit a cache, some in flight
-    EIN__ROW_LENGTH = 8192,     // elements of a row that fit a block's registers
-    EIN__ROW_THREADS = 32,
+    EIN__SECTOR = 32,        // bytes: the least that memory moves
+    EIN__INTENSITY = 4,      // operations an element, see ein_desc.intensity
+    EIN__ROW_LENGTH = 8192,  // elements of a row that fit a block's registers
+    EIN__ROW_THREADS = 32,   // of a row; of a longer one those of a block
+    EIN__BLOCK_THREADS = 256,
+    EIN__SHARED_OUTPUTS = 16384,  // with more, every thread has some of its own
+    EIN__BLOCK_OUTPUTS = 528,     // of reductions with a block for each, which have so many terms
+    EIN__BLOCK_TERMS = 2048,      // ... at least
+    EIN__COLUMN_OUTPUTS = 32,     // neighbouring outputs of a block whose threads lie along them
+    EIN__COLUMN_THREADS = 8,      // ... that share the terms of one
     EIN__SKINNY = 8,
     EIN__CHANNELS = 8,  // below this many input channels a convolution computes with padded ones
     EIN__SPLITS = 8,    // split-K of products, and of implicit GEMMs
@@ -103,10 +108,16 @@ static int64_t ein__memory_ps(const ein__gpu *g, int64_t bytes, int64_t share, b
     return ein__muldiv(bytes, 1000 * 1000 * 1000, rate * share);
 }
 
+static int64_t ein__work_bytes(const ein__work *w) {
+    int64_t all = w->weights;
+    for (int k = 0; k < EIN__NACCESS; k++) all = ein__plus(all, w->bytes[k]);
+    return all;
+}
+
 // What the step before wrote is in the L2 cache while all that this one touches fits half of it.
 static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
-    int64_t set = w->weights, memory = ein__memory_ps(g, w->weights, ein__memory_share[0], false);
-    for (int k = 0; k < EIN__NACCESS; k++) set = ein__plus(set, w->bytes[k]);
+    int64_t set = ein__work_bytes(w);
+    int64_t memory = ein__memory_ps(g, w->weights, ein__memory_share[0], false);
     for (int k = 0; k < EIN__NACCESS; k++)
         memory = ein__plus(
             memory, ein__memory_ps(g, w->bytes[k], ein__memory_share[k], set <= g->l2_bytes / 2));
@@ -238,8 +249,7 @@ static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__wo
     bool point = true;
     for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
     if (!ein__has_tensor_cores(g, c->math) || c->nhwc || point) return;
-    int64_t bytes = w->weights;
-    for (int k = 0; k < EIN__NACCESS; k++) bytes = ein__plus(bytes, w->bytes[k]);
+    int64_t bytes = ein__work_bytes(w);
     int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
     w->extra_ps = ein__most(ps, 3 * g->node_ns * 1000);
 }
@@ -425,33 +435,71 @@ typedef struct ein__kernel {
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
 
-// The iterator along which neighbouring threads run: that of the result's neighbours, or the terms
-// of a reduction when its largest operand has them adjacent and threads share an output.
+// How many neighbouring outputs of `s` read neighbouring elements by `e`.
+static int64_t ein__outputs_beside(ein_ctx *ctx, const ein__scope *s, const ein__expr *e) {
+    int64_t run = 1;
+    for (bool more = true; more;) {
+        more = false;
+        for (uint32_t i = 0; i < s->nt && !more; i++)
+            if (s->n[i] > 1 && ein__read_step(ctx, e, i) == run) {
+                run = ein__times(run, s->n[i]);
+                more = true;
+            }
+    }
+    return run;
+}
+
+// The read with the most elements; NULL: there is none.
+static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *largest = NULL;
+    int64_t most = 0;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        uint32_t used;
+        int64_t n = ein__read_distinct(ctx, s, e, &used);
+        if (n <= most) continue;
+        most = n;
+        largest = e;
+    }
+    arrfree(reads);
+    return largest;
+}
+
+// The iterator of a reduction's terms along which threads run that share one output: along that its
+// largest operand has adjacent, or, with few outputs and none of them adjacent either, that with
+// the shortest steps. -1: threads run along outputs.
+static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s) {
+    int64_t outputs = ein__outputs_of(s), least = INT64_MAX;
+    bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;
+    const ein__expr *e = outputs > EIN__SHARED_OUTPUTS ? NULL : ein__largest_read(ctx, s);
+    int along = -1;
+    if (!e) return -1;
+    for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
+        if (s->n[t] >= 32 && ein__read_step(ctx, e, t) == 1) along = (int)t;
+    if (along >= 0 || !few || ein__outputs_beside(ctx, s, e) >= EIN__COLUMN_THREADS) return along;
+    for (uint32_t t = s->nt; t < s->nt + s->ns; t++) {
+        int64_t step = s->n[t] > 1 ? ein__read_step(ctx, e, t) : 0;
+        if (step <= 0 || step >= least) continue;
+        least = step;
+        along = (int)t;
+    }
+    return along;
+}
+
+// The iterator along which neighbouring threads run: that of the result's neighbours, or one of a
+// reduction's terms where threads share an output.
 static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
-    const ein__scope *first = k->s[0], *last = k->s[k->n - 1];
-    int lane = -1, along = -1;
+    const ein__scope *last = k->s[k->n - 1];
+    int lane = -1;
     *terms = false;
     if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
-    if (k->kind != EIN__K_REDUCE) return lane;
-    int64_t outputs = ein__outputs_of(first), most = 0;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, first->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        uint32_t used;
-        int64_t n = ein__read_distinct(ctx, first, e, &used);
-        if (n <= most) continue;
-        most = n;
-        along = -1;
-        for (uint32_t t = first->nt; t < first->nt + first->ns; t++)
-            if (first->n[t] >= 32 && ein__read_step(ctx, e, t) == 1) along = (int)t;
-    }
-    arrfree(reads);
-    if (along < 0 || outputs > 16384) return lane;
-    *terms = true;
-    return along;
+    int along = k->kind == EIN__K_REDUCE ? ein__terms_lane(ctx, k->s[0]) : -1;
+    *terms = along >= 0;
+    return *terms ? along : lane;
 }
 
 // Turns that one thread's loop makes: all the terms, or its part of them where there are few
@@ -459,10 +507,28 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
 static int64_t ein__loop_turns(const ein__scope *s, bool terms) {
     int64_t outputs = ein__outputs_of(s), count = ein__terms_of(s);
     int64_t turns = count;
-    if (outputs > 16384) return turns;
-    turns = ein__least(turns, ein__most(ein__ceil(count, terms ? 32 : 8), 32));
-    if (terms && outputs <= 528) turns = ein__least(turns, ein__most(ein__ceil(count, 256), 64));
+    if (outputs > EIN__SHARED_OUTPUTS) return turns;
+    turns = ein__least(turns, ein__most(ein__ceil(count, terms ? 32 : EIN__COLUMN_THREADS), 32));
+    if (terms && outputs <= EIN__BLOCK_OUTPUTS)
+        turns = ein__least(turns, ein__most(ein__ceil(count, EIN__BLOCK_THREADS), 64));
     return turns;
+}
+
+// How long the loop of reduction `s` takes, `bytes` moved meanwhile, and in `*parts` how many
+// blocks share its terms.
+static int64_t ein__reduce_chain(ein_ctx *ctx, const ein__scope *s, bool terms, int64_t bytes,
+                                 int *parts) {
+    int64_t outputs = ein__outputs_of(s), ps;
+    int64_t whole = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
+    ein__crowd c = {EIN__COLUMN_THREADS, ein__ceil(outputs, EIN__COLUMN_OUTPUTS)};
+    if (terms) c = (ein__crowd){EIN__BLOCK_THREADS, outputs};
+    *parts = 1;
+    if (whole <= EIN__TAIL_PS || outputs > (terms ? EIN__BLOCK_OUTPUTS : EIN__SHARED_OUTPUTS))
+        return whole;
+    const ein__expr *e = terms ? NULL : ein__largest_read(ctx, s);
+    if (!terms && (!e || ein__outputs_beside(ctx, s, e) < EIN__COLUMN_THREADS)) return whole;
+    *parts = ein__share_parts(ein__gpu_of(ctx), &c, ein__terms_of(s), bytes, &ps);
+    return *parts > 1 ? ps : whole;
 }
 
 // Elements read by value, so that several reads of one value do not count more than it has.
@@ -609,13 +675,23 @@ static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
     w->chain_ps = ein__times(turns, EIN__LOOP_TURN_PS);
 }
 
-// A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
+// What a row's thread takes for a reduction, or for the map behind them.
+static int64_t ein__row_chain(const ein__kernel *k, const ein__scope *s) {
+    int64_t rows = ein__outputs_of(k->s[0]);
+    int64_t n = s->reduce != EIN__R_NONE ? ein__terms_of(s) : ein__ceil(ein__outputs_of(s), rows);
+    int64_t turns = ein__most(ein__ceil(n, EIN__BLOCK_THREADS), EIN__ROW_THREADS);
+    return ein__times(ein__least(ein__ceil(n, EIN__ROW_THREADS), turns), EIN__LOOP_TURN_PS);
+}
+
+// A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
+// Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
-static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k) {
+static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
     bool terms = false;
+    *parts = 1;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
     ein__skinny skinny;
@@ -635,12 +711,12 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k) {
             flop = ein__plus(flop, ein__scope_flop(ctx, s));
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
         if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
-            w.chain_ps = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
-        if (streams && s->reduce != EIN__R_NONE) ein__skinny_work(ctx, &skinny, &w);
-        if (k->kind == EIN__K_ROW && s->reduce != EIN__R_NONE)
-            w.chain_ps = ein__plus(
-                w.chain_ps,
-                ein__times(ein__ceil(ein__terms_of(s), EIN__ROW_THREADS), EIN__LOOP_TURN_PS));
+            w.chain_ps = ein__reduce_chain(ctx, s, terms, ein__work_bytes(&w), parts);
+        if (streams && s->reduce != EIN__R_NONE) {
+            ein__skinny_work(ctx, &skinny, &w);
+            *parts = 1;
+        }
+        if (k->kind == EIN__K_ROW) w.chain_ps = ein__plus(w.chain_ps, ein__row_chain(k, s));
     }
     if (flop > ein__times(elements, threshold))
         w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
@@ -648,7 +724,8 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k) {
 }
 
 static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
-    ein__work w = ein__kernel_work(ctx, k);
+    int parts;
+    ein__work w = ein__kernel_work(ctx, k, &parts);
     return ein__work_ps(ein__gpu_of(ctx), &w);
 }
 

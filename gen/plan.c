@@ -157,6 +157,21 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     step->workspace = shared ? ein__tail_bytes(&p, cut.tile, cut.parts) : 0;
 }
 
+// How many blocks share the terms of a reduction's results, and what their parts take. What is
+// known at load is computed once, so it needs none.
+static void ein__share_step(ein_ctx *ctx, ein__step *step) {
+    const ein__value *v = &ctx->value[step->out.i];
+    if (v->weight_only || v->dtype > EIN__BF16) return;
+    ein__kernel k = ein__step_kernel(ctx, step);
+    int64_t outputs = ein__outputs_of(k.s[0]);
+    (void)ein__kernel_work(ctx, &k, &step->parts);
+    if (step->parts < 2) return;
+    // Of whole groups: a block's neighbouring outputs may lie beyond the last one.
+    int64_t groups = ein__ceil(outputs, EIN__COLUMN_OUTPUTS);
+    step->counters = outputs;
+    step->workspace = ein__times(ein__times(groups, EIN__COLUMN_OUTPUTS), 4 * step->parts);
+}
+
 // Fills the library parameters of a step whose first value is a contraction. False: the layouts do
 // not allow the call after all, and a kernel takes over. Where they are both orders of a
 // convolution's tensors, because channels or axes are 1, the cheaper one is told.
@@ -187,6 +202,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
         step->kind = EIN__K_TRANSPOSE;
     if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, NULL);
+    if (step->kind == EIN__K_REDUCE) ein__share_step(ctx, step);
     return false;
 }
 

@@ -71,9 +71,13 @@ static void ein__put_argument(ein_ctx *ctx, ein__buf *out, ein__val v) {
 
 // Memory for the parts of sums, and the counters of blocks.
 static void ein__put_shared(ein__buf *out, const ein__step *step, const ein__launch *l) {
-    const ein__product_tile *t = &ein__product_table[step->tile - 1];
-    ein__putf(out, "\t@float4 n=%lld at=0\n\t@unsigned n=%lld at=0\n",
-              (long long)l->grid[0] * t->rows * t->cols / 4, (long long)l->grid[0] / step->parts);
+    int64_t sums = (step->workspace + 15) / 16;
+    if (step->kind == EIN__K_PRODUCT) {
+        const ein__product_tile *t = &ein__product_table[step->tile - 1];
+        sums = (int64_t)l->grid[0] * t->rows * t->cols / 4;
+    }
+    ein__putf(out, "\t@float4 n=%lld at=0\n\t@unsigned n=%lld at=0\n", (long long)sums,
+              (long long)l->grid[0] / step->parts);
 }
 
 static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int rank) {
@@ -218,7 +222,8 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
     }
     ein__kernel k = ein__step_kernel(ctx, step);
-    ein__work w = ein__kernel_work(ctx, &k);
+    int parts;
+    ein__work w = ein__kernel_work(ctx, &k, &parts);
     ein__tiled p;
     if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p))
         w.math_ps = step->parts > 1

@@ -283,6 +283,25 @@ static void ein__select_attention(ein__selector *z) {
     }
 }
 
+// Whether the `n` reductions of `list` and map `m` take no longer as one kernel, a block or less
+// for each row, than one after the other: few long rows leave a machine idle that shares the terms
+// of each reduction between blocks.
+static bool ein__rows_together(const ein__selector *z, ein__val m, const ein__val *list, int n) {
+    ein_ctx *ctx = z->ctx;
+    int64_t out[EIN__MAX_RANK], apart = ein__kernel_cost(ctx, m);
+    const ein__scope *s = ein__scope_of(ctx, m);
+    ein__kernel row = {.kind = EIN__K_ROW, .size = ein__element_size(ctx, m), .out = out};
+    ein__dense_result(s, out);
+    for (int k = 0; k < n; k++) {
+        const ein__scope *r = row.s[row.n] = ein__scope_of(ctx, list[k]);
+        row.inner[row.n++] = list[k];
+        int64_t ps = ein__cost_scope(ctx, EIN__K_REDUCE, r, (ein__val){0}, (ein__ex){0});
+        apart = ein__cost_sum(apart, ps);
+    }
+    row.s[row.n++] = s;
+    return ein__cost_kernel(ctx, &row) <= apart;
+}
+
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
@@ -291,6 +310,7 @@ static void ein__select_rows(ein__selector *z) {
         if (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ATTENTION) continue;
         if (!ein__is_map(ctx, m) || ctx->value[m.i].weight_only || ein__copy_of(ctx, m)) continue;
         int n = ein__row_members(z, m, list);
+        if (n && !ein__rows_together(z, m, list, n)) continue;
         for (int k = 0; k < n; k++) z->home[list[k].i] = m;
         if (n) z->kind[m.i] = EIN__K_ROW;
     }

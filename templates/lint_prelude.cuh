@@ -73,6 +73,22 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #define $count 777u
 #define $terms acc += p0[i0 * 777 + (int)k]
 #define $join acc += part[j][threadIdx.x]
+#define $add acc += other
+#ifndef LINT_reduce_warp
+#undef $params
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#include "tail.cu"
+#undef $block
+#define $block blockIdx.x / 4u
+#define $parts 4u
+#define $stride 1024u
+#endif
+#ifdef LINT_reduce_block
+#define $start blockIdx.x % 4u * 256u + threadIdx.x
+#endif
+#ifdef LINT_reduce_column
+#define $start blockIdx.x % 4u * 256u + threadIdx.y
+#endif
 #define $after (void)0
 #define $store y[i0] = acc
 #endif

@@ -10,10 +10,14 @@
 //@key after     statements of the epilogue
 //@key store     the store
 //@key op        the reduction
+//@key block     number of the output that this block works on
+//@key start     this thread's first term
+//@key stride    threads that share the terms
+//@key parts     blocks that share the terms of an output; empty: one
 static __global__ void __launch_bounds__(256) $name($params) {  // $outputs blocks
     __shared__ float part[8];
     //@if index
-    const $number id = blockIdx.x;
+    const $number id = $block;
     //@end
     await_previous();
     //@if index
@@ -22,10 +26,18 @@ static __global__ void __launch_bounds__(256) $name($params) {  // $outputs bloc
     $before;
     float acc = $identity;
 #pragma unroll 4
-    for ($number k = threadIdx.x; k < $count; k += 256u) {
+    for ($number k = $start; k < $count; k += $stride) {
         $terms;
     }
     acc = block_$op(acc, part);
+    //@if parts
+    float *const sums = reinterpret_cast<float *>(parts);
+    if (threadIdx.x == 0u) sums[blockIdx.x] = acc;
+    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
+    acc = $identity;
+    if (threadIdx.x < $parts) acc = __ldcg(&sums[blockIdx.x / $parts * $parts + threadIdx.x]);
+    acc = block_$op(acc, part);
+    //@end
     if (threadIdx.x == 0u) {
         $after;
         $store;

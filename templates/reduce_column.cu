@@ -10,9 +10,14 @@
 //@key after     statements of the epilogue
 //@key store     the store
 //@key join      acc combined with row j's
+//@key block     number of the 32 outputs that this block works on
+//@key start     this thread's first term
+//@key stride    threads that share the terms
+//@key parts     blocks that share the terms of an output; empty: one
+//@key add       acc combined with other
 static __global__ void __launch_bounds__(256) $name($params) {
     __shared__ float part[8][32];
-    const $number column = ($number)blockIdx.x * 32u + threadIdx.x;
+    const $number column = ($number)$block * 32u + threadIdx.x;
     //@if index
     const $number id = column < $outputs ? column : $outputs - 1u;  // all load, some do not store
     //@end
@@ -23,11 +28,29 @@ static __global__ void __launch_bounds__(256) $name($params) {
     $before;
     float acc = $identity;
 #pragma unroll 4
-    for ($number k = threadIdx.y; k < $count; k += 8u) {
+    for ($number k = $start; k < $count; k += $stride) {
         $terms;
     }
     part[threadIdx.y][threadIdx.x] = acc;
     __syncthreads();
+    //@if parts
+    float *const sums = reinterpret_cast<float *>(parts) + threadIdx.x;
+    if (threadIdx.y == 0u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            $join;
+        }
+        sums[blockIdx.x * 32u] = acc;
+    }
+    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
+    acc = $identity;
+    for (unsigned p = threadIdx.y; p < $parts; p += 8u) {
+        const float other = __ldcg(&sums[(blockIdx.x / $parts * $parts + p) * 32u]);
+        $add;
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    //@end
     if (threadIdx.y == 0u && column < $outputs) {
 #pragma unroll
         for (int j = 1; j < 8; j++) {

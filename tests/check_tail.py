@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Kernels whose last block finishes the work of the others.
 
-tests/unseen/tail.ein, emitted without libraries, counts blocks in several steps. Every step has
-counters and, on every branch, memory of its own; whatever the order of blocks, the outputs are the
+tests/unseen/tail.ein, emitted without libraries, counts blocks in several steps; so do the
+reductions of tests/unseen/long_rows.ein. Every step has counters and, on every branch, memory of its own; whatever the order of blocks, the outputs are the
 same to the bit, in a first run, a second one and a replayed graph; no mode of the judge complains.
 What a table of costs says of shared tiles is taken; probes measure them. Faults planted in the
 emitted text are caught. Ends with `N passed, N failed`.
@@ -41,10 +41,12 @@ def run(command, order=""):
 def clashes(text):
     """Pairs of launches that share counters, or memory on different branches."""
     text = re.sub(r"\s+", " ", text)
-    launch = re.compile(r'launch\(m, \w+, (k_\w+), "[^"]*", (\d+), \d+, (stream|m->on\[\d\]),[^;]*'
+    launch = re.compile(r'launch\(m, \w+, (k_\w+), "[^"]*", (\d+), (?:\d+|dim3\(.*?\)), '
+                        r"(stream|m->on\[\d\]),[^;]*"
                         r"\(float4 \*\)(v_workspace\w*), v_arrived \+ (\d+)\)")
     parts = {name: int(n) for name, n in
-             re.findall(r"(k_\w+)\((?:(?!__global__).)*?multiply_part<(\d+)", text, re.S)}
+             re.findall(r"(k_\w+)\((?:(?!__global__).)*?"
+                         r"(?:multiply_part<|arrived \+ blockIdx\.x / )(\d+)", text, re.S)}
     found = []
     for name, blocks, stream, memory, first in launch.findall(text):
         found.append((stream, memory, int(first), int(first) + int(blocks) // parts[name]))
@@ -85,11 +87,35 @@ def measured(folder, build, outputs):
     expect("measured products", 0, outputs(build("measured", "plain", text), "rand1")[0])
 
 
+def long_rows(folder):
+    """Few long rows: the terms are shared, no block does a row alone; with many rows one does."""
+    model = os.path.join(HERE, "unseen", "long_rows.ein")
+    path = os.path.join(folder, "rows")
+    for size in ([], ["--small"]):
+        subprocess.run([EINNET, "emit", model, "--libs", "none", "-o", path] + size, check=True)
+        with open(path) as file:
+            text = file.read()
+        steps = re.findall(r"^// .* us est\. .* k_(\w+?)_\w{8}(, in \d+ parts)?$", text, re.M)
+        alone = [kind for kind, parts in steps if kind == "reduce" and not parts]
+        expect("reductions that one block does", [], alone)
+        expect("steps", {"map", "reduce"}, {s[0] for s in steps})
+        expect("what they share", (True, 0), (clashes(text)[0] >= 7, clashes(text)[1]))
+    with open(model) as file:
+        many = file.read().replace("P = 8", "P = 1024").replace("Q = 65536", "Q = 4096")
+    with open(path + ".ein", "w") as file:
+        file.write(many)
+    subprocess.run([EINNET, "emit", path + ".ein", "--libs", "none", "-o", path], check=True)
+    with open(path) as file:
+        text = file.read()
+    expect("kernels of whole rows", 2, len(re.findall(r"^// .* us est\..* k_row_", text, re.M)))
+
+
 FENCES = re.compile(r"__threadfence\(\);")
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
+        long_rows(folder)
         base = os.path.join(folder, "tail")
         subprocess.run([EINNET, "emit", MODEL, "--libs", "none", "-o", base + ".cu", "--test",
                         base + "_test.cu"], check=True)

@@ -573,6 +573,7 @@ static void same_text(ein_ctx *ctx) {
 #include "products.h"
 #include "strips.h"
 #include "skinny.h"
+#include "shares.h"
 #include "halves.h"
 
 static void all_cases(ein_ctx *ctx) {
@@ -591,6 +592,7 @@ static void all_cases(ein_ctx *ctx) {
     products(ctx);
     strips(ctx);
     skinny_products(ctx);
+    shares(ctx);
     halves(ctx);
     same_text(ctx);
 }

@@ -347,6 +347,7 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
     ein__step step = {
         .kind = kind, .name = name, .nval = nval, .out = val[nval - 1], .tile = forced_tile};
     memcpy(step.val, val, (size_t)nval * sizeof *val);
+    if (kind == EIN__K_REDUCE) step.parts = forced_parts;
     if (kind == EIN__K_PRODUCT) step.parts = possible_parts(ctx, &step);
     ein__buf text = {0};
     ein__launch l;

@@ -1,0 +1,39 @@
+// Reductions with few results and many terms, as means over a whole image or rows of a million
+// elements: as many blocks as there are results leave most of the machine idle. So several blocks
+// share the terms of a result, or of a group of neighbouring ones; each leaves what it has in
+// memory, and the last to arrive combines all of it in the order of the parts (as tail.c for
+// products; templates/reduce_block.cu and reduce_column.cu).
+
+enum {
+    EIN__SHARE_PARTS = 256,    // at most: one for every thread of the block that adds them up
+    EIN__SHARE_RESIDENT = 4,   // blocks of 256 threads an SM that streaming wants at most; assumed
+    EIN__LOOP_TURN_PS = 10000  // a turn of a loop whose loads hit a cache, some in flight; assumed
+};
+
+// Threads that work on a reduction: those that share the terms of one result, and how many blocks
+// there are while a result, or a group of them, has one.
+typedef struct ein__crowd {
+    int64_t lanes, groups;
+} ein__crowd;
+
+// How many blocks share the terms of a group's results, and how long a thread's loop takes then,
+// the last block's work included; `bytes` bound what parts can gain. Fewer parts win ties.
+static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t terms, int64_t bytes,
+                            int64_t *ps) {
+    int64_t turns = (terms + c->lanes - 1) / c->lanes, floor = g->node_ns * 1000;
+    int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
+    int64_t tail = EIN__TAIL_PS + EIN__TAIL_PS * EIN__TAIL_MARGIN / 100;
+    int parts = 1;
+    if (floor < streamed) floor = streamed;
+    *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
+    for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
+        int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
+        // Memory takes no less from a part of the machine.
+        if (blocks > most || (*ps <= floor && blocks > g->sms)) break;
+        int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
+        if (with >= *ps) continue;
+        *ps = with;
+        parts = n;
+    }
+    return parts;
+}

@@ -1,0 +1,37 @@
+// Reductions whose terms several blocks share, at the numbers of outputs where groups of 32 end,
+// with fewer terms than there are threads as well.
+
+static void one_share(ein_ctx *ctx, int parts, ein__red how, int64_t outputs, int64_t terms,
+                      bool along, ein__dtype type) {
+    const int64_t box[] = {outputs, terms};
+    ein__ix i = it(ctx, 0, outputs), k = it(ctx, 1, terms);
+    ein__val u = along ? input(ctx, type, 2, DIMS(outputs, terms))
+                       : input(ctx, type, 2, DIMS(terms, outputs));
+    ein__ex x = along ? READ(u, 0, i, k) : READ(u, 0, k, i);
+    ein__val v = define(ctx, EIN__F32, how, 1, 1, box, x);
+    forced_parts = parts;
+    CHECK("share", EIN__K_REDUCE, v);
+    ein__val m = define(ctx, type, EIN__R_NONE, 1, 0, DIMS(outputs),
+                        BIN(ADD, BIN(MUL, READ(v, 0, i), NUM(0.25)), NUM(1)));
+    CHECK("share_map", EIN__K_REDUCE, v, m);
+    forced_parts = 0;
+}
+
+static void shares(ein_ctx *ctx) {
+    static const int64_t outputs[] = {1, 3, 8, 31, 32, 33, 65};
+    static const int64_t terms[] = {32, 33, 257, 1024, 2049, 4100};
+    static const int parts[] = {2, 3, 16, 32, 64};
+    int turn = 0;
+    for (int o = 0; o < COUNT(outputs); o++)
+        for (int t = 0; t < COUNT(terms); t++, turn++) {
+            int64_t most = ein__gpu_of(ctx)->sms * EIN__SHARE_RESIDENT;
+            int p = parts[turn % COUNT(parts)];
+            bool along = turn % 2;
+            ein__red how = turn % 7 == 3 ? EIN__R_MIN : turn % 3 ? EIN__R_SUM : EIN__R_MAX;
+            ein__dtype type = turn % 5 == 2 ? EIN__F16 : EIN__F32;
+            while (along && outputs[o] * p > most) p /= 2;
+            one_share(ctx, p, how, outputs[o], terms[t], along, type);
+        }
+    one_share(ctx, EIN__SHARE_PARTS, EIN__R_MIN, 2, 4100, true, EIN__F32);
+    one_share(ctx, EIN__SHARE_PARTS, EIN__R_SUM, 40, 4100, false, EIN__F32);
+}
