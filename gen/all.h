@@ -56,6 +56,7 @@
 #include "split.c"
 #include "prologue.c"
 #include "select.c"
+#include "calls.c"
 #include "storage.c"
 #include "derive.c"
 #include "distance.c"

@@ -186,6 +186,17 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     return found;
 }
 
+// The cheaper kernel for a step whose call the layouts do not allow.
+static ein__skind2 ein__kind_without_call(ein_ctx *ctx, const ein__step *step) {
+    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+    ein__step loops = *step, tiles = *step;
+    ein__tiled p;
+    loops.kind = ein__kernel_kind(ctx, s);
+    tiles.kind = EIN__K_PRODUCT;
+    if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return loops.kind;
+    return ein__cost_step(ctx, &tiles) < ein__cost_step(ctx, &loops) ? tiles.kind : loops.kind;
+}
+
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
@@ -196,7 +207,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
     bool library = ein__is_call(step->kind);
     if (library && ein__library_step(ctx, step)) return true;
-    if (library) step->kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0]));
+    if (library) step->kind = ein__kind_without_call(ctx, step);
     step->workspace = 0;
     if (step->kind == EIN__K_MAP &&
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))

@@ -1,6 +1,5 @@
-// Rewrites that give contractions and row statistics the form that a library call or a kernel
-// needs: filters re-laid at load, uneven padding made explicit, maps reordered to run along what
-// they read.
+// Rewrites that give row statistics and what lies around library calls the form that a kernel or a
+// call needs: maps reordered to run along what they read, copies where places are given.
 
 // A map value with `n` dimensions; gives it, or none.
 static ein__val ein__new_map(ein__pass *z, const char *name, int n, const int64_t *extent,
@@ -30,110 +29,6 @@ static ein__ex ein__ex_of(ein_ctx *ctx, const ein__expr *read) {
     double pad;
     memcpy(&pad, &read->bits, sizeof pad);
     return ein__ex_read(ctx, (ein__val){read->val}, pad, read->ix, (int)read->nix);
-}
-
-// The filter as a dense value in the library's order; its own read when it is that already.
-static ein__ex ein__relay_filter(ein__pass *z, const ein__conv_form *f) {
-    ein_ctx *ctx = z->ctx;
-    int slot[EIN__MAX_ITERS], n = ein__conv_filter_order(f, slot);
-    int64_t stride[EIN__MAX_RANK], extent[EIN__MAX_ITERS];
-    ein__factor w;
-    ein__strides_of(ctx, (ein__val){f->w->val}, stride);
-    if (ein__address(ctx, f->w, stride, &w) && !w.offset &&
-        ein__dense_in_order(f->s, w.coef, slot, n))
-        return ein__ex_of(ctx, f->w);
-    if (n > EIN__MAX_RANK) return (ein__ex){0};
-    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < f->s->nt + f->s->ns; i++) map[i] = ein__ix_const(ctx, 0);
-    for (int k = 0; k < n; k++) {
-        extent[k] = f->s->n[slot[k]];
-        map[slot[k]] = ein__ix_iter(ctx, (uint32_t)k, extent[k]);
-        back[k] = ein__ix_iter(ctx, (uint32_t)slot[k], extent[k]);
-    }
-    ein__ex body = ein__ex_subst(ctx, ein__ex_of(ctx, f->w), map, (int)(f->s->nt + f->s->ns));
-    const char *name = ein__namef(ctx, "%s.filter", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, n, extent, body);
-    return v.i ? ein__ex_read(ctx, v, 0, back, n) : (ein__ex){0};
-}
-
-// x with its padding written out, so that the window starts at 0 and ends with the data. The window
-// along every axis becomes stride * o + dilation * r.
-static ein__ex ein__pad_data(ein__pass *z, const ein__conv_form *f) {
-    ein_ctx *ctx = z->ctx;
-    const ein__conv *c = &f->c;
-    int rank = (int)f->x->nix;
-    int64_t extent[EIN__MAX_RANK];
-    ein__ix from[EIN__MAX_RANK], to[EIN__MAX_RANK];
-    for (int k = 0; k < rank; k++) {
-        extent[k] = ctx->value[f->x->val].shape.d[k];
-        to[k] = f->x->ix[k];
-        from[k] = ein__ix_iter(ctx, (uint32_t)k, extent[k]);
-    }
-    for (int a = 0; a < c->spatial; a++) {
-        int k = f->axis[a];
-        int64_t last = (c->out[a] - 1) * c->stride[a] + (c->k[a] - 1) * c->dilation[a] - c->pad[a];
-        ein__places box = {0, extent[k] - 1};
-        ein__rule_relax_operand(ctx, &box, (ein__places){-c->pad[a], last}, true);
-        extent[k] = box.hi - box.lo + 1;
-        from[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)k, extent[k]), box.lo);
-        to[k] = ein__ix_addc(ctx, to[k], -box.lo);
-    }
-    ein__ex body = ein__ex_read(ctx, (ein__val){f->x->val}, 0, from, rank);
-    const char *name = ein__namef(ctx, "%s.padded", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, rank, extent, body);
-    return v.i ? ein__ex_read(ctx, v, 0, to, rank) : (ein__ex){0};
-}
-
-// A transposed convolution with uneven padding: computed without padding, then cut (and, where
-// output padding reaches beyond, filled with 0) by a map.
-static ein__val ein__crop_transposed(ein__pass *z, ein__val v, const ein__conv_form *f, ein__ex w) {
-    ein_ctx *ctx = z->ctx;
-    const ein__value old = ctx->value[v.i];
-    ein__scope s = *f->s;
-    ein__ix map[EIN__MAX_ITERS], cut[EIN__MAX_RANK];
-    ein__shape shape = old.shape;
-    for (uint32_t i = 0; i < s.nt + s.ns; i++) map[i] = ein__ix_iter(ctx, i, s.n[i]);
-    for (uint32_t i = 0; i < s.nt; i++) cut[i] = map[i];
-    for (int a = 0; a < f->c.spatial; a++) {
-        if (f->space[a] < 0) return v;  // a single position: left to a kernel
-        uint32_t o = (uint32_t)f->space[a];
-        s.n[o] = shape.d[o] =
-            (f->c.in[a] - 1) * f->c.stride[a] + (f->c.k[a] - 1) * f->c.dilation[a] + 1;
-        map[o] = ein__ix_addc(ctx, ein__ix_iter(ctx, o, s.n[o]), -f->c.pad[a]);
-        cut[o] = ein__ix_addc(ctx, cut[o], f->c.pad[a]);
-    }
-    ein__ex product = ein__ex_binary(ctx, EIN__MUL, ein__ex_of(ctx, f->x), w);
-    s.body = product.i ? ein__ex_subst(ctx, product, map, (int)(s.nt + s.ns)) : product;
-    if (!s.body.i) return (ein__val){0};
-    ein__sc sc = ein__sc_make(ctx, &s);
-    ein__val full = sc.i ? ein__val_new(ctx, ein__namef(ctx, "%s.full", old.name), EIN__V_SCOPE,
-                                        old.tensor, sc, &shape, EIN__F32, old.node)
-                         : (ein__val){0};
-    if (!full.i) return full;
-    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
-                        ein__ex_read(ctx, full, 0, cut, old.shape.rank));
-}
-
-static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
-    ein_ctx *ctx = z->ctx;
-    bool kept = ein__is_kept(ctx, v);
-    z->keep = true;  // derivation may have chosen the copy
-    ein__ex body = ein__rebuild_body(z, v);
-    if (!body.i) return (ein__val){0};
-    v = ein__with_body(z, v, body);
-    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
-    if (!s || !ein__is_contraction(ctx, s) || kept) return v;
-    int64_t out[EIN__MAX_RANK];
-    ein__conv_form f;
-    ein__dense_result(s, out);
-    z->self = v;
-    if (!ein__find_conv(ctx, s, out, &f)) return v;
-    ein__ex w = ein__relay_filter(z, &f);
-    if (!w.i) return ctx->status ? (ein__val){0} : v;
-    if (ein__conv_sizes(&f)) return ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
-    if (!ein__rule_on(ctx, EIN__RULE_RELAX)) return v;
-    if (f.transposed) return ein__crop_transposed(z, v, &f, w);
-    return ein__with_product(z, v, ein__pad_data(z, &f), w);
 }
 
 // ------------------------------------------------------------------------------------ maps
@@ -267,11 +162,6 @@ static ein__val ein__rebuild_behind(ein__pass *z, ein__val v) {
 
 EIN__FN bool ein__prepare_merges(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_behind);
-}
-
-EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
-    if (ctx->desc.libs != EIN_LIBS_ALL) return true;
-    return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
 }
 
 // ------------------------------------------------------------------------------------ borders
