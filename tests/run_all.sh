@@ -73,6 +73,7 @@ parts=(
     'access   cuda python3 tests/check_access.py'
     'stable   -    python3 tests/check_stable.py'
     "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
+    "libs     cuda $python tests/check_libs.py"
     "nhwc     cuda $python tests/check_nhwc.py"
     "attend   cuda $python tests/check_attention.py"
     "tail     cuda $python tests/check_tail.py"
