@@ -29,9 +29,11 @@ OPERATORS = {
     "MatMul": (2, 2, {}),
     "Gemm": (2, 3, {"alpha": FLOAT, "beta": FLOAT, "transA": INT, "transB": INT}),
     "Add": (2, 2, {}), "Sub": (2, 2, {}), "Mul": (2, 2, {}), "Div": (2, 2, {}),
-    "Pow": (2, 2, {}), "Max": (1, 99, {}), "Min": (1, 99, {}),
+    "Pow": (2, 2, {}), "Max": (1, 99, {}), "Min": (1, 99, {}), "Sum": (1, 99, {}),
     "Neg": (1, 1, {}), "Abs": (1, 1, {}), "Relu": (1, 1, {}), "Sigmoid": (1, 1, {}),
     "Tanh": (1, 1, {}), "Exp": (1, 1, {}), "Log": (1, 1, {}), "Sqrt": (1, 1, {}),
+    "Reciprocal": (1, 1, {}), "Floor": (1, 1, {}), "Ceil": (1, 1, {}),
+    "Softplus": (1, 1, {}), "Elu": (1, 1, {"alpha": FLOAT}),
     "Erf": (1, 1, {}), "HardSwish": (1, 1, {}), "Identity": (1, 1, {}),
     "LeakyRelu": (1, 1, {"alpha": FLOAT}),
     "HardSigmoid": (1, 1, {"alpha": FLOAT, "beta": FLOAT}),
@@ -43,9 +45,10 @@ OPERATORS = {
     "GlobalAveragePool": (1, 1, {}), "GlobalMaxPool": (1, 1, {}),
     "BatchNormalization": (5, 5, {"epsilon": FLOAT, "momentum": FLOAT}),
     "LayerNormalization": (2, 3, {"axis": INT, "epsilon": FLOAT}),
-    "Softmax": (1, 1, {"axis": INT}),
+    "Softmax": (1, 1, {"axis": INT}), "LogSoftmax": (1, 1, {"axis": INT}),
     "ReduceMean": (1, 1, REDUCE), "ReduceSum": (1, 1, REDUCE),
     "ReduceMax": (1, 1, REDUCE), "ReduceMin": (1, 1, REDUCE),
+    "ReduceProd": (1, 1, REDUCE), "ReduceSumSquare": (1, 1, REDUCE), "ReduceL2": (1, 1, REDUCE),
     "Concat": (1, 999, {"axis": INT}),
     "Split": (1, 1, {"axis": INT, "split": INTS, "num_outputs": INT}),
     "Slice": (1, 1, {"starts": INTS, "ends": INTS, "axes": INTS, "steps": INTS}),
@@ -66,7 +69,8 @@ OPERATORS = {
 # Attributes that ONNX takes as inputs, in the order of its inputs; None is one that stays empty.
 AS_INPUTS = {
     "Clip": ["min", "max"], "ReduceMean": ["axes"], "ReduceSum": ["axes"], "ReduceMax": ["axes"],
-    "ReduceMin": ["axes"], "Split": ["split"], "Slice": ["starts", "ends", "axes", "steps"],
+    "ReduceMin": ["axes"], "ReduceProd": ["axes"], "ReduceSumSquare": ["axes"],
+    "ReduceL2": ["axes"], "Split": ["split"], "Slice": ["starts", "ends", "axes", "steps"],
     "Pad": ["pads", "value", "axes"], "Reshape": ["shape"], "Squeeze": ["axes"],
     "Unsqueeze": ["axes"], "Expand": ["shape"], "Resize": [None, "scales", "sizes"],
 }
@@ -490,6 +494,16 @@ def softmax(attrs, x):
     return e / e.sum(axis=axis, keepdims=True)
 
 
+def log_softmax(attrs, x):
+    axis = attrs.get("axis", -1)
+    x = x - x.max(axis=axis, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=axis, keepdims=True))
+
+
+def elu(attrs, x):
+    return np.where(x < 0, attrs.get("alpha", 1.0) * np.expm1(np.minimum(x, 0)), x)
+
+
 def resize_axis(x, axis, out, scale, attrs):
     """Interpolates one axis; positions follow ONNX's formulas, in float64."""
     size = x.shape[axis]
@@ -593,6 +607,9 @@ NUMPY = {
     "Conv": conv, "ConvTranspose": conv_transpose, "MaxPool": max_pool,
     "AveragePool": average_pool, "PRelu": prelu, "Gelu": gelu, "Resize": resize,
     "LayerNormalization": layer_norm, "BatchNormalization": batch_norm, "Softmax": softmax,
+    "LogSoftmax": log_softmax, "Elu": elu, "Softplus": lambda attrs, x: np.logaddexp(x, 0),
+    "Reciprocal": lambda attrs, x: 1 / x,
+    "Floor": lambda attrs, x: np.floor(x), "Ceil": lambda attrs, x: np.ceil(x),
     "SpaceToDepth": space_to_depth, "G2BMM": g2bmm, "GBMM": gbmm,
     "Erf": lambda attrs, x: erf(x), "Sigmoid": lambda attrs, x: sigmoid(x),
     "HardSigmoid": hard_sigmoid,

@@ -1,6 +1,8 @@
 """Operators against onnxruntime's float32 kernels, and against the same operators as equations."""
 
 import itertools
+import os
+import re
 
 import numpy as np
 
@@ -98,8 +100,11 @@ def op_elementwise():
     for op in ("Add", "Sub", "Mul", "Div", "Max", "Min"):
         against_ort(op, [x, y])
     against_ort("Max", [x, y, rand(4)])
+    against_ort("Sum", [x, y, rand(4)])
+    against_ort("Elu", [x], alpha=0.3)
     against_ort("Pow", [abs(x), y])
     for op in ("Neg", "Abs", "Relu", "Sigmoid", "Tanh", "Exp", "Erf", "HardSwish", "Identity",
+               "Reciprocal", "Floor", "Ceil", "Softplus", "Elu",
                "LeakyRelu", "HardSigmoid", "Gelu"):
         against_ort(op, [3 * x])
     for op in ("Log", "Sqrt"):
@@ -134,16 +139,29 @@ def op_normalizations():
     against_ort("LayerNormalization", [x, rand(4, 5)], axis=2, epsilon=1e-3)
     for axis in (0, 1, -1):
         against_ort("Softmax", [x], axis=axis)
+        against_ort("LogSoftmax", [x], axis=axis)
     against_ort("Softmax", [x])
 
 
 @test
 def op_reductions():
     x = rand(2, 3, 4, 5)
-    for op in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"):
+    for op in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd",
+               "ReduceSumSquare", "ReduceL2"):
         against_ort(op, [x])
         against_ort(op, [x], axes=[1, -1])
         against_ort(op, [x], axes=2, keepdims=0)
+
+
+@test
+def op_table():
+    """The generator has no operator that the oracle does not know."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "gen", "ops.c")
+    with open(path) as file:
+        table = file.read().split("ein__op_table[] = {")[1].split("};")[0]
+    names = re.findall(r'^    \{"(\w+)"', table, re.M)
+    check(len(names) > 60 and set(names) <= set(operators.OPERATORS),
+          "unknown: %s" % sorted(set(names) - set(operators.OPERATORS)))
 
 
 @test
