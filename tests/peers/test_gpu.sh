@@ -39,8 +39,7 @@ cp "$work/log" "$work/first"
 check 'it finds our programs right' grep -q -P '^cases/conv3x3_base\tok\t' "$OUT/check.tsv"
 check 'it times them' grep -q '"median_us"' "$OUT/bench.jsonl"
 check 'rows have names' grep -q -P '^model\tbatch\tprecision\tsystem\t' "$OUT/peers.tsv"
-check 'figures: an operator case' bash bench/gpu.sh --stand-in --only cases/conv3x3 \
-    --phase templates --phase report
+check 'figures: an operator case' stand_in --phase templates --phase report
 for form in 0 1 plan; do
     check "figures: form $form" grep -q -P "^form/conv3x3/$form\tok\t[0-9.]+\t" "$OUT/figures.tsv"
 done
