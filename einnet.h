@@ -12394,9 +12394,8 @@ static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
     return ok;
 }
 /* ---- prepare.c ---- */
-// Rewrites that give contractions and row statistics the form that a library call or a kernel
-// needs: filters re-laid at load, uneven padding made explicit, maps reordered to run along what
-// they read.
+// Rewrites that give row statistics and what lies around library calls the form that a kernel or a
+// call needs: maps reordered to run along what they read, copies where places are given.
 
 // A map value with `n` dimensions; gives it, or none.
 static ein__val ein__new_map(ein__pass *z, const char *name, int n, const int64_t *extent,
@@ -12426,110 +12425,6 @@ static ein__ex ein__ex_of(ein_ctx *ctx, const ein__expr *read) {
     double pad;
     memcpy(&pad, &read->bits, sizeof pad);
     return ein__ex_read(ctx, (ein__val){read->val}, pad, read->ix, (int)read->nix);
-}
-
-// The filter as a dense value in the library's order; its own read when it is that already.
-static ein__ex ein__relay_filter(ein__pass *z, const ein__conv_form *f) {
-    ein_ctx *ctx = z->ctx;
-    int slot[EIN__MAX_ITERS], n = ein__conv_filter_order(f, slot);
-    int64_t stride[EIN__MAX_RANK], extent[EIN__MAX_ITERS];
-    ein__factor w;
-    ein__strides_of(ctx, (ein__val){f->w->val}, stride);
-    if (ein__address(ctx, f->w, stride, &w) && !w.offset &&
-        ein__dense_in_order(f->s, w.coef, slot, n))
-        return ein__ex_of(ctx, f->w);
-    if (n > EIN__MAX_RANK) return (ein__ex){0};
-    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < f->s->nt + f->s->ns; i++) map[i] = ein__ix_const(ctx, 0);
-    for (int k = 0; k < n; k++) {
-        extent[k] = f->s->n[slot[k]];
-        map[slot[k]] = ein__ix_iter(ctx, (uint32_t)k, extent[k]);
-        back[k] = ein__ix_iter(ctx, (uint32_t)slot[k], extent[k]);
-    }
-    ein__ex body = ein__ex_subst(ctx, ein__ex_of(ctx, f->w), map, (int)(f->s->nt + f->s->ns));
-    const char *name = ein__namef(ctx, "%s.filter", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, n, extent, body);
-    return v.i ? ein__ex_read(ctx, v, 0, back, n) : (ein__ex){0};
-}
-
-// x with its padding written out, so that the window starts at 0 and ends with the data. The window
-// along every axis becomes stride * o + dilation * r.
-static ein__ex ein__pad_data(ein__pass *z, const ein__conv_form *f) {
-    ein_ctx *ctx = z->ctx;
-    const ein__conv *c = &f->c;
-    int rank = (int)f->x->nix;
-    int64_t extent[EIN__MAX_RANK];
-    ein__ix from[EIN__MAX_RANK], to[EIN__MAX_RANK];
-    for (int k = 0; k < rank; k++) {
-        extent[k] = ctx->value[f->x->val].shape.d[k];
-        to[k] = f->x->ix[k];
-        from[k] = ein__ix_iter(ctx, (uint32_t)k, extent[k]);
-    }
-    for (int a = 0; a < c->spatial; a++) {
-        int k = f->axis[a];
-        int64_t last = (c->out[a] - 1) * c->stride[a] + (c->k[a] - 1) * c->dilation[a] - c->pad[a];
-        ein__places box = {0, extent[k] - 1};
-        ein__rule_relax_operand(ctx, &box, (ein__places){-c->pad[a], last}, true);
-        extent[k] = box.hi - box.lo + 1;
-        from[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)k, extent[k]), box.lo);
-        to[k] = ein__ix_addc(ctx, to[k], -box.lo);
-    }
-    ein__ex body = ein__ex_read(ctx, (ein__val){f->x->val}, 0, from, rank);
-    const char *name = ein__namef(ctx, "%s.padded", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, rank, extent, body);
-    return v.i ? ein__ex_read(ctx, v, 0, to, rank) : (ein__ex){0};
-}
-
-// A transposed convolution with uneven padding: computed without padding, then cut (and, where
-// output padding reaches beyond, filled with 0) by a map.
-static ein__val ein__crop_transposed(ein__pass *z, ein__val v, const ein__conv_form *f, ein__ex w) {
-    ein_ctx *ctx = z->ctx;
-    const ein__value old = ctx->value[v.i];
-    ein__scope s = *f->s;
-    ein__ix map[EIN__MAX_ITERS], cut[EIN__MAX_RANK];
-    ein__shape shape = old.shape;
-    for (uint32_t i = 0; i < s.nt + s.ns; i++) map[i] = ein__ix_iter(ctx, i, s.n[i]);
-    for (uint32_t i = 0; i < s.nt; i++) cut[i] = map[i];
-    for (int a = 0; a < f->c.spatial; a++) {
-        if (f->space[a] < 0) return v;  // a single position: left to a kernel
-        uint32_t o = (uint32_t)f->space[a];
-        s.n[o] = shape.d[o] =
-            (f->c.in[a] - 1) * f->c.stride[a] + (f->c.k[a] - 1) * f->c.dilation[a] + 1;
-        map[o] = ein__ix_addc(ctx, ein__ix_iter(ctx, o, s.n[o]), -f->c.pad[a]);
-        cut[o] = ein__ix_addc(ctx, cut[o], f->c.pad[a]);
-    }
-    ein__ex product = ein__ex_binary(ctx, EIN__MUL, ein__ex_of(ctx, f->x), w);
-    s.body = product.i ? ein__ex_subst(ctx, product, map, (int)(s.nt + s.ns)) : product;
-    if (!s.body.i) return (ein__val){0};
-    ein__sc sc = ein__sc_make(ctx, &s);
-    ein__val full = sc.i ? ein__val_new(ctx, ein__namef(ctx, "%s.full", old.name), EIN__V_SCOPE,
-                                        old.tensor, sc, &shape, EIN__F32, old.node)
-                         : (ein__val){0};
-    if (!full.i) return full;
-    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
-                        ein__ex_read(ctx, full, 0, cut, old.shape.rank));
-}
-
-static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
-    ein_ctx *ctx = z->ctx;
-    bool kept = ein__is_kept(ctx, v);
-    z->keep = true;  // derivation may have chosen the copy
-    ein__ex body = ein__rebuild_body(z, v);
-    if (!body.i) return (ein__val){0};
-    v = ein__with_body(z, v, body);
-    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
-    if (!s || !ein__is_contraction(ctx, s) || kept) return v;
-    int64_t out[EIN__MAX_RANK];
-    ein__conv_form f;
-    ein__dense_result(s, out);
-    z->self = v;
-    if (!ein__find_conv(ctx, s, out, &f)) return v;
-    ein__ex w = ein__relay_filter(z, &f);
-    if (!w.i) return ctx->status ? (ein__val){0} : v;
-    if (ein__conv_sizes(&f)) return ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
-    if (!ein__rule_on(ctx, EIN__RULE_RELAX)) return v;
-    if (f.transposed) return ein__crop_transposed(z, v, &f, w);
-    return ein__with_product(z, v, ein__pad_data(z, &f), w);
 }
 
 // ------------------------------------------------------------------------------------ maps
@@ -12663,11 +12558,6 @@ static ein__val ein__rebuild_behind(ein__pass *z, ein__val v) {
 
 EIN__FN bool ein__prepare_merges(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_behind);
-}
-
-EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
-    if (ctx->desc.libs != EIN_LIBS_ALL) return true;
-    return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
 }
 
 // ------------------------------------------------------------------------------------ borders
@@ -13689,6 +13579,46 @@ static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__p
         }
     return false;
 }
+/* ---- share.c ---- */
+// Reductions with few results and many terms, as means over a whole image or rows of a million
+// elements: as many blocks as there are results leave most of the machine idle. So several blocks
+// share the terms of a result, or of a group of neighbouring ones; each leaves what it has in
+// memory, and the last to arrive combines all of it in the order of the parts (as tail.c for
+// products; templates/reduce_block.cu and reduce_column.cu).
+
+enum {
+    EIN__SHARE_PARTS = 256,    // at most: one for every thread of the block that adds them up
+    EIN__SHARE_RESIDENT = 4,   // blocks of 256 threads an SM that streaming wants at most; assumed
+    EIN__LOOP_TURN_PS = 10000  // a turn of a loop whose loads hit a cache, some in flight; assumed
+};
+
+// Threads that work on a reduction: those that share the terms of one result, and how many blocks
+// there are while a result, or a group of them, has one.
+typedef struct ein__crowd {
+    int64_t lanes, groups;
+} ein__crowd;
+
+// How many blocks share the terms of a group's results, and how long a thread's loop takes then,
+// the last block's work included; `bytes` bound what parts can gain. Fewer parts win ties.
+static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t terms, int64_t bytes,
+                            int64_t *ps) {
+    int64_t turns = (terms + c->lanes - 1) / c->lanes, floor = g->node_ns * 1000;
+    int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
+    int64_t tail = EIN__TAIL_PS + EIN__TAIL_PS * EIN__TAIL_MARGIN / 100;
+    int parts = 1;
+    if (floor < streamed) floor = streamed;
+    *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
+    for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
+        int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
+        // Memory takes no less from a part of the machine.
+        if (blocks > most || (*ps <= floor && blocks > g->sms)) break;
+        int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
+        if (with >= *ps) continue;
+        *ps = with;
+        parts = n;
+    }
+    return parts;
+}
 /* ---- strip.c ---- */
 // Windowed reductions: every output adds up (or takes the largest of) what a window over one tensor
 // has, the terms weighted or not, and no iterator of the result is contracted: depthwise
@@ -13927,11 +13857,16 @@ typedef enum {
 static const int64_t ein__memory_share[] = {880, 800, 800, 600};
 
 enum {
-    EIN__SECTOR = 32,           // bytes: the least that memory moves
-    EIN__INTENSITY = 4,         // operations an element, see ein_desc.intensity
-    EIN__LOOP_TURN_PS = 10000,  // a turn of a loop whose loads hit a cache, some in flight
-    EIN__ROW_LENGTH = 8192,     // elements of a row that fit a block's registers
-    EIN__ROW_THREADS = 32,
+    EIN__SECTOR = 32,        // bytes: the least that memory moves
+    EIN__INTENSITY = 4,      // operations an element, see ein_desc.intensity
+    EIN__ROW_LENGTH = 8192,  // elements of a row that fit a block's registers
+    EIN__ROW_THREADS = 32,   // of a row; of a longer one those of a block
+    EIN__BLOCK_THREADS = 256,
+    EIN__SHARED_OUTPUTS = 16384,  // with more, every thread has some of its own
+    EIN__BLOCK_OUTPUTS = 528,     // of reductions with a block for each, which have so many terms
+    EIN__BLOCK_TERMS = 2048,      // ... at least
+    EIN__COLUMN_OUTPUTS = 32,     // neighbouring outputs of a block whose threads lie along them
+    EIN__COLUMN_THREADS = 8,      // ... that share the terms of one
     EIN__SKINNY = 8,
     EIN__CHANNELS = 8,  // below this many input channels a convolution computes with padded ones
     EIN__SPLITS = 8,    // split-K of products, and of implicit GEMMs
@@ -13985,10 +13920,16 @@ static int64_t ein__memory_ps(const ein__gpu *g, int64_t bytes, int64_t share, b
     return ein__muldiv(bytes, 1000 * 1000 * 1000, rate * share);
 }
 
+static int64_t ein__work_bytes(const ein__work *w) {
+    int64_t all = w->weights;
+    for (int k = 0; k < EIN__NACCESS; k++) all = ein__plus(all, w->bytes[k]);
+    return all;
+}
+
 // What the step before wrote is in the L2 cache while all that this one touches fits half of it.
 static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
-    int64_t set = w->weights, memory = ein__memory_ps(g, w->weights, ein__memory_share[0], false);
-    for (int k = 0; k < EIN__NACCESS; k++) set = ein__plus(set, w->bytes[k]);
+    int64_t set = ein__work_bytes(w);
+    int64_t memory = ein__memory_ps(g, w->weights, ein__memory_share[0], false);
     for (int k = 0; k < EIN__NACCESS; k++)
         memory = ein__plus(
             memory, ein__memory_ps(g, w->bytes[k], ein__memory_share[k], set <= g->l2_bytes / 2));
@@ -14120,8 +14061,7 @@ static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__wo
     bool point = true;
     for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
     if (!ein__has_tensor_cores(g, c->math) || c->nhwc || point) return;
-    int64_t bytes = w->weights;
-    for (int k = 0; k < EIN__NACCESS; k++) bytes = ein__plus(bytes, w->bytes[k]);
+    int64_t bytes = ein__work_bytes(w);
     int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
     w->extra_ps = ein__most(ps, 3 * g->node_ns * 1000);
 }
@@ -14307,33 +14247,71 @@ typedef struct ein__kernel {
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
 
-// The iterator along which neighbouring threads run: that of the result's neighbours, or the terms
-// of a reduction when its largest operand has them adjacent and threads share an output.
+// How many neighbouring outputs of `s` read neighbouring elements by `e`.
+static int64_t ein__outputs_beside(ein_ctx *ctx, const ein__scope *s, const ein__expr *e) {
+    int64_t run = 1;
+    for (bool more = true; more;) {
+        more = false;
+        for (uint32_t i = 0; i < s->nt && !more; i++)
+            if (s->n[i] > 1 && ein__read_step(ctx, e, i) == run) {
+                run = ein__times(run, s->n[i]);
+                more = true;
+            }
+    }
+    return run;
+}
+
+// The read with the most elements; NULL: there is none.
+static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *largest = NULL;
+    int64_t most = 0;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        uint32_t used;
+        int64_t n = ein__read_distinct(ctx, s, e, &used);
+        if (n <= most) continue;
+        most = n;
+        largest = e;
+    }
+    arrfree(reads);
+    return largest;
+}
+
+// The iterator of a reduction's terms along which threads run that share one output: along that its
+// largest operand has adjacent, or, with few outputs and none of them adjacent either, that with
+// the shortest steps. -1: threads run along outputs.
+static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s) {
+    int64_t outputs = ein__outputs_of(s), least = INT64_MAX;
+    bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;
+    const ein__expr *e = outputs > EIN__SHARED_OUTPUTS ? NULL : ein__largest_read(ctx, s);
+    int along = -1;
+    if (!e) return -1;
+    for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
+        if (s->n[t] >= 32 && ein__read_step(ctx, e, t) == 1) along = (int)t;
+    if (along >= 0 || !few || ein__outputs_beside(ctx, s, e) >= EIN__COLUMN_THREADS) return along;
+    for (uint32_t t = s->nt; t < s->nt + s->ns; t++) {
+        int64_t step = s->n[t] > 1 ? ein__read_step(ctx, e, t) : 0;
+        if (step <= 0 || step >= least) continue;
+        least = step;
+        along = (int)t;
+    }
+    return along;
+}
+
+// The iterator along which neighbouring threads run: that of the result's neighbours, or one of a
+// reduction's terms where threads share an output.
 static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
-    const ein__scope *first = k->s[0], *last = k->s[k->n - 1];
-    int lane = -1, along = -1;
+    const ein__scope *last = k->s[k->n - 1];
+    int lane = -1;
     *terms = false;
     if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
-    if (k->kind != EIN__K_REDUCE) return lane;
-    int64_t outputs = ein__outputs_of(first), most = 0;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, first->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        uint32_t used;
-        int64_t n = ein__read_distinct(ctx, first, e, &used);
-        if (n <= most) continue;
-        most = n;
-        along = -1;
-        for (uint32_t t = first->nt; t < first->nt + first->ns; t++)
-            if (first->n[t] >= 32 && ein__read_step(ctx, e, t) == 1) along = (int)t;
-    }
-    arrfree(reads);
-    if (along < 0 || outputs > 16384) return lane;
-    *terms = true;
-    return along;
+    int along = k->kind == EIN__K_REDUCE ? ein__terms_lane(ctx, k->s[0]) : -1;
+    *terms = along >= 0;
+    return *terms ? along : lane;
 }
 
 // Turns that one thread's loop makes: all the terms, or its part of them where there are few
@@ -14341,10 +14319,28 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
 static int64_t ein__loop_turns(const ein__scope *s, bool terms) {
     int64_t outputs = ein__outputs_of(s), count = ein__terms_of(s);
     int64_t turns = count;
-    if (outputs > 16384) return turns;
-    turns = ein__least(turns, ein__most(ein__ceil(count, terms ? 32 : 8), 32));
-    if (terms && outputs <= 528) turns = ein__least(turns, ein__most(ein__ceil(count, 256), 64));
+    if (outputs > EIN__SHARED_OUTPUTS) return turns;
+    turns = ein__least(turns, ein__most(ein__ceil(count, terms ? 32 : EIN__COLUMN_THREADS), 32));
+    if (terms && outputs <= EIN__BLOCK_OUTPUTS)
+        turns = ein__least(turns, ein__most(ein__ceil(count, EIN__BLOCK_THREADS), 64));
     return turns;
+}
+
+// How long the loop of reduction `s` takes, `bytes` moved meanwhile, and in `*parts` how many
+// blocks share its terms.
+static int64_t ein__reduce_chain(ein_ctx *ctx, const ein__scope *s, bool terms, int64_t bytes,
+                                 int *parts) {
+    int64_t outputs = ein__outputs_of(s), ps;
+    int64_t whole = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
+    ein__crowd c = {EIN__COLUMN_THREADS, ein__ceil(outputs, EIN__COLUMN_OUTPUTS)};
+    if (terms) c = (ein__crowd){EIN__BLOCK_THREADS, outputs};
+    *parts = 1;
+    if (whole <= EIN__TAIL_PS || outputs > (terms ? EIN__BLOCK_OUTPUTS : EIN__SHARED_OUTPUTS))
+        return whole;
+    const ein__expr *e = terms ? NULL : ein__largest_read(ctx, s);
+    if (!terms && (!e || ein__outputs_beside(ctx, s, e) < EIN__COLUMN_THREADS)) return whole;
+    *parts = ein__share_parts(ein__gpu_of(ctx), &c, ein__terms_of(s), bytes, &ps);
+    return *parts > 1 ? ps : whole;
 }
 
 // Elements read by value, so that several reads of one value do not count more than it has.
@@ -14491,13 +14487,23 @@ static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
     w->chain_ps = ein__times(turns, EIN__LOOP_TURN_PS);
 }
 
-// A generated kernel. Arithmetic that stays below the intensity threshold (operations an element
+// What a row's thread takes for a reduction, or for the map behind them.
+static int64_t ein__row_chain(const ein__kernel *k, const ein__scope *s) {
+    int64_t rows = ein__outputs_of(k->s[0]);
+    int64_t n = s->reduce != EIN__R_NONE ? ein__terms_of(s) : ein__ceil(ein__outputs_of(s), rows);
+    int64_t turns = ein__most(ein__ceil(n, EIN__BLOCK_THREADS), EIN__ROW_THREADS);
+    return ein__times(ein__least(ein__ceil(n, EIN__ROW_THREADS), turns), EIN__LOOP_TURN_PS);
+}
+
+// A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
+// Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
 // above it runs at the rate of plain loops.
-static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k) {
+static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
     bool terms = false;
+    *parts = 1;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
     ein__skinny skinny;
@@ -14517,12 +14523,12 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k) {
             flop = ein__plus(flop, ein__scope_flop(ctx, s));
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
         if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
-            w.chain_ps = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
-        if (streams && s->reduce != EIN__R_NONE) ein__skinny_work(ctx, &skinny, &w);
-        if (k->kind == EIN__K_ROW && s->reduce != EIN__R_NONE)
-            w.chain_ps = ein__plus(
-                w.chain_ps,
-                ein__times(ein__ceil(ein__terms_of(s), EIN__ROW_THREADS), EIN__LOOP_TURN_PS));
+            w.chain_ps = ein__reduce_chain(ctx, s, terms, ein__work_bytes(&w), parts);
+        if (streams && s->reduce != EIN__R_NONE) {
+            ein__skinny_work(ctx, &skinny, &w);
+            *parts = 1;
+        }
+        if (k->kind == EIN__K_ROW) w.chain_ps = ein__plus(w.chain_ps, ein__row_chain(k, s));
     }
     if (flop > ein__times(elements, threshold))
         w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
@@ -14530,7 +14536,8 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k) {
 }
 
 static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
-    ein__work w = ein__kernel_work(ctx, k);
+    int parts;
+    ein__work w = ein__kernel_work(ctx, k, &parts);
     return ein__work_ps(ein__gpu_of(ctx), &w);
 }
 
@@ -16150,6 +16157,25 @@ static void ein__select_attention(ein__selector *z) {
     }
 }
 
+// Whether the `n` reductions of `list` and map `m` take no longer as one kernel, a block or less
+// for each row, than one after the other: few long rows leave a machine idle that shares the terms
+// of each reduction between blocks.
+static bool ein__rows_together(const ein__selector *z, ein__val m, const ein__val *list, int n) {
+    ein_ctx *ctx = z->ctx;
+    int64_t out[EIN__MAX_RANK], apart = ein__kernel_cost(ctx, m);
+    const ein__scope *s = ein__scope_of(ctx, m);
+    ein__kernel row = {.kind = EIN__K_ROW, .size = ein__element_size(ctx, m), .out = out};
+    ein__dense_result(s, out);
+    for (int k = 0; k < n; k++) {
+        const ein__scope *r = row.s[row.n] = ein__scope_of(ctx, list[k]);
+        row.inner[row.n++] = list[k];
+        int64_t ps = ein__cost_scope(ctx, EIN__K_REDUCE, r, (ein__val){0}, (ein__ex){0});
+        apart = ein__cost_sum(apart, ps);
+    }
+    row.s[row.n++] = s;
+    return ein__cost_kernel(ctx, &row) <= apart;
+}
+
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
@@ -16158,6 +16184,7 @@ static void ein__select_rows(ein__selector *z) {
         if (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ATTENTION) continue;
         if (!ein__is_map(ctx, m) || ctx->value[m.i].weight_only || ein__copy_of(ctx, m)) continue;
         int n = ein__row_members(z, m, list);
+        if (n && !ein__rows_together(z, m, list, n)) continue;
         for (int k = 0; k < n; k++) z->home[list[k].i] = m;
         if (n) z->kind[m.i] = EIN__K_ROW;
     }
@@ -16346,6 +16373,152 @@ EIN__FN bool ein__keep_attentions(ein_ctx *ctx, const ein__val *root, int nroot)
     }
     ein__select_free(&z);
     return any;
+}
+/* ---- calls.c ---- */
+// Convolutions in the form that a library call needs: filters re-laid at load, and padding that no
+// call takes made explicit where that is cheaper than a kernel of our own.
+
+// The filter as a dense value in the library's order; its own read when it is that already.
+static ein__ex ein__relay_filter(ein__pass *z, const ein__conv_form *f) {
+    ein_ctx *ctx = z->ctx;
+    int slot[EIN__MAX_ITERS], n = ein__conv_filter_order(f, slot);
+    int64_t stride[EIN__MAX_RANK], extent[EIN__MAX_ITERS];
+    ein__factor w;
+    ein__strides_of(ctx, (ein__val){f->w->val}, stride);
+    if (ein__address(ctx, f->w, stride, &w) && !w.offset &&
+        ein__dense_in_order(f->s, w.coef, slot, n))
+        return ein__ex_of(ctx, f->w);
+    if (n > EIN__MAX_RANK) return (ein__ex){0};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < f->s->nt + f->s->ns; i++) map[i] = ein__ix_const(ctx, 0);
+    for (int k = 0; k < n; k++) {
+        extent[k] = f->s->n[slot[k]];
+        map[slot[k]] = ein__ix_iter(ctx, (uint32_t)k, extent[k]);
+        back[k] = ein__ix_iter(ctx, (uint32_t)slot[k], extent[k]);
+    }
+    ein__ex body = ein__ex_subst(ctx, ein__ex_of(ctx, f->w), map, (int)(f->s->nt + f->s->ns));
+    const char *name = ein__namef(ctx, "%s.filter", ctx->value[z->self.i].name);
+    ein__val v = ein__new_map(z, name, n, extent, body);
+    return v.i ? ein__ex_read(ctx, v, 0, back, n) : (ein__ex){0};
+}
+
+// x with its padding written out, so that the window starts at 0 and ends with the data. The window
+// along every axis becomes stride * o + dilation * r.
+static ein__ex ein__pad_data(ein__pass *z, const ein__conv_form *f) {
+    ein_ctx *ctx = z->ctx;
+    const ein__conv *c = &f->c;
+    int rank = (int)f->x->nix;
+    int64_t extent[EIN__MAX_RANK];
+    ein__ix from[EIN__MAX_RANK], to[EIN__MAX_RANK];
+    for (int k = 0; k < rank; k++) {
+        extent[k] = ctx->value[f->x->val].shape.d[k];
+        to[k] = f->x->ix[k];
+        from[k] = ein__ix_iter(ctx, (uint32_t)k, extent[k]);
+    }
+    for (int a = 0; a < c->spatial; a++) {
+        int k = f->axis[a];
+        int64_t last = (c->out[a] - 1) * c->stride[a] + (c->k[a] - 1) * c->dilation[a] - c->pad[a];
+        ein__places box = {0, extent[k] - 1};
+        ein__rule_relax_operand(ctx, &box, (ein__places){-c->pad[a], last}, true);
+        extent[k] = box.hi - box.lo + 1;
+        from[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)k, extent[k]), box.lo);
+        to[k] = ein__ix_addc(ctx, to[k], -box.lo);
+    }
+    ein__ex body = ein__ex_read(ctx, (ein__val){f->x->val}, 0, from, rank);
+    const char *name = ein__namef(ctx, "%s.padded", ctx->value[z->self.i].name);
+    ein__val v = ein__new_map(z, name, rank, extent, body);
+    return v.i ? ein__ex_read(ctx, v, 0, to, rank) : (ein__ex){0};
+}
+
+// A transposed convolution with uneven padding: computed without padding, then cut (and, where
+// output padding reaches beyond, filled with 0) by a map.
+static ein__val ein__crop_transposed(ein__pass *z, ein__val v, const ein__conv_form *f, ein__ex w) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    ein__scope s = *f->s;
+    ein__ix map[EIN__MAX_ITERS], cut[EIN__MAX_RANK];
+    ein__shape shape = old.shape;
+    for (uint32_t i = 0; i < s.nt + s.ns; i++) map[i] = ein__ix_iter(ctx, i, s.n[i]);
+    for (uint32_t i = 0; i < s.nt; i++) cut[i] = map[i];
+    for (int a = 0; a < f->c.spatial; a++) {
+        if (f->space[a] < 0) return v;  // a single position: left to a kernel
+        uint32_t o = (uint32_t)f->space[a];
+        s.n[o] = shape.d[o] =
+            (f->c.in[a] - 1) * f->c.stride[a] + (f->c.k[a] - 1) * f->c.dilation[a] + 1;
+        map[o] = ein__ix_addc(ctx, ein__ix_iter(ctx, o, s.n[o]), -f->c.pad[a]);
+        cut[o] = ein__ix_addc(ctx, cut[o], f->c.pad[a]);
+    }
+    ein__ex product = ein__ex_binary(ctx, EIN__MUL, ein__ex_of(ctx, f->x), w);
+    s.body = product.i ? ein__ex_subst(ctx, product, map, (int)(s.nt + s.ns)) : product;
+    if (!s.body.i) return (ein__val){0};
+    ein__sc sc = ein__sc_make(ctx, &s);
+    ein__val full = sc.i ? ein__val_new(ctx, ein__namef(ctx, "%s.full", old.name), EIN__V_SCOPE,
+                                        old.tensor, sc, &shape, EIN__F32, old.node)
+                         : (ein__val){0};
+    if (!full.i) return full;
+    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
+                        ein__ex_read(ctx, full, 0, cut, old.shape.rank));
+}
+
+// What contraction `v` costs, with map `m` behind it that reads it by `read` (or none).
+static int64_t ein__cost_as_is(ein_ctx *ctx, ein__val v, ein__val m, ein__ex read) {
+    int64_t ps;
+    ein__choose(ctx, ein__scope_of(ctx, v), m, read, true, &ps);
+    return ps;
+}
+
+// Convolution `v`, whose padding no call takes, with its padding written out or cut off by a copy:
+// where a call and the copy are cheaper than a kernel that reads or stores what is there, with map
+// `m` behind them that reads `v` by `read` (or none).
+static ein__val ein__even_padding(ein__pass *z, ein__val v, const ein__conv_form *f, ein__ex w,
+                                  ein__val m, ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    ein__val even, copy, behind = {0};
+    int64_t ps;
+    if (f->transposed) {
+        even = copy = ein__crop_transposed(z, v, f, w);
+        if (!even.i || even.i == v.i) return even;
+        ein__val full = {ein__ex_get(ctx, ein__scope_of(ctx, even)->body)->val};
+        ps = ein__cost_as_is(ctx, full, behind, (ein__ex){0});
+        if (m.i) copy = m;  // which then reads what was not cut
+    } else {
+        ein__ex x = ein__pad_data(z, f);
+        even = ein__with_product(z, v, x, w);
+        if (!even.i) return even;
+        copy = (ein__val){ein__ex_get(ctx, x)->val};
+        ps = ein__cost_as_is(ctx, even, m, read);
+    }
+    ps = ein__cost_sum(ps, ein__kernel_cost(ctx, copy));
+    return ps < ein__cost_as_is(ctx, v, m, read) ? even : v;
+}
+
+static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__val old = v;
+    bool kept = ein__is_kept(ctx, v);
+    z->keep = true;  // derivation may have chosen the copy
+    ein__ex body = ein__rebuild_body(z, v), read = {0};
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
+    if (!s || !ein__is_contraction(ctx, s) || kept) return v;
+    int64_t out[EIN__MAX_RANK];
+    ein__conv_form f;
+    ein__dense_result(s, out);
+    z->self = v;
+    if (!ein__find_conv(ctx, s, out, &f)) return v;
+    ein__ex w = ein__relay_filter(z, &f);
+    if (!w.i) return ctx->status ? (ein__val){0} : v;
+    if (ein__conv_sizes(&f)) return ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
+    if (!ein__rule_on(ctx, EIN__RULE_RELAX)) return v;
+    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
+    return ein__even_padding(z, v, &f, w, map, read);
+}
+
+// The last pass before products are prepared for kernels of our own.
+EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (ctx->desc.libs != EIN_LIBS_ALL) return true;
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
 }
 /* ---- storage.c ---- */
 // FP16 mode: the type that each value is stored in, decided on a program that is ready to be
@@ -23344,6 +23517,21 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     step->workspace = shared ? ein__tail_bytes(&p, cut.tile, cut.parts) : 0;
 }
 
+// How many blocks share the terms of a reduction's results, and what their parts take. What is
+// known at load is computed once, so it needs none.
+static void ein__share_step(ein_ctx *ctx, ein__step *step) {
+    const ein__value *v = &ctx->value[step->out.i];
+    if (v->weight_only || v->dtype > EIN__BF16) return;
+    ein__kernel k = ein__step_kernel(ctx, step);
+    int64_t outputs = ein__outputs_of(k.s[0]);
+    (void)ein__kernel_work(ctx, &k, &step->parts);
+    if (step->parts < 2) return;
+    // Of whole groups: a block's neighbouring outputs may lie beyond the last one.
+    int64_t groups = ein__ceil(outputs, EIN__COLUMN_OUTPUTS);
+    step->counters = outputs;
+    step->workspace = ein__times(ein__times(groups, EIN__COLUMN_OUTPUTS), 4 * step->parts);
+}
+
 // Fills the library parameters of a step whose first value is a contraction. False: the layouts do
 // not allow the call after all, and a kernel takes over. Where they are both orders of a
 // convolution's tensors, because channels or axes are 1, the cheaper one is told.
@@ -23358,6 +23546,17 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
     return found;
 }
 
+// The cheaper kernel for a step whose call the layouts do not allow.
+static ein__skind2 ein__kind_without_call(ein_ctx *ctx, const ein__step *step) {
+    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
+    ein__step loops = *step, tiles = *step;
+    ein__tiled p;
+    loops.kind = ein__kernel_kind(ctx, s);
+    tiles.kind = EIN__K_PRODUCT;
+    if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return loops.kind;
+    return ein__cost_step(ctx, &tiles) < ein__cost_step(ctx, &loops) ? tiles.kind : loops.kind;
+}
+
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
@@ -23368,12 +23567,13 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
     bool library = ein__is_call(step->kind);
     if (library && ein__library_step(ctx, step)) return true;
-    if (library) step->kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0]));
+    if (library) step->kind = ein__kind_without_call(ctx, step);
     step->workspace = 0;
     if (step->kind == EIN__K_MAP &&
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
         step->kind = EIN__K_TRANSPOSE;
     if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, NULL);
+    if (step->kind == EIN__K_REDUCE) ein__share_step(ctx, step);
     return false;
 }
 
@@ -23412,7 +23612,10 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
         return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
     bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
     if (step.kind == EIN__K_ATTENTION) return (ein__price){ein__step_cost(ctx, &step), false};
-    return (ein__price){ein__cost_step(ctx, &step), fell || copy || ein__is_scattered(ctx, &step)};
+    int64_t ps = ein__cost_step(ctx, &step);
+    // Instead of a call, it must be cheaper by as much as where calls are chosen.
+    if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i])) ps = ein__with_margin(ps);
+    return (ein__price){ps, fell || copy || ein__is_scattered(ctx, &step)};
 }
 
 // The key of a kernel's row, where there may be one; and what the row says.
@@ -27073,10 +27276,14 @@ static const char *const ein__tmpl_reduce_block[] = {
     "//@key after     statements of the epilogue",
     "//@key store     the store",
     "//@key op        the reduction",
+    "//@key block     number of the output that this block works on",
+    "//@key start     this thread's first term",
+    "//@key stride    threads that share the terms",
+    "//@key parts     blocks that share the terms of an output; empty: one",
     "static __global__ void __launch_bounds__(256) $name($params) {  // $outputs blocks",
     "    __shared__ float part[8];",
     "    //@if index",
-    "    const $number id = blockIdx.x;",
+    "    const $number id = $block;",
     "    //@end",
     "    await_previous();",
     "    //@if index",
@@ -27085,10 +27292,18 @@ static const char *const ein__tmpl_reduce_block[] = {
     "    $before;",
     "    float acc = $identity;",
     "#pragma unroll 4",
-    "    for ($number k = threadIdx.x; k < $count; k += 256u) {",
+    "    for ($number k = $start; k < $count; k += $stride) {",
     "        $terms;",
     "    }",
     "    acc = block_$op(acc, part);",
+    "    //@if parts",
+    "    float *const sums = reinterpret_cast<float *>(parts);",
+    "    if (threadIdx.x == 0u) sums[blockIdx.x] = acc;",
+    "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
+    "    acc = $identity;",
+    "    if (threadIdx.x < $parts) acc = __ldcg(&sums[blockIdx.x / $parts * $parts + threadIdx.x]);",
+    "    acc = block_$op(acc, part);",
+    "    //@end",
     "    if (threadIdx.x == 0u) {",
     "        $after;",
     "        $store;",
@@ -27108,9 +27323,14 @@ static const char *const ein__tmpl_reduce_column[] = {
     "//@key after     statements of the epilogue",
     "//@key store     the store",
     "//@key join      acc combined with row j's",
+    "//@key block     number of the 32 outputs that this block works on",
+    "//@key start     this thread's first term",
+    "//@key stride    threads that share the terms",
+    "//@key parts     blocks that share the terms of an output; empty: one",
+    "//@key add       acc combined with other",
     "static __global__ void __launch_bounds__(256) $name($params) {",
     "    __shared__ float part[8][32];",
-    "    const $number column = ($number)blockIdx.x * 32u + threadIdx.x;",
+    "    const $number column = ($number)$block * 32u + threadIdx.x;",
     "    //@if index",
     "    const $number id = column < $outputs \? column : $outputs - 1u;  // all load, some do not store",
     "    //@end",
@@ -27121,11 +27341,29 @@ static const char *const ein__tmpl_reduce_column[] = {
     "    $before;",
     "    float acc = $identity;",
     "#pragma unroll 4",
-    "    for ($number k = threadIdx.y; k < $count; k += 8u) {",
+    "    for ($number k = $start; k < $count; k += $stride) {",
     "        $terms;",
     "    }",
     "    part[threadIdx.y][threadIdx.x] = acc;",
     "    __syncthreads();",
+    "    //@if parts",
+    "    float *const sums = reinterpret_cast<float *>(parts) + threadIdx.x;",
+    "    if (threadIdx.y == 0u) {",
+    "#pragma unroll",
+    "        for (int j = 1; j < 8; j++) {",
+    "            $join;",
+    "        }",
+    "        sums[blockIdx.x * 32u] = acc;",
+    "    }",
+    "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
+    "    acc = $identity;",
+    "    for (unsigned p = threadIdx.y; p < $parts; p += 8u) {",
+    "        const float other = __ldcg(&sums[(blockIdx.x / $parts * $parts + p) * 32u]);",
+    "        $add;",
+    "    }",
+    "    part[threadIdx.y][threadIdx.x] = acc;",
+    "    __syncthreads();",
+    "    //@end",
     "    if (threadIdx.y == 0u && column < $outputs) {",
     "#pragma unroll",
     "        for (int j = 1; j < 8; j++) {",
@@ -27452,7 +27690,7 @@ static const char *const ein__tmpl_tail[] = {
     "static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {",
     "    __shared__ bool last;",
     "    __syncthreads();",
-    "    if (threadIdx.x == 0u) {",
+    "    if (threadIdx.x + threadIdx.y == 0u) {",
     "        __threadfence();",
     "        last = atomicInc(arrived, n - 1u) == n - 1u;",
     "        __threadfence();",
@@ -30184,6 +30422,7 @@ enum {
     EIN__NEED_STORE4 = 1 << 15,
     EIN__NEED_AWAIT = 1 << 16,  // it can be launched before the kernel before it is over
     EIN__NEED_PARTS = 1 << 17,
+    EIN__NEED_LAST = 1 << 18,
     EIN__NEED_ATTEND_TF32 = 1 << 20,
     EIN__NEED_ATTEND_HALF = 1 << 21,
     EIN__NEED_TENSOR_TF32 = 1 << 22,
@@ -31344,46 +31583,65 @@ static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare ho
 
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
-    int vec = g->vec;
+    int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
+    int vec = g->vec, parts = step->parts > 1 ? step->parts : 1;
+    bool column = how == EIN__SHARE_COLUMN;
+    // The estimate may have taken others for neighbours than the merged iterators have.
+    if ((column ? (r->outputs + 31) / 32 : r->outputs) * parts > most) parts = 1;
+    if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
     ein__kred_parts(g, r, step, false, l);
     if (g->too_wide || g->scattered) return false;
-    bool column = how == EIN__SHARE_COLUMN, warp = how == EIN__SHARE_WARP;
-    bool block = how == EIN__SHARE_BLOCK;
+    bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
     int64_t each = column ? 32 : warp ? warps : 1;
-    if (g->overflow || !ein__kgrid(g->ctx, l, (r->outputs + each - 1) / each, warps * 32))
-        return true;
+    int64_t groups = (r->outputs + each - 1) / each;
+    if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
+    if (parts > 1) g->needs |= EIN__NEED_LAST;
+    g->shared = parts > 1;
     if (column) l->block[0] = 32, l->block[1] = 8;
     ein__buf terms = {0};
     g->vec_slot = last;
     ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
     ein__put(&terms, r->core.s);
-    ein__key keys[] = {{0},
-                       {0},
-                       {"number", ein__kunsigned(g)},
-                       {"outputs", block ? ein__namef(g->ctx, "%lld", (long long)r->outputs)
-                                         : ein__knumber(g, r->outputs)},
-                       {"index", r->index.s},
-                       {"before", g->code[0].s},
-                       {"identity", ein__kidentity(g, r->reduce)},
-                       {"count", ein__knumber(g, r->count / vec)},
-                       {"terms", terms.s},
-                       {"after", r->post.s},
-                       {"store", r->store.s},
-                       {"op", ein__kred_name(r->reduce)},
-                       {"warps", ein__namef(g->ctx, "%d", warps)},
-                       {"block", ein__namef(g->ctx, "%d", 32 * warps)}};
+    const char *number = ein__namef(g->ctx, "%d", parts),
+               *x = column ? "threadIdx.y" : "threadIdx.x";
+    bool several = parts > 1;
+    int threads = column ? 8 : 256;
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"number", ein__kunsigned(g)},
+        {"outputs", block ? ein__namef(g->ctx, "%lld", (long long)groups * parts)
+                          : ein__knumber(g, r->outputs)},
+        {"index", r->index.s},
+        {"before", g->code[0].s},
+        {"identity", ein__kidentity(g, r->reduce)},
+        {"count", ein__knumber(g, r->count / vec)},
+        {"terms", terms.s},
+        {"after", r->post.s},
+        {"store", r->store.s},
+        {"op", ein__kred_name(r->reduce)},
+        {"block", several ? ein__namef(g->ctx, "blockIdx.x / %su", number) : "blockIdx.x"},
+        {"start",
+         several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
+        {"stride", ein__namef(g->ctx, "%du", threads * parts)},
+        {"parts", several ? ein__namef(g->ctx, "%su", number) : ""},
+        {"add", ein__kcombine(g, r->reduce, "acc", "other")}};
     if (column) {
         keys[11] = (ein__key){"join", ein__kcombine(g, r->reduce, "acc", "part[j][threadIdx.x]")};
-        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 12, out, l);
+        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 17, out, l);
     } else {
         g->needs |= (unsigned)EIN__NEED_WARP << r->reduce;
         if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << r->reduce;
+        if (warp) {
+            keys[12] = (ein__key){"warps", ein__namef(g->ctx, "%d", warps)};
+            keys[13] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
+        }
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 14 : 12, out, l);
+                     warp ? 14 : 16, out, l);
     }
     ein__buf_free(&terms);
     return true;
@@ -33778,12 +34036,12 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
 EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
         ein__skind2 kind;
-        const char *const *lines[6];
+        const char *const *lines[8];
     } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
               {EIN__K_TRANSPOSE, {ein__tmpl_transpose}},
               {EIN__K_REDUCE,
                {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
-                ein__tmpl_warp, ein__tmpl_window, ein__tmpl_skinny}},
+                ein__tmpl_warp, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail}},
               {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
               {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
@@ -33795,7 +34053,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
-        for (int k = 0; k < 6 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
+        for (int k = 0; k < 8 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
         ctx->kernel_seed[of[i].kind] = h;
     }
 }
@@ -33920,8 +34178,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
         ein__put(out, "\n");
     }
-    ein__key tail[] = {{"parts", "1"}};
-    if (needs & EIN__NEED_PARTS) {
+    ein__key tail[] = {{"parts", needs & EIN__NEED_PARTS ? "1" : ""}};
+    if (needs & (EIN__NEED_PARTS | EIN__NEED_LAST)) {
         ein__tmpl_put(out, ein__tmpl_tail, tail, 1);
         ein__put(out, "\n");
     }
@@ -34479,7 +34737,7 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
             ein__putf(out, ", engine %d", engine.number);
     } else {
         ein__put(out, l->name);
-        if (s->parts > 1) ein__putf(out, ", in %d parts", s->parts);
+        if (l->shared) ein__putf(out, ", in %d parts", s->parts);
     }
 }
 
@@ -35808,9 +36066,13 @@ static void ein__put_argument(ein_ctx *ctx, ein__buf *out, ein__val v) {
 
 // Memory for the parts of sums, and the counters of blocks.
 static void ein__put_shared(ein__buf *out, const ein__step *step, const ein__launch *l) {
-    const ein__product_tile *t = &ein__product_table[step->tile - 1];
-    ein__putf(out, "\t@float4 n=%lld at=0\n\t@unsigned n=%lld at=0\n",
-              (long long)l->grid[0] * t->rows * t->cols / 4, (long long)l->grid[0] / step->parts);
+    int64_t sums = (step->workspace + 15) / 16;
+    if (step->kind == EIN__K_PRODUCT) {
+        const ein__product_tile *t = &ein__product_table[step->tile - 1];
+        sums = (int64_t)l->grid[0] * t->rows * t->cols / 4;
+    }
+    ein__putf(out, "\t@float4 n=%lld at=0\n\t@unsigned n=%lld at=0\n", (long long)sums,
+              (long long)l->grid[0] / step->parts);
 }
 
 static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int rank) {
@@ -35955,7 +36217,8 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
     }
     ein__kernel k = ein__step_kernel(ctx, step);
-    ein__work w = ein__kernel_work(ctx, &k);
+    int parts;
+    ein__work w = ein__kernel_work(ctx, &k, &parts);
     ein__tiled p;
     if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p))
         w.math_ps = step->parts > 1

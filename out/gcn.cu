@@ -7,11 +7,11 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
-// memory    arena 54 MB (workspace 32 MB of it), constants 56 MB, peak in create 148 MB
-// plan      163 steps, 542.6 us estimated; 725.6 us without derivation
+// memory    arena 54 MB (workspace 32 MB of it), constants 56 MB, peak in create 144 MB
+// plan      164 steps, 542.2 us estimated; 691.9 us without derivation
 // libraries cuDNN (415 MB) 37 steps, without it up to 18.4 us more
-//           cuBLAS (596 MB) 32 steps, without it up to 66.4 us more
-// by        basis change 24, merging 70, summation splitting 5, operand re-laid 1
+//           cuBLAS (596 MB) 31 steps, without it up to 66.4 us more
+// by        basis change 24, merging 67, summation splitting 9, operand re-laid 1
 //     9.2 us est. stem             k_product_89711744
 //     1.3 us est. p                k_reduce_0d7103f7
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
@@ -149,9 +149,10 @@
 //     1.9 us est. l4.c4.4.sum      k_reduce_106aed7b
 //     1.9 us est. l4.u.4           k_reduce_a2c29f73
 //     1.3 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
-//     5.6 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
-//     1.3 us est. g4.l1            k_reduce_7664437c
-//     1.3 us est. g4.r1            k_reduce_bfbc2969
+//     2.3 us est. g4.l1.sum.part   k_reduce_49fc5b51
+//     1.6 us est. g4.l1            k_reduce_937c07e4, in 4 parts
+//     2.3 us est. g4.r1.sum.part   k_reduce_4ee74b11
+//     1.6 us est. g4.r1            k_reduce_937c07e4, in 4 parts
 //     1.3 us est. g4.r2.sum        k_reduce_a182c895
 //     1.3 us est. g4.s             k_reduce_ab2b695b
 //     1.3 us est. g4.a             k_reduce_7fdafa5d
@@ -379,40 +380,40 @@ const gcn_info *gcn_describe(void);
 #define v_g3_a_c_b CONST(17159936)
 #define v_g3_b_k CONST(17160192)
 #define v_g3_b_b CONST(17176320)
-#define v_g4_l1_k INIT(35092992)
-#define v_g4_l1_b CONST(17176576)
-#define v_g4_l2_k CONST(17176832)
-#define v_g4_l2_b INIT(36985344)
-#define v_g4_r1_k INIT(36985600)
-#define v_g4_r1_b CONST(17196288)
-#define v_g4_r2_k CONST(17196544)
-#define v_g4_r2_b INIT(38877952)
-#define v_g4_a_c_k CONST(17216000)
-#define v_g4_a_c_b CONST(17232128)
-#define v_g4_b_k CONST(17232384)
-#define v_g4_b_b CONST(17248512)
-#define v_f3_a_c_k CONST(17248768)
-#define v_f3_a_c_b CONST(17264896)
-#define v_f3_b_k CONST(17265152)
-#define v_f3_b_b CONST(17281280)
-#define v_f2_a_c_k CONST(17281536)
-#define v_f2_a_c_b CONST(17297664)
-#define v_f2_b_k CONST(17297920)
-#define v_f2_b_b CONST(17314048)
-#define v_f1_a_c_k CONST(17314304)
-#define v_f1_a_c_b CONST(17330432)
-#define v_f1_b_k CONST(17330688)
-#define v_f1_b_b CONST(17346816)
-#define v_f0_a_c_k CONST(17347072)
-#define v_f0_a_c_b CONST(17363200)
-#define v_f0_b_k CONST(17363456)
-#define v_f0_b_b CONST(17379584)
-#define v_e0_a_c_k INIT(38878208)
-#define v_e0_a_c_b CONST(17379840)
-#define v_e0_b_k INIT(38894336)
-#define v_e0_b_b CONST(17380096)
-#define v_y_k CONST(17380352)
-#define v_y_b CONST(17382144)
+#define v_g4_l1_k CONST(17176576)
+#define v_g4_l1_b CONST(19068928)
+#define v_g4_l2_k CONST(19069184)
+#define v_g4_l2_b INIT(35092992)
+#define v_g4_r1_k CONST(19088640)
+#define v_g4_r1_b CONST(20980992)
+#define v_g4_r2_k CONST(20981248)
+#define v_g4_r2_b INIT(35093248)
+#define v_g4_a_c_k CONST(21000704)
+#define v_g4_a_c_b CONST(21016832)
+#define v_g4_b_k CONST(21017088)
+#define v_g4_b_b CONST(21033216)
+#define v_f3_a_c_k CONST(21033472)
+#define v_f3_a_c_b CONST(21049600)
+#define v_f3_b_k CONST(21049856)
+#define v_f3_b_b CONST(21065984)
+#define v_f2_a_c_k CONST(21066240)
+#define v_f2_a_c_b CONST(21082368)
+#define v_f2_b_k CONST(21082624)
+#define v_f2_b_b CONST(21098752)
+#define v_f1_a_c_k CONST(21099008)
+#define v_f1_a_c_b CONST(21115136)
+#define v_f1_b_k CONST(21115392)
+#define v_f1_b_b CONST(21131520)
+#define v_f0_a_c_k CONST(21131776)
+#define v_f0_a_c_b CONST(21147904)
+#define v_f0_b_k CONST(21148160)
+#define v_f0_b_b CONST(21164288)
+#define v_e0_a_c_k INIT(35093504)
+#define v_e0_a_c_b CONST(21164544)
+#define v_e0_b_k INIT(35109632)
+#define v_e0_b_b CONST(21164800)
+#define v_y_k CONST(21165056)
+#define v_y_b CONST(21166848)
 #define v_l4_l1_joined ARENA(36124416)
 #define v_l3_t1_4_joined ARENA(34221056)
 #define v_l3_t1_3_joined ARENA(35023872)
@@ -423,79 +424,79 @@ const gcn_info *gcn_describe(void);
 #define v_g1_l1_joined ARENA(49961984)
 #define v_stem ARENA(0)
 #define v_p ARENA(39976960)
-#define v_l1_b_c_sum_filter CONST(17382400)
+#define v_l1_b_c_sum_filter CONST(21167104)
 #define v_l1_a ARENA(35360768)
 #define v_l1_b_c_sum_data ARENA(33554432)
 #define v_l1_b_c_sum_product ARENA(35360768)
 #define v_l1_b ARENA(37167104)
 #define v_l1_c_sum ARENA(33554432)
-#define v_l1_const CONST(17972224)
+#define v_l1_const CONST(21756928)
 #define v_l1 ARENA(36765696)
-#define v_l1_0_b_c_sum_filter CONST(17973248)
+#define v_l1_0_b_c_sum_filter CONST(21757952)
 #define v_l1_0_a ARENA(35360768)
 #define v_l1_0_b_c_sum_data ARENA(33554432)
 #define v_l1_0_b_c_sum_product ARENA(39976960)
 #define v_l1_0_b ARENA(41783296)
 #define v_l1_0 ARENA(33554432)
-#define v_l1_1_b_c_sum_filter CONST(18563072)
+#define v_l1_1_b_c_sum_filter CONST(22347776)
 #define v_l1_1_a ARENA(38572032)
 #define v_l1_1_b_c_sum_data ARENA(36765696)
 #define v_l1_1_b_c_sum_product ARENA(38572032)
 #define v_l1_1_b ARENA(36765696)
 #define v_l1_1 ARENA(46750720)
-#define v_l2_a_c_sum_weights CONST(19152896)
+#define v_l2_a_c_sum_weights CONST(22937600)
 #define v_l2_a_c_sum_merged ARENA(33554432)
-#define v_g1_l2_sum_weights CONST(19757056)
+#define v_g1_l2_sum_weights CONST(23541760)
 #define v_g1_l2_sum_merged ARENA(40955392)
 #define v_g1_r2_sum ARENA(0)
-#define v_g1_s_const CONST(19795968)
+#define v_g1_s_const CONST(23580672)
 #define v_g1_s ARENA(49961984)
-#define v_g1_a ARENA(40955392)
-#define v_l2_b_c_sum_part_lines CONST(19796224)
+#define v_g1_a ARENA(42385408)
+#define v_l2_b_c_sum_part_lines CONST(23580928)
 #define v_l2_b_c_sum_part ARENA(0)
 #define v_l2_b ARENA(35160064)
 #define v_l2_c_sum ARENA(33554432)
-#define v_l2_const CONST(20386048)
+#define v_l2_const CONST(24170752)
 #define v_l2 ARENA(35160064)
-#define v_l2_0_b_c_sum_filter CONST(20388096)
+#define v_l2_0_b_c_sum_filter CONST(24172800)
 #define v_l2_0_a ARENA(36765696)
 #define v_l2_0_b_c_sum_data ARENA(33554432)
 #define v_l2_0_b_c_sum_product ARENA(36765696)
 #define v_l2_0_b ARENA(38371328)
 #define v_l2_0 ARENA(33554432)
-#define v_l2_1_b_c_sum_filter CONST(21436672)
+#define v_l2_1_b_c_sum_filter CONST(25221376)
 #define v_l2_1_a ARENA(36765696)
 #define v_l2_1_b_c_sum_data ARENA(35160064)
 #define v_l2_1_b_c_sum_product ARENA(36765696)
 #define v_l2_1_b ARENA(38371328)
 #define v_l2_1 ARENA(35160064)
-#define v_l2_2_b_c_sum_filter CONST(22485248)
+#define v_l2_2_b_c_sum_filter CONST(26269952)
 #define v_l2_2_a ARENA(36765696)
 #define v_l2_2_b_c_sum_data ARENA(33554432)
 #define v_l2_2_b_c_sum_product ARENA(36765696)
 #define v_l2_2_b ARENA(33554432)
 #define v_l2_2 ARENA(37668864)
-#define v_g2_l1_sum_weights CONST(23533824)
+#define v_g2_l1_sum_weights CONST(27318528)
 #define v_g2_l1_sum_merged ARENA(33554432)
-#define v_g2_l2_sum_weights CONST(26220800)
+#define v_g2_l2_sum_weights CONST(30005504)
 #define v_g2_l2_sum_merged ARENA(39274496)
 #define v_g2_r2_sum ARENA(0)
-#define v_g2_s_const CONST(26259712)
-#define v_g2_s ARENA(40874240)
-#define v_g2_a ARENA(41218816)
+#define v_g2_s_const CONST(30044416)
+#define v_g2_s ARENA(42648832)
+#define v_g2_a ARENA(42714880)
 #define v_l3_l1 ARENA(40607488)
-#define v_l3_l2_c_sum_part_filter CONST(26259968)
+#define v_l3_l2_c_sum_part_filter CONST(30044672)
 #define v_l3_l2_c_sum_part ARENA(39274496)
-#define v_l3_r2_c_sum_relaid CONST(26404608)
+#define v_l3_r2_c_sum_relaid CONST(30189312)
 #define v_l3_r2_c_sum_part ARENA(33554432)
 #define v_l3_r2_c_sum ARENA(0)
 #define v_l3_m ARENA(35160064)
 #define v_l3_d_sum ARENA(33554432)
-#define v_l3_d_0_const CONST(26549248)
+#define v_l3_d_0_const CONST(30333952)
 #define v_l3_d_0 ARENA(34357248)
-#define v_l3_c1_0_sum_weights CONST(26553344)
+#define v_l3_c1_0_sum_weights CONST(30338048)
 #define v_l3_c1_0_sum_merged ARENA(33554432)
-#define v_l3_c2_0_sum_weights CONST(30034944)
+#define v_l3_c2_0_sum_weights CONST(33819648)
 #define v_l3_c2_0_sum_merged ARENA(33554432)
 #define v_l3_c4_0_sum ARENA(0)
 #define v_l3_u_0 ARENA(35160064)
@@ -520,22 +521,22 @@ const gcn_info *gcn_describe(void);
 #define v_l3_c4_4_sum ARENA(0)
 #define v_l3_u_4 ARENA(34221056)
 #define v_l3 ARENA(35321600)
-#define v_g3_l1_sum_weights CONST(30323968)
+#define v_g3_l1_sum_weights CONST(34108672)
 #define v_g3_l1_sum_merged ARENA(33554432)
 #define v_g3_l1 ARENA(0)
 #define v_g3_r1 ARENA(16640)
 #define v_g3_r2_sum ARENA(33280)
-#define v_g3_s_const CONST(39556352)
-#define v_g3_s ARENA(36325120)
-#define v_g3_a ARENA(36341760)
-#define v_l4_l2_c_sum_weights CONST(39556608)
+#define v_g3_s_const CONST(43341056)
+#define v_g3_s ARENA(42780928)
+#define v_g3_a ARENA(42797568)
+#define v_l4_l2_c_sum_weights CONST(43341312)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
 #define v_l4_r2_c_sum ARENA(0)
 #define v_l4_m ARENA(34959360)
 #define v_l4_d_sum ARENA(33554432)
-#define v_l4_d_0_const CONST(40474112)
+#define v_l4_d_0_const CONST(44258816)
 #define v_l4_d_0 ARENA(33955840)
-#define v_l4_c1_0_sum_weights CONST(40482304)
+#define v_l4_c1_0_sum_weights CONST(44267008)
 #define v_l4_c1_0_sum_merged ARENA(33554432)
 #define v_l4_t1_0 ARENA(0)
 #define v_l4_t3_0 ARENA(25088)
@@ -564,13 +565,13 @@ const gcn_info *gcn_describe(void);
 #define v_l4_t1_4 ARENA(0)
 #define v_l4_t3_4 ARENA(25088)
 #define v_l4_c4_4_sum ARENA(50176)
-#define v_l4_u_4 ARENA(34357248)
-#define v_l4 ARENA(33554432)
-#define v_g4_l1_sum_weights CONST(55162368)
-#define v_g4_l1_sum_merged ARENA(33955840)
-#define v_g4_l1 ARENA(0)
-#define v_g4_r1 ARENA(4352)
-#define v_g4_r2_sum ARENA(8704)
+#define v_l4_u_4 ARENA(33554432)
+#define v_l4 ARENA(41984000)
+#define v_g4_l1_sum_part ARENA(33554432)
+#define v_g4_l1 ARENA(42814208)
+#define v_g4_r1_sum_part ARENA(33554432)
+#define v_g4_r1 ARENA(41984000)
+#define v_g4_r2_sum ARENA(0)
 #define v_g4_s_const CONST(58947072)
 #define v_g4_s ARENA(4352)
 #define v_g4_a ARENA(0)
@@ -598,6 +599,7 @@ const gcn_info *gcn_describe(void);
 #define v_e0 ARENA(33554432)
 #define v_l3_r1 ARENA(40607488)
 #define v_workspace ARENA_OF(char, 0)
+#define v_arrived CONST_OF(unsigned, 59075072)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -730,40 +732,40 @@ static const upload_size uploads[] = {
     {52253184, 17159936, 84, 1},  // g3.a.c.b
     {52253440, 17160192, 15876, 1},  // g3.b.k
     {52269568, 17176320, 84, 1},  // g3.b.b
-    {52269824, 35092992, 1892352, 0},  // g4.l1.k
-    {54162176, 17176576, 84, 1},  // g4.l1.b
-    {54162432, 17176832, 19404, 1},  // g4.l2.k
-    {54181888, 36985344, 84, 0},  // g4.l2.b
-    {54182144, 36985600, 1892352, 0},  // g4.r1.k
-    {56074496, 17196288, 84, 1},  // g4.r1.b
-    {56074752, 17196544, 19404, 1},  // g4.r2.k
-    {56094208, 38877952, 84, 0},  // g4.r2.b
-    {56094464, 17216000, 15876, 1},  // g4.a.c.k
-    {56110592, 17232128, 84, 1},  // g4.a.c.b
-    {56110848, 17232384, 15876, 1},  // g4.b.k
-    {56126976, 17248512, 84, 1},  // g4.b.b
-    {56127232, 17248768, 15876, 1},  // f3.a.c.k
-    {56143360, 17264896, 84, 1},  // f3.a.c.b
-    {56143616, 17265152, 15876, 1},  // f3.b.k
-    {56159744, 17281280, 84, 1},  // f3.b.b
-    {56160000, 17281536, 15876, 1},  // f2.a.c.k
-    {56176128, 17297664, 84, 1},  // f2.a.c.b
-    {56176384, 17297920, 15876, 1},  // f2.b.k
-    {56192512, 17314048, 84, 1},  // f2.b.b
-    {56192768, 17314304, 15876, 1},  // f1.a.c.k
-    {56208896, 17330432, 84, 1},  // f1.a.c.b
-    {56209152, 17330688, 15876, 1},  // f1.b.k
-    {56225280, 17346816, 84, 1},  // f1.b.b
-    {56225536, 17347072, 15876, 1},  // f0.a.c.k
-    {56241664, 17363200, 84, 1},  // f0.a.c.b
-    {56241920, 17363456, 15876, 1},  // f0.b.k
-    {56258048, 17379584, 84, 1},  // f0.b.b
-    {56258304, 38878208, 15876, 0},  // e0.a.c.k
-    {56274432, 17379840, 84, 1},  // e0.a.c.b
-    {56274688, 38894336, 15876, 0},  // e0.b.k
-    {56290816, 17380096, 84, 1},  // e0.b.b
-    {56291072, 17380352, 1764, 1},  // y.k
-    {56292864, 17382144, 84, 1},  // y.b
+    {52269824, 17176576, 1892352, 1},  // g4.l1.k
+    {54162176, 19068928, 84, 1},  // g4.l1.b
+    {54162432, 19069184, 19404, 1},  // g4.l2.k
+    {54181888, 35092992, 84, 0},  // g4.l2.b
+    {54182144, 19088640, 1892352, 1},  // g4.r1.k
+    {56074496, 20980992, 84, 1},  // g4.r1.b
+    {56074752, 20981248, 19404, 1},  // g4.r2.k
+    {56094208, 35093248, 84, 0},  // g4.r2.b
+    {56094464, 21000704, 15876, 1},  // g4.a.c.k
+    {56110592, 21016832, 84, 1},  // g4.a.c.b
+    {56110848, 21017088, 15876, 1},  // g4.b.k
+    {56126976, 21033216, 84, 1},  // g4.b.b
+    {56127232, 21033472, 15876, 1},  // f3.a.c.k
+    {56143360, 21049600, 84, 1},  // f3.a.c.b
+    {56143616, 21049856, 15876, 1},  // f3.b.k
+    {56159744, 21065984, 84, 1},  // f3.b.b
+    {56160000, 21066240, 15876, 1},  // f2.a.c.k
+    {56176128, 21082368, 84, 1},  // f2.a.c.b
+    {56176384, 21082624, 15876, 1},  // f2.b.k
+    {56192512, 21098752, 84, 1},  // f2.b.b
+    {56192768, 21099008, 15876, 1},  // f1.a.c.k
+    {56208896, 21115136, 84, 1},  // f1.a.c.b
+    {56209152, 21115392, 15876, 1},  // f1.b.k
+    {56225280, 21131520, 84, 1},  // f1.b.b
+    {56225536, 21131776, 15876, 1},  // f0.a.c.k
+    {56241664, 21147904, 84, 1},  // f0.a.c.b
+    {56241920, 21148160, 15876, 1},  // f0.b.k
+    {56258048, 21164288, 84, 1},  // f0.b.b
+    {56258304, 35093504, 15876, 0},  // e0.a.c.k
+    {56274432, 21164544, 84, 1},  // e0.a.c.b
+    {56274688, 35109632, 15876, 0},  // e0.b.k
+    {56290816, 21164800, 84, 1},  // e0.b.b
+    {56291072, 21165056, 1764, 1},  // y.k
+    {56292864, 21166848, 84, 1},  // y.b
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -960,6 +962,20 @@ struct product_tile {
         if (PARTS > 1) sum(acc);
     }
 };
+
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    __shared__ bool last;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
+}
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
@@ -1308,23 +1324,6 @@ static __global__ void __launch_bounds__(256) k_map_9905157c(const float *__rest
     const int t1 = i0 % 7;
     const float v0 = i0 < 896 ? (t0 < 128 ? p0[t0 * 14336 + i1 * 7 + t1] : 0.f) : 0.f;
     const float v1 = i0 >= 896 ? (t0 >= 128 ? p1[t0 * 14336 + i1 * 7 + t1 - 1835008] : 0.f) : 0.f;
-    y[i0 * 2048 + i1] = v0 + v1;
-}
-
-// by merging: laid side by side
-// g4.l1.sum.weights[i0,i1] = g4.r1.k[i0/11-21,i1,0,i0%11] * [i0 >= 231] +
-//     g4.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] where i0 in 0:462, pad g4.l1.k 0, pad g4.r1.k 0
-static __global__ void __launch_bounds__(256) k_map_6a431ce5(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 946176u) return;
-    const int i1 = (int)(id % 2048u);
-    const int i0 = (int)(id / 2048u);
-    const int t0 = i0 / 11;
-    const int t1 = i0 % 11;
-    const float v0 = i0 < 231 ? (t0 < 21 ? p0[t0 * 22528 + i1 * 11 + t1] : 0.f) : 0.f;
-    const float v1 = i0 >= 231 ? (t0 >= 21 ? p1[t0 * 22528 + i1 * 11 + t1 - 473088] : 0.f) : 0.f;
     y[i0 * 2048 + i1] = v0 + v1;
 }
 
@@ -2492,48 +2491,106 @@ static __global__ void __launch_bounds__(128) k_reduce_a2c29f73(const float *p0,
     }
 }
 
-// by merging: shared input
-// g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
-//     0:7, r0 in 0:11, pad g4.l1.sum.merged 0
-// g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_7664437c(const float *p0,
+// by summation splitting (r1 inside), variable substitution
+// g4.l1.sum.part[i0,i1,i2,i3] = sum(r0) l4[0,i0,i2+r0-5,i3] * g4.l1.sum.part.filter[i0,i1,r0]
+//     where i2 in 0:7, pad l4 0
+static __global__ void __launch_bounds__(256) k_reduce_49fc5b51(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
-    if (id >= 1029u) return;
+    if (id >= 602112u) return;
     const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+    const int strip = (int)(id / 7u % 2u);
+    const int i1 = (int)(id / 14u % 21u);
+    const int i0 = (int)(id / 294u);
+    float x[14][1];
 #pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i2 + r0 - 5;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + t0 * 7 + i3] : 0.f;
-        acc += v0;
+    for (int j = 0; j < 14; j++) {
+        const int t0 = strip * 4 + j - 5;
+#pragma unroll
+        for (int k = 0; k < 1; k++) {
+            const int t1 = i3 + k;
+            x[j][k] = (unsigned)t0 < 7u ? p0[i0 * 49 + t0 * 7 + t1] : 0.f;
+        }
     }
-    y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
+#pragma unroll
+    for (int o = 0; o < 4; o++) {
+        const int i2 = strip * 4 + o;
+        if (i2 >= 7) break;
+        float acc = 0.f;
+#pragma unroll
+        for (int r0 = 0; r0 < 11; r0++) {
+            acc += x[o + r0][0] * p1[i1 * 22528 + i0 * 11 + r0];
+        }
+        y[i0 * 1029 + i1 * 49 + i2 * 7 + i3] = acc;
+    }
 }
 
-// by merging: shared input
-// g4.r1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
-//     in 0:7, r0 in 0:11, pad g4.l1.sum.merged 0
-// g4.r1[0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_bfbc2969(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+// by summation splitting
+// g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.part[r0,i1,i2,i3]
+// g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
+static __global__ void __launch_bounds__(256) k_reduce_937c07e4(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x / 4u * 32u + threadIdx.x;
+    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
     await_previous();
-    if (id >= 1029u) return;
+    const int i3 = (int)(id % 49u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = blockIdx.x % 4u * 8u + threadIdx.y; k < 2048u; k += 32u) {
+        const int r0 = (int)k;
+        acc += p0[r0 * 1029 + i1 * 49 + i3];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    float *const sums = reinterpret_cast<float *>(parts) + threadIdx.x;
+    if (threadIdx.y == 0u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        sums[blockIdx.x * 32u] = acc;
+    }
+    if (!arrives_last(arrived + blockIdx.x / 4u, 4u)) return;
+    acc = 0.f;
+    for (unsigned p = threadIdx.y; p < 4u; p += 8u) {
+        const float other = __ldcg(&sums[(blockIdx.x / 4u * 4u + p) * 32u]);
+        acc += other;
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 1029u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 49 + i3] = acc + p1[i1];
+    }
+}
+
+// by summation splitting (r1 inside), variable substitution
+// g4.r1.sum.part[i0,i1,i2,i3] = sum(r0) l4[0,i0,i2,i3+r0-5] * g4.r1.sum.part.filter[i0,i1,r0]
+//     where i3 in 0:7, pad l4 0
+static __global__ void __launch_bounds__(256) k_reduce_4ee74b11(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
+    if (id >= 2107392u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
+    const int i1 = (int)(id / 49u % 21u);
+    const int i0 = (int)(id / 1029u);
     float acc = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + i2 * 7 + t0 + 11319] : 0.f;
+        const float v0 = ((unsigned)t0 < 7u ? p0[i0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 22528
+            + i0 * 11 + r0];
         acc += v0;
     }
-    y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
+    y[i0 * 1029 + i1 * 49 + i2 * 7 + i3] = acc;
 }
 
 // g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
@@ -3363,8 +3420,6 @@ static const gemm_size gemm_l4_c1_3_sum_merged = {"l4.c1.3.sum.merged", 0, 0, 1,
     2048, 49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c1_4_sum_merged = {"l4.c1.4.sum.merged", 0, 0, 1, 1792, 49, 2048,
     2048, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_g4_l1_sum_merged = {"g4.l1.sum.merged", 0, 0, 1, 462, 49, 2048, 2048,
-    49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_e0_a_c_sum_product = {"e0.a.c.sum.product", 0, 0, 36, 21, 3136, 21, 21,
     3136, 3136, 441, 65856, 65856, 1.f};
 static const gemm_size gemm_e0_b_sum_product = {"e0.b.sum.product", 0, 0, 36, 21, 3136, 21, 21,
@@ -3465,8 +3520,6 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
         v_l4_d_0_const));
     CALL(launch(m, ORDERED, k_map_9905157c, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
         v_l4_k3, v_l4_c1_0_sum_weights));
-    CALL(launch(m, ORDERED, k_map_6a431ce5, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
-        v_g4_r1_k, v_g4_l1_sum_weights));
     CALL(launch(m, ORDERED, k_map_34203f63, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
         v_g4_s_const));
     CALL(launch(m, ORDERED, k_map_34203f63, "u0.const", 1, 64, stream, v_f0_b_b, v_f1_b_b,
@@ -3523,8 +3576,10 @@ static int check_device(gcn *m) {
 }
 
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 59075072ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 38910464ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 59083520ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 35125760ull));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 59083520ull - 8448ull, 0, 8448ull,
+        stream));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -4015,13 +4070,14 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     // l4.f.4.sum[0,i1,i2,i3] = sum(r0) l4.u.4[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
     // l4[0,i1,i2,i3] = l4.d.4[0,i1,i2,i3] + l4.f.4.sum[0,i1,i2,i3] + l4.b5[i1]
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
-    // by merging: shared input
-    // g4.l1.sum.merged[i0,i1,i2] = sum(r0) l4[0,r0,i1,i2] * g4.l1.sum.weights[i0,r0]
-    CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_7664437c, "g4.l1", 17, 64, stream, v_g4_l1_sum_merged,
-        v_g4_l1_b, v_g4_l1));
-    CALL(launch(m, EARLY, k_reduce_bfbc2969, "g4.r1", 17, 64, stream, v_g4_l1_sum_merged, v_g4_r1_b,
-        v_g4_r1));
+    CALL(launch(m, ORDERED, k_reduce_49fc5b51, "g4.l1.sum.part", 2352, 256, stream, v_l4, v_g4_l1_k,
+        v_g4_l1_sum_part));
+    CALL(launch(m, EARLY, k_reduce_937c07e4, "g4.l1", 132, dim3(32, 8), stream, v_g4_l1_sum_part,
+        v_g4_l1_b, v_g4_l1, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, EARLY, k_reduce_4ee74b11, "g4.r1.sum.part", 8232, 256, stream, v_l4, v_g4_r1_k,
+        v_g4_r1_sum_part));
+    CALL(launch(m, EARLY, k_reduce_937c07e4, "g4.r1", 132, dim3(32, 8), stream, v_g4_r1_sum_part,
+        v_g4_r1_b, v_g4_r1, (float4 *)v_workspace, v_arrived + 1029));
     CALL(launch(m, EARLY, k_reduce_a182c895, "g4.r2.sum", 1029, 32, stream, v_g4_r1, v_g4_r2_k,
         v_g4_r2_sum));
     CALL(launch(m, EARLY, k_reduce_ab2b695b, "g4.s", 1029, 32, stream, v_g4_l1, v_g4_l2_k,
@@ -4071,8 +4127,6 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
         v_e0_a_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_879259b2, "e0.a", 515, 128, stream, v_e0_a_c_sum_product,
         v_e0_a_c_b, v_e0_a));
-    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a,
-        v_e0_b_sum_data));
     return 0;
 }
 
@@ -4081,6 +4135,8 @@ static int steps_5(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
+    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a,
+        v_e0_b_sum_data));
     // by basis change F(4x4,3x3)
     // e0.b.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.b.sum.data[i0,i1,r0,i3,i4] *
     //     e0.b.sum.filter[i0,i1,i2,r0]
@@ -4385,6 +4441,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    59075072ull, 154721280ull, 0xe4a54419c106ca07ull};
+    59083520ull, 150945024ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

@@ -594,7 +594,7 @@ struct product_tile {
 static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
     __shared__ bool last;
     __syncthreads();
-    if (threadIdx.x == 0u) {
+    if (threadIdx.x + threadIdx.y == 0u) {
         __threadfence();
         last = atomicInc(arrived, n - 1u) == n - 1u;
         __threadfence();
