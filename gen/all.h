@@ -57,6 +57,7 @@
 #include "prologue.c"
 #include "select.c"
 #include "calls.c"
+#include "norm.c"
 #include "storage.c"
 #include "derive.c"
 #include "distance.c"

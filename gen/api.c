@@ -44,6 +44,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     shfree(ctx->calls);
     ein__plan_free(&ctx->plan);
     for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
+    arrfree(ctx->norm);
     arrfree(ctx->passed);
     shfree(ctx->kernels);
     ein__search_free(ctx->search);

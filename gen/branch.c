@@ -9,9 +9,10 @@
 // Values that a step reads from memory: all reads of the values it computes but those themselves.
 EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     ein__val *list = NULL;
-    for (int k = 0; k < step->nval + 2; k++) {
+    const ein__val beside[] = {step->load[0], step->load[1], step->also};
+    for (int k = 0; k < step->nval + 3; k++) {
         ein__ex *reads = NULL;
-        ein__val v = k < step->nval ? step->val[k] : step->load[k - step->nval];
+        ein__val v = k < step->nval ? step->val[k] : beside[k - step->nval];
         if (!v.i) continue;
         ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
@@ -106,7 +107,7 @@ static int *ein__step_deps(ein_ctx *ctx, ein__scheduler *z, int i) {
         const int *w = z->writers[ctx->plan.layout[reads[k].i].buffer];
         int own = -1;
         for (ptrdiff_t j = 0; j < arrlen(w); j++)
-            if (z->step[w[j]].out.i == reads[k].i) own = w[j];
+            if (z->step[w[j]].out.i == reads[k].i || z->step[w[j]].also.i == reads[k].i) own = w[j];
         // A view, or a value put together in place, is all that was written there.
         for (ptrdiff_t j = 0; j < arrlen(w); j++)
             if (own < 0 || own == w[j]) arrput(deps, w[j]);
@@ -132,6 +133,7 @@ static void ein__schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
         }
         ein__put_on(z, deps, i, best);
         arrput(z->writers[ctx->plan.layout[z->step[i].out.i].buffer], i);
+        if (z->step[i].also.i) arrput(z->writers[ctx->plan.layout[z->step[i].also.i].buffer], i);
         arrfree(deps);
     }
 }

@@ -412,8 +412,10 @@ typedef struct ein__step {
     ein__ex loaded[2];  // ... and the factors as they are then
     ein__conv conv;
     ein__gemm gemm;
-    int tile;   // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
-    int parts;  // ... and how many blocks share the terms of a tile (tail.c), 0: one
+    int nrow;       // PRODUCT: of the values behind the first, those of its rows (norm.c) ...
+    ein__val also;  // ... and what it stores beside its result, or none
+    int tile;       // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
+    int parts;      // ... and how many blocks share the terms of a tile (tail.c), 0: one
     int64_t counters, counter;  // of blocks that have arrived: how many, the first one's place
     int64_t ps;                 // cost, picoseconds
     bool measured;
@@ -426,6 +428,18 @@ typedef struct ein__step {
     int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
     int event;  // recorded after the step for those that wait for it, 0: none
 } ein__step;
+
+enum { EIN__NORM_ROWS = 4 };
+
+// A row operation that is part of a product's kernel; see norm.c.
+typedef struct ein__norm {
+    ein__val out, dot;             // what is stored; the product
+    ein__val load;                 // what it loads instead of a read, or none
+    ein__val sum, square;          // of the rows, or none
+    ein__val row[EIN__NORM_ROWS];  // made of these
+    int nrow;
+    ein__val also;  // the row operation's own result where it is needed elsewhere, or none
+} ein__norm;
 
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
@@ -474,6 +488,7 @@ typedef enum {
     EIN__RULE_MATCH,
     EIN__RULE_FUSE,
     EIN__RULE_ONLINE,
+    EIN__RULE_NORM,
     EIN__RULE_KERNEL,
     EIN__NRULES
 } ein__rule_id;
@@ -530,6 +545,8 @@ struct ein_ctx {
     struct ein__search *search;  // problems derived so far (search.c)
     uint32_t rule_mask;          // by ein__rule_id: rules that are on
     bool online;                 // softmax between two products is computed with them (attention.c)
+    bool taking;                 // row operations may be taken into products
+    ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;     // by graph tensor: computed in FP32; stb_ds array
     bool typed;          // values have the types they are stored in (storage.c)

@@ -20,7 +20,8 @@ enum {
     EIN__NEED_LOAD8 = 1 << 24,
     EIN__NEED_STORE8 = 1 << 25,
     EIN__NEED_FILL8 = 1 << 26,
-    EIN__NEED_FLOAT8 = 1 << 27
+    EIN__NEED_FLOAT8 = 1 << 27,
+    EIN__NEED_ROWS = 1 << 28
 };
 enum { EIN__LONG = 60 };
 

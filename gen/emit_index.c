@@ -87,11 +87,13 @@ typedef struct ein__kmemo {
 
 typedef struct ein__kgen {
     ein_ctx *ctx;
-    bool naive;     // dense layouts
-    bool wide;      // 64-bit index arithmetic
-    bool too_wide;  // 32 bits turned out not to be enough
-    bool overflow;  // nor 64
-    bool shared;    // blocks share the terms of a sum, see ein__launch
+    bool naive;      // dense layouts
+    bool wide;       // 64-bit index arithmetic
+    bool too_wide;   // 32 bits turned out not to be enough
+    bool overflow;   // nor 64
+    bool shared;     // blocks share the terms of a sum, see ein__launch
+    ein__val also;   // stored as well, through a parameter of its own; or none
+    const char *to;  // that parameter while it is stored; NULL: the result's
     ein__knum num;
     int narg;
     ein__val arg[EIN__MAX_ARGS];
@@ -657,7 +659,7 @@ static const char *ein__kparam(ein__kgen *g, ein__val v) {
     int i = 0;
     while (i < g->narg && g->arg[i].i != v.i) i++;
     if (i == g->narg) {
-        EIN_ASSERT(g->narg < EIN__MAX_ARGS - 1);
+        EIN_ASSERT(g->narg < EIN__MAX_ARGS - 2);
         g->arg[g->narg++] = v;
     }
     return ein__namef(g->ctx, "p%d", i);

@@ -44,7 +44,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
                {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend, ein__tmpl_warp}},
               {EIN__K_PRODUCT,
                {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_tiles_mma, ein__tmpl_tail,
-                ein__tmpl_half4}}};
+                ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -169,8 +169,14 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_await, NULL, 0);
         ein__put(out, "\n");
     }
+    const char *half_rows = needs & EIN__NEED_TENSOR_HALF ? "1" : "";
+    ein__key rows[] = {{"rows", needs & EIN__NEED_ROWS ? "1" : ""}, {"half", half_rows}};
+    if (needs & EIN__NEED_ROWS) {
+        ein__tmpl_put(out, ein__tmpl_tiles_rows, rows + 1, 1);
+        ein__put(out, "\n");
+    }
     if (needs & EIN__NEED_TILES) {
-        ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
+        ein__tmpl_put(out, ein__tmpl_tiles, rows, 1);
         ein__put(out, "\n");
     }
     ein__key tail[] = {{"parts", needs & EIN__NEED_PARTS ? "1" : ""}};
@@ -180,8 +186,9 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     }
     if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
         ein__key types[] = {{"tf32", needs & EIN__NEED_TENSOR_TF32 ? "1" : ""},
-                            {"half", needs & EIN__NEED_TENSOR_HALF ? "1" : ""}};
-        ein__tmpl_put(out, ein__tmpl_tiles_mma, types, 2);
+                            {"half", needs & EIN__NEED_TENSOR_HALF ? "1" : ""},
+                            rows[0]};
+        ein__tmpl_put(out, ein__tmpl_tiles_mma, types, 3);
         ein__put(out, "\n");
     }
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},

@@ -204,13 +204,14 @@ static void ein__kdecompose(ein__kgen *g, ein__buf *b, const int *order, int n, 
 // `y[at] = value;` or a vector of lanes; converts to the stored type.
 static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char *at,
                             const ein__ktext *value) {
+    const char *y = g->to ? g->to : "y";
     if (g->vec > 1) {
         bool half = t == EIN__F16, zero = !strcmp(at, "0");
         const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
         if (half) g->needs |= g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4;
         if (zero) at = "";
-        if (half) ein__putf(b, "store_half%d(y%s%s", g->vec, plus, at);
-        else ein__putf(b, "*reinterpret_cast<%s *>(y%s%s) = make_%s(", type, plus, at, type);
+        if (half) ein__putf(b, "store_half%d(%s%s%s", g->vec, y, plus, at);
+        else ein__putf(b, "*reinterpret_cast<%s *>(%s%s%s) = make_%s(", type, y, plus, at, type);
         for (int i = 0; i < g->vec; i++) ein__putf(b, "%s%s", i || half ? ", " : "", value[i].s);
         ein__put(b, ");\n");
         return;
@@ -240,7 +241,7 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
         break;
     case EIN__NDTYPE: break;
     }
-    ein__putf(b, "y[%s] = %s;\n", at, s);
+    ein__putf(b, "%s[%s] = %s;\n", y, at, s);
 }
 
 // The same at the position that the output's slots have.
@@ -290,6 +291,7 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
         ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
     }
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
+    if (g->also.i) ein__putf(&b, ", %s *__restrict__ also", ein__kctype(ein__kdtype(g, g->also)));
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
@@ -325,6 +327,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     memcpy(l->arg, g->arg, sizeof *g->arg * (size_t)g->narg);
     l->arg[g->narg] = out;
     l->narg = g->narg + 1;
+    if (g->also.i) l->arg[l->narg++] = g->also;
     l->needs = g->needs;
     l->shared = g->shared;
     const ein__value *v = ein__val_get(g->ctx, out);

@@ -278,6 +278,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
                 for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
+                if (step->also.i) ein__put_algebra(z, &z->kernels, step->also, "");
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;

@@ -19,12 +19,21 @@ typedef struct ein__kprod {
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
     const char *along[2];
+    int width;                             // neighbours that a load of the rows' factor gives
+    ein__buf totals, factors, also;        // of a row operation (norm.c), or empty
+    ein__ex made[EIN__NORM_ROWS], stored;  // definitions in the product's iterators
+    bool sums;
+    int kinds, first;  // of sums; the row operation's first value of those that the step computes
+    int64_t shared;
 } ein__kprod;
 
 static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->index);
     for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);
     ein__buf_free(&r->store);
+    ein__buf_free(&r->totals);
+    ein__buf_free(&r->factors);
+    ein__buf_free(&r->also);
 }
 
 // Appends the slots of `mask` to `order`, those with the largest coefficient in `row` first.
@@ -211,6 +220,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     for (int i = 0; i < nline; i++) g->slot[line_slot[i]].level = 1;
     for (int i = 0; i < nsum; i++) g->slot[sum[i]].level = 1;
     bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
+    // Sums along a line are those of threads that load it.
+    along |= !side && r->sums;
     int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
     bool vector,
         half = !computed && ein__val_get(c, (ein__val){r->p.read[side]->val})->dtype == EIN__F16;
@@ -226,6 +237,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
     const char *across = along ? slow : fast, *term = along ? fast : slow;
     r->along[side] = along ? "true" : "false";
+    if (!side) r->width = width;
     ein__buf body = {0}, guard = {0};
     const char *at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m"),
                *at_term = ein__kprod_flat(g, sum, nsum, "k");
@@ -361,6 +373,197 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
                       t->buffers, g->vec);
 }
 
+// ------------------------------------------------------------------------------- rows
+
+static const char *ein__kprod_sums(ein__kgen *g, const ein__kprod *r) {
+    g->needs |= EIN__NEED_ROWS;
+    return ein__namef(g->ctx, "row_sums<%d, %d, %d>", r->t->rows, r->t->terms, r->width);
+}
+
+// Definitions of the row operation in the product's iterators, before anything is counted of them.
+static void ein__kprod_rows(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    ein_ctx *c = g->ctx;
+    const ein__expr *x = r->p.read[0];
+    size_t had = (size_t)arrlen(c->exprs.rec);
+    while (r->kinds < step->nrow && !ein__is_map(c, step->val[1 + r->kinds])) r->kinds++;
+    r->sums = r->kinds > 0;
+    for (int i = r->kinds; i < step->nrow; i++) {
+        ein__val v = step->val[1 + i];
+        r->made[i - r->kinds] =
+            ein__ex_subst(c, ein__kbody(g, v), x->ix, ein__val_get(c, v)->shape.rank);
+    }
+    r->first = g->ninner;
+    for (int i = 1; i <= step->nrow; i++)
+        g->inner[g->ninner++] = (ein__kinner){step->val[i], {NULL}, false};
+    if (step->also.i) r->stored = ein__ex_subst(c, ein__kbody(g, step->also), x->ix, (int)x->nix);
+    size_t n = (size_t)arrlen(c->exprs.rec);
+    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
+    if (!g->memo) EIN_OUT_OF_MEMORY();
+    memset(g->memo + had, 0, (n - had) * sizeof *g->memo);
+}
+
+// `body` in `to`, where the iterators of `order`, which count `flat` from `from` on, are in range.
+static void ein__kprod_inside(ein__kgen *g, ein__buf *to, const int *order, int n, const char *flat,
+                              const char *from, bool whole, int64_t end, const char *body) {
+    ein__buf text = {0};
+    if (!whole) ein__putf(&text, "if (%s) {\n", ein__kprod_below(g, flat, n, end));
+    ein__kindent(&text, body, whole ? 0 : 4);
+    if (!whole) ein__put(&text, "}\n");
+    ein__kprod_declare(g, to, order, n, flat, from, text.s);
+    ein__put(to, text.s);
+    ein__buf_free(&text);
+}
+
+// Forgets what was declared inside a part of the kernel that is over.
+static void ein__kprod_leave(ein__kgen *g) {
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], "");
+}
+
+// What later parts read the factors of a row as.
+static void ein__kprod_name_factors(ein__kgen *g, const ein__kprod *r, int n, const char *row) {
+    for (int i = 0; i < n; i++) {
+        const char *text = ein__namef(g->ctx, "factor[%d][%s]", i, row);
+        for (int k = 0; k < 4; k++) g->inner[r->first + r->kinds + i].text[k] = text;
+    }
+}
+
+// What is made of the rows' sums, for row m0 + line of the tile.
+static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    ein_ctx *c = g->ctx;
+    ein__kscan scan = ein__kscan_make(g);
+    ein__buf body = {0}, last = {0};
+    int rows[EIN__MAX_ITERS], n = step->nrow - r->kinds;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(rows, r->order[0], sizeof rows);
+    ein__kuncount(g);
+    ein__put(&r->totals, "");
+    for (int i = 0; i < r->kinds; i++) {
+        ein__ex u = ein__kbody(g, step->val[1 + i]);
+        const char *what = ein__ex_get(c, u)->op == EIN__X_READ ? "sum" : "square";
+        ein__putf(&r->totals, "sums.total(sums.%s, total[%d]);\n", what, i);
+        ein__putf(&body, "const float s%d = sums.of(total[%d], line);\n", i, i);
+        g->inner[r->first + i].text[0] = ein__namef(c, "s%d", i);
+    }
+    for (int i = 0; i < n; i++) {
+        ein__kscan_expr(g, &scan, r->made[i]);
+        ein__kcount(g, r->made[i]);
+    }
+    int nrow = ein__kmerge(g, &scan, rows, r->n[0]);
+    for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
+    for (int i = 0; i < n; i++)
+        ein__putf(&last, "factor[%d][line] = %s;\n", i, ein__kvalue(g, r->made[i], 0).s);
+    ein__putf(&body, "%s%s", g->code[1].s, last.s);
+    ein__kprod_inside(g, &r->factors, rows, nrow, ein__kprod_flat(g, rows, nrow, "m"), "m0 + line",
+                      r->p.extent[0] % r->t->rows == 0, r->p.extent[0], body.s);
+    ein__kprod_leave(g);
+    ein__kprod_name_factors(g, r, n, "line");
+    ein__buf_free(&body);
+    ein__buf_free(&last);
+    ein__kscan_free(&scan);
+}
+
+// The address of the row operation's own result by slots of the product.
+static void ein__kprod_place(ein__kgen *g, const ein__kprod *r, ein__val v, ein__krow *row) {
+    *row = (ein__krow){{0}};
+    for (uint32_t k = 0; k < r->p.read[0]->nix; k++) {
+        uint32_t slot;
+        if (ein__ix_is_iter(g->ctx, r->p.read[0]->ix[k], &slot))
+            row->k[slot] = ein__kstride(g, v, (int)k);
+    }
+}
+
+// The text that stores `width` neighbours along `slot`, or one (slot -1); false: they are none.
+static bool ein__kprod_also_text(ein__kgen *g, const ein__step *step, const ein__kprod *r,
+                                 const ein__krow *row, int slot, int width, ein__buf *text) {
+    ein__ktext value[4];
+    ein__klin at;
+    int scattered = g->scattered;
+    int64_t offset = g->ctx->plan.layout[step->also.i].offset;
+    bool vector = width == 1 || (row->k[slot] == 1 && offset % width == 0);
+    at.c = at.n = at.uneven = 0;
+    for (int i = 0; i < EIN__MAX_ITERS; i++) {
+        const ein__kslot *s = &g->slot[i];
+        ein__kterm t = {row->k[i], {s->name, EIN__PRIMARY, 1}, i == slot, 1, s->n};
+        if (!row->k[i] || s->gone) continue;
+        ein__klin_add(g, &at, t);
+        vector &= i == slot || row->k[i] % width == 0;
+    }
+    if (!vector) return false;
+    g->vec = width;
+    g->vec_slot = width > 1 ? slot : -1;
+    g->to = "also";
+    for (int i = 0; i < width; i++) value[i] = ein__kvalue(g, r->stored, i);
+    ein__put(text, g->code[1].s);
+    ein__kput_store(g, text, ein__kdtype(g, step->also), ein__klin_text(g, &at, 0).s, value);
+    g->vec = 1;
+    g->vec_slot = -1;
+    g->to = NULL;
+    return g->scattered == scattered;
+}
+
+// A block's share of the row operation's own result: all of its rows, and of the columns as many as
+// there are blocks along the rows.
+static void ein__kprod_also(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    ein_ctx *c = g->ctx;
+    int64_t depth = r->p.depth, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols;
+    int rows[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], width = 4;
+    ein__buf body = {0}, text = {0};
+    ein__krow row;
+    ein__kprod_place(g, r, step->also, &row);
+    ein__kscan scan = ein__kscan_make(g);
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(rows, r->order[0], sizeof rows);
+    memcpy(sum, r->sum, sizeof sum);
+    ein__kuncount(g);
+    ein__kcount(g, r->stored);
+    ein__kscan_expr(g, &scan, r->stored);
+    arrput(scan.row, row);
+    arrput(scan.near, row);
+    arrput(scan.read, (ein__ex){0});
+    int nrow = ein__kmerge(g, &scan, rows, r->n[0]), nsum = ein__kmerge(g, &scan, sum, r->nsum);
+    for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
+    int slot = nsum ? sum[nsum - 1] : -1;
+    g->also = step->also;
+    bool four = slot >= 0 && g->slot[slot].n % width == 0 &&
+                ein__kprod_also_text(g, step, r, &row, slot, width, &body);
+    if (!four) {
+        ein__kprod_leave(g);
+        ein__buf_free(&body);
+        width = 1;
+        ein__kprod_also_text(g, step, r, &row, -1, width, &body);
+    }
+    int64_t share = (depth + across - 1) / across;
+    share = (share + width - 1) / width;
+    r->shared = share * r->t->rows;
+    const char *u = g->wide ? "ull" : "u", *m = ein__kprod_flat(g, rows, nrow, "m"),
+               *k = ein__kprod_flat(g, sum, nsum, "k");
+    const char *block =
+        ein__namef(c, "n0 / %d%s * %lld%s", r->t->cols, u, (long long)(share * width), u);
+    const char *term = ein__namef(c, "%s + e %% %lldu * %du", block, (long long)share, width);
+    bool all = share * width * across == depth;
+    ein__kprod_inside(g, &text, sum, nsum, k, term, all, depth, body.s);
+    ein__putf(&r->also, "const unsigned line = e / %lldu;\n", (long long)share);
+    ein__kprod_inside(g, &r->also, rows, nrow, m, "m0 + line", r->p.extent[0] % r->t->rows == 0,
+                      r->p.extent[0], text.s);
+    ein__kprod_leave(g);
+    ein__buf_free(&body);
+    ein__buf_free(&text);
+    ein__kscan_free(&scan);
+}
+
+// The parts of a row operation; then its factors are those of the row that a thread stores.
+static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    int vec = g->vec;
+    g->vec = 1;
+    ein__kprod_factor(g, step, r);
+    if (step->also.i) ein__kprod_also(g, step, r);
+    ein__kprod_name_factors(g, r, step->nrow - r->kinds, "tile.row(i)");
+    ein__kuncount(g);
+    g->vec = vec;
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
@@ -382,6 +585,14 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
                        {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
                        {"share", ein__namef(c, "%lldu", (long long)r->share)},
+                       {"sums", r->sums ? ein__kprod_sums(g, r) : ""},
+                       {"lines", ein__namef(c, "%d", r->t->rows)},
+                       {"totals", r->totals.s},
+                       {"kinds", ein__namef(c, "%d", r->kinds)},
+                       {"factors", ein__namef(c, "%d", step->nrow - r->kinds)},
+                       {"factor", r->factors.s},
+                       {"also", r->also.s},
+                       {"shared", ein__knumber(g, r->shared)},
                        {"store", r->store.s}};
     for (int k = 0; k < 2; k++) {
         ein__val read = {ein__ex_get(c, r->main[k])->val};
@@ -438,6 +649,7 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     ein__kscan all = ein__kscan_make(g);
     g->inner[g->ninner++] = (ein__kinner){
         step->val[0], {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}, false};
+    if (step->nrow) ein__kprod_rows(g, step, &r);
     ein__kprod_factors(g, step, &r);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
     if (step->nval > 1) ein__kscan_expr(g, &all, ein__kbody(g, step->out));
@@ -445,6 +657,7 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     ein__kprod_orders(g, s, &r, &all);
     ein__kprod_load(g, &r, 0);
     ein__kprod_load(g, &r, 1);
+    if (r.sums) ein__kprod_norm(g, step, &r);
     g->vec = vec;
     bool ok = ein__kprod_store(g, step, &r);
     int64_t blocks = ein__kprod_index(g, &r), limit = INT32_MAX - 1024;

@@ -431,6 +431,8 @@ typedef struct ein__kernel {
     const ein__scope *s[8];
     ein__val inner[8];
     ein__val load[2];    // maps that the loads of a product compute
+    int nrow;            // definitions behind a product's that are of its rows ...
+    ein__val also;       // ... and the map of its rows that it stores too, or none
     const int64_t *out;  // strides of the result; NULL: dense
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
@@ -594,6 +596,9 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
     w->bytes[access] = ein__plus(w->bytes[access], ein__times(outputs, k->size));
     arrfree(z.seen);
     arrfree(z.of);
+    // It is stored from what is read once more.
+    if (k->also.i)
+        w->bytes[EIN__BY_UNIT] = ein__plus(w->bytes[EIN__BY_UNIT], 2 * ein__bytes_of(ctx, k->also));
     return elements;
 }
 
@@ -631,6 +636,20 @@ static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__produ
     return ein__math_ps(ein__gpu_of(ctx), ein__times(loads, each), ein__math_share[EIN__E_MAP]);
 }
 
+// Instructions that the sums of a product's rows take for each element of the factor: two additions
+// at most and, in front of them, what the load computes or converts.
+static int ein__rows_work(ein_ctx *ctx, const ein__kernel *k, const ein__tiled *p) {
+    ein__ex *reads = NULL;
+    int each = k->load[0].i != 0, half = ctx->value[p->read[0]->val].dtype == EIN__F16;
+    if (!k->nrow) return 0;
+    for (int i = 1; i <= k->nrow; i++) each += k->s[i]->reduce != EIN__R_NONE;
+    if (k->load[0].i) ein__ex_reads(ctx, ein__scope_of(ctx, k->load[0])->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        half = ctx->value[ein__ex_get(ctx, reads[i])->val].dtype == EIN__F16;
+    arrfree(reads);
+    return each + half;
+}
+
 // A product by tiles: their loops, and what memory and the epilogue add. A result whose neighbours
 // belong to different blocks is written a sector an element.
 static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
@@ -638,8 +657,9 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
     ein__tiled p;
     ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, k->out, &p)) return;
+    p.each = ein__rows_work(ctx, k, &p);
     w->math_ps = ein__product_cut_of(ctx, &p, &cut);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && !k->nrow; i++)
         for (int side = 0; side < 2; side++)
             if (k->load[i].i && p.read[side]->val == k->load[i].i)
                 w->math_ps =
@@ -704,6 +724,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
+        if (i && i <= k->nrow && s->reduce != EIN__R_NONE) continue;
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
         else if (k->kind == EIN__K_PRODUCT && s->reduce != EIN__R_NONE)
             ein__product_work(ctx, k, s, &w);
@@ -717,6 +738,11 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
             *parts = 1;
         }
         if (k->kind == EIN__K_ROW) w.chain_ps = ein__plus(w.chain_ps, ein__row_chain(k, s));
+    }
+    if (k->also.i) {
+        const ein__scope *s = ein__scope_of(ctx, k->also);
+        int64_t each = ein__ex_operations(ctx, s->body);
+        flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
     }
     if (flop > ein__times(elements, threshold))
         w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
@@ -740,6 +766,11 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
         h = ein__mix(ein__mix(h, ein__hash_box(s, s->nt + s->ns)), ein__hash_ex(&z, s->body));
+    }
+    if (k->also.i) {
+        const ein__scope *s = ein__scope_of(ctx, k->also);
+        h = ein__mix(ein__mix(h, ein__hash_box(s, s->nt)), ein__hash_ex(&z, s->body));
+        h = ein__mix(h, ein__hash_operand(&z, k->also));
     }
     h = ein__mix(h, (uint64_t)z.nseen);
     return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
@@ -797,6 +828,8 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
         if (i + 1 < step->nval) k.inner[i] = step->val[i];
     }
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
+    k.nrow = step->nrow;
+    k.also = step->also;
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
     return k;

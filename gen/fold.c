@@ -14,6 +14,7 @@ typedef struct ein__pass {
     bool copies_only;    // inline nothing but copies
     bool keep;           // a contraction that a library computes as it stands keeps its operands
     bool nothing;        // inline nothing
+    void *user;          // of the rewrite
 } ein__pass;
 
 // ------------------------------------------------------------------------------------ the program
@@ -597,9 +598,9 @@ static ein__val ein__rebuild_kept(ein__pass *z, ein__val v) {
 }
 
 // Rebuilds the program under `root` with one rewrite; the roots are replaced.
-static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
-                          ein__val (*rewrite)(ein__pass *, ein__val)) {
-    ein__pass z = {.ctx = ctx};
+static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
+                              ein__val (*rewrite)(ein__pass *, ein__val), void *user) {
+    ein__pass z = {.ctx = ctx, .user = user};
     z.order = ein__live(ctx, root, nroot);
     z.uses = ein__count_uses(ctx, z.order, root, nroot);
     z.nold = (size_t)arrlen(ctx->value);
@@ -634,4 +635,9 @@ static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
     arrfree(z.now);
     arrfree(z.by_scope);
     return ok;
+}
+
+static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
+                          ein__val (*rewrite)(ein__pass *, ein__val)) {
+    return ein__run_pass_for(ctx, root, nroot, rewrite, NULL);
 }

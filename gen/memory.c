@@ -17,6 +17,7 @@ static void ein__liveness(ein_ctx *ctx, const ein__step *steps) {
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) ein__touch(ctx, reads[k], &steps[i], (int)i);
         arrfree(reads);
         ein__touch(ctx, steps[i].out, &steps[i], (int)i);
+        if (steps[i].also.i) ein__touch(ctx, steps[i].also, &steps[i], (int)i);
     }
 }
 

@@ -149,6 +149,8 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
     if (ein__keeps_fp32(ctx, step->val[0])) p.math = EIN__MATH_FP32;
+    ein__kernel k = ein__step_kernel(ctx, step);
+    p.each = ein__rows_work(ctx, &k, &p);
     if (!name || !ein__product_cut_named(&p, name, &cut)) (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
     step->parts = cut.parts;
@@ -197,6 +199,23 @@ static ein__skind2 ein__kind_without_call(ein_ctx *ctx, const ein__step *step) {
     return ein__cost_step(ctx, &tiles) < ein__cost_step(ctx, &loops) ? tiles.kind : loops.kind;
 }
 
+// A product with the row operation `n` in it.
+static void ein__norm_step(ein_ctx *ctx, const ein__norm *n, ein__step *step) {
+    const ein__expr *read[2];
+    double alpha;
+    step->nval = 0;
+    step->val[step->nval++] = n->dot;
+    if (n->sum.i) step->val[step->nval++] = n->sum;
+    if (n->square.i) step->val[step->nval++] = n->square;
+    for (int i = 0; i < n->nrow; i++) step->val[step->nval++] = n->row[i];
+    step->nrow = step->nval - 1;
+    step->val[step->nval++] = n->out;
+    step->also = n->also;
+    if (!n->load.i || !ein__two_factors(ctx, ein__scope_of(ctx, n->dot), read, &alpha)) return;
+    step->load[0] = n->load;
+    step->loaded[0] = ein__load_of(ctx, read[read[0]->val != n->load.i], n->load);
+}
+
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
@@ -204,7 +223,9 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
         if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
             step->val[step->nval++] = sel->order[i];
-    if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
+    const ein__norm *norm = ein__norm_of(ctx, v, false);
+    if (norm) ein__norm_step(ctx, norm, step);
+    else if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
     bool library = ein__is_call(step->kind);
     if (library && ein__library_step(ctx, step)) return true;
     if (library) step->kind = ein__kind_without_call(ctx, step);
@@ -247,7 +268,7 @@ static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
 // What layouts are chosen by. A step that has nothing to gain from another layout is closed.
 static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step;
-    if (ctx->value[v.i].weight_only) return (ein__price){0, false};
+    if (ctx->value[v.i].weight_only || ein__norm_of(ctx, v, true)) return (ein__price){0, false};
     if (ein__step_of(ctx, sel, v, &step))
         return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
     bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
@@ -407,8 +428,15 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
     if (ctx->channels_last) ein__name_results(ctx, &placer, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
         ein__val v = sel.order[i];
-        if (ein__is_stored(&placer, v) && !placer.view[v.i] && !ein__is_in_text(ctx, &sel, v))
-            ein__make_step(ctx, &sel, v);
+        if (!ein__is_stored(&placer, v) || placer.view[v.i] || ein__is_in_text(ctx, &sel, v))
+            continue;
+        // What one step stores comes when the first of it is wanted.
+        const ein__norm *n = ein__norm_of(ctx, v, true);
+        if (n) v = n->out;
+        bool made = false;
+        for (ptrdiff_t k = 0; (n || ein__norm_of(ctx, v, false)) && k < arrlen(ctx->plan.step); k++)
+            made |= ctx->plan.step[k].out.i == v.i;
+        if (!made) ein__make_step(ctx, &sel, v);
     }
     ctx->plan.root = root;
     ein__placer_free(&placer);
@@ -416,19 +444,9 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
     return sel.reordered;
 }
 
-// The plan for the values under `root`. Where an order of a result made the difference, the plan
-// must show that it could be had: the selection without it is planned as well, the cheaper taken.
-static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
-    ein__keep_attentions(ctx, root, nroot);
-    if (!ein__prepare_calls(ctx, root, nroot) ||
-        !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
-        !ein__prepare_maps(ctx, root, nroot))
-        return false;
-    if (ctx->desc.math == EIN_MATH_FP16) {
-        if (!ein__store_types(ctx, root, nroot)) return false;
-        ctx->typed = true;
-    }
-    if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
+// Steps for the values under `root`. Where an order of a result made the difference, the plan must
+// show that it could be had: the selection without it is planned as well, the cheaper taken.
+static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ein__plan_values(ctx, root, nroot, true)) {
         ein__plan with = ctx->plan;
         ctx->plan = (ein__plan){0};
@@ -440,6 +458,43 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
             ein__pass_plan(ctx, &with);
         }
     }
+}
+
+// Plans the same values with row operations taken into products, where some look cheaper so, and
+// keeps that plan if it is.
+static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *with = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(with, root, (size_t)nroot * sizeof *root);
+    if (ctx->status || !ctx->taking || !ein__take_norms(ctx, with, nroot)) {
+        arrsetlen(ctx->norm, 0);
+        return;
+    }
+    ein__plan apart = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    ein__plan_orders(ctx, with, nroot);
+    arrsetlen(ctx->norm, 0);
+    if (ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, &apart)) {
+        ein__pass_plan(ctx, &apart);
+    } else {
+        ein__pass_plan(ctx, &ctx->plan);
+        ctx->plan = apart;
+    }
+}
+
+// The plan for the values under `root`, which are made ready for it first.
+static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__keep_attentions(ctx, root, nroot);
+    if (!ein__prepare_calls(ctx, root, nroot) ||
+        !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
+        !ein__prepare_maps(ctx, root, nroot))
+        return false;
+    if (ctx->desc.math == EIN_MATH_FP16) {
+        if (!ein__store_types(ctx, root, nroot)) return false;
+        ctx->typed = true;
+    }
+    if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
+    ein__plan_orders(ctx, root, nroot);
+    ein__plan_norms(ctx, root, nroot);
     ctx->typed = false;
     return !ctx->status;
 }
@@ -510,11 +565,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
+    ctx->taking = true;
     ok = ein__try_plans(ctx, root, nroot);
-    if (ctx->desc.form) return ok;
-    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
-    if (ok && ein__keep_attentions(ctx, root, nroot)) ok = ein__try_plans(ctx, root, nroot);
-    ctx->online = false;
+    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
+    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, root, nroot))
+        ok = ein__try_plans(ctx, root, nroot);
+    ctx->online = ctx->taking = false;
     arrfree(ctx->kept);
     return ok;
 }

@@ -11,6 +11,7 @@ typedef struct ein__tiled {
     int64_t extent[3], depth;
     bool scattered;  // the result's neighbours belong to different batches
     ein__math math;  // of the tensor cores' tiles that may compute it; FP32: none
+    int each;        // instructions for each load of the rows' factor that its sums take (norm.c)
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
@@ -26,7 +27,7 @@ typedef struct ein__product_tile {
     int buffers;  // tensor cores: steps in shared memory
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 18, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 19, EIN__PRODUCT_DEPTH = 1 << 30 };
 
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {128, 128, 8, 8, 8, 1, 585, 1, EIN__MATH_FP32, 2},  // large on both sides
@@ -47,6 +48,7 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {32, 64, 32, 32, 128, 4, 0, 1, EIN__MATH_FP16, 1},
     {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 2},
     {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 1},
+    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},  // half as many steps
 };
 
 // Whether a tile may compute product `p`.
@@ -61,6 +63,9 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
     snprintf(name, 32, "%dx%dx%d.%d.%dx%d%s", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
              type[t->math]);
 }
+
+// Of the peak, in 1/1000, as maps have it: every instruction counts as two operations.
+enum { EIN__PRODUCT_ROWS_SHARE = 600 };
 
 // What one step of a tile's loop takes at least, from load to load, ps: assumed.
 enum { EIN__PRODUCT_STEP_PS = 300000 };
@@ -167,6 +172,14 @@ static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile
     return math > shared ? math : shared;
 }
 
+// What the sums along a block's rows take, ps: the instructions that maps reach of an SM, beside
+// whatever its tensor cores do. They are of the step before, so nothing waits for them.
+static int64_t ein__product_rows_ps(const ein__gpu *g, const ein__tiled *p,
+                                    const ein__product_tile *t, int64_t terms) {
+    int64_t flop = ein__muldiv(2 * t->rows * p->each, terms, 1);
+    return ein__muldiv(flop, 1000 * 1000 * g->sms, g->fp32 * EIN__PRODUCT_ROWS_SHARE);
+}
+
 // Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
 // from the L2 cache; and one block's steps, when those of others do not hide their latency.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
@@ -178,8 +191,11 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
         int64_t flop = ein__muldiv(ein__muldiv(waves, g->sms, 1),
                                    ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
         ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
+        ps += ein__muldiv(waves, ein__product_rows_ps(g, p, t, terms), 1);
     } else {
-        ps = ein__muldiv(waves, ein__product_tensor_ps(g, t, terms), 1);
+        int64_t rows = ein__product_rows_ps(g, p, t, terms),
+                one = ein__product_tensor_ps(g, t, terms);
+        ps = ein__muldiv(waves, rows > one ? rows : one, 1);
     }
     int64_t bytes = ein__muldiv(
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);

@@ -87,6 +87,9 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS, .apply = NULL},
     // product, softmax along one of its dimensions, product over it: attention.c has the law
     [EIN__RULE_ONLINE] = {"online", "online softmax", EIN__TO_STEPS, .apply = NULL},
+    // sum(k) y[i,k] w[k,j], y affine in x with factors of rows and columns, is a product of x, its
+    // rows' sums and constants: norm.c has the law
+    [EIN__RULE_NORM] = {"norm", "norms taken into products", EIN__TO_STEPS, .apply = NULL},
     // what no call computes is a kernel of its own: ein__kernel_kind
     [EIN__RULE_KERNEL] = {"kernel", "eOperator generation", EIN__TO_STEPS, .needed = true},
 };

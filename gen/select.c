@@ -302,12 +302,31 @@ static bool ein__rows_together(const ein__selector *z, ein__val m, const ein__va
     return ein__cost_kernel(ctx, &row) <= apart;
 }
 
+// The row operation that is part of the product stored as `v`, or that stores `v` beside it.
+static const ein__norm *ein__norm_of(const ein_ctx *ctx, ein__val v, bool beside) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->norm); i++)
+        if ((beside ? ctx->norm[i].also.i : ctx->norm[i].out.i) == v.i) return &ctx->norm[i];
+    return NULL;
+}
+
+static void ein__select_norms(ein__selector *z) {
+    for (ptrdiff_t i = 0; i < arrlen(z->ctx->norm); i++) {
+        const ein__norm *n = &z->ctx->norm[i];
+        const ein__val inner[] = {n->dot, n->load, n->sum, n->square};
+        for (int k = 0; k < 4; k++) z->home[inner[k].i] = n->out;
+        for (int k = 0; k < n->nrow; k++) z->home[n->row[k].i] = n->out;
+        z->kind[n->out.i] = EIN__K_PRODUCT;
+        if (n->also.i) z->kind[n->also.i] = EIN__K_PRODUCT;
+    }
+    z->home[0] = (ein__val){0};
+}
+
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
         ein__val m = z->order[i], list[EIN__MAX_ROW_VALS];
-        if (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ATTENTION) continue;
+        if (z->home[m.i].i != m.i || z->kind[m.i] != EIN__K_MAP) continue;
         if (!ein__is_map(ctx, m) || ctx->value[m.i].weight_only || ein__copy_of(ctx, m)) continue;
         int n = ein__row_members(z, m, list);
         if (n && !ein__rows_together(z, m, list, n)) continue;
@@ -432,6 +451,7 @@ static void ein__select_reductions(ein__selector *z) {
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
         if (m.i &&
             (z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
+             ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
@@ -469,6 +489,7 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
     }
     for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
     ein__select_attention(z);
+    ein__select_norms(z);
 }
 
 EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {

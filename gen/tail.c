@@ -59,7 +59,8 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t best;
     *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &best), 1, p->depth};
-    if (best <= EIN__TAIL_PS) return best;
+    // Sums along whole rows are those of whole tiles.
+    if (best <= EIN__TAIL_PS || p->each) return best;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
         if (!ein__product_fits(p, t)) continue;
@@ -90,7 +91,7 @@ static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__p
             const ein__product_tile *t = &ein__product_table[i];
             char other[32];
             ein__product_cut_name(t, parts, other);
-            if (!ein__product_fits(p, t) || strcmp(name, other)) continue;
+            if (!ein__product_fits(p, t) || strcmp(name, other) || (p->each && parts > 1)) continue;
             *cut = (ein__product_cut){t, parts, ein__tail_share(p, t, parts)};
             return cut->share > 0;
         }

@@ -203,6 +203,8 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #undef $params
 #define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
 #include "tail.cu"
+#include <cuda_fp16.h>
+#include "tiles_rows.cu"
 #include "tiles.cu"
 #define $tile product_tile<64, 64, 16, 1, 4, 4, 1>
 #define $RM 4
@@ -213,12 +215,24 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #define $terms 96u
 #define $parts 2
 #define $share 48u
+#define $sums row_sums<64, 16, 4>
+#define $lines 64
+#define $kinds 1
+#define $totals sums.total(sums.sum, total[0])
+#define $factors 1
+#define $factor factor[0][line] = sums.of(total[0], line)
+#define $shared 64u
+#define $also y[e] = factor[0][e]
 #define $along true, false
 #define $loadA                                      \
     return *reinterpret_cast<const float4 *>(       \
         p0 + (m0 + e / 4u) * 96u + k0 + e % 4u * 4u)
 #define $loadB return p0[(k0 + e / 64u) * 96u + n0 + e % 64u]
 #define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = acc[i][j]
+#endif
+
+#ifdef LINT_tiles_rows
+#include <cuda_fp16.h>
 #endif
 
 #ifdef LINT_tiles_mma

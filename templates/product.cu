@@ -14,6 +14,14 @@
 //@key parts    blocks that share the terms of a tile; empty: one
 //@key share    terms of each, the last one no more than those
 //@key along    whether neighbouring threads load neighbouring terms of the operands
+//@key sums     type of the sums along rows of the first operand; empty: none
+//@key lines    rows of a tile
+//@key totals   adds these up into total[..][line][part]
+//@key kinds    how many of them
+//@key factors  what is made of them for each row: how many
+//@key factor   makes factor[..][line]
+//@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it
+//@key shared   elements or vectors of a block's share
 //@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store
 static __global__ void __launch_bounds__(256) $name($params) {
     __shared__ $tile tile;
@@ -34,7 +42,26 @@ static __global__ void __launch_bounds__(256) $name($params) {
         multiply_part<$parts, $rows, $along>(tile, $terms, $share, a, b, acc, parts, arrived);
     if (!last) return;
     //@else
+    //@if sums
+    $sums sums = {};
+    const summed_load<decltype(a), $sums> summed = {a, &sums};
+    tile.multiply<$along>($terms, summed, b, acc);
+    __shared__ float total[$kinds][$lines][$sums::PARTS], factor[$factors][$lines];
+    $totals;
+    __syncthreads();
+    if (threadIdx.x < $lines) {
+        const unsigned line = threadIdx.x;
+        $factor;
+    }
+    __syncthreads();
+    //@if also
+    for (unsigned e = threadIdx.x; e < $shared; e += 256u) {
+        $also;
+    }
+    //@end
+    //@else
     tile.multiply<$along>($terms, a, b, acc);
+    //@end
     //@end
 #pragma unroll
     for (int e = 0; e < $rows * $RN; e += $V) {

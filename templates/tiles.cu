@@ -1,3 +1,4 @@
+//@key rows  whether some loads are added up along their rows
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -67,6 +68,12 @@ struct product_tile {
         const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
         int turn = 0;
         for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
+            //@if rows
+            if (k0 > 0) {
+#pragma unroll
+                for (unsigned i = 0; i < na; i++) loaded(load_a, static_cast<int>(i), va[i]);
+            }
+            //@end
             if (k0 < terms) {
 #pragma unroll
                 for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);

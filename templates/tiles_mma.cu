@@ -1,5 +1,6 @@
 //@key tf32  whether products of f32 values rounded to TF32 are wanted
 //@key half  whether products of f16 values are wanted
+//@key rows  whether some loads are added up along their rows
 #ifdef __CUDA_ARCH__
 #define TENSOR_CORES __CUDA_ARCH__
 #else
@@ -310,6 +311,12 @@ struct tensor_tile {
         float c[WM / 16][WN / 8][4] = {};
         int turn = 0;
         for (unsigned k0 = 0;; k0 += KC, turn = (turn + 1) % BUFFERS) {
+            //@if rows
+            if (k0 > 0) {
+#pragma unroll
+                for (unsigned i = 0; i < na; i++) loaded(load_a, static_cast<int>(i), va[i]);
+            }
+            //@end
             if (k0 < terms) {
 #pragma unroll
                 for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);

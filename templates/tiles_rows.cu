@@ -1,0 +1,67 @@
+//@key half  whether loads give halves as they are
+// Sums along the rows of a product's first factor, of what each thread loads of it: W neighbouring
+// terms of a line at a time, BM lines of KC terms a step. The threads that share a line are LANES
+// neighbours, in PARTS warps.
+template <int BM, int KC, int W>
+struct row_sums {
+    static const int N = BM * KC / W / 256, LANES = KC / W < 32 ? KC / W : 32;
+    static const int PARTS = KC / W / LANES;
+    float sum[N], square[N];
+
+    __device__ __forceinline__ void add(int i, float v) {
+        sum[i] += v;
+        square[i] += v * v;
+    }
+    __device__ __forceinline__ void add(int i, float4 v) {
+        const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int k = 0; k < 4; k++) add(i, w[k]);
+    }
+    //@if half
+    __device__ __forceinline__ void add(int i, __half v) { add(i, __half2float(v)); }
+    __device__ __forceinline__ void add(int i, uint4 v) {
+        const unsigned w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            __half_raw h;
+            h.x = static_cast<unsigned short>(w[k / 2] >> k % 2 * 16);
+            add(i, __half2float(h));
+        }
+    }
+    //@end
+
+    // The threads' sums v of each line, added up in a fixed order.
+    static __device__ __forceinline__ void total(const float (&v)[N], float (&to)[BM][PARTS]) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const unsigned e = threadIdx.x + 256u * i;
+            float s = v[i];
+#pragma unroll
+            for (int k = LANES / 2; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
+            if (e % LANES == 0u) to[e / (KC / W)][e % (KC / W) / LANES] = s;
+        }
+    }
+    static __device__ __forceinline__ float of(const float (&from)[BM][PARTS], unsigned line) {
+        float s = 0.f;
+#pragma unroll
+        for (int p = 0; p < PARTS; p++) s += from[line][p];
+        return s;
+    }
+};
+
+// A load whose values are added up, the step's while the next one is on its way.
+template <typename L, typename S>
+struct summed_load {
+    L load;
+    S *sums;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <typename L, typename V>
+static __device__ __forceinline__ void loaded(const L &, int, const V &) {}
+template <typename L, typename S, typename V>
+static __device__ __forceinline__ void loaded(const summed_load<L, S> &a, int i, const V &v) {
+    a.sums->add(i, v);
+}
