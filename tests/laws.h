@@ -561,6 +561,54 @@ static sides law_online(ein_ctx *ctx, ein__val v) {
     return (sides){out, ein__attention_meaning(ctx, &found)};
 }
 
+// ------------------------------------------------------------------------------------ norms
+
+// A random row operation of random rows in front of a product, whatever the contraction: the
+// product, or the row operation itself, against what its kernel computes instead.
+static sides law_norm(ein_ctx *ctx, ein__val v) {
+    int64_t n[EIN__MAX_ITERS] = {random_in(1, 5), random_in(2, 7)}, j = random_in(2, 5);
+    ein__shape box = {.rank = 2, .d = {n[0], n[1]}}, cols = {.rank = 1, .d = {n[1]}},
+               weights = {.rank = 2, .d = {n[1], j}};
+    (void)v;
+    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &box, EIN__F32, -1);
+    ein__val g = ein__val_new(ctx, "g", EIN__V_WEIGHT, -1, (ein__sc){0}, &cols, EIN__F32, -1);
+    ein__val w = ein__val_new(ctx, "w", EIN__V_WEIGHT, -1, (ein__sc){0}, &weights, EIN__F32, -1);
+    ein__ix row = ein__ix_iter(ctx, 0, n[0]), col = ein__ix_iter(ctx, 1, n[1]);
+    ein__ex u = ein__ex_read(ctx, x, 0, (ein__ix[]){row, col}, 2),
+            gain = ein__ex_read(ctx, g, 0, &col, 1), z = u;
+    ein__ex half = ein__ex_const(ctx, 0.5), count = ein__ex_const(ctx, (double)n[1]);
+    if (random_in(0, 2)) {
+        ein__ex term = random_in(0, 1) ? u : ein__ex_binary(ctx, EIN__ADD, u, half);
+        ein__val sum = new_scope(ctx, "sum", EIN__R_SUM, 1, 1, n, term);
+        ein__ex mean = ein__ex_binary(ctx, EIN__DIV, ein__ex_read(ctx, sum, 0, &row, 1), count);
+        z = ein__ex_binary(ctx, random_in(0, 1) ? EIN__SUB : EIN__ADD, u, mean);
+    }
+    if (random_in(0, 3) || z.i == u.i) {
+        ein__ex square = random_in(0, 1) ? ein__ex_unary(ctx, EIN__SQUARE, z)
+                                         : ein__ex_binary(ctx, EIN__MUL, z, z);
+        if (random_in(0, 1)) square = ein__ex_binary(ctx, EIN__ADD, square, u);
+        ein__val all = new_scope(ctx, "all", EIN__R_SUM, 1, 1, n, square);
+        ein__ex s = ein__ex_read(ctx, all, 0, &row, 1);
+        if (random_in(0, 1)) s = ein__ex_unary(ctx, EIN__SQRT, s);
+        z = ein__ex_binary(ctx, random_in(0, 1) ? EIN__DIV : EIN__MUL, z, s);
+    }
+    if (random_in(0, 1)) z = ein__ex_binary(ctx, EIN__MUL, z, gain);
+    if (random_in(0, 1))
+        z = ein__ex_binary(ctx, EIN__SUB, ein__ex_binary(ctx, EIN__MUL, half, z), gain);
+    if (random_in(0, 1)) z = ein__ex_unary(ctx, EIN__NEG, z);
+    ein__val y = new_scope(ctx, "y", EIN__R_NONE, 2, 0, n, z);
+    int64_t m[EIN__MAX_ITERS] = {n[0], j, n[1]};
+    ein__ix terms = ein__ix_iter(ctx, 2, n[1]);
+    ein__ex a = ein__ex_read(ctx, y, 0, (ein__ix[]){row, terms}, 2);
+    ein__ex b = ein__ex_read(ctx, w, 0, (ein__ix[]){terms, ein__ix_iter(ctx, 1, j)}, 2);
+    ein__ex product = ein__ex_binary(ctx, EIN__MUL, half, ein__ex_binary(ctx, EIN__MUL, a, b));
+    ein__val p = new_scope(ctx, "p", EIN__R_SUM, 2, 1, m, product);
+    ein__norm made;
+    bool also = random_in(0, 1);
+    if (!ein__rule_norm(ctx, p, (ein__val){0}, (ein__ex){0}, also, &made)) return NO_SIDES;
+    return also && random_in(0, 1) ? (sides){y, made.also} : (sides){p, made.out};
+}
+
 // ------------------------------------------------------------------------------------ all of them
 
 typedef struct law {
@@ -579,6 +627,7 @@ static const law laws[] = {
     {EIN__RULE_MATCH, law_match},
     {EIN__RULE_FUSE, law_fuse},
     {EIN__RULE_ONLINE, law_online},
+    {EIN__RULE_NORM, law_norm},
     {EIN__RULE_KERNEL, law_kernel},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

@@ -343,11 +343,23 @@ static int possible_parts(ein_ctx *ctx, const ein__step *step) {
                                                                                    : 0;
 }
 
+static const ein__norm *taken;  // the row operation in the product to be checked, or NULL
+
+// What later kernels read of values that a rule has made, those from `first` on.
+static void compute_made(ein_ctx *ctx, uint32_t first) {
+    ensure_layouts(ctx);
+    for (uint32_t i = first; i < (uint32_t)arrlen(ctx->value); i++) {
+        layout(ctx, (ein__val){i}, NULL, 0, 0);
+        compute(ctx, (ein__val){i});
+    }
+}
+
 static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val) {
     ein__step step = {
         .kind = kind, .name = name, .nval = nval, .out = val[nval - 1], .tile = forced_tile};
     memcpy(step.val, val, (size_t)nval * sizeof *val);
     if (kind == EIN__K_REDUCE) step.parts = forced_parts;
+    if (taken) ein__norm_step(ctx, taken, &step);
     if (kind == EIN__K_PRODUCT) step.parts = possible_parts(ctx, &step);
     ein__buf text = {0};
     ein__launch l;
@@ -365,7 +377,7 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
     for (ptrdiff_t i = 0; i < arrlen(names); i++) first = first && strcmp(names[i], name) != 0;
     if (first) arrput(names, name);
     if (turn++ % 6 == 0) check_wide(ctx, name, &step);
-    for (int i = 0; i < nval && (first || turn % 6 == 3); i++) {
+    for (int i = 0; i < nval && !taken && (first || turn % 6 == 3); i++) {
         ein__emit_naive(ctx, val[i], ein__namef(ctx, "%s_naive", name), &text, &l);
         emit_once(&text, &l);
         put_case(ctx, name, true, &l);

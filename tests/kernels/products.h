@@ -150,7 +150,60 @@ static void product_parts(ein_ctx *ctx) {
     forced_parts = 0;
 }
 
+// y[m,n] = max(sum(k) z[m,k] w[k,n], 0), z a LayerNorm of x or x over its row's norm, with z itself
+// stored as well or not; x and z in the orders given.
+static void product_norm(ein_ctx *ctx, int64_t m, int64_t n, int64_t k, bool centered, bool also,
+                         const char *order) {
+    ein__val x = input(ctx, factor(ctx, m % 2), 2, DIMS(m, k)),
+             w = input(ctx, factor(ctx, false), 2, DIMS(k, n)),
+             g = input(ctx, EIN__F32, 1, DIMS(k));
+    ctx->value[w.i].weight_only = ctx->value[g.i].weight_only = true;
+    // No row is constant.
+    for (int64_t i = 0; i < m; i++) contents(x)[i * k + i % k] += 3;
+    ein__ix im = it(ctx, 0, m), ik = it(ctx, 1, k), in = it(ctx, 1, n);
+    ein__ex u = READ(x, 0, im, ik);
+    if (centered) {
+        ein__val sum = define(ctx, EIN__F32, EIN__R_SUM, 1, 1, DIMS(m, k), u);
+        u = BIN(SUB, u, BIN(DIV, READ(sum, 0, im), NUM((double)k)));
+    }
+    ein__val squares = define(ctx, EIN__F32, EIN__R_SUM, 1, 1, DIMS(m, k), UN(SQUARE, u));
+    ein__ex z = BIN(MUL, u, UN(RSQRT, BIN(ADD, READ(squares, 0, im), NUM(0.5))));
+    z = BIN(MUL, z, READ(g, 0, ik));
+    if (centered) z = BIN(ADD, z, READ(g, 0, ik));
+    ein__val y = define(ctx, EIN__F32, EIN__R_NONE, 2, 0, DIMS(m, k), z);
+    ein__val p = define(ctx, EIN__F32, EIN__R_SUM, 2, 1, DIMS(m, n, k),
+                        BIN(MUL, READ(y, 0, im, it(ctx, 2, k)), READ(w, 0, it(ctx, 2, k), in)));
+    ein__ex read = READ(p, 0, im, in);
+    ein__val r = define(ctx, EIN__F32, EIN__R_NONE, 2, 0, DIMS(m, n), UN(RELU, read));
+    uint32_t first = (uint32_t)arrlen(ctx->value);
+    ein__norm made;
+    if (!ein__rule_norm(ctx, p, r, read, also, &made)) {
+        fprintf(stderr, "no row operation of %d x %d x %d\n", (int)m, (int)n, (int)k);
+        exit(1);
+    }
+    compute_made(ctx, first);
+    layout(ctx, x, order, 0, 0);
+    if (also) layout(ctx, made.also, order, 0, 0);
+    taken = &made;
+    CHECK("product_norm", EIN__K_PRODUCT, made.out);
+    taken = NULL;
+}
+
+static void product_norms(ein_ctx *ctx) {
+    static const int64_t rows[] = {5, 64, 33, 130, 16, 32}, terms[] = {64, 24, 130, 7, 256, 97};
+    static const char *const order[] = {"01", "01", "10"};
+    ctx->rule_mask = ~0u;
+    for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
+        force_tile(ctx, tile);
+        for (int i = tile % 2; i < 6; i += 2)
+            product_norm(ctx, rows[i], 8 + 60 * (i / 2), terms[(i + tile) % 6], i % 3, i / 2 % 2,
+                         order[i % 3]);
+    }
+    force_tile(ctx, 0);
+}
+
 static void products(ein_ctx *ctx) {
+    product_norms(ctx);
     product_sizes(ctx);
     product_windows(ctx, 0, 8);
     product_others(ctx);
