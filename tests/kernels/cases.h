@@ -5,6 +5,8 @@ static double *contents(ein__val v);
 static ein__val define(ein_ctx *ctx, ein__dtype t, ein__red reduce, int nt, int ns,
                        const int64_t *n, ein__ex body);
 static void layout(ein_ctx *ctx, ein__val v, const char *order, int gap, int offset);
+static void compute_made(ein_ctx *ctx, uint32_t first);
+static const ein__norm *taken;  // the row operation in the product to be checked, or NULL
 static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val);
 
 #define DIMS(...) ((const int64_t[]){__VA_ARGS__})

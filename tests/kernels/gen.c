@@ -204,6 +204,15 @@ static ein__val define(ein_ctx *ctx, ein__dtype t, ein__red reduce, int nt, int 
     return v;
 }
 
+// What later kernels read of values that a rule has made, those from `first` on.
+static void compute_made(ein_ctx *ctx, uint32_t first) {
+    ensure_layouts(ctx);
+    for (uint32_t i = first; i < (uint32_t)arrlen(ctx->value); i++) {
+        layout(ctx, (ein__val){i}, NULL, 0, 0);
+        compute(ctx, (ein__val){i});
+    }
+}
+
 // ------------------------------------------------------------------------------- files
 
 static void put_element(unsigned char *p, ein__dtype t, double v) {
@@ -341,17 +350,6 @@ static int possible_parts(ein_ctx *ctx, const ein__step *step) {
         return 0;
     return ein__tail_share(&p, &ein__product_table[forced_tile - 1], forced_parts) ? forced_parts
                                                                                    : 0;
-}
-
-static const ein__norm *taken;  // the row operation in the product to be checked, or NULL
-
-// What later kernels read of values that a rule has made, those from `first` on.
-static void compute_made(ein_ctx *ctx, uint32_t first) {
-    ensure_layouts(ctx);
-    for (uint32_t i = first; i < (uint32_t)arrlen(ctx->value); i++) {
-        layout(ctx, (ein__val){i}, NULL, 0, 0);
-        compute(ctx, (ein__val){i});
-    }
 }
 
 static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val) {
