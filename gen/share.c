@@ -5,7 +5,11 @@
 // products; templates/reduce_block.cu and reduce_column.cu).
 
 enum {
-    EIN__SHARE_PARTS = 256,    // at most: one for every thread of the block that adds them up
+    EIN__SHARE_PARTS = 256,  // at most: one for every thread of the block that adds them up
+    // What the last block takes for the parts once they are there: two barriers, a reduction over
+    // its warps, the store. Assumed.
+    EIN__SHARE_JOIN_PS = 400000,
+    EIN__SHARE_ARRIVAL_PS = 2000,  // between two blocks that count themselves in one place; assumed
     EIN__SHARE_RESIDENT = 4,   // blocks of 256 threads an SM that streaming wants at most; assumed
     EIN__LOOP_TURN_PS = 10000  // a turn of a loop whose loads hit a cache, some in flight; assumed
 };
@@ -22,7 +26,7 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
                             int64_t *ps) {
     int64_t turns = (terms + c->lanes - 1) / c->lanes, floor = g->node_ns * 1000;
     int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
-    int64_t tail = EIN__TAIL_PS + EIN__TAIL_PS * EIN__TAIL_MARGIN / 100;
+    int64_t tail = EIN__TAIL_PS + EIN__SHARE_JOIN_PS;
     int parts = 1;
     if (floor < streamed) floor = streamed;
     *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
@@ -31,6 +35,8 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
         // Memory takes no less from a part of the machine.
         if (blocks > most || (*ps <= floor && blocks > g->sms)) break;
         int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
+        with += n * EIN__SHARE_ARRIVAL_PS;
+        with += ein__muldiv(with, EIN__TAIL_MARGIN, 100);
         if (with >= *ps) continue;
         *ps = with;
         parts = n;
