@@ -10,6 +10,7 @@ enum {
     // its warps, the store. Assumed.
     EIN__SHARE_JOIN_PS = 400000,
     EIN__SHARE_ARRIVAL_PS = 2000,  // between two blocks that count themselves in one place; assumed
+    EIN__SHARE_STREAMS = 2,        // blocks of an SM that keep the memory busy; assumed
     EIN__SHARE_RESIDENT = 4,   // blocks of 256 threads an SM that streaming wants at most; assumed
     EIN__LOOP_TURN_PS = 10000  // a turn of a loop whose loads hit a cache, some in flight; assumed
 };
@@ -33,7 +34,7 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
     for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
         int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
         // Memory takes no less from a part of the machine.
-        if (blocks > most || (*ps <= floor && blocks > g->sms)) break;
+        if (blocks > most || (*ps <= floor && blocks > g->sms * EIN__SHARE_STREAMS)) break;
         int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
         with += n * EIN__SHARE_ARRIVAL_PS;
         with += ein__muldiv(with, EIN__TAIL_MARGIN, 100);
