@@ -91,6 +91,7 @@
 #include "emit_expr.c"
 #include "emit_map.c"
 #include "emit_reduce.c"
+#include "emit_narrow.c"
 #include "emit_window.c"
 #include "emit_row.c"
 #include "emit_band.c"

@@ -576,6 +576,7 @@ static void same_text(ein_ctx *ctx) {
 #include "strips.h"
 #include "skinny.h"
 #include "shares.h"
+#include "narrow.h"
 #include "halves.h"
 
 static void all_cases(ein_ctx *ctx) {
@@ -589,6 +590,7 @@ static void all_cases(ein_ctx *ctx) {
     long_reductions(ctx);
     rows(ctx);
     transposes(ctx);
+    narrow_transposes(ctx);
     bands(ctx);
     transforms(ctx);
     products(ctx);

@@ -1,0 +1,35 @@
+// Transposes of which one dimension is short: as many elements as tiles begin with and fewer, long
+// dimensions that are vectors and others, further dimensions around and between, halves.
+
+static void one_narrow(ein_ctx *ctx, int64_t c, int64_t n, bool planes, ein__dtype type, int gap) {
+    const int64_t batch = 3, from[] = {batch, planes ? n : c, planes ? c : n},
+                  to[] = {batch, planes ? c : n, planes ? n : c};
+    ein__ix i = it(ctx, 0, batch), j = it(ctx, 1, to[1]), k = it(ctx, 2, to[2]);
+    ein__val u = input(ctx, type, 3, from), w = input(ctx, EIN__F32, 1, DIMS(c));
+    ein__ex x = READ(u, 0, i, k, j);
+    ein__val v = define(ctx, type, EIN__R_NONE, 3, 0, to, x);
+    CHECK("narrow", EIN__K_MAP, v);
+    layout(ctx, u, NULL, 0, 4);
+    layout(ctx, v, NULL, 0, gap);
+    CHECK("narrow_shifted", EIN__K_MAP, v);
+    layout(ctx, u, "102", 0, 0);
+    layout(ctx, v, NULL, 0, 0);
+    CHECK("narrow_between", EIN__K_MAP, v);
+    layout(ctx, u, NULL, 0, 0);
+    x = BIN(ADD, BIN(MUL, x, NUM(0.5)), READ(w, 0, planes ? j : k));
+    CHECK("narrow_map", EIN__K_MAP, define(ctx, type, EIN__R_NONE, 3, 0, to, x));
+    // only some of the operand's elements, from the second on
+    x = READ(u, 0, it(ctx, 0, 1), it(ctx, 2, to[2]), ADDC(it(ctx, 1, to[1] - 1), 1));
+    CHECK("narrow_part", EIN__K_MAP,
+          define(ctx, type, EIN__R_NONE, 3, 0, DIMS(1, to[1] - 1, to[2]), x));
+}
+
+static void narrow_transposes(ein_ctx *ctx) {
+    static const int64_t extent[] = {2, 3, 4, 5, 7, 8}, length[] = {4, 8, 30, 64, 100};
+    for (int i = 0; i < COUNT(extent); i++)
+        for (int j = 0; j < COUNT(length); j++) {
+            int turn = i * COUNT(length) + j;
+            one_narrow(ctx, extent[i], length[j], turn % 2, turn % 3 ? EIN__F32 : EIN__F16,
+                       turn % 4);
+        }
+}
