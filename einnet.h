@@ -746,8 +746,10 @@ typedef struct ein__step {
     ein__ex loaded[2];  // ... and the factors as they are then
     ein__conv conv;
     ein__gemm gemm;
-    int tile;   // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
-    int parts;  // ... and how many blocks share the terms of a tile (tail.c), 0: one
+    int nrow;       // PRODUCT: of the values behind the first, those of its rows (norm.c) ...
+    ein__val also;  // ... and what it stores beside its result, or none
+    int tile;       // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
+    int parts;      // ... and how many blocks share the terms of a tile (tail.c), 0: one
     int64_t counters, counter;  // of blocks that have arrived: how many, the first one's place
     int64_t ps;                 // cost, picoseconds
     bool measured;
@@ -760,6 +762,18 @@ typedef struct ein__step {
     int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
     int event;  // recorded after the step for those that wait for it, 0: none
 } ein__step;
+
+enum { EIN__NORM_ROWS = 4 };
+
+// A row operation that is part of a product's kernel; see norm.c.
+typedef struct ein__norm {
+    ein__val out, dot;             // what is stored; the product
+    ein__val load;                 // what it loads instead of a read, or none
+    ein__val sum, square;          // of the rows, or none
+    ein__val row[EIN__NORM_ROWS];  // made of these
+    int nrow;
+    ein__val also;  // the row operation's own result where it is needed elsewhere, or none
+} ein__norm;
 
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
@@ -808,6 +822,7 @@ typedef enum {
     EIN__RULE_MATCH,
     EIN__RULE_FUSE,
     EIN__RULE_ONLINE,
+    EIN__RULE_NORM,
     EIN__RULE_KERNEL,
     EIN__NRULES
 } ein__rule_id;
@@ -864,6 +879,8 @@ struct ein_ctx {
     struct ein__search *search;  // problems derived so far (search.c)
     uint32_t rule_mask;          // by ein__rule_id: rules that are on
     bool online;                 // softmax between two products is computed with them (attention.c)
+    bool taking;                 // row operations may be taken into products
+    ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;     // by graph tensor: computed in FP32; stb_ds array
     bool typed;          // values have the types they are stored in (storage.c)
@@ -11772,6 +11789,7 @@ typedef struct ein__pass {
     bool copies_only;    // inline nothing but copies
     bool keep;           // a contraction that a library computes as it stands keeps its operands
     bool nothing;        // inline nothing
+    void *user;          // of the rewrite
 } ein__pass;
 
 // ------------------------------------------------------------------------------------ the program
@@ -12355,9 +12373,9 @@ static ein__val ein__rebuild_kept(ein__pass *z, ein__val v) {
 }
 
 // Rebuilds the program under `root` with one rewrite; the roots are replaced.
-static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
-                          ein__val (*rewrite)(ein__pass *, ein__val)) {
-    ein__pass z = {.ctx = ctx};
+static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
+                              ein__val (*rewrite)(ein__pass *, ein__val), void *user) {
+    ein__pass z = {.ctx = ctx, .user = user};
     z.order = ein__live(ctx, root, nroot);
     z.uses = ein__count_uses(ctx, z.order, root, nroot);
     z.nold = (size_t)arrlen(ctx->value);
@@ -12392,6 +12410,11 @@ static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
     arrfree(z.now);
     arrfree(z.by_scope);
     return ok;
+}
+
+static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
+                          ein__val (*rewrite)(ein__pass *, ein__val)) {
+    return ein__run_pass_for(ctx, root, nroot, rewrite, NULL);
 }
 /* ---- prepare.c ---- */
 // Rewrites that give row statistics and what lies around library calls the form that a kernel or a
@@ -13283,6 +13306,7 @@ typedef struct ein__tiled {
     int64_t extent[3], depth;
     bool scattered;  // the result's neighbours belong to different batches
     ein__math math;  // of the tensor cores' tiles that may compute it; FP32: none
+    int each;        // instructions for each load of the rows' factor that its sums take (norm.c)
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
@@ -13298,7 +13322,7 @@ typedef struct ein__product_tile {
     int buffers;  // tensor cores: steps in shared memory
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 18, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 19, EIN__PRODUCT_DEPTH = 1 << 30 };
 
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {128, 128, 8, 8, 8, 1, 585, 1, EIN__MATH_FP32, 2},  // large on both sides
@@ -13319,6 +13343,7 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {32, 64, 32, 32, 128, 4, 0, 1, EIN__MATH_FP16, 1},
     {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 2},
     {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 1},
+    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},  // half as many steps
 };
 
 // Whether a tile may compute product `p`.
@@ -13333,6 +13358,9 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
     snprintf(name, 32, "%dx%dx%d.%d.%dx%d%s", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
              type[t->math]);
 }
+
+// Of the peak, in 1/1000, as maps have it: every instruction counts as two operations.
+enum { EIN__PRODUCT_ROWS_SHARE = 600 };
 
 // What one step of a tile's loop takes at least, from load to load, ps: assumed.
 enum { EIN__PRODUCT_STEP_PS = 300000 };
@@ -13439,6 +13467,14 @@ static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile
     return math > shared ? math : shared;
 }
 
+// What the sums along a block's rows take, ps: the instructions that maps reach of an SM, beside
+// whatever its tensor cores do. They are of the step before, so nothing waits for them.
+static int64_t ein__product_rows_ps(const ein__gpu *g, const ein__tiled *p,
+                                    const ein__product_tile *t, int64_t terms) {
+    int64_t flop = ein__muldiv(2 * t->rows * p->each, terms, 1);
+    return ein__muldiv(flop, 1000 * 1000 * g->sms, g->fp32 * EIN__PRODUCT_ROWS_SHARE);
+}
+
 // Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
 // from the L2 cache; and one block's steps, when those of others do not hide their latency.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
@@ -13450,8 +13486,11 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
         int64_t flop = ein__muldiv(ein__muldiv(waves, g->sms, 1),
                                    ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
         ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
+        ps += ein__muldiv(waves, ein__product_rows_ps(g, p, t, terms), 1);
     } else {
-        ps = ein__muldiv(waves, ein__product_tensor_ps(g, t, terms), 1);
+        int64_t rows = ein__product_rows_ps(g, p, t, terms),
+                one = ein__product_tensor_ps(g, t, terms);
+        ps = ein__muldiv(waves, rows > one ? rows : one, 1);
     }
     int64_t bytes = ein__muldiv(
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
@@ -13542,7 +13581,8 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t best;
     *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &best), 1, p->depth};
-    if (best <= EIN__TAIL_PS) return best;
+    // Sums along whole rows are those of whole tiles.
+    if (best <= EIN__TAIL_PS || p->each) return best;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
         if (!ein__product_fits(p, t)) continue;
@@ -13573,7 +13613,7 @@ static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__p
             const ein__product_tile *t = &ein__product_table[i];
             char other[32];
             ein__product_cut_name(t, parts, other);
-            if (!ein__product_fits(p, t) || strcmp(name, other)) continue;
+            if (!ein__product_fits(p, t) || strcmp(name, other) || (p->each && parts > 1)) continue;
             *cut = (ein__product_cut){t, parts, ein__tail_share(p, t, parts)};
             return cut->share > 0;
         }
@@ -13587,7 +13627,12 @@ static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__p
 // products; templates/reduce_block.cu and reduce_column.cu).
 
 enum {
-    EIN__SHARE_PARTS = 256,    // at most: one for every thread of the block that adds them up
+    EIN__SHARE_PARTS = 256,  // at most: one for every thread of the block that adds them up
+    // What the last block takes for the parts once they are there: two barriers, a reduction over
+    // its warps, the store. Assumed.
+    EIN__SHARE_JOIN_PS = 400000,
+    EIN__SHARE_ARRIVAL_PS = 2000,  // between two blocks that count themselves in one place; assumed
+    EIN__SHARE_STREAMS = 2,        // blocks of an SM that keep the memory busy; assumed
     EIN__SHARE_RESIDENT = 4,   // blocks of 256 threads an SM that streaming wants at most; assumed
     EIN__LOOP_TURN_PS = 10000  // a turn of a loop whose loads hit a cache, some in flight; assumed
 };
@@ -13604,15 +13649,17 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
                             int64_t *ps) {
     int64_t turns = (terms + c->lanes - 1) / c->lanes, floor = g->node_ns * 1000;
     int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
-    int64_t tail = EIN__TAIL_PS + EIN__TAIL_PS * EIN__TAIL_MARGIN / 100;
+    int64_t tail = EIN__TAIL_PS + EIN__SHARE_JOIN_PS;
     int parts = 1;
     if (floor < streamed) floor = streamed;
     *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
     for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
         int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
         // Memory takes no less from a part of the machine.
-        if (blocks > most || (*ps <= floor && blocks > g->sms)) break;
+        if (blocks > most || (*ps <= floor && blocks > g->sms * EIN__SHARE_STREAMS)) break;
         int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
+        with += n * EIN__SHARE_ARRIVAL_PS;
+        with += ein__muldiv(with, EIN__TAIL_MARGIN, 100);
         if (with >= *ps) continue;
         *ps = with;
         parts = n;
@@ -14243,6 +14290,8 @@ typedef struct ein__kernel {
     const ein__scope *s[8];
     ein__val inner[8];
     ein__val load[2];    // maps that the loads of a product compute
+    int nrow;            // definitions behind a product's that are of its rows ...
+    ein__val also;       // ... and the map of its rows that it stores too, or none
     const int64_t *out;  // strides of the result; NULL: dense
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
@@ -14406,6 +14455,9 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
     w->bytes[access] = ein__plus(w->bytes[access], ein__times(outputs, k->size));
     arrfree(z.seen);
     arrfree(z.of);
+    // It is stored from what is read once more.
+    if (k->also.i)
+        w->bytes[EIN__BY_UNIT] = ein__plus(w->bytes[EIN__BY_UNIT], 2 * ein__bytes_of(ctx, k->also));
     return elements;
 }
 
@@ -14443,6 +14495,20 @@ static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__produ
     return ein__math_ps(ein__gpu_of(ctx), ein__times(loads, each), ein__math_share[EIN__E_MAP]);
 }
 
+// Instructions that the sums of a product's rows take for each element of the factor: two additions
+// at most and, in front of them, what the load computes or converts.
+static int ein__rows_work(ein_ctx *ctx, const ein__kernel *k, const ein__tiled *p) {
+    ein__ex *reads = NULL;
+    int each = k->load[0].i != 0, half = ctx->value[p->read[0]->val].dtype == EIN__F16;
+    if (!k->nrow) return 0;
+    for (int i = 1; i <= k->nrow; i++) each += k->s[i]->reduce != EIN__R_NONE;
+    if (k->load[0].i) ein__ex_reads(ctx, ein__scope_of(ctx, k->load[0])->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        half = ctx->value[ein__ex_get(ctx, reads[i])->val].dtype == EIN__F16;
+    arrfree(reads);
+    return each + half;
+}
+
 // A product by tiles: their loops, and what memory and the epilogue add. A result whose neighbours
 // belong to different blocks is written a sector an element.
 static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
@@ -14450,8 +14516,9 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
     ein__tiled p;
     ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, k->out, &p)) return;
+    p.each = ein__rows_work(ctx, k, &p);
     w->math_ps = ein__product_cut_of(ctx, &p, &cut);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && !k->nrow; i++)
         for (int side = 0; side < 2; side++)
             if (k->load[i].i && p.read[side]->val == k->load[i].i)
                 w->math_ps =
@@ -14516,6 +14583,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
+        if (i && i <= k->nrow && s->reduce != EIN__R_NONE) continue;
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
         else if (k->kind == EIN__K_PRODUCT && s->reduce != EIN__R_NONE)
             ein__product_work(ctx, k, s, &w);
@@ -14529,6 +14597,11 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
             *parts = 1;
         }
         if (k->kind == EIN__K_ROW) w.chain_ps = ein__plus(w.chain_ps, ein__row_chain(k, s));
+    }
+    if (k->also.i) {
+        const ein__scope *s = ein__scope_of(ctx, k->also);
+        int64_t each = ein__ex_operations(ctx, s->body);
+        flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
     }
     if (flop > ein__times(elements, threshold))
         w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
@@ -14552,6 +14625,11 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
         h = ein__mix(ein__mix(h, ein__hash_box(s, s->nt + s->ns)), ein__hash_ex(&z, s->body));
+    }
+    if (k->also.i) {
+        const ein__scope *s = ein__scope_of(ctx, k->also);
+        h = ein__mix(ein__mix(h, ein__hash_box(s, s->nt)), ein__hash_ex(&z, s->body));
+        h = ein__mix(h, ein__hash_operand(&z, k->also));
     }
     h = ein__mix(h, (uint64_t)z.nseen);
     return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
@@ -14609,6 +14687,8 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
         if (i + 1 < step->nval) k.inner[i] = step->val[i];
     }
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
+    k.nrow = step->nrow;
+    k.also = step->also;
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
     return k;
@@ -16176,12 +16256,31 @@ static bool ein__rows_together(const ein__selector *z, ein__val m, const ein__va
     return ein__cost_kernel(ctx, &row) <= apart;
 }
 
+// The row operation that is part of the product stored as `v`, or that stores `v` beside it.
+static const ein__norm *ein__norm_of(const ein_ctx *ctx, ein__val v, bool beside) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->norm); i++)
+        if ((beside ? ctx->norm[i].also.i : ctx->norm[i].out.i) == v.i) return &ctx->norm[i];
+    return NULL;
+}
+
+static void ein__select_norms(ein__selector *z) {
+    for (ptrdiff_t i = 0; i < arrlen(z->ctx->norm); i++) {
+        const ein__norm *n = &z->ctx->norm[i];
+        const ein__val inner[] = {n->dot, n->load, n->sum, n->square};
+        for (int k = 0; k < 4; k++) z->home[inner[k].i] = n->out;
+        for (int k = 0; k < n->nrow; k++) z->home[n->row[k].i] = n->out;
+        z->kind[n->out.i] = EIN__K_PRODUCT;
+        if (n->also.i) z->kind[n->also.i] = EIN__K_PRODUCT;
+    }
+    z->home[0] = (ein__val){0};
+}
+
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
         ein__val m = z->order[i], list[EIN__MAX_ROW_VALS];
-        if (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ATTENTION) continue;
+        if (z->home[m.i].i != m.i || z->kind[m.i] != EIN__K_MAP) continue;
         if (!ein__is_map(ctx, m) || ctx->value[m.i].weight_only || ein__copy_of(ctx, m)) continue;
         int n = ein__row_members(z, m, list);
         if (n && !ein__rows_together(z, m, list, n)) continue;
@@ -16306,6 +16405,7 @@ static void ein__select_reductions(ein__selector *z) {
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
         if (m.i &&
             (z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
+             ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
@@ -16343,6 +16443,7 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
     }
     for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
     ein__select_attention(z);
+    ein__select_norms(z);
 }
 
 EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
@@ -16519,6 +16620,650 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
 EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ctx->desc.libs != EIN_LIBS_ALL) return true;
     return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
+}
+/* ---- norm.c ---- */
+// Row operations taken into products. A product sum(k) y[i,k] w[k,j] of weights w, with
+//     y[i,k] = s[i] g[k] x[i,k] + sum(t) a[t,i] b[t,k]
+// where s and a are functions of the row's sums of x and x^2, is by linearity
+//     s[i] sum(k) x[i,k] (g[k] w[k,j]) + sum(t) a[t,i] sum(k) b[t,k] w[k,j]
+// LayerNorm is such a y, RMSNorm, a division by a row's norm. What depends on weights alone is
+// computed at load. The product's kernel reads all of its rows of x anyway: it adds up their sums
+// as it loads them, and applies what is made of these behind the product. Where y is needed
+// elsewhere, its blocks store it too, each a share of the columns.
+//
+// Where terms of a statistic would cancel (a variance), x is taken relative to the first element of
+// its row, u[i,k] = x[i,k] - x[i,0], in the sums and in the product: a mean that is large beside
+// the deviation then costs neither the sums nor rounded factors their digits.
+
+enum { EIN__NORM_TERMS = 8 };
+
+// row * col * u^degree: `row` of the rows' iterators, `col` of weights and of the others.
+typedef struct ein__norm_term {
+    ein__ex row, col;
+    int degree;
+} ein__norm_term;
+
+typedef struct ein__norm_sum {
+    bool ok;
+    int n;
+    ein__norm_term t[EIN__NORM_TERMS];
+} ein__norm_sum;
+
+typedef struct ein__normer {
+    ein_ctx *ctx;
+    ein__val map;           // y
+    const ein__scope *m;    // its definition: rows first
+    uint32_t rows;          // iterators that count them
+    ein__ex x, first;       // the read of x; of its row's first element, or none: u is x
+    bool shifted, cancels;  // `cancels`: some statistic is a sum of several terms
+    ein__norm made;
+    int depth;
+} ein__normer;
+
+enum { EIN__NORM_DEPTH = 8 };  // of statistics made of statistics
+
+// ------------------------------------------------------------------------------------ values
+
+static ein__val ein__norm_value(ein__normer *z, const char *suffix, ein__red red, int nt, int ns,
+                                const int64_t *n, ein__ex body) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value of = ctx->value[z->map.i];
+    ein__scope s = {.reduce = red, .nt = (uint32_t)nt, .ns = (uint32_t)ns, .body = body};
+    ein__shape shape = {.rank = nt};
+    for (int i = 0; i < nt + ns; i++) s.n[i] = n[i];
+    for (int i = 0; i < nt; i++) shape.d[i] = n[i];
+    ein__sc sc = body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, ein__namef(ctx, "%s.%s", of.name, suffix), EIN__V_SCOPE, of.tensor, sc,
+                        &shape, EIN__F32, of.node);
+}
+
+// `v` read at the first `n` iterators of the row operation.
+static ein__ex ein__norm_read(ein__normer *z, ein__val v, uint32_t n) {
+    ein__ix ix[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < n; i++) ix[i] = ein__ix_iter(z->ctx, i, z->m->n[i]);
+    return v.i ? ein__ex_read(z->ctx, v, 0, ix, (int)n) : (ein__ex){0};
+}
+
+// u at the iterators of the row operation.
+static ein__ex ein__norm_shifted(ein__normer *z) {
+    return z->shifted ? ein__ex_binary(z->ctx, EIN__SUB, z->x, z->first) : z->x;
+}
+
+// What sums and product read of a row: x, or a map that loads compute.
+static ein__ex ein__norm_operand(ein__normer *z) {
+    if (!z->shifted) return z->x;
+    if (!z->made.load.i)
+        z->made.load = ein__norm_value(z, "shifted", EIN__R_NONE, (int)z->m->nt, 0, z->m->n,
+                                       ein__norm_shifted(z));
+    return ein__norm_read(z, z->made.load, z->m->nt);
+}
+
+// A row's sum of u, or of u^2.
+static ein__ex ein__norm_reduced(ein__normer *z, bool square) {
+    ein__val *v = square ? &z->made.square : &z->made.sum;
+    if (!v->i) {
+        ein__ex u = ein__norm_operand(z);
+        if (square) u = ein__ex_unary(z->ctx, EIN__SQUARE, u);
+        *v = ein__norm_value(z, square ? "squares" : "total", EIN__R_SUM, (int)z->rows,
+                             (int)(z->m->nt - z->rows), z->m->n, u);
+    }
+    return ein__norm_read(z, *v, z->rows);
+}
+
+// ------------------------------------------------------------------------------------ recognising
+
+static void ein__norm_add(ein__normer *z, ein__norm_sum *to, ein__norm_term t) {
+    ein_ctx *ctx = z->ctx;
+    to->ok &= t.row.i && t.col.i;
+    for (int i = 0; i < to->n && to->ok; i++) {
+        ein__norm_term *old = &to->t[i];
+        if (old->col.i != t.col.i || old->degree != t.degree) continue;
+        const ein__expr *e = ein__ex_get(ctx, t.row);
+        bool minus = e->op == EIN__X_UNARY && e->fn == EIN__NEG;
+        old->row =
+            ein__ex_binary(ctx, minus ? EIN__SUB : EIN__ADD, old->row, minus ? e->kid[0] : t.row);
+        to->ok = old->row.i != 0;
+        return;
+    }
+    to->ok &= to->n < EIN__NORM_TERMS && t.degree <= 2;
+    if (to->ok) to->t[to->n++] = t;
+}
+
+static ein__norm_sum ein__norm_times(ein__normer *z, const ein__norm_sum *a,
+                                     const ein__norm_sum *b) {
+    ein__norm_sum r = {.ok = a->ok && b->ok};
+    for (int i = 0; i < a->n && r.ok; i++)
+        for (int j = 0; j < b->n && r.ok; j++) {
+            ein__norm_term t = {ein__ex_binary(z->ctx, EIN__MUL, a->t[i].row, b->t[j].row),
+                                ein__ex_binary(z->ctx, EIN__MUL, a->t[i].col, b->t[j].col),
+                                a->t[i].degree + b->t[j].degree};
+            ein__norm_add(z, &r, t);
+        }
+    return r;
+}
+
+static ein__norm_sum ein__norm_terms(ein__normer *z, ein__ex ex);
+
+// What a row's sum `r`, read at its own row, is in terms of the sums of u; none: it is no
+// polynomial of degree 2 of x.
+static ein__ex ein__norm_statistic(ein__normer *z, ein__val r) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, r);
+    if (!s || s->reduce != EIN__R_SUM || s->nt != z->rows || s->nt + s->ns != z->m->nt ||
+        z->depth >= EIN__NORM_DEPTH || ctx->value[r.i].weight_only)
+        return (ein__ex){0};
+    int64_t count = 1;
+    for (uint32_t i = 0; i < z->m->nt; i++) {
+        if (s->n[i] != z->m->n[i]) return (ein__ex){0};
+        if (i >= z->rows) count *= s->n[i];
+    }
+    z->depth++;
+    ein__norm_sum sum = ein__norm_terms(z, s->body);
+    z->depth--;
+    ein__ex all = ein__ex_const(ctx, 0);
+    double one;
+    for (int i = 0; i < sum.n && sum.ok && all.i; i++) {
+        const ein__norm_term *t = &sum.t[i];
+        if (!ein__ex_is_const(ctx, t->col, &one) || one != 1) return (ein__ex){0};
+        ein__ex u =
+            t->degree ? ein__norm_reduced(z, t->degree == 2) : ein__ex_const(ctx, (double)count);
+        all = ein__ex_binary(ctx, EIN__ADD, all, ein__ex_binary(ctx, EIN__MUL, t->row, u));
+    }
+    z->cancels |= sum.n > 1;
+    return sum.ok ? all : (ein__ex){0};
+}
+
+typedef struct ein__norm_reads {
+    ein__normer *z;
+    bool failed;
+} ein__norm_reads;
+
+static ein__ex ein__norm_replace(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__norm_reads *w = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val v = {e->val};
+    if (ctx->value[v.i].weight_only) return ex;
+    bool own = e->nix == w->z->rows && !e->bits;
+    for (uint32_t k = 0; own && k < e->nix; k++)
+        own = e->ix[k].i == ein__ix_iter(ctx, k, w->z->m->n[k]).i;
+    ein__ex made = own ? ein__norm_statistic(w->z, v) : (ein__ex){0};
+    w->failed |= !made.i;
+    return made.i ? made : ex;
+}
+
+// x itself: the one read that depends on rows and columns and is no weight.
+static ein__norm_sum ein__norm_leaf(ein__normer *z, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    ein__norm_sum r = {.ok = true};
+    ein__ex one = ein__ex_const(ctx, 1);
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    bool fits = e->op == EIN__X_READ && !ctx->value[e->val].weight_only && !e->bits &&
+                ein__is_real(ctx, (ein__val){e->val}) && ein__reads_in_place(ctx, e, z->m);
+    if (!fits || (z->x.i && z->x.i != ex.i)) return (ein__norm_sum){.ok = false};
+    if (!z->x.i) {
+        ein__ix map[EIN__MAX_ITERS];
+        for (uint32_t i = 0; i < z->m->nt; i++)
+            map[i] = i < z->rows ? ein__ix_iter(ctx, i, z->m->n[i]) : ein__ix_const(ctx, 0);
+        z->x = ex;
+        z->first = ein__ex_subst(ctx, ex, map, (int)z->m->nt);
+    }
+    ein__norm_add(z, &r, (ein__norm_term){one, one, 1});
+    if (z->shifted) ein__norm_add(z, &r, (ein__norm_term){z->first, one, 0});
+    return r;
+}
+
+static ein__norm_sum ein__norm_quotient(ein__normer *z, ein__norm_sum a, ein__norm_sum b) {
+    ein_ctx *ctx = z->ctx;
+    a.ok &= b.ok && b.n == 1 && b.t[0].degree == 0;
+    for (int i = 0; i < a.n && a.ok; i++) {
+        a.t[i].row = ein__ex_binary(ctx, EIN__DIV, a.t[i].row, b.t[0].row);
+        a.t[i].col = ein__ex_binary(ctx, EIN__DIV, a.t[i].col, b.t[0].col);
+        a.ok = a.t[i].row.i && a.t[i].col.i;
+    }
+    return a;
+}
+
+// `ex` as a polynomial of u.
+static ein__norm_sum ein__norm_terms(ein__normer *z, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__norm_sum r = {.ok = true}, b;
+    ein__ex one = ein__ex_const(ctx, 1);
+    uint32_t uses = ein__ex_uses(ctx, ex), rows = (1u << z->rows) - 1;
+    if (!(uses & ~rows)) {
+        ein__norm_reads w = {z, false};
+        ein__ex row = ein__ex_replace_reads(ctx, ex, ein__norm_replace, &w);
+        r.ok = !w.failed;
+        ein__norm_add(z, &r, (ein__norm_term){row, one, 0});
+        return r;
+    }
+    if (!(uses & rows) && ein__ex_weight_only(ctx, ex)) {
+        ein__norm_add(z, &r, (ein__norm_term){one, ex, 0});
+        return r;
+    }
+    if (e->op == EIN__X_UNARY && (e->fn == EIN__NEG || e->fn == EIN__SQUARE)) {
+        r = ein__norm_terms(z, e->kid[0]);
+        if (e->fn == EIN__SQUARE) return ein__norm_times(z, &r, &r);
+        for (int i = 0; i < r.n; i++) r.t[i].row = ein__ex_unary(ctx, EIN__NEG, r.t[i].row);
+        return r;
+    }
+    if (e->op != EIN__X_BINARY) return ein__norm_leaf(z, ex);
+    uint32_t fn = e->fn;
+    ein__ex right = e->kid[1];
+    r = ein__norm_terms(z, e->kid[0]);
+    if (!r.ok) return r;
+    b = ein__norm_terms(z, right);
+    if (fn == EIN__MUL) return ein__norm_times(z, &r, &b);
+    if (fn == EIN__DIV) return ein__norm_quotient(z, r, b);
+    r.ok &= b.ok && (fn == EIN__ADD || fn == EIN__SUB);
+    for (int i = 0; i < b.n && r.ok; i++) {
+        if (fn == EIN__SUB) b.t[i].row = ein__ex_unary(ctx, EIN__NEG, b.t[i].row);
+        ein__norm_add(z, &r, b.t[i]);
+    }
+    return r;
+}
+
+// Map `v` as such a row operation whose first `rows` iterators count rows.
+static bool ein__norm_match(ein_ctx *ctx, ein__val v, uint32_t rows, ein__normer *z,
+                            ein__norm_sum *sum) {
+    for (int shifted = 0; shifted < 2; shifted++) {
+        *z = (ein__normer){
+            .ctx = ctx, .map = v, .m = ein__scope_of(ctx, v), .rows = rows, .shifted = shifted};
+        *sum = ein__norm_terms(z, z->m->body);
+        int products = 0;
+        for (int i = 0; i < sum->n; i++) products += sum->t[i].degree;
+        if (!sum->ok || products != 1 || (!z->made.sum.i && !z->made.square.i)) return false;
+        if (shifted || (sum->n == 1 && !z->cancels)) return true;
+    }
+    return false;
+}
+
+// ------------------------------------------------------------------------------------ rewriting
+
+// A product and its factors, as the row operation's iterators meet its own.
+typedef struct ein__norm_product {
+    const ein__scope *s;
+    const ein__expr *y, *w;
+    double alpha;
+    ein__ix map[EIN__MAX_ITERS];  // by iterator of the row operation
+    uint32_t rows;
+} ein__norm_product;
+
+// Whether `read` reads all of its value at iterators of its own, each once; `*used` gets them.
+static bool ein__norm_bare(ein_ctx *ctx, const ein__scope *s, const ein__expr *read,
+                           uint32_t *used) {
+    *used = 0;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        uint32_t slot;
+        int64_t n = ctx->value[read->val].shape.d[k], c;
+        if (n == 1 && ein__ix_is_const(ctx, read->ix[k], &c) && c == 0) continue;
+        if (!ein__ix_is_iter(ctx, read->ix[k], &slot) || s->n[slot] != n || (*used >> slot & 1))
+            return false;
+        *used |= 1u << slot;
+    }
+    return true;
+}
+
+// Product `v` whose first factor is a map of rows, all of which it sums over.
+static bool ein__norm_product_of(ein_ctx *ctx, ein__val v, ein__norm_product *p) {
+    const ein__expr *read[2];
+    ein__tiled tiled;
+    int64_t out[EIN__MAX_RANK];
+    uint32_t used[2];
+    p->s = ein__scope_of(ctx, v);
+    if (!p->s || ctx->value[v.i].weight_only || !ein__two_factors(ctx, p->s, read, &p->alpha))
+        return false;
+    ein__dense_result(p->s, out);
+    if (read[0]->val == read[1]->val || !ein__match_tiles(ctx, p->s, out, &tiled)) return false;
+    p->y = tiled.read[0];
+    p->w = tiled.read[1];
+    uint32_t sums = ((1u << (p->s->nt + p->s->ns)) - 1) & ~((1u << p->s->nt) - 1);
+    if (ctx->value[p->y->val].weight_only || !ctx->value[p->w->val].weight_only ||
+        !ein__is_map(ctx, (ein__val){p->y->val}) || !ein__norm_bare(ctx, p->s, p->y, &used[0]) ||
+        !ein__norm_bare(ctx, p->s, p->w, &used[1]) || (used[0] & sums) != sums ||
+        (used[1] & sums) != sums || (used[0] & used[1] & ~sums))
+        return false;
+    p->rows = 0;
+    for (uint32_t k = 0; k < p->y->nix; k++) {
+        p->map[k] = p->y->ix[k];
+        bool sum = ein__ix_uses(ctx, p->y->ix[k]) & sums;
+        if (!sum && p->rows == k) p->rows = k + 1;
+        else if (!sum) return false;
+    }
+    return p->rows && p->rows < p->y->nix;
+}
+
+// Weights w times `col` (at the row operation's iterators) in the order of w's dimensions: as they
+// are (a read at the product's iterators), or summed over the terms.
+static ein__ex ein__norm_weights(ein__normer *z, const ein__norm_product *p, ein__ex col, bool sum,
+                                 const char *name) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex w = ein__ex_of(ctx, p->w);
+    ein__val of = {p->w->val};
+    const ein__scope *s = p->s;
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    int64_t n[EIN__MAX_ITERS];
+    int nt = 0, ns = 0;
+    uint32_t slot;
+    double one;
+    if (!sum && p->alpha == 1 && ein__ex_is_const(ctx, col, &one) && one == 1) return w;
+    // What only converts is not to round twice.
+    if (ein__copy_of(ctx, of)) w = ein__rule_inline(ctx, of, p->w);
+    w = ein__ex_binary(ctx, EIN__MUL, ein__ex_subst(ctx, col, p->map, (int)z->m->nt), w);
+    if (p->alpha != 1) w = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, p->alpha), w);
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t k = 0; k < p->w->nix; k++) {
+            if (!ein__ix_is_iter(ctx, p->w->ix[k], &slot)) continue;
+            if ((sum && slot >= s->nt) != (pass == 1)) continue;
+            n[nt + ns] = s->n[slot];
+            map[slot] = ein__ix_iter(ctx, (uint32_t)(nt + ns), s->n[slot]);
+            if (pass) ns++;
+            else back[nt++] = p->w->ix[k];
+        }
+    w = w.i ? ein__ex_subst(ctx, w, map, (int)(s->nt + s->ns)) : w;
+    ein__val v = ein__norm_value(z, name, sum ? EIN__R_SUM : EIN__R_NONE, nt, ns, n, w);
+    if (v.i && !sum) ctx->value[v.i].dtype = ctx->value[of.i].dtype;
+    return v.i ? ein__ex_read(ctx, v, 0, back, nt) : (ein__ex){0};
+}
+
+// The factor of a row as a read of one value: of those that are equal the same one.
+static ein__ex ein__norm_row(ein__normer *z, ein__ex row) {
+    ein_ctx *ctx = z->ctx;
+    double c;
+    if (ein__ex_is_const(ctx, row, &c)) return row;
+    for (int i = 0; i < z->made.nrow; i++)
+        if (ein__scope_of(ctx, z->made.row[i])->body.i == row.i)
+            return ein__norm_read(z, z->made.row[i], z->rows);
+    if (z->made.nrow == EIN__NORM_ROWS) return (ein__ex){0};
+    const char *name = ein__namef(ctx, z->made.nrow ? "factor%d" : "factor", z->made.nrow + 1);
+    ein__val v = ein__norm_value(z, name, EIN__R_NONE, (int)z->rows, 0, z->m->n, row);
+    if (!v.i) return (ein__ex){0};
+    z->made.row[z->made.nrow++] = v;
+    return ein__norm_read(z, v, z->rows);
+}
+
+// The row operation's own result, from what the product's kernel knows of its rows.
+static ein__val ein__norm_also(ein__normer *z, const ein__norm_sum *sum) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[z->map.i];
+    ein__scope s = *z->m;
+    s.body = ein__ex_const(ctx, 0);
+    for (int i = 0; i < sum->n; i++) {
+        ein__ex t = ein__norm_row(z, sum->t[i].row);
+        if (sum->t[i].degree) t = ein__ex_binary(ctx, EIN__MUL, t, ein__norm_shifted(z));
+        t = ein__ex_binary(ctx, EIN__MUL, t, sum->t[i].col);
+        s.body = ein__ex_binary(ctx, EIN__ADD, s.body, t);
+    }
+    ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype,
+                        old.node);
+}
+
+// The product's value at its own iterators.
+static ein__ex ein__norm_result(ein__normer *z, const ein__norm_product *p, ein__val v,
+                                const ein__norm_sum *sum) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    ein__scope s = *p->s;
+    ein__ex all = ein__ex_const(ctx, 0);
+    ein__ix own[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < s.nt; i++) own[i] = ein__ix_iter(ctx, i, s.n[i]);
+    for (int i = 0; i < sum->n && all.i; i++) {
+        const ein__norm_term *t = &sum->t[i];
+        ein__ex row = ein__ex_subst(ctx, ein__norm_row(z, t->row), p->map, (int)z->m->nt);
+        const char *name = ein__namef(ctx, t->degree ? "weights" : i ? "offset%d" : "offset", i);
+        ein__ex w = ein__norm_weights(z, p, t->col, !t->degree, name);
+        if (t->degree && w.i) {
+            ein__ex u = ein__ex_subst(ctx, ein__norm_operand(z), p->map, (int)z->m->nt);
+            s.body = ein__ex_binary(ctx, EIN__MUL, u, w);
+            ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+            if (!sc.i) return (ein__ex){0};
+            z->made.dot = ein__val_new(ctx, ein__namef(ctx, "%s.rows", old.name), EIN__V_SCOPE,
+                                       old.tensor, sc, &old.shape, old.dtype, old.node);
+            const char *why = "norm taken into the product";
+            if (old.why && *old.why) why = ein__namef(ctx, "%s; %s", old.why, why);
+            ctx->value[z->made.dot.i].why = why;
+            w = ein__ex_read(ctx, z->made.dot, 0, own, (int)s.nt);
+        }
+        all = ein__ex_binary(ctx, EIN__ADD, all, ein__ex_binary(ctx, EIN__MUL, row, w));
+    }
+    return z->made.dot.i ? all : (ein__ex){0};
+}
+
+typedef struct ein__norm_swap {
+    ein__ex from, to;
+} ein__norm_swap;
+
+static ein__ex ein__norm_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
+    (void)ctx;
+    const ein__norm_swap *w = user;
+    return ex.i == w->from.i ? w->to : ex;
+}
+
+// Product `v`, with map `m` behind it that reads it by `read` (or none), as one kernel with the row
+// operation `z` in front of it. False: that cannot be written.
+static bool ein__norm_finish(ein__normer *z, const ein__norm_sum *sum, ein__val v, ein__val m,
+                             ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    ein__norm_product p;
+    if (!ein__norm_product_of(ctx, v, &p) || p.rows != z->rows) return false;
+    ein__ex body = ein__norm_result(z, &p, v, sum);
+    ein__val as = m.i ? m : v;
+    const ein__value old = ctx->value[as.i];
+    ein__scope s = {.reduce = EIN__R_NONE, .nt = ein__scope_of(ctx, as)->nt};
+    memcpy(s.n, ein__scope_of(ctx, as)->n, sizeof s.n);
+    ein__norm_swap swap = {read, body};
+    if (m.i && body.i)
+        body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, m)->body, ein__norm_swapped, &swap);
+    s.body = body;
+    ein__sc sc = body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return false;
+    z->made.out =
+        ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
+    ctx->value[z->made.out.i].why = old.why;
+    return true;
+}
+
+// The law as a whole: product `v` with all that its kernel computes. `also`: the row operation's
+// result too. False: there is no row operation in front of it.
+EIN__FN bool ein__rule_norm(ein_ctx *ctx, ein__val v, ein__val m, ein__ex read, bool also,
+                            ein__norm *made) {
+    ein__norm_product p;
+    ein__normer z;
+    ein__norm_sum sum;
+    if (!ein__rule_on(ctx, EIN__RULE_NORM) || !ein__norm_product_of(ctx, v, &p)) return false;
+    if (!ein__norm_match(ctx, (ein__val){p.y->val}, p.rows, &z, &sum)) return false;
+    if (also) z.made.also = ein__norm_also(&z, &sum);
+    if ((also && !z.made.also.i) || !ein__norm_finish(&z, &sum, v, m, read)) return false;
+    *made = z.made;
+    return true;
+}
+
+// ------------------------------------------------------------------------------------ choosing
+
+// A product whose kernel is to compute the map `y` in front of it.
+typedef struct ein__norm_choice {
+    ein__val y, product, map;
+    bool also, begun, done;
+    ein__normer z;
+    ein__norm_sum sum;
+} ein__norm_choice;
+
+// What a step of a plan counts (ein__plan_worth).
+static int64_t ein__norm_worth(const ein_ctx *ctx, int64_t ps) {
+    int64_t node = ein__gpu_of(ctx)->node_ns * 1000;
+    return ein__cost_sum(ps, ps > node ? node : node / 2);
+}
+
+// The kernel as it is priced, its result dense.
+static ein__kernel ein__norm_kernel(ein_ctx *ctx, const ein__norm *n, int64_t *out) {
+    ein__kernel k = {
+        .kind = EIN__K_PRODUCT, .load = {n->load}, .size = ein__element_size(ctx, n->out)};
+    ein__val v[8];
+    int count = 0;
+    v[count++] = n->dot;
+    if (n->sum.i) v[count++] = n->sum;
+    if (n->square.i) v[count++] = n->square;
+    for (int i = 0; i < n->nrow; i++) v[count++] = n->row[i];
+    v[count++] = n->out;
+    for (int i = 0; i < count; i++) {
+        k.s[k.n++] = ein__scope_of(ctx, v[i]);
+        if (i + 1 < count) k.inner[i] = v[i];
+    }
+    k.nrow = count - 2;
+    k.also = n->also;
+    ein__dense_result(k.s[k.n - 1], out);
+    k.out = out;
+    return k;
+}
+
+// What the steps of `c` count as calls and kernels of their own.
+static int64_t ein__norm_apart(ein__selector *z, const ein__norm_choice *c, ein__ex read) {
+    ein_ctx *ctx = z->ctx;
+    ein__kernel row = {.kind = z->kind[c->y.i], .size = ein__element_size(ctx, c->y)};
+    const ein__scope *s = ein__scope_of(ctx, c->product);
+    int64_t ps;
+    bool fused = true;
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && row.n < 8; i++) {
+        if (z->home[z->order[i].i].i != c->y.i) continue;
+        if (z->order[i].i != c->y.i) row.inner[row.n] = z->order[i];
+        row.s[row.n++] = ein__scope_of(ctx, z->order[i]);
+    }
+    int64_t all = ein__norm_worth(ctx, ein__cost_kernel(ctx, &row));
+    ein__skind2 kind = ein__choose(ctx, s, c->map, read, !z->root[c->product.i], &ps);
+    if (ein__is_call(kind) && c->map.i) fused = z->home[c->product.i].i == c->map.i;
+    if (fused) return ein__cost_sum(all, ein__norm_worth(ctx, ps));
+    int64_t map = ein__kernel_cost(ctx, c->map);
+    ps = ps > map ? ps - map : 0;
+    all = ein__cost_sum(all, ein__norm_worth(ctx, map));
+    return ein__cost_sum(all, ein__norm_worth(ctx, ps));
+}
+
+// Whether all that map `m` behind product `p` reads is there when `y` is wanted: weights, and what
+// `y` reads itself.
+static bool ein__norm_reads_early(ein_ctx *ctx, ein__val m, ein__val p, ein__val y) {
+    ein__ex *mine = NULL, *its = NULL;
+    bool all = true;
+    ein__ex_reads(ctx, ein__scope_of(ctx, m)->body, &mine);
+    ein__ex_reads(ctx, ein__scope_of(ctx, y)->body, &its);
+    for (ptrdiff_t i = 0; i < arrlen(mine); i++) {
+        uint32_t v = ein__ex_get(ctx, mine[i])->val;
+        bool known = v == p.i || ctx->value[v].weight_only;
+        for (ptrdiff_t k = 0; k < arrlen(its); k++) known |= ein__ex_get(ctx, its[k])->val == v;
+        all &= known;
+    }
+    arrfree(mine);
+    arrfree(its);
+    return all;
+}
+
+// The map that product `v`, at place `at` of the order, may compute behind itself.
+static ein__val ein__norm_map(ein__selector *z, ein__val v, ptrdiff_t at, ein__ex *read) {
+    ein_ctx *ctx = z->ctx;
+    ein__val m = {0};
+    if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, at + 1, read);
+    if (!m.i || z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
+        ein__copy_of(ctx, m))
+        return (ein__val){0};
+    for (ptrdiff_t k = 0; k < arrlen(z->order); k++) {
+        ein__val other = z->order[k];
+        if (other.i != m.i && other.i != v.i && z->home[other.i].i == m.i) return (ein__val){0};
+    }
+    return m;
+}
+
+// Whether the product at place `at` of the order is better with the map in front of it: compared as
+// plans are, since launches are what is saved, and so without the margin that a kernel has to keep
+// against a call in its place.
+static bool ein__norm_choose(ein__selector *z, ptrdiff_t at, ein__norm_choice *c) {
+    ein_ctx *ctx = z->ctx;
+    ein__norm_product p;
+    ein__norm made;
+    ein__ex read = {0};
+    int64_t out[EIN__MAX_RANK];
+    *c = (ein__norm_choice){.product = z->order[at]};
+    const ein__scope *s = ein__scope_of(ctx, c->product);
+    if (!s || !ein__is_contraction(ctx, s) || !ein__norm_product_of(ctx, c->product, &p))
+        return false;
+    c->y = (ein__val){p.y->val};
+    ein__skind2 kind = z->kind[z->home[c->product.i].i];
+    if (kind == EIN__K_ATTENTION || z->home[c->y.i].i != c->y.i || z->kind[c->y.i] != EIN__K_ROW)
+        return false;
+    c->map = ein__norm_map(z, c->product, at, &read);
+    c->also = z->root[c->y.i] || z->uses[c->y.i] > 1;
+    if (c->also && c->map.i && !ein__norm_reads_early(ctx, c->map, c->product, c->y)) return false;
+    if (!ein__rule_norm(ctx, c->product, c->map, read, c->also, &made)) return false;
+    ein__kernel k = ein__norm_kernel(ctx, &made, out);
+    return ein__norm_worth(ctx, ein__cost_kernel(ctx, &k)) < ein__norm_apart(z, c, read);
+}
+
+typedef struct ein__norm_choices {
+    ein__norm_choice *list;  // stb_ds array
+} ein__norm_choices;
+
+// Value `v` in the program with the choices made.
+static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__norm_choices *all = z->user;
+    ein__val old = v;
+    z->nothing = true;
+    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
+    z->nothing = false;
+    v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    for (ptrdiff_t i = 0; i < arrlen(all->list) && v.i; i++) {
+        ein__norm_choice *c = &all->list[i];
+        ein__norm_product p;
+        ein__ex *reads = NULL, read = {0};
+        if (c->y.i == old.i && !c->begun) {
+            c->begun = ein__norm_match(ctx, v, c->z.rows, &c->z, &c->sum);
+            if (c->begun && c->also) c->z.made.also = ein__norm_also(&c->z, &c->sum);
+            if (c->z.made.also.i) return c->z.made.also;
+        }
+        ein__val last = c->map.i ? c->map : c->product;
+        if (last.i != old.i || !c->begun) continue;
+        ein__val product = c->map.i ? z->now[c->product.i] : v;
+        if (!ein__norm_product_of(ctx, product, &p)) continue;
+        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads) && c->map.i; k++)
+            if (ein__ex_get(ctx, reads[k])->val == product.i) read = reads[k];
+        arrfree(reads);
+        c->done = ein__norm_finish(&c->z, &c->sum, product, c->map.i ? v : c->map, read);
+        if (c->done) return c->z.made.out;
+    }
+    return v;
+}
+
+// Takes row operations into products where that is cheaper. Gives whether there are any: ctx->norm
+// tells which; the roots are replaced then.
+EIN__FN bool ein__take_norms(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__selector z = {.ctx = ctx, .free = true};
+    ein__norm_choices all = {NULL};
+    bool ok = true;
+    arrsetlen(ctx->norm, 0);
+    if (!ein__rule_on(ctx, EIN__RULE_NORM) || !ein__rule_on(ctx, EIN__RULE_FUSE)) return false;
+    ein__select(&z, root, nroot);
+    for (ptrdiff_t i = 0; i < arrlen(z.order); i++) {
+        ein__norm_choice c;
+        ein__norm_product p;
+        if (!ein__norm_choose(&z, i, &c)) continue;
+        for (ptrdiff_t k = 0; k < arrlen(all.list); k++) ok &= all.list[k].y.i != c.y.i;
+        if (ok && ein__norm_product_of(ctx, c.product, &p)) {
+            c.z.rows = p.rows;
+            arrput(all.list, c);
+        }
+        ok = true;
+    }
+    ein__select_free(&z);
+    bool any = arrlen(all.list) > 0;
+    if (any) any = ein__run_pass_for(ctx, root, nroot, ein__rebuild_norms, &all);
+    for (ptrdiff_t i = 0; i < arrlen(all.list); i++)
+        if (all.list[i].done) arrput(ctx->norm, all.list[i].z.made);
+        else any = false;
+    arrfree(all.list);
+    return any && !ctx->status;
 }
 /* ---- storage.c ---- */
 // FP16 mode: the type that each value is stored in, decided on a program that is ready to be
@@ -19635,6 +20380,9 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS, .apply = NULL},
     // product, softmax along one of its dimensions, product over it: attention.c has the law
     [EIN__RULE_ONLINE] = {"online", "online softmax", EIN__TO_STEPS, .apply = NULL},
+    // sum(k) y[i,k] w[k,j], y affine in x with factors of rows and columns, is a product of x, its
+    // rows' sums and constants: norm.c has the law
+    [EIN__RULE_NORM] = {"norm", "norms taken into products", EIN__TO_STEPS, .apply = NULL},
     // what no call computes is a kernel of its own: ein__kernel_kind
     [EIN__RULE_KERNEL] = {"kernel", "eOperator generation", EIN__TO_STEPS, .needed = true},
 };
@@ -22961,9 +23709,10 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
 // Values that a step reads from memory: all reads of the values it computes but those themselves.
 EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     ein__val *list = NULL;
-    for (int k = 0; k < step->nval + 2; k++) {
+    const ein__val beside[] = {step->load[0], step->load[1], step->also};
+    for (int k = 0; k < step->nval + 3; k++) {
         ein__ex *reads = NULL;
-        ein__val v = k < step->nval ? step->val[k] : step->load[k - step->nval];
+        ein__val v = k < step->nval ? step->val[k] : beside[k - step->nval];
         if (!v.i) continue;
         ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
@@ -23058,7 +23807,7 @@ static int *ein__step_deps(ein_ctx *ctx, ein__scheduler *z, int i) {
         const int *w = z->writers[ctx->plan.layout[reads[k].i].buffer];
         int own = -1;
         for (ptrdiff_t j = 0; j < arrlen(w); j++)
-            if (z->step[w[j]].out.i == reads[k].i) own = w[j];
+            if (z->step[w[j]].out.i == reads[k].i || z->step[w[j]].also.i == reads[k].i) own = w[j];
         // A view, or a value put together in place, is all that was written there.
         for (ptrdiff_t j = 0; j < arrlen(w); j++)
             if (own < 0 || own == w[j]) arrput(deps, w[j]);
@@ -23084,6 +23833,7 @@ static void ein__schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
         }
         ein__put_on(z, deps, i, best);
         arrput(z->writers[ctx->plan.layout[z->step[i].out.i].buffer], i);
+        if (z->step[i].also.i) arrput(z->writers[ctx->plan.layout[z->step[i].also.i].buffer], i);
         arrfree(deps);
     }
 }
@@ -23212,6 +23962,7 @@ static void ein__liveness(ein_ctx *ctx, const ein__step *steps) {
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) ein__touch(ctx, reads[k], &steps[i], (int)i);
         arrfree(reads);
         ein__touch(ctx, steps[i].out, &steps[i], (int)i);
+        if (steps[i].also.i) ein__touch(ctx, steps[i].also, &steps[i], (int)i);
     }
 }
 
@@ -23509,6 +24260,8 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
     if (ein__keeps_fp32(ctx, step->val[0])) p.math = EIN__MATH_FP32;
+    ein__kernel k = ein__step_kernel(ctx, step);
+    p.each = ein__rows_work(ctx, &k, &p);
     if (!name || !ein__product_cut_named(&p, name, &cut)) (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
     step->parts = cut.parts;
@@ -23557,6 +24310,23 @@ static ein__skind2 ein__kind_without_call(ein_ctx *ctx, const ein__step *step) {
     return ein__cost_step(ctx, &tiles) < ein__cost_step(ctx, &loops) ? tiles.kind : loops.kind;
 }
 
+// A product with the row operation `n` in it.
+static void ein__norm_step(ein_ctx *ctx, const ein__norm *n, ein__step *step) {
+    const ein__expr *read[2];
+    double alpha;
+    step->nval = 0;
+    step->val[step->nval++] = n->dot;
+    if (n->sum.i) step->val[step->nval++] = n->sum;
+    if (n->square.i) step->val[step->nval++] = n->square;
+    for (int i = 0; i < n->nrow; i++) step->val[step->nval++] = n->row[i];
+    step->nrow = step->nval - 1;
+    step->val[step->nval++] = n->out;
+    step->also = n->also;
+    if (!n->load.i || !ein__two_factors(ctx, ein__scope_of(ctx, n->dot), read, &alpha)) return;
+    step->load[0] = n->load;
+    step->loaded[0] = ein__load_of(ctx, read[read[0]->val != n->load.i], n->load);
+}
+
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
@@ -23564,7 +24334,9 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
         if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
             step->val[step->nval++] = sel->order[i];
-    if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
+    const ein__norm *norm = ein__norm_of(ctx, v, false);
+    if (norm) ein__norm_step(ctx, norm, step);
+    else if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
     bool library = ein__is_call(step->kind);
     if (library && ein__library_step(ctx, step)) return true;
     if (library) step->kind = ein__kind_without_call(ctx, step);
@@ -23607,7 +24379,7 @@ static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
 // What layouts are chosen by. A step that has nothing to gain from another layout is closed.
 static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     ein__step step;
-    if (ctx->value[v.i].weight_only) return (ein__price){0, false};
+    if (ctx->value[v.i].weight_only || ein__norm_of(ctx, v, true)) return (ein__price){0, false};
     if (ein__step_of(ctx, sel, v, &step))
         return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
     bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
@@ -23767,8 +24539,15 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
     if (ctx->channels_last) ein__name_results(ctx, &placer, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
         ein__val v = sel.order[i];
-        if (ein__is_stored(&placer, v) && !placer.view[v.i] && !ein__is_in_text(ctx, &sel, v))
-            ein__make_step(ctx, &sel, v);
+        if (!ein__is_stored(&placer, v) || placer.view[v.i] || ein__is_in_text(ctx, &sel, v))
+            continue;
+        // What one step stores comes when the first of it is wanted.
+        const ein__norm *n = ein__norm_of(ctx, v, true);
+        if (n) v = n->out;
+        bool made = false;
+        for (ptrdiff_t k = 0; (n || ein__norm_of(ctx, v, false)) && k < arrlen(ctx->plan.step); k++)
+            made |= ctx->plan.step[k].out.i == v.i;
+        if (!made) ein__make_step(ctx, &sel, v);
     }
     ctx->plan.root = root;
     ein__placer_free(&placer);
@@ -23776,19 +24555,9 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
     return sel.reordered;
 }
 
-// The plan for the values under `root`. Where an order of a result made the difference, the plan
-// must show that it could be had: the selection without it is planned as well, the cheaper taken.
-static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
-    ein__keep_attentions(ctx, root, nroot);
-    if (!ein__prepare_calls(ctx, root, nroot) ||
-        !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
-        !ein__prepare_maps(ctx, root, nroot))
-        return false;
-    if (ctx->desc.math == EIN_MATH_FP16) {
-        if (!ein__store_types(ctx, root, nroot)) return false;
-        ctx->typed = true;
-    }
-    if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
+// Steps for the values under `root`. Where an order of a result made the difference, the plan must
+// show that it could be had: the selection without it is planned as well, the cheaper taken.
+static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ein__plan_values(ctx, root, nroot, true)) {
         ein__plan with = ctx->plan;
         ctx->plan = (ein__plan){0};
@@ -23800,6 +24569,43 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
             ein__pass_plan(ctx, &with);
         }
     }
+}
+
+// Plans the same values with row operations taken into products, where some look cheaper so, and
+// keeps that plan if it is.
+static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *with = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(with, root, (size_t)nroot * sizeof *root);
+    if (ctx->status || !ctx->taking || !ein__take_norms(ctx, with, nroot)) {
+        arrsetlen(ctx->norm, 0);
+        return;
+    }
+    ein__plan apart = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    ein__plan_orders(ctx, with, nroot);
+    arrsetlen(ctx->norm, 0);
+    if (ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, &apart)) {
+        ein__pass_plan(ctx, &apart);
+    } else {
+        ein__pass_plan(ctx, &ctx->plan);
+        ctx->plan = apart;
+    }
+}
+
+// The plan for the values under `root`, which are made ready for it first.
+static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__keep_attentions(ctx, root, nroot);
+    if (!ein__prepare_calls(ctx, root, nroot) ||
+        !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
+        !ein__prepare_maps(ctx, root, nroot))
+        return false;
+    if (ctx->desc.math == EIN_MATH_FP16) {
+        if (!ein__store_types(ctx, root, nroot)) return false;
+        ctx->typed = true;
+    }
+    if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
+    ein__plan_orders(ctx, root, nroot);
+    ein__plan_norms(ctx, root, nroot);
     ctx->typed = false;
     return !ctx->status;
 }
@@ -23870,11 +24676,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
+    ctx->taking = true;
     ok = ein__try_plans(ctx, root, nroot);
-    if (ctx->desc.form) return ok;
-    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE);
-    if (ok && ein__keep_attentions(ctx, root, nroot)) ok = ein__try_plans(ctx, root, nroot);
-    ctx->online = false;
+    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
+    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, root, nroot))
+        ok = ein__try_plans(ctx, root, nroot);
+    ctx->online = ctx->taking = false;
     arrfree(ctx->kept);
     return ok;
 }
@@ -27234,6 +28041,14 @@ static const char *const ein__tmpl_product[] = {
     "//@key parts    blocks that share the terms of a tile; empty: one",
     "//@key share    terms of each, the last one no more than those",
     "//@key along    whether neighbouring threads load neighbouring terms of the operands",
+    "//@key sums     type of the sums along rows of the first operand; empty: none",
+    "//@key lines    rows of a tile",
+    "//@key totals   adds these up into total[..][line][part]",
+    "//@key kinds    how many of them",
+    "//@key factors  what is made of them for each row: how many",
+    "//@key factor   makes factor[..][line]",
+    "//@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it",
+    "//@key shared   elements or vectors of a block's share",
     "//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store",
     "static __global__ void __launch_bounds__(256) $name($params) {",
     "    __shared__ $tile tile;",
@@ -27254,7 +28069,26 @@ static const char *const ein__tmpl_product[] = {
     "        multiply_part<$parts, $rows, $along>(tile, $terms, $share, a, b, acc, parts, arrived);",
     "    if (!last) return;",
     "    //@else",
+    "    //@if sums",
+    "    $sums sums = {};",
+    "    const summed_load<decltype(a), $sums> summed = {a, &sums};",
+    "    tile.multiply<$along>($terms, summed, b, acc);",
+    "    __shared__ float total[$kinds][$lines][$sums::PARTS], factor[$factors][$lines];",
+    "    $totals;",
+    "    __syncthreads();",
+    "    if (threadIdx.x < $lines) {",
+    "        const unsigned line = threadIdx.x;",
+    "        $factor;",
+    "    }",
+    "    __syncthreads();",
+    "    //@if also",
+    "    for (unsigned e = threadIdx.x; e < $shared; e += 256u) {",
+    "        $also;",
+    "    }",
+    "    //@end",
+    "    //@else",
     "    tile.multiply<$along>($terms, a, b, acc);",
+    "    //@end",
     "    //@end",
     "#pragma unroll",
     "    for (int e = 0; e < $rows * $RN; e += $V) {",
@@ -28986,6 +29820,7 @@ static const char *const ein__tmpl_test_stored[] = {
     "};",
     0};
 static const char *const ein__tmpl_tiles[] = {
+    "//@key rows  whether some loads are added up along their rows",
     "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
     "// terms. A thread has RM rows, and RN columns of which V lie together.",
     "template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>",
@@ -29055,6 +29890,12 @@ static const char *const ein__tmpl_tiles[] = {
     "        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;",
     "        int turn = 0;",
     "        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {",
+    "            //@if rows",
+    "            if (k0 > 0) {",
+    "#pragma unroll",
+    "                for (unsigned i = 0; i < na; i++) loaded(load_a, static_cast<int>(i), va[i]);",
+    "            }",
+    "            //@end",
     "            if (k0 < terms) {",
     "#pragma unroll",
     "                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);",
@@ -29076,6 +29917,7 @@ static const char *const ein__tmpl_tiles[] = {
 static const char *const ein__tmpl_tiles_mma[] = {
     "//@key tf32  whether products of f32 values rounded to TF32 are wanted",
     "//@key half  whether products of f16 values are wanted",
+    "//@key rows  whether some loads are added up along their rows",
     "#ifdef __CUDA_ARCH__",
     "#define TENSOR_CORES __CUDA_ARCH__",
     "#else",
@@ -29386,6 +30228,12 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        float c[WM / 16][WN / 8][4] = {};",
     "        int turn = 0;",
     "        for (unsigned k0 = 0;; k0 += KC, turn = (turn + 1) % BUFFERS) {",
+    "            //@if rows",
+    "            if (k0 > 0) {",
+    "#pragma unroll",
+    "                for (unsigned i = 0; i < na; i++) loaded(load_a, static_cast<int>(i), va[i]);",
+    "            }",
+    "            //@end",
     "            if (k0 < terms) {",
     "#pragma unroll",
     "                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);",
@@ -29407,6 +30255,75 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        else arrange(c, acc);",
     "    }",
     "};",
+    0};
+static const char *const ein__tmpl_tiles_rows[] = {
+    "//@key half  whether loads give halves as they are",
+    "// Sums along the rows of a product's first factor, of what each thread loads of it: W neighbouring",
+    "// terms of a line at a time, BM lines of KC terms a step. The threads that share a line are LANES",
+    "// neighbours, in PARTS warps.",
+    "template <int BM, int KC, int W>",
+    "struct row_sums {",
+    "    static const int N = BM * KC / W / 256, LANES = KC / W < 32 \? KC / W : 32;",
+    "    static const int PARTS = KC / W / LANES;",
+    "    float sum[N], square[N];",
+    "",
+    "    __device__ __forceinline__ void add(int i, float v) {",
+    "        sum[i] += v;",
+    "        square[i] += v * v;",
+    "    }",
+    "    __device__ __forceinline__ void add(int i, float4 v) {",
+    "        const float w[4] = {v.x, v.y, v.z, v.w};",
+    "#pragma unroll",
+    "        for (int k = 0; k < 4; k++) add(i, w[k]);",
+    "    }",
+    "    //@if half",
+    "    __device__ __forceinline__ void add(int i, __half v) { add(i, __half2float(v)); }",
+    "    __device__ __forceinline__ void add(int i, uint4 v) {",
+    "        const unsigned w[4] = {v.x, v.y, v.z, v.w};",
+    "#pragma unroll",
+    "        for (int k = 0; k < 8; k++) {",
+    "            __half_raw h;",
+    "            h.x = static_cast<unsigned short>(w[k / 2] >> k % 2 * 16);",
+    "            add(i, __half2float(h));",
+    "        }",
+    "    }",
+    "    //@end",
+    "",
+    "    // The threads' sums v of each line, added up in a fixed order.",
+    "    static __device__ __forceinline__ void total(const float (&v)[N], float (&to)[BM][PARTS]) {",
+    "#pragma unroll",
+    "        for (int i = 0; i < N; i++) {",
+    "            const unsigned e = threadIdx.x + 256u * i;",
+    "            float s = v[i];",
+    "#pragma unroll",
+    "            for (int k = LANES / 2; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);",
+    "            if (e % LANES == 0u) to[e / (KC / W)][e % (KC / W) / LANES] = s;",
+    "        }",
+    "    }",
+    "    static __device__ __forceinline__ float of(const float (&from)[BM][PARTS], unsigned line) {",
+    "        float s = 0.f;",
+    "#pragma unroll",
+    "        for (int p = 0; p < PARTS; p++) s += from[line][p];",
+    "        return s;",
+    "    }",
+    "};",
+    "",
+    "// A load whose values are added up, the step's while the next one is on its way.",
+    "template <typename L, typename S>",
+    "struct summed_load {",
+    "    L load;",
+    "    S *sums;",
+    "    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const",
+    "        -> decltype(load(e, k0)) {",
+    "        return load(e, k0);",
+    "    }",
+    "};",
+    "template <typename L, typename V>",
+    "static __device__ __forceinline__ void loaded(const L &, int, const V &) {}",
+    "template <typename L, typename S, typename V>",
+    "static __device__ __forceinline__ void loaded(const summed_load<L, S> &a, int i, const V &v) {",
+    "    a.sums->add(i, v);",
+    "}",
     0};
 static const char *const ein__tmpl_transpose[] = {
     "//@key name    the kernel's name",
@@ -29770,11 +30687,13 @@ typedef struct ein__kmemo {
 
 typedef struct ein__kgen {
     ein_ctx *ctx;
-    bool naive;     // dense layouts
-    bool wide;      // 64-bit index arithmetic
-    bool too_wide;  // 32 bits turned out not to be enough
-    bool overflow;  // nor 64
-    bool shared;    // blocks share the terms of a sum, see ein__launch
+    bool naive;      // dense layouts
+    bool wide;       // 64-bit index arithmetic
+    bool too_wide;   // 32 bits turned out not to be enough
+    bool overflow;   // nor 64
+    bool shared;     // blocks share the terms of a sum, see ein__launch
+    ein__val also;   // stored as well, through a parameter of its own; or none
+    const char *to;  // that parameter while it is stored; NULL: the result's
     ein__knum num;
     int narg;
     ein__val arg[EIN__MAX_ARGS];
@@ -30340,7 +31259,7 @@ static const char *ein__kparam(ein__kgen *g, ein__val v) {
     int i = 0;
     while (i < g->narg && g->arg[i].i != v.i) i++;
     if (i == g->narg) {
-        EIN_ASSERT(g->narg < EIN__MAX_ARGS - 1);
+        EIN_ASSERT(g->narg < EIN__MAX_ARGS - 2);
         g->arg[g->narg++] = v;
     }
     return ein__namef(g->ctx, "p%d", i);
@@ -30430,7 +31349,8 @@ enum {
     EIN__NEED_LOAD8 = 1 << 24,
     EIN__NEED_STORE8 = 1 << 25,
     EIN__NEED_FILL8 = 1 << 26,
-    EIN__NEED_FLOAT8 = 1 << 27
+    EIN__NEED_FLOAT8 = 1 << 27,
+    EIN__NEED_ROWS = 1 << 28
 };
 enum { EIN__LONG = 60 };
 
@@ -31007,13 +31927,14 @@ static void ein__kdecompose(ein__kgen *g, ein__buf *b, const int *order, int n, 
 // `y[at] = value;` or a vector of lanes; converts to the stored type.
 static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char *at,
                             const ein__ktext *value) {
+    const char *y = g->to ? g->to : "y";
     if (g->vec > 1) {
         bool half = t == EIN__F16, zero = !strcmp(at, "0");
         const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
         if (half) g->needs |= g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4;
         if (zero) at = "";
-        if (half) ein__putf(b, "store_half%d(y%s%s", g->vec, plus, at);
-        else ein__putf(b, "*reinterpret_cast<%s *>(y%s%s) = make_%s(", type, plus, at, type);
+        if (half) ein__putf(b, "store_half%d(%s%s%s", g->vec, y, plus, at);
+        else ein__putf(b, "*reinterpret_cast<%s *>(%s%s%s) = make_%s(", type, y, plus, at, type);
         for (int i = 0; i < g->vec; i++) ein__putf(b, "%s%s", i || half ? ", " : "", value[i].s);
         ein__put(b, ");\n");
         return;
@@ -31043,7 +31964,7 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
         break;
     case EIN__NDTYPE: break;
     }
-    ein__putf(b, "y[%s] = %s;\n", at, s);
+    ein__putf(b, "%s[%s] = %s;\n", y, at, s);
 }
 
 // The same at the position that the output's slots have.
@@ -31093,6 +32014,7 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
         ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
     }
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
+    if (g->also.i) ein__putf(&b, ", %s *__restrict__ also", ein__kctype(ein__kdtype(g, g->also)));
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
@@ -31128,6 +32050,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     memcpy(l->arg, g->arg, sizeof *g->arg * (size_t)g->narg);
     l->arg[g->narg] = out;
     l->narg = g->narg + 1;
+    if (g->also.i) l->arg[l->narg++] = g->also;
     l->needs = g->needs;
     l->shared = g->shared;
     const ein__value *v = ein__val_get(g->ctx, out);
@@ -31656,6 +32579,201 @@ static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, 
                                      : ein__kreduce_shared(g, &r, how, step, hint, out, l);
     ein__kred_free(&r);
     return ok;
+}
+/* ---- emit_narrow.c ---- */
+// Narrow transposes: a few elements that lie side by side in the operand are rows apart in the
+// result, as the channels of an image that becomes planes, or the other way round. Tiles would be
+// mostly empty and lanes along the long dimension step over the short one, so a thread transposes
+// four places in registers: vectors on both sides.
+
+enum { EIN__NARROW_MOST = 7 };  // from 8 on tiles are used
+
+// Slots of a narrow transpose: `vec` runs along the long dimension, `few` along the short one.
+typedef struct ein__knarrow_form {
+    ein__ex read;
+    int vec, few;
+    int64_t c;         // extent of `few`
+    bool planes;       // the result has the long dimension innermost, else the operand
+    ein__factor from;  // the operand's address
+    const ein__krow *to;
+} ein__knarrow_form;
+
+// Whether all steps of an address keep vectors aligned, but those along them: along `vec` and,
+// where the short dimension lies inside, `few`.
+static bool ein__knarrow_aligned(const ein__kgen *g, const int64_t *k, const int *order, int n,
+                                 int vec, int few, int64_t offset) {
+    for (int i = 0; i < n; i++)
+        if (order[i] != vec && order[i] != few && g->slot[order[i]].n > 1 && k[order[i]] % 4)
+            return false;
+    return offset % 4 == 0;
+}
+
+// Reads one operand as such; false: it is something else.
+static bool ein__knarrow_of(ein__kgen *g, const ein__kscan *s, ptrdiff_t at, ein__val out,
+                            const int *order, int n, ein__knarrow_form *f) {
+    ein_ctx *ctx = g->ctx;
+    const ein__expr *e = ein__ex_get(ctx, s->read[at]);
+    const ein__krow *from = &s->row[at];
+    int last = order[n - 1], inner = -1;
+    int64_t stride[EIN__MAX_RANK];
+    for (int i = 0; i + 1 < n; i++)
+        if (from->k[order[i]] == 1 && g->slot[order[i]].n > 1) inner = order[i];
+    f->to = &s->row[arrlen(s->row) - 1];
+    f->read = s->read[at];
+    f->planes = inner >= 0 && g->slot[inner].n <= EIN__NARROW_MOST;
+    f->vec = f->planes ? last : inner;
+    f->few = f->planes ? inner : last;
+    if (inner < 0 || (s->pinned & (1u << f->vec | 1u << f->few))) return false;
+    f->c = g->slot[f->few].n;
+    const ein__krow *thin = f->planes ? from : f->to, *wide = f->planes ? f->to : from;
+    if (f->c < 2 || f->c > EIN__NARROW_MOST || g->slot[f->vec].n % 4) return false;
+    if (thin->k[f->few] != 1 || thin->k[f->vec] != f->c || wide->k[f->vec] != 1) return false;
+    ein__dtype type = ein__kdtype(g, (ein__val){e->val});
+    if (type != EIN__F32 && type != EIN__F16) return false;
+    for (int d = 0; d < ctx->value[e->val].shape.rank; d++)
+        stride[d] = ein__kstride(g, (ein__val){e->val}, d);
+    if (!ein__address(ctx, e, stride, &f->from)) return false;
+    int64_t start = ctx->plan.layout[e->val].offset + f->from.offset;
+    return ein__knarrow_aligned(g, from->k, order, n, f->vec, f->planes ? f->few : -1, start) &&
+           ein__knarrow_aligned(g, f->to->k, order, n, f->vec, f->planes ? -1 : f->few,
+                                ctx->plan.layout[out.i].offset);
+}
+
+// An address without what the short side of a vector adds: that is `j` vectors.
+static ein__ktext ein__knarrow_at(ein__kgen *g, const int64_t *k, int64_t start, const int *order,
+                                  int n, int without) {
+    ein__klin l = {.c = start};
+    for (int i = 0; i < n; i++) {
+        const ein__kslot *s = &g->slot[order[i]];
+        if (order[i] == without) continue;
+        ein__klin_add(g, &l, (ein__kterm){k[order[i]], {s->name, EIN__NAMED, 0}, 0, 1, s->n});
+    }
+    if (without >= 0)
+        ein__klin_add(g, &l, (ein__kterm){4, {"j", EIN__NAMED, 0}, 0, 1, g->slot[without].n});
+    return ein__klin_text(g, &l, 0);
+}
+
+// Loads the operand's vectors to x, where the elements of a place lie together.
+static void ein__knarrow_load(ein__kgen *g, const ein__knarrow_form *f, const int *order, int n,
+                              ein__buf *b) {
+    ein__val v = {ein__ex_get(g->ctx, f->read)->val};
+    const char *name = f->planes ? "4 * j" : g->slot[f->few].name;
+    const char *i = f->planes ? "j" : name;
+    ein__ktext at =
+        ein__knarrow_at(g, f->from.coef, f->from.offset, order, n, f->planes ? f->few : -1);
+    ein__kaccess access = {.param = ein__kparam(g, v), .at = at, .dtype = ein__kdtype(g, v)};
+    ein__putf(b, "float x[%lld];\n#pragma unroll\n", (long long)(4 * f->c));
+    ein__putf(b, "for (int %s = 0; %s < %lld; %s++) {\n", i, i, (long long)f->c, i);
+    ein__putf(b, "    const float4 v = %s;\n    x[%s] = v.x;\n", ein__kload4(g, &access), name);
+    for (int k = 1; k < 4; k++)
+        ein__putf(b, "    x[%s + %lld] = v.%s;\n", name, (long long)(f->planes ? k : k * f->c),
+                  ein__klane[k]);
+    ein__put(b, "}\n");
+}
+
+// The result's vectors: of one plane after the other, with whatever the map does to them ...
+static bool ein__knarrow_planes(ein__kgen *g, const ein__step *step, const ein__knarrow_form *f,
+                                const ein__kscan *scan, ein__buf *b) {
+    ein__ex body = ein__kbody(g, step->out);
+    ein__kslot *few = &g->slot[f->few];
+    ein__ktext value[EIN__KLANES];
+    few->level = 1;
+    g->vec_slot = f->vec;
+    g->over[g->nover].ex = f->read;
+    g->over[g->nover].text = (ein__ktext){"", EIN__PRIMARY, 1};
+    for (int i = 0; i < 4; i++)
+        g->over[g->nover].lane[i] =
+            i ? ein__namef(g->ctx, "x[%s + %lld]", few->name, (long long)(i * f->c))
+              : ein__namef(g->ctx, "x[%s]", few->name);
+    g->nover++;
+    ein__kcount(g, body);
+    for (int i = 0; i < 4; i++) value[i] = ein__kvalue(g, body, i);
+    ein__kstore(g, &g->code[1], step->out, scan, value);
+    ein__kloops(g, b, &f->few, 1, "");
+    return !g->scattered;
+}
+
+// ... or of one place after the other, copied.
+static bool ein__knarrow_places(ein__kgen *g, const ein__step *step, const ein__knarrow_form *f,
+                                const int *order, int n, ein__buf *b) {
+    ein__dtype type = ein__kdtype(g, step->out);
+    ein__ktext value[EIN__KLANES];
+    ein__buf store = {0};
+    if (ein__kbody(g, step->out).i != f->read.i || (type != EIN__F32 && type != EIN__F16))
+        return false;
+    g->vec_slot = f->vec;
+    for (int i = 0; i < 4; i++)
+        value[i] = (ein__ktext){
+            i ? ein__namef(g->ctx, "x[4 * j + %d]", i) : ein__namef(g->ctx, "x[4 * j]"),
+            EIN__PRIMARY, 1};
+    ein__kput_store(g, &store, type, ein__knarrow_at(g, f->to->k, 0, order, n, f->few).s, value);
+    ein__putf(b, "#pragma unroll\nfor (int j = 0; j < %lld; j++) {\n", (long long)f->c);
+    ein__kindent(b, store.s, 4);
+    ein__put(b, "}\n");
+    ein__buf_free(&store);
+    return true;
+}
+
+// One attempt; false: it is no narrow transpose, or not with these indices.
+static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__knarrow_form *f,
+                             const ein__kscan *scan, const int *order, int n, const char *hint,
+                             ein__buf *out, ein__launch *l) {
+    ein__buf index = {0}, load = {0}, rest = {0}, body = {0};
+    int threads_of[EIN__MAX_RANK], nthread = 0;
+    for (int i = 0; i < n; i++)
+        if (order[i] != f->few) threads_of[nthread++] = order[i];
+    ein__knarrow_load(g, f, order, n, &load);
+    bool ok = f->planes ? ein__knarrow_planes(g, step, f, scan, &rest)
+                        : ein__knarrow_places(g, step, f, order, n, &rest);
+    int64_t threads = ein__kcount_slots(g, threads_of, nthread) / 4;
+    int block = ein__kblock(threads);
+    ok = ok && !g->too_wide && (threads <= INT32_MAX || g->wide);
+    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
+        ein__put(&index, "");
+        ein__kdecompose(g, &index, threads_of, nthread, scan->used, "id");
+        ein__putf(&body, "%s%s%s", g->code[0].s, load.s, rest.s);
+        ein__key keys[] = {{0},
+                           {0},
+                           {"block", ein__namef(g->ctx, "%d", block)},
+                           {"number", ein__kunsigned(g)},
+                           {"threads", ein__knumber(g, threads)},
+                           {"index", index.s},
+                           {"body", body.s}};
+        ein__kbytes(g, scan, threads * 4 * f->c, l);
+        l->flops_per_out = g->flops;
+        ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, 7, out, l);
+    }
+    ein__buf_free(&index);
+    ein__buf_free(&load);
+    ein__buf_free(&rest);
+    ein__buf_free(&body);
+    return ok;
+}
+
+// One attempt at a map, as a narrow transpose where it is one; false: try again without vectors or
+// with 64-bit indices.
+static bool ein__knarrow(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                         ein__launch *l) {
+    ein_ctx *ctx = g->ctx;
+    int order[EIN__MAX_RANK], vec = g->vec;
+    bool wide = g->wide, ok = false;
+    if (vec != 4 || ein__kdtype(g, step->out) > EIN__BF16) return ein__kmap(g, step, hint, out, l);
+    ein__kscan scan = ein__kscan_make(g);
+    ein__kscan_expr(g, &scan, ein__kbody(g, step->out));
+    ein__kscan_out(g, &scan, step->out);
+    int n = ein__kmerge(g, &scan, order, ein__korder(g, step->out, order));
+    for (ptrdiff_t k = 0; n > 1 && !ok && k + 1 < arrlen(scan.row); k++) {
+        ein__knarrow_form f;
+        if (!ein__knarrow_of(g, &scan, k, step->out, order, n, &f)) continue;
+        if (f.planes && !ein__kvector_out(g, step->out, order, n, &scan)) break;
+        ok = ein__knarrow_put(g, step, &f, &scan, order, n, hint, out, l);
+        break;
+    }
+    ein__kscan_free(&scan);
+    if (ok) return true;
+    ein__kgen_free(g);
+    *g = ein__kgen_make(ctx, step->out, wide, vec);
+    return ein__kmap(g, step, hint, out, l);
 }
 /* ---- emit_window.c ---- */
 // Windowed reductions with what the windows see in registers; see strip.c. The rows that a thread
@@ -32432,12 +33550,21 @@ typedef struct ein__kprod {
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
     const char *along[2];
+    int width;                             // neighbours that a load of the rows' factor gives
+    ein__buf totals, factors, also;        // of a row operation (norm.c), or empty
+    ein__ex made[EIN__NORM_ROWS], stored;  // definitions in the product's iterators
+    bool sums;
+    int kinds, first;  // of sums; the row operation's first value of those that the step computes
+    int64_t shared;
 } ein__kprod;
 
 static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->index);
     for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);
     ein__buf_free(&r->store);
+    ein__buf_free(&r->totals);
+    ein__buf_free(&r->factors);
+    ein__buf_free(&r->also);
 }
 
 // Appends the slots of `mask` to `order`, those with the largest coefficient in `row` first.
@@ -32624,6 +33751,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     for (int i = 0; i < nline; i++) g->slot[line_slot[i]].level = 1;
     for (int i = 0; i < nsum; i++) g->slot[sum[i]].level = 1;
     bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
+    // Sums along a line are those of threads that load it.
+    along |= !side && r->sums;
     int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
     bool vector,
         half = !computed && ein__val_get(c, (ein__val){r->p.read[side]->val})->dtype == EIN__F16;
@@ -32639,6 +33768,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
     const char *across = along ? slow : fast, *term = along ? fast : slow;
     r->along[side] = along ? "true" : "false";
+    if (!side) r->width = width;
     ein__buf body = {0}, guard = {0};
     const char *at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m"),
                *at_term = ein__kprod_flat(g, sum, nsum, "k");
@@ -32774,6 +33904,197 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
                       t->buffers, g->vec);
 }
 
+// ------------------------------------------------------------------------------- rows
+
+static const char *ein__kprod_sums(ein__kgen *g, const ein__kprod *r) {
+    g->needs |= EIN__NEED_ROWS;
+    return ein__namef(g->ctx, "row_sums<%d, %d, %d>", r->t->rows, r->t->terms, r->width);
+}
+
+// Definitions of the row operation in the product's iterators, before anything is counted of them.
+static void ein__kprod_rows(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    ein_ctx *c = g->ctx;
+    const ein__expr *x = r->p.read[0];
+    size_t had = (size_t)arrlen(c->exprs.rec);
+    while (r->kinds < step->nrow && !ein__is_map(c, step->val[1 + r->kinds])) r->kinds++;
+    r->sums = r->kinds > 0;
+    for (int i = r->kinds; i < step->nrow; i++) {
+        ein__val v = step->val[1 + i];
+        r->made[i - r->kinds] =
+            ein__ex_subst(c, ein__kbody(g, v), x->ix, ein__val_get(c, v)->shape.rank);
+    }
+    r->first = g->ninner;
+    for (int i = 1; i <= step->nrow; i++)
+        g->inner[g->ninner++] = (ein__kinner){step->val[i], {NULL}, false};
+    if (step->also.i) r->stored = ein__ex_subst(c, ein__kbody(g, step->also), x->ix, (int)x->nix);
+    size_t n = (size_t)arrlen(c->exprs.rec);
+    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
+    if (!g->memo) EIN_OUT_OF_MEMORY();
+    memset(g->memo + had, 0, (n - had) * sizeof *g->memo);
+}
+
+// `body` in `to`, where the iterators of `order`, which count `flat` from `from` on, are in range.
+static void ein__kprod_inside(ein__kgen *g, ein__buf *to, const int *order, int n, const char *flat,
+                              const char *from, bool whole, int64_t end, const char *body) {
+    ein__buf text = {0};
+    if (!whole) ein__putf(&text, "if (%s) {\n", ein__kprod_below(g, flat, n, end));
+    ein__kindent(&text, body, whole ? 0 : 4);
+    if (!whole) ein__put(&text, "}\n");
+    ein__kprod_declare(g, to, order, n, flat, from, text.s);
+    ein__put(to, text.s);
+    ein__buf_free(&text);
+}
+
+// Forgets what was declared inside a part of the kernel that is over.
+static void ein__kprod_leave(ein__kgen *g) {
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], "");
+}
+
+// What later parts read the factors of a row as.
+static void ein__kprod_name_factors(ein__kgen *g, const ein__kprod *r, int n, const char *row) {
+    for (int i = 0; i < n; i++) {
+        const char *text = ein__namef(g->ctx, "factor[%d][%s]", i, row);
+        for (int k = 0; k < 4; k++) g->inner[r->first + r->kinds + i].text[k] = text;
+    }
+}
+
+// What is made of the rows' sums, for row m0 + line of the tile.
+static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    ein_ctx *c = g->ctx;
+    ein__kscan scan = ein__kscan_make(g);
+    ein__buf body = {0}, last = {0};
+    int rows[EIN__MAX_ITERS], n = step->nrow - r->kinds;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(rows, r->order[0], sizeof rows);
+    ein__kuncount(g);
+    ein__put(&r->totals, "");
+    for (int i = 0; i < r->kinds; i++) {
+        ein__ex u = ein__kbody(g, step->val[1 + i]);
+        const char *what = ein__ex_get(c, u)->op == EIN__X_READ ? "sum" : "square";
+        ein__putf(&r->totals, "sums.total(sums.%s, total[%d]);\n", what, i);
+        ein__putf(&body, "const float s%d = sums.of(total[%d], line);\n", i, i);
+        g->inner[r->first + i].text[0] = ein__namef(c, "s%d", i);
+    }
+    for (int i = 0; i < n; i++) {
+        ein__kscan_expr(g, &scan, r->made[i]);
+        ein__kcount(g, r->made[i]);
+    }
+    int nrow = ein__kmerge(g, &scan, rows, r->n[0]);
+    for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
+    for (int i = 0; i < n; i++)
+        ein__putf(&last, "factor[%d][line] = %s;\n", i, ein__kvalue(g, r->made[i], 0).s);
+    ein__putf(&body, "%s%s", g->code[1].s, last.s);
+    ein__kprod_inside(g, &r->factors, rows, nrow, ein__kprod_flat(g, rows, nrow, "m"), "m0 + line",
+                      r->p.extent[0] % r->t->rows == 0, r->p.extent[0], body.s);
+    ein__kprod_leave(g);
+    ein__kprod_name_factors(g, r, n, "line");
+    ein__buf_free(&body);
+    ein__buf_free(&last);
+    ein__kscan_free(&scan);
+}
+
+// The address of the row operation's own result by slots of the product.
+static void ein__kprod_place(ein__kgen *g, const ein__kprod *r, ein__val v, ein__krow *row) {
+    *row = (ein__krow){{0}};
+    for (uint32_t k = 0; k < r->p.read[0]->nix; k++) {
+        uint32_t slot;
+        if (ein__ix_is_iter(g->ctx, r->p.read[0]->ix[k], &slot))
+            row->k[slot] = ein__kstride(g, v, (int)k);
+    }
+}
+
+// The text that stores `width` neighbours along `slot`, or one (slot -1); false: they are none.
+static bool ein__kprod_also_text(ein__kgen *g, const ein__step *step, const ein__kprod *r,
+                                 const ein__krow *row, int slot, int width, ein__buf *text) {
+    ein__ktext value[4];
+    ein__klin at;
+    int scattered = g->scattered;
+    int64_t offset = g->ctx->plan.layout[step->also.i].offset;
+    bool vector = width == 1 || (row->k[slot] == 1 && offset % width == 0);
+    at.c = at.n = at.uneven = 0;
+    for (int i = 0; i < EIN__MAX_ITERS; i++) {
+        const ein__kslot *s = &g->slot[i];
+        ein__kterm t = {row->k[i], {s->name, EIN__PRIMARY, 1}, i == slot, 1, s->n};
+        if (!row->k[i] || s->gone) continue;
+        ein__klin_add(g, &at, t);
+        vector &= i == slot || row->k[i] % width == 0;
+    }
+    if (!vector) return false;
+    g->vec = width;
+    g->vec_slot = width > 1 ? slot : -1;
+    g->to = "also";
+    for (int i = 0; i < width; i++) value[i] = ein__kvalue(g, r->stored, i);
+    ein__put(text, g->code[1].s);
+    ein__kput_store(g, text, ein__kdtype(g, step->also), ein__klin_text(g, &at, 0).s, value);
+    g->vec = 1;
+    g->vec_slot = -1;
+    g->to = NULL;
+    return g->scattered == scattered;
+}
+
+// A block's share of the row operation's own result: all of its rows, and of the columns as many as
+// there are blocks along the rows.
+static void ein__kprod_also(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    ein_ctx *c = g->ctx;
+    int64_t depth = r->p.depth, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols;
+    int rows[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], width = 4;
+    ein__buf body = {0}, text = {0};
+    ein__krow row;
+    ein__kprod_place(g, r, step->also, &row);
+    ein__kscan scan = ein__kscan_make(g);
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(rows, r->order[0], sizeof rows);
+    memcpy(sum, r->sum, sizeof sum);
+    ein__kuncount(g);
+    ein__kcount(g, r->stored);
+    ein__kscan_expr(g, &scan, r->stored);
+    arrput(scan.row, row);
+    arrput(scan.near, row);
+    arrput(scan.read, (ein__ex){0});
+    int nrow = ein__kmerge(g, &scan, rows, r->n[0]), nsum = ein__kmerge(g, &scan, sum, r->nsum);
+    for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
+    int slot = nsum ? sum[nsum - 1] : -1;
+    g->also = step->also;
+    bool four = slot >= 0 && g->slot[slot].n % width == 0 &&
+                ein__kprod_also_text(g, step, r, &row, slot, width, &body);
+    if (!four) {
+        ein__kprod_leave(g);
+        ein__buf_free(&body);
+        width = 1;
+        ein__kprod_also_text(g, step, r, &row, -1, width, &body);
+    }
+    int64_t share = (depth + across - 1) / across;
+    share = (share + width - 1) / width;
+    r->shared = share * r->t->rows;
+    const char *u = g->wide ? "ull" : "u", *m = ein__kprod_flat(g, rows, nrow, "m"),
+               *k = ein__kprod_flat(g, sum, nsum, "k");
+    const char *block =
+        ein__namef(c, "n0 / %d%s * %lld%s", r->t->cols, u, (long long)(share * width), u);
+    const char *term = ein__namef(c, "%s + e %% %lldu * %du", block, (long long)share, width);
+    bool all = share * width * across == depth;
+    ein__kprod_inside(g, &text, sum, nsum, k, term, all, depth, body.s);
+    ein__putf(&r->also, "const unsigned line = e / %lldu;\n", (long long)share);
+    ein__kprod_inside(g, &r->also, rows, nrow, m, "m0 + line", r->p.extent[0] % r->t->rows == 0,
+                      r->p.extent[0], text.s);
+    ein__kprod_leave(g);
+    ein__buf_free(&body);
+    ein__buf_free(&text);
+    ein__kscan_free(&scan);
+}
+
+// The parts of a row operation; then its factors are those of the row that a thread stores.
+static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    int vec = g->vec;
+    g->vec = 1;
+    ein__kprod_factor(g, step, r);
+    if (step->also.i) ein__kprod_also(g, step, r);
+    ein__kprod_name_factors(g, r, step->nrow - r->kinds, "tile.row(i)");
+    ein__kuncount(g);
+    g->vec = vec;
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
@@ -32795,6 +34116,14 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
                        {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
                        {"share", ein__namef(c, "%lldu", (long long)r->share)},
+                       {"sums", r->sums ? ein__kprod_sums(g, r) : ""},
+                       {"lines", ein__namef(c, "%d", r->t->rows)},
+                       {"totals", r->totals.s},
+                       {"kinds", ein__namef(c, "%d", r->kinds)},
+                       {"factors", ein__namef(c, "%d", step->nrow - r->kinds)},
+                       {"factor", r->factors.s},
+                       {"also", r->also.s},
+                       {"shared", ein__knumber(g, r->shared)},
                        {"store", r->store.s}};
     for (int k = 0; k < 2; k++) {
         ein__val read = {ein__ex_get(c, r->main[k])->val};
@@ -32851,6 +34180,7 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     ein__kscan all = ein__kscan_make(g);
     g->inner[g->ninner++] = (ein__kinner){
         step->val[0], {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}, false};
+    if (step->nrow) ein__kprod_rows(g, step, &r);
     ein__kprod_factors(g, step, &r);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
     if (step->nval > 1) ein__kscan_expr(g, &all, ein__kbody(g, step->out));
@@ -32858,6 +34188,7 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     ein__kprod_orders(g, s, &r, &all);
     ein__kprod_load(g, &r, 0);
     ein__kprod_load(g, &r, 1);
+    if (r.sums) ein__kprod_norm(g, step, &r);
     g->vec = vec;
     bool ok = ein__kprod_store(g, step, &r);
     int64_t blocks = ein__kprod_index(g, &r), limit = INT32_MAX - 1024;
@@ -34023,7 +35354,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     case EIN__K_CONV_DATA:
     case EIN__K_GEMM: EIN_ASSERT(0 && "a library call");
     }
-    return reduce ? ein__kreduction : ein__kmap;
+    return reduce ? ein__kreduction : ein__knarrow;
 }
 
 static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
@@ -34049,7 +35380,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
                {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend, ein__tmpl_warp}},
               {EIN__K_PRODUCT,
                {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_tiles_mma, ein__tmpl_tail,
-                ein__tmpl_half4}}};
+                ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -34065,7 +35396,7 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
     const ein__value *v = &ctx->value[step->out.i];
     int64_t least = (int64_t)ein__gpu_of(ctx)->sms * EIN__EIGHT_THREADS * 8;
     bool rows = family == ein__krow_kernel;
-    if (v->dtype != EIN__F16 || (family != ein__kmap && !rows)) return 4;
+    if (v->dtype != EIN__F16 || (family != ein__knarrow && !rows)) return 4;
     return rows || ein__elements(&v->shape) >= least ? 8 : 4;
 }
 
@@ -34174,8 +35505,14 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_await, NULL, 0);
         ein__put(out, "\n");
     }
+    const char *half_rows = needs & EIN__NEED_TENSOR_HALF ? "1" : "";
+    ein__key rows[] = {{"rows", needs & EIN__NEED_ROWS ? "1" : ""}, {"half", half_rows}};
+    if (needs & EIN__NEED_ROWS) {
+        ein__tmpl_put(out, ein__tmpl_tiles_rows, rows + 1, 1);
+        ein__put(out, "\n");
+    }
     if (needs & EIN__NEED_TILES) {
-        ein__tmpl_put(out, ein__tmpl_tiles, NULL, 0);
+        ein__tmpl_put(out, ein__tmpl_tiles, rows, 1);
         ein__put(out, "\n");
     }
     ein__key tail[] = {{"parts", needs & EIN__NEED_PARTS ? "1" : ""}};
@@ -34185,8 +35522,9 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     }
     if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
         ein__key types[] = {{"tf32", needs & EIN__NEED_TENSOR_TF32 ? "1" : ""},
-                            {"half", needs & EIN__NEED_TENSOR_HALF ? "1" : ""}};
-        ein__tmpl_put(out, ein__tmpl_tiles_mma, types, 2);
+                            {"half", needs & EIN__NEED_TENSOR_HALF ? "1" : ""},
+                            rows[0]};
+        ein__tmpl_put(out, ein__tmpl_tiles_mma, types, 3);
         ein__put(out, "\n");
     }
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
@@ -34614,6 +35952,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
                 for (int v = 0; v < steps[i].nval && !l.extra; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
+                if (step->also.i) ein__put_algebra(z, &z->kernels, step->also, "");
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;
@@ -36154,11 +37493,13 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     int64_t best;
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step.out.i].stride, &p)) return;
     ein__product_cut cut;
+    ein__kernel k = ein__step_kernel(ctx, &step);
+    p.each = ein__rows_work(ctx, &k, &p);
     best = ein__product_cut_of(ctx, &p, &cut);
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
         if (!ein__product_fits(&p, t)) continue;
-        for (int shared = 0; shared < 2; shared++) {
+        for (int shared = 0; shared < (p.each ? 1 : 2); shared++) {
             char name[32];
             step.parts = 1;
             int64_t ps =
@@ -36220,10 +37561,12 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     int parts;
     ein__work w = ein__kernel_work(ctx, &k, &parts);
     ein__tiled p;
-    if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p))
+    if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p)) {
+        p.each = ein__rows_work(ctx, &k, &p);
         w.math_ps = step->parts > 1
                         ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts)
                         : ein__product_tile_ps(g, &p, &ein__product_table[step->tile - 1]);
+    }
     ein__put_work(features, step, &w);
     return ein__work_ps(g, &w);
 }
@@ -37889,6 +39232,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     shfree(ctx->calls);
     ein__plan_free(&ctx->plan);
     for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
+    arrfree(ctx->norm);
     arrfree(ctx->passed);
     shfree(ctx->kernels);
     ein__search_free(ctx->search);

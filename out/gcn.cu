@@ -150,9 +150,9 @@
 //     1.9 us est. l4.u.4           k_reduce_a2c29f73
 //     1.3 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     2.3 us est. g4.l1.sum.part   k_reduce_49fc5b51
-//     1.6 us est. g4.l1            k_reduce_937c07e4, in 4 parts
+//     1.6 us est. g4.l1            k_reduce_bb206bc6, in 16 parts
 //     2.3 us est. g4.r1.sum.part   k_reduce_4ee74b11
-//     1.6 us est. g4.r1            k_reduce_937c07e4, in 4 parts
+//     1.6 us est. g4.r1            k_reduce_bb206bc6, in 16 parts
 //     1.3 us est. g4.r2.sum        k_reduce_a182c895
 //     1.3 us est. g4.s             k_reduce_ab2b695b
 //     1.3 us est. g4.a             k_reduce_7fdafa5d
@@ -2529,17 +2529,17 @@ static __global__ void __launch_bounds__(256) k_reduce_49fc5b51(const float *p0,
 // by summation splitting
 // g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.part[r0,i1,i2,i3]
 // g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
-static __global__ void __launch_bounds__(256) k_reduce_937c07e4(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_bb206bc6(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
     __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x / 4u * 32u + threadIdx.x;
+    const unsigned column = (unsigned)blockIdx.x / 16u * 32u + threadIdx.x;
     const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
     await_previous();
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = blockIdx.x % 4u * 8u + threadIdx.y; k < 2048u; k += 32u) {
+    for (unsigned k = blockIdx.x % 16u * 8u + threadIdx.y; k < 2048u; k += 128u) {
         const int r0 = (int)k;
         acc += p0[r0 * 1029 + i1 * 49 + i3];
     }
@@ -2553,10 +2553,10 @@ static __global__ void __launch_bounds__(256) k_reduce_937c07e4(const float *p0,
         }
         sums[blockIdx.x * 32u] = acc;
     }
-    if (!arrives_last(arrived + blockIdx.x / 4u, 4u)) return;
+    if (!arrives_last(arrived + blockIdx.x / 16u, 16u)) return;
     acc = 0.f;
-    for (unsigned p = threadIdx.y; p < 4u; p += 8u) {
-        const float other = __ldcg(&sums[(blockIdx.x / 4u * 4u + p) * 32u]);
+    for (unsigned p = threadIdx.y; p < 16u; p += 8u) {
+        const float other = __ldcg(&sums[(blockIdx.x / 16u * 16u + p) * 32u]);
         acc += other;
     }
     part[threadIdx.y][threadIdx.x] = acc;
@@ -4072,11 +4072,11 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
     CALL(launch(m, ORDERED, k_reduce_49fc5b51, "g4.l1.sum.part", 2352, 256, stream, v_l4, v_g4_l1_k,
         v_g4_l1_sum_part));
-    CALL(launch(m, EARLY, k_reduce_937c07e4, "g4.l1", 132, dim3(32, 8), stream, v_g4_l1_sum_part,
+    CALL(launch(m, EARLY, k_reduce_bb206bc6, "g4.l1", 528, dim3(32, 8), stream, v_g4_l1_sum_part,
         v_g4_l1_b, v_g4_l1, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, EARLY, k_reduce_4ee74b11, "g4.r1.sum.part", 8232, 256, stream, v_l4, v_g4_r1_k,
         v_g4_r1_sum_part));
-    CALL(launch(m, EARLY, k_reduce_937c07e4, "g4.r1", 132, dim3(32, 8), stream, v_g4_r1_sum_part,
+    CALL(launch(m, EARLY, k_reduce_bb206bc6, "g4.r1", 528, dim3(32, 8), stream, v_g4_r1_sum_part,
         v_g4_r1_b, v_g4_r1, (float4 *)v_workspace, v_arrived + 1029));
     CALL(launch(m, EARLY, k_reduce_a182c895, "g4.r2.sum", 1029, 32, stream, v_g4_r1, v_g4_r2_k,
         v_g4_r2_sum));
