@@ -2,8 +2,9 @@
 """Kernels whose last block finishes the work of the others.
 
 tests/unseen/tail.ein, emitted without libraries, counts blocks in several steps; so do the
-reductions of tests/unseen/long_rows.ein. Every step has counters and, on every branch, memory of its own; whatever the order of blocks, the outputs are the
-same to the bit, in a first run, a second one and a replayed graph; no mode of the judge complains.
+reductions of tests/unseen/long_rows.ein. Every step has counters and, on every branch, memory of
+its own; whatever the order of blocks, the outputs are the same to the bit, in a first run, a second
+one and a replayed graph; no mode of the judge complains.
 What a table of costs says of shared tiles is taken; probes measure them. Faults planted in the
 emitted text are caught. Ends with `N passed, N failed`.
 """
