@@ -99,11 +99,16 @@ logs=build/test/logs
 rm -rf "$logs"
 mkdir -p "$logs"
 echo 'building'
-make -s all > "$logs/make" 2>&1 || {
+if command -v nvcc > /dev/null; then
+    tests/judge/judgecc --library > "$logs/library" 2>&1 &
+fi
+make -s -j 2 all > "$logs/make" 2>&1 || {
     cat "$logs/make"
+    wait
     echo '0 passed, 1 failed'
     exit 1
 }
+wait
 
 # Runs one part; its counts go to NAME.count, and one line is printed.
 run_part() {
