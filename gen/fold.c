@@ -159,6 +159,61 @@ static ein__ex ein__rule_inline(ein_ctx *ctx, ein__val p, const ein__expr *read)
 
 enum { EIN__MAX_INLINE = 160 };  // nodes of an inlined body, counted as a tree
 
+// How many times fewer elements a value has that counts as small, and how many nodes an expression
+// that is computed again for it may have.
+enum { EIN__SMALL_SHARE = 8, EIN__SMALL_BODY = 5, EIN__STATISTIC_BODY = 8 };
+
+// What map `p` reads: values about as large as itself, reductions that are small beside it, and
+// whether one of the large ones is a reduction that only `p` reads, so that its kernel computes
+// `p`.
+static void ein__operands_of(const ein__pass *z, ein__val p, int *large, bool *statistic,
+                             bool *behind) {
+    ein_ctx *ctx = z->ctx;
+    int64_t its = ein__elements(&ctx->value[p.i].shape);
+    ein__ex *reads = NULL;
+    *large = 0;
+    *statistic = *behind = false;
+    ein__ex_reads(ctx, ein__scope_of(ctx, p)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        const ein__scope *s = ein__scope_of(ctx, v);
+        bool reduction = s && s->reduce != EIN__R_NONE;
+        bool small = ein__elements(&ctx->value[v.i].shape) * EIN__SMALL_SHARE <= its;
+        *statistic |= reduction && small;
+        *large += !small;
+        bool shared = (ptrdiff_t)v.i < arrlen(z->uses) && z->uses[v.i] > 1;
+        *behind |= reduction && !small && !shared;
+    }
+    arrfree(reads);
+}
+
+// Whether map `p`, which several values read, is no more to read than what it is made of: one value
+// and statistics of it, as where a mean is taken away.
+static bool ein__is_centred(const ein__pass *z, ein__val p) {
+    int large;
+    bool statistic, behind;
+    if (ein__ex_size(z->ctx, ein__scope_of(z->ctx, p)->body) > EIN__STATISTIC_BODY) return false;
+    ein__operands_of(z, p, &large, &statistic, &behind);
+    return large == 1 && statistic && !behind;
+}
+
+// Whether reduction `self` may compute `p`, each element of which it reads once.
+static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *r = ein__scope_of(ctx, z->self);
+    int64_t volume = 1, its = ein__elements(&ctx->value[p.i].shape);
+    int large;
+    bool statistic, behind;
+    for (uint32_t i = 0; i < r->nt + r->ns; i++) volume *= r->n[i];
+    // A statistic of the row, such as a mean: cheaper to finish here than to store.
+    if (ein__ex_size(ctx, ein__scope_of(ctx, p)->body) <= EIN__SMALL_BODY &&
+        its * EIN__SMALL_SHARE <= volume)
+        return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
+    if (volume > its || ein__copy_of(ctx, p)) return false;
+    ein__operands_of(z, p, &large, &statistic, &behind);
+    return !behind && (z->uses[old.i] == 1 || ein__is_centred(z, p));
+}
+
 // Whether the reader may compute `p` itself instead of reading it from memory.
 static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
@@ -174,18 +229,15 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
             if (!ein__ix_affine(ctx, read->ix[i])) return false;
         return true;
     }
-    if (z->reduction) {
-        // A statistic of the row, such as a mean: cheaper to finish here than to store.
-        const ein__scope *r = ein__scope_of(ctx, z->self);
-        int64_t volume = 1;
-        for (uint32_t i = 0; i < r->nt + r->ns; i++) volume *= r->n[i];
-        return ein__ex_size(ctx, s->body) <= 5 && ein__elements(&value->shape) * 8 <= volume &&
-               ein__ex_reads_reduction(ctx, s->body);
-    }
+    if (z->reduction) return ein__may_reduce(z, old, p);
     if (copy) return z->uses[old.i] == 1 || ein__ex_affine(ctx, s->body);
     int64_t mine = ein__elements(&self->shape), its = ein__elements(&value->shape);
-    bool small = ein__ex_size(ctx, s->body) <= 5 && its * 8 <= mine;
-    return small || (z->uses[old.i] == 1 && its * 2 > mine);
+    // What finishes a statistic, such as a deviation, may be longer.
+    bool statistic = ein__ex_reads_reduction(ctx, s->body);
+    int most = statistic ? EIN__STATISTIC_BODY : EIN__SMALL_BODY;
+    bool small = ein__ex_size(ctx, s->body) <= most && its * EIN__SMALL_SHARE <= mine;
+    if (small || (z->uses[old.i] == 1 && its * 2 > mine)) return true;
+    return its == mine && ein__is_centred(z, p);
 }
 
 static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
@@ -219,6 +271,22 @@ static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
     return w;
 }
 
+// `body` of reduction `s`, which is no contraction, after maps were inlined: the square of a value
+// instead of its product with itself, and the old body where that would multiply different values.
+static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, body);
+    ein__scope t = *s;
+    t.body = body;
+    if (!ein__is_contraction(ctx, &t)) return body;
+    if (e->fn == EIN__MUL && e->kid[0].i == e->kid[1].i)
+        return ein__ex_unary(ctx, EIN__SQUARE, e->kid[0]);
+    z->nothing = true;
+    body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    z->nothing = false;
+    return body;
+}
+
 // A contraction keeps its operands as they are unless copies seen through still leave a library
 // call.
 static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
@@ -241,7 +309,7 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     z->nothing = contraction || ein__match_basis(ctx, s, &b);
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
     z->nothing = false;
-    return body;
+    return z->reduction && !contraction && body.i ? ein__no_product(z, s, body) : body;
 }
 
 static ein__val ein__rebuild_inline(ein__pass *z, ein__val v) {

@@ -97,15 +97,87 @@ static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope
     return true;
 }
 
+// Traversal slots of reduction `s` that only keep the place of a dimension it sums up: of one
+// element, where an operand of its rank has iterators of the sum.
+static uint32_t ein__kept_dims(ein_ctx *ctx, const ein__scope *s) {
+    uint32_t sums = ~((1u << s->nt) - 1), found = 0;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *r = ein__ex_get(ctx, reads[i]);
+        for (uint32_t k = 0; k < s->nt && r->nix == s->nt; k++)
+            if (s->n[k] == 1 && (ein__ix_uses(ctx, r->ix[k]) & sums)) found |= 1u << k;
+    }
+    arrfree(reads);
+    return found;
+}
+
+// Whether all that reads `old` has far more elements, so that nothing behind it is a map of its own
+// size, which its kernel would compute.
+static bool ein__is_statistic(const ein__pass *z, ein__val old) {
+    ein_ctx *ctx = z->ctx;
+    int64_t its = ein__elements(&ctx->value[old.i].shape);
+    int readers = 0;
+    bool large = true;
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && large; i++) {
+        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
+        ein__ex *reads = NULL;
+        bool does = false;
+        int64_t volume = 1;
+        if (!s) continue;
+        ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            does |= ein__ex_get(ctx, reads[k])->val == old.i;
+        arrfree(reads);
+        for (uint32_t k = 0; k < s->nt + s->ns; k++) volume *= s->n[k];
+        if (does) large = volume >= its * EIN__SMALL_SHARE;
+        readers += does;
+    }
+    return large && readers == z->uses[old.i];
+}
+
+// Statistic `v`, which was `old`, without the dimensions that it keeps: as rows are counted. A copy
+// puts them back, which its readers see through.
+static ein__val ein__drop_kept_dims(ein__pass *z, ein__val v, ein__val old) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value was = ctx->value[v.i];
+    const ein__scope *s = ein__scope_of(ctx, v);
+    uint32_t kept = ein__kept_dims(ctx, s);
+    ein__scope t = {.reduce = s->reduce, .ns = s->ns};
+    ein__shape shape = {.rank = 0};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    if (!kept || was.weight_only || !ein__is_statistic(z, old)) return v;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        uint32_t at = t.nt + (i < s->nt ? 0 : i - s->nt);
+        map[i] = kept >> i & 1 ? ein__ix_const(ctx, 0) : ein__ix_iter(ctx, at, s->n[i]);
+        if (kept >> i & 1) continue;
+        if (i < s->nt) back[t.nt++] = ein__ix_iter(ctx, i, s->n[i]);
+        if (i < s->nt) shape.d[shape.rank++] = s->n[i];
+        t.n[at] = s->n[i];
+    }
+    t.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
+    ein__sc sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    ein__val w =
+        ein__val_new(ctx, was.name, EIN__V_SCOPE, was.tensor, sc, &shape, was.dtype, was.node);
+    ctx->value[w.i].why = was.why;
+    z->self = v;
+    return ein__new_map(z, was.name, was.shape.rank, was.shape.d,
+                        ein__ex_read(ctx, w, 0, back, (int)t.nt));
+}
+
 // Gives maps over reductions the traversal that lets one kernel compute both.
 static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    ein__val old = v;
     bool kept = ein__is_kept(ctx, v);
     z->keep = true;
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
+    if (s && s->reduce != EIN__R_NONE && !kept && !ein__is_contraction(ctx, s))
+        return ein__drop_kept_dims(z, v, old);
     if (!s || s->reduce != EIN__R_NONE || s->nt == 0 || kept) return v;
     if (ein__ex_get(ctx, s->body)->op == EIN__X_READ) return v;
     ein__ex *reads = NULL;

@@ -41,6 +41,7 @@ parts=(
     'explain  -    python3 tests/check_explain.py'
     'basis    -    python3 tests/check_basis.py'
     'layout   -    python3 tests/check_layout.py'
+    'spelled  -    python3 tests/check_statistics.py'
     'merge    -    python3 tests/check_merge.py'
     'search   -    python3 tests/check_search.py'
     'candid   -    python3 tests/check_candidates.py'

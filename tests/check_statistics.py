@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Normalizations spelled in single operators are as few kernels as those with an operator of their
+own; a map that its product's call computes stays with it. Ends with `N passed, N failed`."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
+
+HEAD = """ein 1
+model spelled
+input x: f32[%s]
+weight w: f32[64] = uniform(lo=0.5, hi=1.5)
+weight k: f32[64,64,3,3] = randn(std=0.04)
+output y
+"""
+
+LAYER = """m = ReduceMean(x; axes=-1)
+d = Sub(x, m)
+p[n,t,c] = pow(d[n,t,c], 2)
+v = ReduceMean(p; axes=-1)
+e[n,t,c] = v[n,t,c] + 1e-5
+s = Sqrt(e)
+q = Div(d, s)
+y = Mul(q, w)
+"""
+
+RMS = """p = Mul(x, x)
+v = ReduceMean(p; axes=-1)
+e[n,t,c] = v[n,t,c] + 1e-5
+s = Sqrt(e)
+r = Reciprocal(s)
+q = Mul(x, r)
+y = Mul(q, w)
+"""
+
+INSTANCE = """m = ReduceMean(x; axes=[2,3])
+d = Sub(x, m)
+p = Mul(d, d)
+v = ReduceMean(p; axes=[2,3])
+y[n,c,h,w] = d[n,c,h,w] / sqrt(v[n,c,0,0] + 1e-5)
+"""
+
+# The mean of what the convolution's call can store with ReLU.
+POOLED = """c = Conv(x, k; pads=1)
+r = Relu(c)
+y = GlobalAveragePool(r)
+"""
+
+# Neither is a product, although it sums up products.
+DOT = """s = Sigmoid(x)
+p = Mul(x, s)
+y = ReduceSum(p; axes=-1)
+"""
+
+# name, extents, model, pattern of each step
+CASES = [
+    ("layer", "8,197,64", LAYER, ["k_row"]),
+    ("RMS", "8,197,64", RMS, ["k_row"]),
+    ("instance", "2,64,28,28", INSTANCE, ["k_row"]),
+    ("pooled", "1,64,56,56", POOLED, ["cuDNN.*relu|k_basis|k_product"]),
+    ("dot", "8,197,64", DOT, ["k_reduce"]),
+]
+
+
+def steps(path):
+    done = subprocess.run([EINNET, "emit", path, "-o", "-"], stdout=subprocess.PIPE, check=True)
+    return re.findall(r"^// +[\d.]+ us (?:est\.|measured) (\S+) +(.+)$", done.stdout.decode(), re.M)
+
+
+def main():
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "spelled.ein")
+        for name, extents, text, wanted in CASES:
+            with open(path, "w") as out:
+                out.write(HEAD % extents + text)
+            made = steps(path)
+            if name == "pooled":  # whatever computes the convolution stores it after ReLU
+                right = len(made) > 1 and made[-2][0] == "r" and re.match(wanted[0], made[-2][1])
+            else:
+                right = len(made) == len(wanted) and re.match(wanted[0], made[0][1])
+            if not right:
+                failed += 1
+                print("FAIL %s: %s" % (name, made))
+    print("%d passed, %d failed" % (len(CASES) - failed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
