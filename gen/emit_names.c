@@ -42,7 +42,9 @@ static bool ein__is_taken(const char *name) {
         "half4 load_half4 store_half4 cublasStatus_t "
         "attend attend_half8 attend_rows attend_multiply ATTEND_TENSOR "
         "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
-        "cudnnTensorDescriptor_t cudaGetLastError ";
+        "CALL LAUNCHED TILE arrange arrives_last await_event calls_on fork_streams libraries_on "
+        "open_branches record_event relay stepped snprintf memcpy memcmp memset strlen expf fmaxf "
+        "atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE multiply_part ";
     const char *at = words;
     size_t n = strlen(name);
     while (*name && (at = strstr(at, name))) {
@@ -73,8 +75,10 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
         ein__put_n(&b, &c, 1);
     }
     // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
-    static const char *const own[] = {"_",       "v_",      "k_",      "conv_",  "CONV_",   "gemm_",
-                                      "matmul_", "MATMUL_", "engine_", "steps_", "prepare_"};
+    static const char *const own[] = {
+        "_",       "v_",      "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
+        "engine_", "ENGINE_", "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
+        "CUDA_",   "CUDNN_",  "CUBLAS_", "prepare_", "basis_", "make_", "M_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));

@@ -106,6 +106,22 @@ expect 0 'statistics of explain' "$einnet" explain m.ein --stats --no-converge -
 says 'stop saturated'
 expect 2 'prefix' "$einnet" emit m.ein -o - --prefix '1x'
 expect 2 'prefix with a newline' "$einnet" emit m.ein -o - --prefix "$(printf 'a\nb')"
+# What an emitted file declares for itself, and names of C and the libraries, are no prefix.
+"$einnet" emit "$top/models/resnet18.ein" --math fp16 --prefix own -o own.cu
+"$einnet" emit "$top/models/resnet18.ein" --libs none --prefix own -o own2.cu
+{
+    sed -n -e 's/^static [^=(;]*[ *]\([A-Za-z]\w*\)[(;[].*/\1/p' \
+        -e 's/^static [^=(;]*[ *]\([A-Za-z]\w*\) = .*/\1/p' -e 's/^#define \(\w*\).*/\1/p' \
+        -e 's/^\(struct\|enum\) \(\w\w*\) {.*/\2/p' -e 's/.*\W\([A-Z]\w*\) = [0-9].*/\1/p' \
+        own.cu own2.cu | grep -v "^own\|^OWN"
+    echo 'memcpy snprintf M_PI cudaMalloc cudnnCreate cublasCreate relay int class' | tr ' ' '\n'
+} | sort -u > names
+[ "$(wc -l < names)" -gt 60 ] && pass || fail 'names of an emitted file' names
+while read -r name; do
+    "$einnet" emit m.ein --prefix "$name" --header - -o /dev/null | grep -q "^typedef struct $name " &&
+        echo "$name"
+done < names > clashes
+[ -s clashes ] && fail 'names that no prefix may be' clashes || pass
 expect 2 'license with a newline' "$einnet" emit m.ein -o - --license "$(printf 'MIT\nint x;')"
 for value in N N= N=0 N=-1 N=x N=1x =2 N=99999999999999999999 N=2.0 N=0x2; do
     expect 2 "--dim $value" "$einnet" emit m.ein -o - --dim "$value"
