@@ -187,12 +187,24 @@ static void ein__operands_of(const ein__pass *z, ein__val p, int *large, bool *s
     arrfree(reads);
 }
 
+// Whether there is nothing but arithmetic in `ex`.
+static bool ein__is_arithmetic(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    bool plain = e->op == EIN__X_CONST || e->op == EIN__X_READ;
+    if (e->op == EIN__X_UNARY) plain = e->fn == EIN__NEG || e->fn == EIN__SQUARE;
+    if (e->op == EIN__X_BINARY) plain = e->fn != EIN__POW;
+    for (uint32_t i = 0; i < e->nkid && plain; i++) plain = ein__is_arithmetic(ctx, e->kid[i]);
+    return plain;
+}
+
 // Whether map `p`, which several values read, is no more to read than what it is made of: one value
 // and statistics of it, as where a mean is taken away.
 static bool ein__is_centred(const ein__pass *z, ein__val p) {
     int large;
     bool statistic, behind;
-    if (ein__ex_size(z->ctx, ein__scope_of(z->ctx, p)->body) > EIN__STATISTIC_BODY) return false;
+    ein__ex body = ein__scope_of(z->ctx, p)->body;
+    if (ein__ex_size(z->ctx, body) > EIN__STATISTIC_BODY || !ein__is_arithmetic(z->ctx, body))
+        return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
     return large == 1 && statistic && !behind;
 }
