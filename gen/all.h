@@ -92,6 +92,7 @@
 #include "emit_map.c"
 #include "emit_reduce.c"
 #include "emit_narrow.c"
+#include "emit_half_tile.c"
 #include "emit_window.c"
 #include "emit_row.c"
 #include "emit_band.c"

@@ -6,7 +6,7 @@ typedef bool ein__kfamily(ein__kgen *g, const ein__step *step, const char *hint,
 static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     bool reduce = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope)->reduce != EIN__R_NONE;
     switch (step->kind) {
-    case EIN__K_TRANSPOSE: return ein__ktranspose;
+    case EIN__K_TRANSPOSE: return ein__khalf_transpose;
     case EIN__K_ROW: return ein__krow_kernel;
     case EIN__K_BAND: return ein__kband;
     case EIN__K_BASIS: return ein__kbasis;
@@ -33,7 +33,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
         ein__skind2 kind;
         const char *const *lines[8];
     } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
-              {EIN__K_TRANSPOSE, {ein__tmpl_transpose}},
+              {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
               {EIN__K_REDUCE,
                {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
                 ein__tmpl_warp, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail}},

@@ -448,11 +448,13 @@ static const char *ein__kdigit(ein__kgen *g, int64_t *below, int64_t n, int size
     return s;
 }
 
-static void ein__ktile_index(ein__kgen *g, ein__buf *b, const int *rest, int n, int a, int last) {
-    int64_t ta = (g->slot[a].n + 31) / 32, tb = (g->slot[last].n + 31) / 32, below = 1;
+static void ein__ktile_index(ein__kgen *g, ein__buf *b, const int *rest, int n, int a, int last,
+                             int size) {
+    int64_t ta = (g->slot[a].n + size - 1) / size, tb = (g->slot[last].n + size - 1) / size,
+            below = 1;
     const char *t = ein__kint(g);
-    ein__putf(b, "const %s fa = %s;\n", t, ein__kdigit(g, &below, ta, 32));
-    ein__putf(b, "const %s fb = %s;\n", t, ein__kdigit(g, &below, tb, 32));
+    ein__putf(b, "const %s fa = %s;\n", t, ein__kdigit(g, &below, ta, size));
+    ein__putf(b, "const %s fb = %s;\n", t, ein__kdigit(g, &below, tb, size));
     for (int i = n - 1; i >= 0; i--)
         ein__putf(b, "const %s %s = %s;\n", t, g->slot[rest[i]].name,
                   ein__kdigit(g, &below, g->slot[rest[i]].n, 1));
@@ -498,7 +500,7 @@ static bool ein__ktranspose(ein__kgen *g, const ein__step *step, const char *hin
     bool ok = !g->too_wide;
     if (ok && !g->overflow && ein__kgrid(g->ctx, l, tiles, 32)) {
         l->block[1] = 8;
-        ein__ktile_index(g, &index, rest, nrest, a, b);
+        ein__ktile_index(g, &index, rest, nrest, a, b, 32);
         ein_ctx *c = g->ctx;
         ein__key keys[] = {{0},
                            {0},

@@ -106,6 +106,21 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #endif
 #endif
 
+#ifdef LINT_transpose_half
+#include <cuda_fp16.h>
+#undef $params
+#define $params const __half *__restrict__ p0, __half *__restrict__ y
+#define $int int
+#define $index const int fa = (int)(id % 4u) * 64, fb = (int)(id / 4u) * 64
+#define $a i0
+#define $b i1
+#define $na 100
+#define $nb 100
+#define $from p0 + i1 * 100 + i0
+#define $to y + i0 * 100 + i1
+#define $step 100
+#endif
+
 #ifdef LINT_transpose
 #define $T float
 #define $int int

@@ -81,6 +81,8 @@ CASES = [
                             "LayerNormalization(x, g, b; axis=-1)"), "", 16, 100),
     ("pixels to planes", unary("planes", "2,50,40,3", "Transpose(x; perm=[0,3,1,2])"), "", 16, 100),
     ("planes to pixels", unary("pixels", "2,4,50,40", "Transpose(x; perm=[0,2,3,1])"), "", 16, 100),
+    ("transpose of halves", unary("tiles", "128,256", "Transpose(x; perm=[1,0])", "f16"), "", 4,
+     0),
     ("shared mean", unary("shared", "2,400000", "ReduceMean(x; axes=[1])"), "", 4, 50),
     ("mean", unary("mean", "64,2048", "ReduceMean(x; axes=[1], keepdims=0)"), "", 4, 100),
     ("global average", unary("pool", "1,1280,16,16", "GlobalAveragePool(x)"), "", 4, 100),

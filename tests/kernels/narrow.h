@@ -24,6 +24,23 @@ static void one_narrow(ein_ctx *ctx, int64_t c, int64_t n, bool planes, ein__dty
           define(ctx, type, EIN__R_NONE, 3, 0, DIMS(1, to[1] - 1, to[2]), x));
 }
 
+// Halves by tiles of 64 x 64, the last ones not whole, and what these refuse: odd extents, steps
+// and places.
+static void half_tiles(ein_ctx *ctx) {
+    static const int64_t extent[] = {64, 66, 127, 130, 62};
+    for (int i = 0; i < COUNT(extent); i++)
+        for (int j = 0; j < 3; j++) {
+            int64_t a = extent[i], b = extent[(i + j) % COUNT(extent)];
+            ein__val u = input(ctx, EIN__F16, 3, DIMS(2, a, b));
+            ein__ex x = READ(u, 0, it(ctx, 0, 2), it(ctx, 2, a), it(ctx, 1, b));
+            ein__val v = define(ctx, EIN__F16, EIN__R_NONE, 3, 0, DIMS(2, b, a), x);
+            CHECK("half_tile", EIN__K_TRANSPOSE, v);
+            layout(ctx, u, j == 1 ? "102" : NULL, j, 2);
+            layout(ctx, v, j == 2 ? "102" : NULL, 2 * j, j);
+            CHECK("half_tile_placed", EIN__K_TRANSPOSE, v);
+        }
+}
+
 static void narrow_transposes(ein_ctx *ctx) {
     static const int64_t extent[] = {2, 3, 4, 5, 7, 8}, length[] = {4, 8, 30, 64, 100};
     for (int i = 0; i < COUNT(extent); i++)
@@ -32,4 +49,5 @@ static void narrow_transposes(ein_ctx *ctx) {
             one_narrow(ctx, extent[i], length[j], turn % 2, turn % 3 ? EIN__F32 : EIN__F16,
                        turn % 4);
         }
+    half_tiles(ctx);
 }
