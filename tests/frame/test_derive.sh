@@ -3,14 +3,14 @@
 # and the check itself: rules made unsound on purpose must be caught.
 . "$(dirname "$0")/lib.sh"
 
-# build OPTION DIRECTORY TEST PROGRAM
+# build COMPILER OPTION DIRECTORY TEST PROGRAM
 build() {
-    gcc -std=c11 "$1" -I"$2" -Ibuild "tests/$3.c" -o "$4" -lm
+    "$1" -std=c11 "$2" -I"$3" -Ibuild "tests/$4.c" -o "$5" -lm
 }
-check 'the checker builds' build -O2 gen test_derive "$work/derive"
+check 'the checker builds' build gcc -O2 gen test_derive "$work/derive"
 "$work/derive" models/*.ein models/cases/*.ein tests/unseen/*.ein > "$work/log" 2>&1
 if [ $? = 0 ]; then pass; else fail 'every rule keeps the value' "$work/log"; fi
-check 'the random scopes build' build -O2 gen test_rules "$work/rules"
+check 'the random scopes build' build gcc -O2 gen test_rules "$work/rules"
 "$work/rules" > "$work/log" 2>&1
 if [ $? = 0 ]; then pass; else fail 'every rule keeps random scopes' "$work/log"; fi
 
@@ -36,7 +36,7 @@ fi
 # a single step, on random scopes.
 fault() {
     plant "$1" "$2" "$3" || return
-    check "$1: the faulty rule builds" build -O0 "$work/gen" test_rules "$work/faulty"
+    check "$1: the faulty rule builds" build clang -O0 "$work/gen" test_rules "$work/faulty"
     "$work/faulty" 3000 1 stop > "$work/log" 2>&1
     if grep -q 'changes the value' "$work/log"; then pass; else fail "$1 is caught" "$work/log"; fi
 }

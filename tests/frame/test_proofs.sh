@@ -66,7 +66,7 @@ fault() {
         fail "$1: proved as it stands" "$work/sound"
     fi
     plant "$1" "$4" "$5" || return
-    check "$1: the faulty program builds" gcc -std=c11 -O0 -w -I"$work/gen" -Ibuild -c \
+    check "$1: the faulty program builds" clang -std=c11 -O0 -w -I"$work/gen" -Ibuild -c \
         "$work/gen/einnet.c" -o "$work/einnet.o"
     check "$1: and links" gcc -o "$work/faulty" "$work/einnet.o" $objects build/onnx/onnx.pb-c.o \
         -lprotobuf-c -lm

@@ -3,18 +3,18 @@
 # faults planted in them, which it must catch.
 . "$(dirname "$0")/lib.sh"
 
-# build OPTION DIRECTORY PROGRAM
+# build COMPILER OPTION DIRECTORY PROGRAM
 build() {
-    gcc -std=c11 "$1" -I"$2" -Ibuild tests/test_search.c -o "$3" -lm
+    "$1" -std=c11 "$2" -I"$3" -Ibuild tests/test_search.c -o "$4" -lm
 }
-check 'the checker builds' build -O1 gen "$work/search"
+check 'the checker builds' build gcc -O1 gen "$work/search"
 "$work/search" models/*.ein models/cases/*.ein tests/unseen/*.ein > "$work/log" 2>&1
 if [ $? = 0 ]; then pass; else fail 'order, distances and choices' "$work/log"; fi
 
 # fault NAME FILE SED: the change, planted in a copy of the sources.
 fault() {
     plant "$1" "$2" "$3" || return
-    check "$1: the faulty source builds" build -O0 "$work/gen" "$work/faulty"
+    check "$1: the faulty source builds" build clang -O0 "$work/gen" "$work/faulty"
     if "$work/faulty" models/cases/*.ein > "$work/log" 2>&1; then fail "$1 is caught" "$work/log"
     else pass; fi
 }
