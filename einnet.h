@@ -11934,6 +11934,73 @@ static ein__ex ein__rule_inline(ein_ctx *ctx, ein__val p, const ein__expr *read)
 
 enum { EIN__MAX_INLINE = 160 };  // nodes of an inlined body, counted as a tree
 
+// How many times fewer elements a value has that counts as small, and how many nodes an expression
+// that is computed again for it may have.
+enum { EIN__SMALL_SHARE = 8, EIN__SMALL_BODY = 5, EIN__STATISTIC_BODY = 8 };
+
+// What map `p` reads: values about as large as itself, reductions that are small beside it, and
+// whether one of the large ones is a reduction that only `p` reads, so that its kernel computes
+// `p`.
+static void ein__operands_of(const ein__pass *z, ein__val p, int *large, bool *statistic,
+                             bool *behind) {
+    ein_ctx *ctx = z->ctx;
+    int64_t its = ein__elements(&ctx->value[p.i].shape);
+    ein__ex *reads = NULL;
+    *large = 0;
+    *statistic = *behind = false;
+    ein__ex_reads(ctx, ein__scope_of(ctx, p)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        const ein__scope *s = ein__scope_of(ctx, v);
+        bool reduction = s && s->reduce != EIN__R_NONE;
+        bool small = ein__elements(&ctx->value[v.i].shape) * EIN__SMALL_SHARE <= its;
+        *statistic |= reduction && small;
+        *large += !small;
+        bool shared = (ptrdiff_t)v.i < arrlen(z->uses) && z->uses[v.i] > 1;
+        *behind |= reduction && !small && !shared;
+    }
+    arrfree(reads);
+}
+
+// Whether there is nothing but arithmetic in `ex`.
+static bool ein__is_arithmetic(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    bool plain = e->op == EIN__X_CONST || e->op == EIN__X_READ;
+    if (e->op == EIN__X_UNARY) plain = e->fn == EIN__NEG || e->fn == EIN__SQUARE;
+    if (e->op == EIN__X_BINARY) plain = e->fn != EIN__POW;
+    for (uint32_t i = 0; i < e->nkid && plain; i++) plain = ein__is_arithmetic(ctx, e->kid[i]);
+    return plain;
+}
+
+// Whether map `p`, which several values read, is no more to read than what it is made of: one value
+// and statistics of it, as where a mean is taken away.
+static bool ein__is_centred(const ein__pass *z, ein__val p) {
+    int large;
+    bool statistic, behind;
+    ein__ex body = ein__scope_of(z->ctx, p)->body;
+    if (ein__ex_size(z->ctx, body) > EIN__STATISTIC_BODY || !ein__is_arithmetic(z->ctx, body))
+        return false;
+    ein__operands_of(z, p, &large, &statistic, &behind);
+    return large == 1 && statistic && !behind;
+}
+
+// Whether reduction `self` may compute `p`, each element of which it reads once.
+static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *r = ein__scope_of(ctx, z->self);
+    int64_t volume = 1, its = ein__elements(&ctx->value[p.i].shape);
+    int large;
+    bool statistic, behind;
+    for (uint32_t i = 0; i < r->nt + r->ns; i++) volume *= r->n[i];
+    // A statistic of the row, such as a mean: cheaper to finish here than to store.
+    if (ein__ex_size(ctx, ein__scope_of(ctx, p)->body) <= EIN__SMALL_BODY &&
+        its * EIN__SMALL_SHARE <= volume)
+        return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
+    if (volume > its || ein__copy_of(ctx, p)) return false;
+    ein__operands_of(z, p, &large, &statistic, &behind);
+    return !behind && (z->uses[old.i] == 1 || ein__is_centred(z, p));
+}
+
 // Whether the reader may compute `p` itself instead of reading it from memory.
 static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
@@ -11949,18 +12016,15 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
             if (!ein__ix_affine(ctx, read->ix[i])) return false;
         return true;
     }
-    if (z->reduction) {
-        // A statistic of the row, such as a mean: cheaper to finish here than to store.
-        const ein__scope *r = ein__scope_of(ctx, z->self);
-        int64_t volume = 1;
-        for (uint32_t i = 0; i < r->nt + r->ns; i++) volume *= r->n[i];
-        return ein__ex_size(ctx, s->body) <= 5 && ein__elements(&value->shape) * 8 <= volume &&
-               ein__ex_reads_reduction(ctx, s->body);
-    }
+    if (z->reduction) return ein__may_reduce(z, old, p);
     if (copy) return z->uses[old.i] == 1 || ein__ex_affine(ctx, s->body);
     int64_t mine = ein__elements(&self->shape), its = ein__elements(&value->shape);
-    bool small = ein__ex_size(ctx, s->body) <= 5 && its * 8 <= mine;
-    return small || (z->uses[old.i] == 1 && its * 2 > mine);
+    // What finishes a statistic, such as a deviation, may be longer.
+    bool statistic = ein__ex_reads_reduction(ctx, s->body);
+    int most = statistic ? EIN__STATISTIC_BODY : EIN__SMALL_BODY;
+    bool small = ein__ex_size(ctx, s->body) <= most && its * EIN__SMALL_SHARE <= mine;
+    if (small || (z->uses[old.i] == 1 && its * 2 > mine)) return true;
+    return its == mine && ein__is_centred(z, p);
 }
 
 static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
@@ -11994,6 +12058,22 @@ static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
     return w;
 }
 
+// `body` of reduction `s`, which is no contraction, after maps were inlined: the square of a value
+// instead of its product with itself, and the old body where that would multiply different values.
+static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, body);
+    ein__scope t = *s;
+    t.body = body;
+    if (!ein__is_contraction(ctx, &t)) return body;
+    if (e->fn == EIN__MUL && e->kid[0].i == e->kid[1].i)
+        return ein__ex_unary(ctx, EIN__SQUARE, e->kid[0]);
+    z->nothing = true;
+    body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    z->nothing = false;
+    return body;
+}
+
 // A contraction keeps its operands as they are unless copies seen through still leave a library
 // call.
 static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
@@ -12016,7 +12096,7 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     z->nothing = contraction || ein__match_basis(ctx, s, &b);
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
     z->nothing = false;
-    return body;
+    return z->reduction && !contraction && body.i ? ein__no_product(z, s, body) : body;
 }
 
 static ein__val ein__rebuild_inline(ein__pass *z, ein__val v) {
@@ -12516,15 +12596,87 @@ static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope
     return true;
 }
 
+// Traversal slots of reduction `s` that only keep the place of a dimension it sums up: of one
+// element, where an operand of its rank has iterators of the sum.
+static uint32_t ein__kept_dims(ein_ctx *ctx, const ein__scope *s) {
+    uint32_t sums = ~((1u << s->nt) - 1), found = 0;
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *r = ein__ex_get(ctx, reads[i]);
+        for (uint32_t k = 0; k < s->nt && r->nix == s->nt; k++)
+            if (s->n[k] == 1 && (ein__ix_uses(ctx, r->ix[k]) & sums)) found |= 1u << k;
+    }
+    arrfree(reads);
+    return found;
+}
+
+// Whether all that reads `old` has far more elements, so that nothing behind it is a map of its own
+// size, which its kernel would compute.
+static bool ein__is_statistic(const ein__pass *z, ein__val old) {
+    ein_ctx *ctx = z->ctx;
+    int64_t its = ein__elements(&ctx->value[old.i].shape);
+    int readers = 0;
+    bool large = true;
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && large; i++) {
+        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
+        ein__ex *reads = NULL;
+        bool does = false;
+        int64_t volume = 1;
+        if (!s) continue;
+        ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            does |= ein__ex_get(ctx, reads[k])->val == old.i;
+        arrfree(reads);
+        for (uint32_t k = 0; k < s->nt + s->ns; k++) volume *= s->n[k];
+        if (does) large = volume >= its * EIN__SMALL_SHARE;
+        readers += does;
+    }
+    return large && readers == z->uses[old.i];
+}
+
+// Statistic `v`, which was `old`, without the dimensions that it keeps: as rows are counted. A copy
+// puts them back, which its readers see through.
+static ein__val ein__drop_kept_dims(ein__pass *z, ein__val v, ein__val old) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value was = ctx->value[v.i];
+    const ein__scope *s = ein__scope_of(ctx, v);
+    uint32_t kept = ein__kept_dims(ctx, s);
+    ein__scope t = {.reduce = s->reduce, .ns = s->ns};
+    ein__shape shape = {.rank = 0};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    if (!kept || was.weight_only || !ein__is_statistic(z, old)) return v;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        uint32_t at = t.nt + (i < s->nt ? 0 : i - s->nt);
+        map[i] = kept >> i & 1 ? ein__ix_const(ctx, 0) : ein__ix_iter(ctx, at, s->n[i]);
+        if (kept >> i & 1) continue;
+        if (i < s->nt) back[t.nt++] = ein__ix_iter(ctx, i, s->n[i]);
+        if (i < s->nt) shape.d[shape.rank++] = s->n[i];
+        t.n[at] = s->n[i];
+    }
+    t.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
+    ein__sc sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    ein__val w =
+        ein__val_new(ctx, was.name, EIN__V_SCOPE, was.tensor, sc, &shape, was.dtype, was.node);
+    ctx->value[w.i].why = was.why;
+    z->self = v;
+    return ein__new_map(z, was.name, was.shape.rank, was.shape.d,
+                        ein__ex_read(ctx, w, 0, back, (int)t.nt));
+}
+
 // Gives maps over reductions the traversal that lets one kernel compute both.
 static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    ein__val old = v;
     bool kept = ein__is_kept(ctx, v);
     z->keep = true;
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
+    if (s && s->reduce != EIN__R_NONE && !kept && !ein__is_contraction(ctx, s))
+        return ein__drop_kept_dims(z, v, old);
     if (!s || s->reduce != EIN__R_NONE || s->nt == 0 || kept) return v;
     if (ein__ex_get(ctx, s->body)->op == EIN__X_READ) return v;
     ein__ex *reads = NULL;
@@ -30369,6 +30521,47 @@ static const char *const ein__tmpl_transpose[] = {
     "    }",
     "}",
     0};
+static const char *const ein__tmpl_transpose_half[] = {
+    "//@key name    the kernel's name",
+    "//@key params  its parameters",
+    "//@key number  unsigned type that counts tiles",
+    "//@key many    whether there is more than one tile",
+    "//@key int     type of positions",
+    "//@key index   positions of the dimensions that are not tiled, first positions fa and fb, from id",
+    "//@key a       position along the operand's innermost dimension",
+    "//@key b       position along the result's innermost dimension",
+    "//@key na      its extent, even",
+    "//@key nb      its extent, even",
+    "//@key from    the operand's element",
+    "//@key to      the result's element",
+    "//@key step    from there to its next one along a",
+    "// Halves by twos: a word has two neighbours.",
+    "static __global__ void __launch_bounds__(256) $name($params) {",
+    "    __shared__ unsigned tile[64][33];",
+    "    //@if many",
+    "    const $number id = blockIdx.x;",
+    "    //@end",
+    "    await_previous();",
+    "    $index;",
+    "#pragma unroll",
+    "    for (int j = 0; j < 64; j += 8) {",
+    "        const $int $b = fb + j + (int)threadIdx.y, $a = fa + (int)threadIdx.x * 2;",
+    "        if ($b < $nb && $a < $na)",
+    "            tile[j + threadIdx.y][threadIdx.x] = *reinterpret_cast<const unsigned *>($from);",
+    "    }",
+    "    __syncthreads();",
+    "#pragma unroll",
+    "    for (int j = 0; j < 64; j += 16) {",
+    "        const $int $a = fa + j + (int)threadIdx.y * 2, $b = fb + (int)threadIdx.x * 2;",
+    "        if ($a < $na && $b < $nb) {",
+    "            const unsigned p = tile[threadIdx.x * 2u][j / 2 + threadIdx.y];",
+    "            const unsigned q = tile[threadIdx.x * 2u + 1u][j / 2 + threadIdx.y];",
+    "            *reinterpret_cast<unsigned *>($to) = (p & 0xffffu) | q << 16;",
+    "            *reinterpret_cast<unsigned *>($to + $step) = p >> 16 | (q & 0xffff0000u);",
+    "        }",
+    "    }",
+    "}",
+    0};
 static const char *const ein__tmpl_warp[] = {
     "//@key op     sum, prod, max or min",
     "//@key join   v combined with other",
@@ -32171,11 +32364,13 @@ static const char *ein__kdigit(ein__kgen *g, int64_t *below, int64_t n, int size
     return s;
 }
 
-static void ein__ktile_index(ein__kgen *g, ein__buf *b, const int *rest, int n, int a, int last) {
-    int64_t ta = (g->slot[a].n + 31) / 32, tb = (g->slot[last].n + 31) / 32, below = 1;
+static void ein__ktile_index(ein__kgen *g, ein__buf *b, const int *rest, int n, int a, int last,
+                             int size) {
+    int64_t ta = (g->slot[a].n + size - 1) / size, tb = (g->slot[last].n + size - 1) / size,
+            below = 1;
     const char *t = ein__kint(g);
-    ein__putf(b, "const %s fa = %s;\n", t, ein__kdigit(g, &below, ta, 32));
-    ein__putf(b, "const %s fb = %s;\n", t, ein__kdigit(g, &below, tb, 32));
+    ein__putf(b, "const %s fa = %s;\n", t, ein__kdigit(g, &below, ta, size));
+    ein__putf(b, "const %s fb = %s;\n", t, ein__kdigit(g, &below, tb, size));
     for (int i = n - 1; i >= 0; i--)
         ein__putf(b, "const %s %s = %s;\n", t, g->slot[rest[i]].name,
                   ein__kdigit(g, &below, g->slot[rest[i]].n, 1));
@@ -32221,7 +32416,7 @@ static bool ein__ktranspose(ein__kgen *g, const ein__step *step, const char *hin
     bool ok = !g->too_wide;
     if (ok && !g->overflow && ein__kgrid(g->ctx, l, tiles, 32)) {
         l->block[1] = 8;
-        ein__ktile_index(g, &index, rest, nrest, a, b);
+        ein__ktile_index(g, &index, rest, nrest, a, b, 32);
         ein_ctx *c = g->ctx;
         ein__key keys[] = {{0},
                            {0},
@@ -32774,6 +32969,106 @@ static bool ein__knarrow(ein__kgen *g, const ein__step *step, const char *hint, 
     ein__kgen_free(g);
     *g = ein__kgen_make(ctx, step->out, wide, vec);
     return ein__kmap(g, step, hint, out, l);
+}
+/* ---- emit_half_tile.c ---- */
+// Transposes of halves: tiles of 64 x 64, two halves an access, where both dimensions fill one;
+// other copies through tiles are those of emit_map.c.
+
+enum { EIN__HALF_TILE = 64 };
+
+// Whether every step of an address but that of slot `along` is even.
+static bool ein__khalf_even(const ein__kgen *g, const int64_t *k, const int *order, int n,
+                            int along, int64_t offset) {
+    for (int i = 0; i < n; i++)
+        if (order[i] != along && k[order[i]] % 2) return false;
+    return g->slot[along].n % 2 == 0 && offset % 2 == 0;
+}
+
+static const char *ein__khalf_at(ein__kgen *g, const char *param, const int64_t *k, int64_t start,
+                                 const int *order, int n) {
+    ein__ktext at = ein__knarrow_at(g, k, start, order, n, -1);
+    return ein__namef(g->ctx, "%s + %s", param, ein__kparen(g, at, EIN__TERM));
+}
+
+// The operand's address for such a copy; false: it is another kernel's.
+static bool ein__khalf_of(ein__kgen *g, const ein__step *step, const ein__kscan *scan,
+                          const int *order, int n, int *a, ein__factor *from) {
+    ein_ctx *ctx = g->ctx;
+    ein__ex read = {0};
+    int64_t stride[EIN__MAX_RANK];
+    *a = ein__ktile_read(g, scan, order, n, &read);
+    if (*a < 0 || ein__kbody(g, step->out).i != read.i) return false;
+    const ein__expr *e = ein__ex_get(ctx, read);
+    const ein__krow *to = &scan->row[arrlen(scan->row) - 1];
+    int b = order[n - 1];
+    bool half =
+        ein__kdtype(g, step->out) == EIN__F16 && ein__kdtype(g, (ein__val){e->val}) == EIN__F16;
+    if (!half || g->slot[*a].n < EIN__HALF_TILE || g->slot[b].n < EIN__HALF_TILE) return false;
+    for (int d = 0; d < ctx->value[e->val].shape.rank; d++)
+        stride[d] = ein__kstride(g, (ein__val){e->val}, d);
+    if (!ein__address(ctx, e, stride, from) || to->k[b] != 1 || from->coef[*a] != 1) return false;
+    return ein__khalf_even(g, from->coef, order, n, *a,
+                           from->offset + ctx->plan.layout[e->val].offset) &&
+           ein__khalf_even(g, to->k, order, n, b, ctx->plan.layout[step->out.i].offset);
+}
+
+static bool ein__khalf_put(ein__kgen *g, const ein__step *step, const ein__kscan *scan,
+                           const int *order, int n, int a, const ein__factor *from,
+                           const char *hint, ein__buf *out, ein__launch *l) {
+    ein_ctx *c = g->ctx;
+    int rest[EIN__MAX_RANK], nrest = 0, b = order[n - 1];
+    ein__val v = {ein__ex_get(c, ein__kbody(g, step->out))->val};
+    const ein__krow *to = &scan->row[arrlen(scan->row) - 1];
+    for (int i = 0; i < n - 1; i++)
+        if (order[i] != a) rest[nrest++] = order[i];
+    int64_t tiles = (g->slot[a].n + EIN__HALF_TILE - 1) / EIN__HALF_TILE *
+                    ((g->slot[b].n + EIN__HALF_TILE - 1) / EIN__HALF_TILE) *
+                    ein__kcount_slots(g, rest, nrest);
+    const char *load = ein__khalf_at(g, ein__kparam(g, v), from->coef, from->offset, order, n);
+    const char *store = ein__khalf_at(g, "y", to->k, 0, order, n);
+    if (g->too_wide || (tiles > INT32_MAX && !g->wide)) return false;
+    if (g->overflow || !ein__kgrid(c, l, tiles, 32)) return true;
+    l->block[1] = 8;
+    ein__buf index = {0};
+    ein__ktile_index(g, &index, rest, nrest, a, b, EIN__HALF_TILE);
+    ein__key keys[] = {{0},
+                       {0},
+                       {"number", ein__kunsigned(g)},
+                       {"many", tiles > 1 ? "1" : ""},
+                       {"int", ein__kint(g)},
+                       {"index", index.s},
+                       {"a", g->slot[a].name},
+                       {"b", g->slot[b].name},
+                       {"na", ein__namef(c, "%lld", (long long)g->slot[a].n)},
+                       {"nb", ein__namef(c, "%lld", (long long)g->slot[b].n)},
+                       {"from", load},
+                       {"to", store},
+                       {"step", ein__namef(c, "%lld", (long long)to->k[a])}};
+    ein__kbytes(g, scan, ein__kcount_slots(g, order, n), l);
+    ein__kfinish(g, step->out, hint, ein__tmpl_transpose_half, keys, 13, out, l);
+    ein__buf_free(&index);
+    return true;
+}
+
+// One attempt at a transpose; false: try again without vectors or with 64-bit indices.
+static bool ein__khalf_transpose(ein__kgen *g, const ein__step *step, const char *hint,
+                                 ein__buf *out, ein__launch *l) {
+    ein_ctx *ctx = g->ctx;
+    int order[EIN__MAX_RANK], vec = g->vec, a;
+    bool wide = g->wide, done = false;
+    ein__factor from;
+    if (vec == 1) return ein__ktranspose(g, step, hint, out, l);
+    ein__kscan scan = ein__kscan_make(g);
+    ein__kscan_expr(g, &scan, ein__kbody(g, step->out));
+    ein__kscan_out(g, &scan, step->out);
+    int n = ein__kmerge(g, &scan, order, ein__korder(g, step->out, order));
+    if (ein__khalf_of(g, step, &scan, order, n, &a, &from))
+        done = ein__khalf_put(g, step, &scan, order, n, a, &from, hint, out, l);
+    ein__kscan_free(&scan);
+    if (done) return true;
+    ein__kgen_free(g);
+    *g = ein__kgen_make(ctx, step->out, wide, vec);
+    return ein__ktranspose(g, step, hint, out, l);
 }
 /* ---- emit_window.c ---- */
 // Windowed reductions with what the windows see in registers; see strip.c. The rows that a thread
@@ -35342,7 +35637,7 @@ typedef bool ein__kfamily(ein__kgen *g, const ein__step *step, const char *hint,
 static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     bool reduce = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope)->reduce != EIN__R_NONE;
     switch (step->kind) {
-    case EIN__K_TRANSPOSE: return ein__ktranspose;
+    case EIN__K_TRANSPOSE: return ein__khalf_transpose;
     case EIN__K_ROW: return ein__krow_kernel;
     case EIN__K_BAND: return ein__kband;
     case EIN__K_BASIS: return ein__kbasis;
@@ -35369,7 +35664,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
         ein__skind2 kind;
         const char *const *lines[8];
     } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
-              {EIN__K_TRANSPOSE, {ein__tmpl_transpose}},
+              {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
               {EIN__K_REDUCE,
                {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
                 ein__tmpl_warp, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail}},
@@ -35716,7 +36011,9 @@ static bool ein__is_taken(const char *name) {
         "half4 load_half4 store_half4 cublasStatus_t "
         "attend attend_half8 attend_rows attend_multiply ATTEND_TENSOR "
         "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
-        "cudnnTensorDescriptor_t cudaGetLastError ";
+        "CALL LAUNCHED TILE arrange arrives_last await_event calls_on fork_streams libraries_on "
+        "open_branches record_event relay stepped snprintf memcpy memcmp memset strlen expf fmaxf "
+        "atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE multiply_part ";
     const char *at = words;
     size_t n = strlen(name);
     while (*name && (at = strstr(at, name))) {
@@ -35747,8 +36044,10 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
         ein__put_n(&b, &c, 1);
     }
     // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
-    static const char *const own[] = {"_",       "v_",      "k_",      "conv_",  "CONV_",   "gemm_",
-                                      "matmul_", "MATMUL_", "engine_", "steps_", "prepare_"};
+    static const char *const own[] = {
+        "_",       "v_",      "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
+        "engine_", "ENGINE_", "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
+        "CUDA_",   "CUDNN_",  "CUBLAS_", "prepare_", "basis_", "make_", "M_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
