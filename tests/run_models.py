@@ -2,13 +2,14 @@
 """Emits models, runs the emitted code on the CPU judge, and compares with the oracle.
 
     run_models.py [--mode plain|san|race] [--full] [--ints] [--baseline] [--libs none] [--order rev]
-                  [--costs TABLE] [--math tf32|fp16] [--keep-fp32 NODE,...] MODEL.ein...
+                  [--costs TABLE] [--math tf32|fp16] [--keep-fp32 NODE,...] [--new] MODEL.ein...
 
 Per model: emit (.cu and test program), build with the judge, `pack`, then the test program with
 --check (its own naive kernels, two runs, a captured run) and --out; every output must agree with
 the oracle's: relative L2 error <= 1e-5 (2e-3 in TF32; 1e-2 in FP16 or where the model has f16 or
 bf16 tensors), or to the bit with --ints (integer-valued weights and inputs; without basis changes).
---libs also checks that the program names no library that it must not call.
+--libs also checks that the program names no library that it must not call. With --new a program
+that, but for comments, is the one without any option is not run again: the part `run` does that.
 Small sizes unless --full. Ends with `N passed, N failed`.
 """
 
@@ -62,6 +63,19 @@ def without_libraries(path, libs):
             raise Failure("--libs %s: %s" % (libs, lines[0].strip()))
 
 
+def code(path):
+    """The lines of a program without its comments."""
+    with open(path) as file:
+        lines = [line.split(" //")[0].rstrip() for line in file]
+    return [line for line in lines if not line.lstrip().startswith("//")]
+
+
+def is_plain(path, args, base):
+    """The program emitted with options is the one without them."""
+    run([args.einnet, "emit", path, "-o", base + "_plain.cu", "--small"])
+    return code(base + ".cu") == code(base + "_plain.cu")
+
+
 def check_model(path, args, folder):
     base = os.path.join(folder, "model")
     size = ([] if args.full else ["--small"]) + (["--baseline"] if args.baseline else [])
@@ -76,6 +90,8 @@ def check_model(path, args, folder):
     run([args.einnet, "emit", path, "-o", base + ".cu", "--test", base + "_test.cu"] + size)
     if args.libs:
         without_libraries(base + ".cu", args.libs)
+    if args.new and is_plain(path, args, base):
+        return "the program of no options"
     weights = base + ".weights"
     run([args.einnet, "pack", path, "-o", weights] + ([] if args.full else ["--small"]))
     if args.ints:
@@ -124,6 +140,7 @@ def arguments(given=None):
     parser.add_argument("--costs", help="table of costs to emit with")
     parser.add_argument("--math", choices=("fp32", "tf32", "fp16"))
     parser.add_argument("--keep-fp32")
+    parser.add_argument("--new", action="store_true", help="only what options make different")
     parser.add_argument("-v", "--verbose", action="store_true")
     parser.set_defaults(options=[])  # of emit, for tests that call this one
     return parser.parse_args(given)
