@@ -115,7 +115,7 @@ wait
 # Runs one part; its counts go to NAME.count, and one line is printed.
 run_part() {
     local name=$1 command=$2 start=$SECONDS code last count
-    timeout -k 10 1800 bash -c "$command" > "$logs/$name" 2>&1 < /dev/null
+    timeout -k 10 5400 bash -c "$command" > "$logs/$name" 2>&1 < /dev/null
     code=$?
     last=$(tail -n 1 "$logs/$name")
     if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(, [0-9]+ skipped)?$ ]]; then
