@@ -119,8 +119,9 @@ def faulty_einnet(folder):
     objects = glob.glob(os.path.join(build, "onnx", "*.o"))
     for name in ("cli_*.o", "cmd_*.o", "main.o"):
         objects += glob.glob(os.path.join(build, name))
-    done = subprocess.run(["clang", "-std=c11", "-O0", "-w", "-I" + sources, "-I" + build, "-o", program,
-                           os.path.join(sources, "einnet.c")] + objects + ["-lprotobuf-c", "-lm"])
+    done = subprocess.run(["clang", "-std=c11", "-O0", "-w", "-I" + sources, "-I" + build, "-o",
+                           program, os.path.join(sources, "einnet.c")] + objects +
+                          ["-lprotobuf-c", "-lm"])
     return None if done.returncode else program
 
 
