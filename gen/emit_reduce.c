@@ -223,7 +223,7 @@ typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_CO
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
 // take outputs and the terms are split over the rows of a block.
 static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
-    if (r->outputs > 16384 || r->count < 32 || r->count > INT32_MAX) return EIN__SHARE_NONE;
+    if (r->outputs > 16384 || r->count < 32) return EIN__SHARE_NONE;
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
@@ -322,8 +322,9 @@ static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, 
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
     ein__kshare how = g->num == EIN__NUM_FLOAT ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
-    bool ok = how == EIN__SHARE_NONE ? ein__kreduce_thread(g, &r, step, hint, out, l)
-                                     : ein__kreduce_shared(g, &r, how, step, hint, out, l);
+    bool ok = r.count <= INT32_MAX || g->wide;
+    if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
+    else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);
     ein__kred_free(&r);
     return ok;
 }

@@ -108,6 +108,12 @@ def long_rows(folder):
     subprocess.run([EINNET, "emit", path + ".ein", "--libs", "none", "-o", path], check=True)
     with open(path) as file:
         text = file.read()
+    with open(path + ".ein", "w") as file:
+        file.write("ein 1\nmodel far\ninput x: f32[3000000000]\noutput y\ny = ReduceSum(x)\n")
+    subprocess.run([EINNET, "emit", path + ".ein", "--libs", "none", "-o", path + ".far"],
+                   check=True)
+    with open(path + ".far") as file:
+        expect("a row beyond 32 bits", 1, len(re.findall(r", in \d+ parts$", file.read(), re.M)))
     expect("kernels of whole rows", 2, len(re.findall(r"^// .* us est\..* k_row_", text, re.M)))
 
 
