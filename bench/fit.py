@@ -48,7 +48,8 @@ def constants(gpu):
     c = {name.lower(): int(value)
          for name, value in re.findall(r"EIN__E_(\w+)\] = (\d+)", shares.group(1))}
     c["memory"] = int(re.search(r"ein__memory_share\[\] = \{(\d+)", text).group(1))
-    tiles = re.search(r"tile\[\] = \{(.*?)\}, relative\[\] = \{(.*?)\};", text)
+    tiles = re.search(r"gemm_tile\[\w+\] = \{(.*?)\};.*?gemm_tile_share\[\w+\] = \{(.*?)\};", text,
+                      re.S)
     c["tiles"] = [int(v) for v in tiles.group(1).split(",")]
     for tile, value in zip(c["tiles"], tiles.group(2).split(",")):
         c["tile%d" % tile] = int(value)

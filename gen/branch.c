@@ -7,8 +7,8 @@
 // side where steps are too small to fill the device.
 
 // Values that a step reads from memory: all reads of the values it computes but those themselves.
-EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
-    ein__val *list = NULL;
+static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **to) {
+    ein__val *list = *to;
     const ein__val beside[] = {step->load[0], step->load[1], step->also};
     for (int k = 0; k < step->nval + 3; k++) {
         ein__ex *reads = NULL;
@@ -26,7 +26,19 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
         }
         arrfree(reads);
     }
+    *to = list;
+}
+
+EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
+    ein__val *list = NULL;
+    ein__add_step_reads(ctx, step, &list);
+    for (int i = 0; i < step->npeer; i++) ein__add_step_reads(ctx, &step->peer[i], &list);
     return list;
+}
+
+// The value that a step stores, and those of the other products of its call: k from 0 to npeer.
+static ein__val ein__step_out(const ein__step *step, int k) {
+    return k ? step->peer[k - 1].out : step->out;
 }
 
 typedef struct ein__scheduler {
@@ -108,6 +120,9 @@ static int *ein__step_deps(ein_ctx *ctx, ein__scheduler *z, int i) {
         int own = -1;
         for (ptrdiff_t j = 0; j < arrlen(w); j++)
             if (z->step[w[j]].out.i == reads[k].i || z->step[w[j]].also.i == reads[k].i) own = w[j];
+        for (ptrdiff_t j = 0; j < arrlen(w); j++)
+            for (int m = 0; m < z->step[w[j]].npeer; m++)
+                if (z->step[w[j]].peer[m].out.i == reads[k].i) own = w[j];
         // A view, or a value put together in place, is all that was written there.
         for (ptrdiff_t j = 0; j < arrlen(w); j++)
             if (own < 0 || own == w[j]) arrput(deps, w[j]);
@@ -134,6 +149,8 @@ static void ein__schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
         ein__put_on(z, deps, i, best);
         arrput(z->writers[ctx->plan.layout[z->step[i].out.i].buffer], i);
         if (z->step[i].also.i) arrput(z->writers[ctx->plan.layout[z->step[i].also.i].buffer], i);
+        for (int m = 0; m < z->step[i].npeer; m++)
+            arrput(z->writers[ctx->plan.layout[z->step[i].peer[m].out.i].buffer], i);
         arrfree(deps);
     }
 }
@@ -218,16 +235,22 @@ static void ein__run_schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
     ein__schedule(ctx, z, most);
 }
 
-// Gives every step of the plan its branch and what it waits for, at most `most` branches. One
-// branch where more would not gain a tenth: each has a workspace of its own.
+// How long the scheduled steps take; `alone`: one after the other. One branch where more would not
+// gain a tenth: each has a workspace of its own.
+static int64_t ein__branched_cost(ein__scheduler *z, int64_t alone) {
+    int64_t beside = ein__simulate(z) + z->edge * (z->used - 1);
+    return z->used == 1 || beside > alone - alone / 10 ? alone : beside;
+}
+
+// Gives every step of the plan its branch and what it waits for, at most `most` branches.
 EIN__FN void ein__plan_branches(ein_ctx *ctx, int most) {
     ein__plan *p = &ctx->plan;
     ein__scheduler z = {0};
     int64_t alone = 0;
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) alone = ein__cost_sum(alone, p->step[i].ps);
     ein__run_schedule(ctx, &z, most);
-    int64_t beside = ein__simulate(&z) + z.edge * (z.used - 1);
-    if (z.used == 1 || beside > alone - alone / 10) {
+    int64_t beside = ein__branched_cost(&z, alone);
+    if (beside == alone) {
         ein__scheduler_free(&z, arrlen(p->buffer));
         z = (ein__scheduler){0};
         ein__run_schedule(ctx, &z, 1);

@@ -426,7 +426,9 @@ typedef struct ein__step {
     // Side by side with other branches in a recorded graph: after steps wait[0..nwait-1] of others;
     // `known`: by branch, the last step that is over before this one; -1: none.
     int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
-    int event;  // recorded after the step for those that wait for it, 0: none
+    int event;               // recorded after the step for those that wait for it, 0: none
+    struct ein__step *peer;  // GEMM: other products of the same call (group.c)
+    int npeer;
 } ein__step;
 
 enum { EIN__NORM_ROWS = 4 };

@@ -43,7 +43,8 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"conv", conv},
         {"convs", convs},
         {"gemm", gemm},
-        {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters)},
+        {"grouped", z->group_bytes ? "1" : ""},
+        {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters + z->group_bytes)},
         {"consts", ein__bytes_text(ctx, z->const_bytes)},
         {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
         {"uploads", uploads ? "1" : "0"},
@@ -54,7 +55,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"matmuls", matmuls},
         {"alike", z->convs + z->matmuls ? "1" : ""},
         {"early", z->early ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 16);
+    ein__tmpl_put(out, ein__tmpl_create, create, 17);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
@@ -143,6 +144,10 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
         ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
         ein__put_matmul_sizes(z, out);
     }
+    if (z->group_bytes) {
+        ein__put(out, "\n");
+        ein__emit_group_types(ctx, out);
+    }
     ein__put_section(out, "kernels");
     ein__emit_helpers(ctx, out, z->needs);
     ein__put_n(out, z->kernels.s, z->kernels.n);
@@ -194,8 +199,9 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                         {"branches", ein__branches_text(ctx)},
                         {"events", ein__number_text(ctx, ctx->plan.events)},
-                        {"early", z->early ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 10);
+                        {"early", z->early ? "1" : ""},
+                        {"grouped", z->group_bytes ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_state, state, 11);
     ein__put(out, "\n");
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
@@ -211,6 +217,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                            {"steps", "1"}};
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
         ein__put_gemm_sizes(z, out);
+        if (z->group_bytes) ein__emit_grouped(z, out, model, *typed != 0);
     }
     if (z->matmuls) {
         ein__put(out, "\n");

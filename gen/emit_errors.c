@@ -36,8 +36,12 @@ static ein__stored *ein__stored_values(ein_ctx *ctx) {
     unsigned char *seen = EIN_REALLOC(NULL, n);
     if (!seen) EIN_OUT_OF_MEMORY();
     for (size_t i = 0; i < n; i++) arrput(entry, -1);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
-        ein__val v = ctx->plan.step[i].out;
+    ein__val *stored = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        for (int m = 0; m <= ctx->plan.step[i].npeer; m++)
+            arrput(stored, ein__step_out(&ctx->plan.step[i], m));
+    for (ptrdiff_t i = 0; i < arrlen(stored); i++) {
+        ein__val v = stored[i];
         if (!own[v.i] || !ein__is_real(ctx, v)) continue;
         ein__stored s = {v, {own[v.i]}, NULL};
         memset(seen, 0, n);
@@ -46,6 +50,7 @@ static ein__stored *ein__stored_values(ein_ctx *ctx) {
         arrput(list, s);
     }
     EIN_FREE(seen);
+    arrfree(stored);
     arrfree(entry);
     arrfree(own);
     return list;

@@ -164,7 +164,8 @@ typedef struct ein__emitter {
     bool early;  // some kernels may be launched before the one before is over
     bool zeros;  // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
-    int64_t counters;  // bytes that count blocks, 0 between runs
+    int64_t counters;     // bytes that count blocks, 0 between runs
+    int64_t group_bytes;  // of addresses of grouped products' matrices
 } ein__emitter;
 
 // Bytes of the weight blob, and the offset of weight `index` in it.
@@ -318,6 +319,8 @@ static void ein__collect(ein__emitter *z) {
         const ein__step *s = &ctx->plan.step[i];
         if (ein__is_lt(s)) z->matmuls++;
         else if (s->kind == EIN__K_GEMM) z->gemms++;
+        for (int k = 0; s->npeer && k <= s->npeer; k++)
+            z->group_bytes += 3 * 8 * (k ? s->peer[k - 1].gemm.batch : s->gemm.batch);
         z->pins |= s->algorithm != NULL;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
         z->convs++;
@@ -336,7 +339,8 @@ static void ein__collect(ein__emitter *z) {
     }
     z->zeros_bytes = (z->zeros_bytes + 255) & ~(int64_t)255;
     z->counters = (ctx->plan.counters * 4 + 255) & ~(int64_t)255;
-    z->const_bytes = ctx->plan.const_bytes + z->zeros_bytes + z->counters;
+    z->group_bytes = (z->group_bytes + 255) & ~(int64_t)255;
+    z->const_bytes = ctx->plan.const_bytes + z->zeros_bytes + z->counters + z->group_bytes;
     ein__blob_offset(ctx, -1, &z->blob_bytes);
 }
 

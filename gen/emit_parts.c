@@ -156,7 +156,7 @@ static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         const ein__gemm *g = &s->gemm;
-        if (s->kind != EIN__K_GEMM || ein__is_lt(s)) continue;
+        if (s->kind != EIN__K_GEMM || ein__is_lt(s) || s->npeer) continue;
         ein__buf line = {0};
         ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
         ein__put_gemm_size(&line, s->name, g, ein__is_typed(ctx));
@@ -297,10 +297,15 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, co
     if (ein__is_library(s) || l->extra)
         for (int k = 0; k < s->nval; k++) ein__put_algebra(z, out, s->val[k], "    ");
     ein__put_order(ctx, out, s->out);
+    for (int i = 0; i < s->npeer; i++) {
+        ein__put_algebra(z, out, s->peer[i].val[0], "    ");
+        ein__put_order(ctx, out, s->peer[i].out);
+    }
     ein__put_waits(z, out, s);
     if (ein__is_library(s)) {
         ein__buf call = {0};
-        if (s->kind == EIN__K_GEMM) ein__put_gemm_call(z, &call, s, name);
+        if (s->npeer) ein__putf(&call, "    CALL(grouped_run(m, &group_sizes[GROUP_%s]));", name);
+        else if (s->kind == EIN__K_GEMM) ein__put_gemm_call(z, &call, s, name);
         else ein__put_conv_call(z, &call, s, name);
         ein__tmpl_line(out, call.s, call.n);
         ein__buf_free(&call);

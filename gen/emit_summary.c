@@ -32,7 +32,16 @@ static void ein__put_sizes(ein__buf *out, const int64_t *d, int n) {
 }
 
 static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *l) {
-    if (s->kind == EIN__K_GEMM) {
+    if (s->npeer) {
+        static const char *const names[] = {"sgemm", "gemm tf32", "gemm f16"};
+        ein__putf(out, "cuBLAS grouped %s", names[s->gemm.math]);
+        for (int k = 0; k <= s->npeer; k++) {
+            const ein__gemm *g = k ? &s->peer[k - 1].gemm : &s->gemm;
+            ein__putf(out, "%s %lld x %lld x %lld", k ? "," : "", (long long)g->m, (long long)g->n,
+                      (long long)g->k);
+            if (g->batch > 1) ein__putf(out, " (batch %lld)", (long long)g->batch);
+        }
+    } else if (s->kind == EIN__K_GEMM) {
         const ein__gemm *g = &s->gemm;
         static const char *const names[][3] = {
             {"cuBLAS sgemm", "cuBLAS gemm tf32", "cuBLAS gemm f16"},
@@ -135,6 +144,8 @@ static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
         const ein__step *s = &ctx->plan.step[i];
         if (!ein__is_library(s)) continue;
         int64_t own = ein__own_cost(ctx, s), *to = &more[s->kind == EIN__K_GEMM];
+        for (int k = 0; k < s->npeer; k++)
+            own = ein__cost_sum(own, ein__own_cost(ctx, &s->peer[k]));
         if (own > s->ps) *to = ein__cost_sum(*to, own - s->ps);
     }
     ein__put(out, "// libraries ");

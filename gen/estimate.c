@@ -137,14 +137,19 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 // ------------------------------------------------------------------------------- library calls
 
+// Square tiles of a library's products, and their share of what the largest ones reach, in 1/1000.
+enum { EIN__GEMM_TILES = 3 };
+static const int64_t ein__gemm_tile[EIN__GEMM_TILES] = {128, 64, 32};
+static const int64_t ein__gemm_tile_share[EIN__GEMM_TILES] = {1000, 850, 600};
+
 // A tiled product: the least over square tiles and, where the library has it, split-K into any
 // number of parts. A wave of blocks takes as long as a full one; the parts of a split are added up
 // in the L2 cache, by another kernel or by the last block.
 static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64_t n, int64_t k,
                              int64_t batch, int64_t share, int most_split) {
-    static const int64_t tile[] = {128, 64, 32}, relative[] = {1000, 850, 600};
+    const int64_t *tile = ein__gemm_tile, *relative = ein__gemm_tile_share;
     int64_t best = INT64_MAX;
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < EIN__GEMM_TILES; t++)
         for (int split = 1; split <= most_split; split++) {
             int64_t blocks = ein__times(ein__ceil(m, tile[t]), ein__ceil(n, tile[t]));
             blocks = ein__times(ein__times(blocks, batch), split);
@@ -161,6 +166,19 @@ static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64
     return best;
 }
 
+// What a product reads and stores.
+static void ein__add_product(ein_ctx *ctx, ein__work *w, const ein__gemm *p) {
+    int64_t copies_a = p->sa ? p->batch : 1, copies_b = p->sb ? p->batch : 1;
+    int64_t mn = ein__times(p->m, p->n);
+    int64_t size = ein__math_bytes(p->math), out = p->wide ? 4 : size;
+    ein__add_operand(ctx, w, p->a, EIN__BY_UNIT,
+                     ein__times(ein__times(p->m, p->k), size * copies_a));
+    ein__add_operand(ctx, w, p->b, EIN__BY_UNIT,
+                     ein__times(ein__times(p->k, p->n), size * copies_b));
+    ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, out * p->batch));
+    if (p->z.i) ein__add_operand(ctx, w, p->z, EIN__BY_UNIT, ein__times(mn, out * p->batch));
+}
+
 static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t mn = ein__times(p->m, p->n);
@@ -173,14 +191,7 @@ static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
         w.math_ps = ein__least(
             w.math_ps, ein__product_ps(g, p->math, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
     }
-    int64_t copies_a = p->sa ? p->batch : 1, copies_b = p->sb ? p->batch : 1;
-    int64_t size = ein__math_bytes(p->math), out = p->wide ? 4 : size;
-    ein__add_operand(ctx, &w, p->a, EIN__BY_UNIT,
-                     ein__times(ein__times(p->m, p->k), size * copies_a));
-    ein__add_operand(ctx, &w, p->b, EIN__BY_UNIT,
-                     ein__times(ein__times(p->k, p->n), size * copies_b));
-    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, out * p->batch));
-    if (p->z.i) ein__add_operand(ctx, &w, p->z, EIN__BY_UNIT, ein__times(mn, out * p->batch));
+    ein__add_product(ctx, &w, p);
     return ein__work_ps(g, &w);
 }
 

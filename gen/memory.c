@@ -18,6 +18,8 @@ static void ein__liveness(ein_ctx *ctx, const ein__step *steps) {
         arrfree(reads);
         ein__touch(ctx, steps[i].out, &steps[i], (int)i);
         if (steps[i].also.i) ein__touch(ctx, steps[i].also, &steps[i], (int)i);
+        for (int m = 0; m < steps[i].npeer; m++)
+            ein__touch(ctx, steps[i].peer[m].out, &steps[i], (int)i);
     }
 }
 

@@ -518,6 +518,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
+    if (ok) ein__group_products(ctx);
     ctx->plan.merging = merging;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);

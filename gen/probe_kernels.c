@@ -238,6 +238,7 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
 }
 
 static int64_t ein__estimate_call(ein_ctx *ctx, const ein__step *step) {
+    if (step->npeer) return ein__estimate_group_step(ctx, step);
     if (step->kind == EIN__K_GEMM) return ein__estimate_gemm(ctx, &step->gemm);
     return ein__estimate_conv(ctx, &step->conv, step->kind == EIN__K_CONV_DATA);
 }

@@ -13,6 +13,7 @@
 //@key tf32      products are TF32
 //@key kernel    a kernel of the program, to ask what it was compiled for; empty: none
 //@key alike     the program has calls that libraries are asked about in create
+//@key grouped   some products of different sizes are one call
 //@key early     some kernels may be launched before the one before is over
 static int check_weights($model *m, const void *weights, size_t bytes) {
     const unsigned char *p = (const unsigned char *)weights;
@@ -163,6 +164,9 @@ static int create_all($model *m, const void *weights, const $model_options *o) {
     }
     CUDA_CALL(m, "stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     r = upload(m, (const unsigned char *)weights, stream);
+    //@if grouped
+    if (!r) r = grouped_open(m, stream);
+    //@end
     if (!r) r = prepare_weights(m, stream);
     cudaError_t e = cudaStreamSynchronize(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));

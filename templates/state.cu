@@ -7,6 +7,7 @@
 //@key nout   outputs
 //@key branches  of a recorded graph; empty: one
 //@key events    that order them
+//@key grouped   some products of different sizes are one call
 //@key early     some kernels may be launched before the one before is over
 struct $model {
     int ready;  // create went through
@@ -37,6 +38,9 @@ struct $model {
     //@end
     //@if gemm
     cublasHandle_t cublas;
+    //@end
+    //@if grouped
+    group_arrays grouped;
     //@end
     //@if matmuls
     cublasLtHandle_t lt;

@@ -391,6 +391,91 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t ta,
     return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
+#if CUBLAS_VERSION >= 120500
+// Groups of products: their sizes on the host, their addresses in device memory, read when the work
+// runs. JUDGE_CUBLAS_REFUSES=grouped: a device that the library has no such kernels for.
+cublasStatus_t cublasGemmGroupedBatchedEx(
+    cublasHandle_t handle, const cublasOperation_t ta[], const cublasOperation_t tb[],
+    const int m[], const int n[], const int k[], const void *alpha, const void *const a[],
+    cudaDataType type_a, const int lda[], const void *const b[], cudaDataType type_b,
+    const int ldb[], const void *beta, void *const c[], cudaDataType type_c, const int ldc[],
+    int groups, const int batch[], cublasComputeType_t compute) {
+    BLAS_CALL(handle, CUBLAS_STATUS_EXECUTION_FAILED);
+    const char *function = __func__, *refused = getenv("JUDGE_CUBLAS_REFUSES");
+    if (groups < 0 || !ta || !tb || !m || !n || !k || !alpha || !lda || !ldb || !beta || !ldc ||
+        !batch) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    cublasStatus_t status = check_types(type_a, type_b, type_c, compute);
+    // Other than a single product, no result is wider than its operands.
+    if ((refused && strcmp(refused, "grouped") == 0) || type_c != type_a) {
+        status = CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    std::vector<judge_gemm> products;
+    std::vector<int> at;
+    for (int i = 0; i < groups && status == CUBLAS_STATUS_SUCCESS; i++) {
+        status = check_shape(ta[i], tb[i], m[i], n[i], k[i], lda[i], ldb[i], ldc[i], batch[i]);
+        judge_gemm g = {ta[i] != CUBLAS_OP_N,
+                        tb[i] != CUBLAS_OP_N,
+                        m[i],
+                        n[i],
+                        k[i],
+                        ((const float *)alpha)[i],
+                        ((const float *)beta)[i],
+                        type_a,
+                        type_b,
+                        type_c,
+                        lda[i],
+                        ldb[i],
+                        ldc[i],
+                        compute == CUBLAS_COMPUTE_32F_FAST_TF32};
+        products.insert(products.end(), (size_t)std::max(0, batch[i]), g);
+    }
+    if (status != CUBLAS_STATUS_SUCCESS || products.empty()) {
+        return status;
+    }
+    size_t bytes = products.size() * sizeof(void *);
+    if (!judge_in_device(a, bytes) || !judge_in_device(b, bytes) || !judge_in_device(c, bytes)) {
+        fprintf(stderr, "judge: %s: an array of pointers is not inside device memory\n", function);
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
+    bool aligned = type_a != CUDA_R_32F || compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    cublasContext copy = *handle;
+    cudaError_t error = judge_enqueue(handle->stream, [=] {
+        spoil_workspace(copy);
+        for (size_t i = 0; i < products.size(); i++) {
+            const judge_gemm &g = products[i];
+            judge_check_matrix(function, "A", a[i], g.type_a, judge_rows_a(g), judge_columns_a(g),
+                               g.lda, 0, 1);
+            judge_check_matrix(function, "B", b[i], g.type_b, judge_rows_b(g), judge_columns_b(g),
+                               g.ldb, 0, 1);
+            judge_check_matrix(function, "C", c[i], g.type_c, g.m, g.n, g.ldc, 0, 1);
+            // The library's rule depends on k; 16 bytes are right for any.
+            if (aligned && ((uintptr_t)a[i] | (uintptr_t)b[i] | (uintptr_t)c[i]) % 16) {
+                judge_fault("%s: an address of product %zu is not one of 16 bytes", function, i);
+            }
+        }
+        // They run side by side: nothing that one stores may be another one's operand.
+        std::vector<std::vector<char>> results;
+        for (size_t i = 0; i < products.size(); i++) {
+            const judge_gemm &g = products[i];
+            size_t size = (size_t)(g.ldc * (g.n - 1) + g.m) * judge_type_bytes(g.type_c);
+            results.emplace_back((char *)c[i], (char *)c[i] + size);
+            judge_gemm_run(g, a[i], b[i], results.back().data());
+        }
+        for (size_t i = 0; i < products.size(); i++) {
+            const judge_gemm &g = products[i];
+            size_t element = judge_type_bytes(g.type_c), column = (size_t)g.ldc * element;
+            for (int j = 0; j < g.n; j++) {
+                memcpy((char *)c[i] + j * column, results[i].data() + j * column,
+                       (size_t)g.m * element);
+            }
+        }
+    });
+    return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+#endif
+
 cublasStatus_t cublasSgemv_v2(cublasHandle_t handle, cublasOperation_t trans, int m, int n,
                               const float *alpha, const float *a, int lda, const float *x, int incx,
                               const float *beta, float *y, int incy) {
