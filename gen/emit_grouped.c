@@ -52,15 +52,16 @@ EIN__FN void ein__put_group_sizes(ein__emitter *z, ein__buf *out) {
     ein__buf_free(&names);
 }
 
-// Addresses of the products' matrices, a line each.
-static const char *ein__group_rows(ein__emitter *z) {
+// The array of addresses of the products' matrices, a line each.
+static const char *ein__group_rows(ein__emitter *z, int members) {
     ein_ctx *ctx = z->ctx;
     ein__buf rows = {0};
+    ein__putf(&rows, "const void *const at[%d][3] = {\n", members);
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         for (int k = 0; s->npeer && k <= s->npeer; k++) {
             const ein__step *member = ein__group_member(s, k);
-            ein__put(&rows, "{");
+            ein__put(&rows, "    {");
             ein__put_pointer(z, &rows, member->gemm.a, member->gemm.oa);
             ein__put(&rows, ", ");
             ein__put_pointer(z, &rows, member->gemm.b, member->gemm.ob);
@@ -69,6 +70,7 @@ static const char *ein__group_rows(ein__emitter *z) {
             ein__put(&rows, "},\n");
         }
     }
+    ein__put(&rows, "};\n");
     const char *text = ein__name(ctx, rows.s);
     ein__buf_free(&rows);
     return text;
@@ -92,7 +94,7 @@ EIN__FN void ein__emit_grouped(ein__emitter *z, ein__buf *out, const char *model
         {"members", ein__namef(ctx, "%d", c.members)},
         {"problems", ein__namef(ctx, "%lld", (long long)c.problems)},
         {"table", ein__namef(ctx, "%lld", (long long)(z->const_bytes - z->group_bytes))},
-        {"rows", ein__group_rows(z)},
+        {"addresses", ein__group_rows(z, c.members)},
         {"steps", "1"}};
     ein__put_group_sizes(z, out);
     ein__tmpl_put(out, ein__tmpl_grouped, keys, 8);

@@ -8,6 +8,8 @@ typedef struct ein__call {
     bool gemm, transposed;
     ein__gemm g;
     ein__conv c;
+    int products;  // of different sizes, in one call; 0: it is another one
+    ein__gemm *product;
 } ein__call;
 
 // `name`, then numbers with x between them, no more than `most`; gives how many, and moves `*s`
@@ -76,26 +78,53 @@ static bool ein__key_epilogue(const char **s, ein__gemm *g) {
     return ok;
 }
 
-static bool ein__key_gemm(const char *s, ein__gemm *g) {
+static bool ein__key_sizes(const char **s, ein__gemm *g) {
     int64_t ta = 0, tb = 0, most = INT32_MAX;
+    bool ok = ein__key_number(s, " b=", &g->batch, most) &&
+              ein__key_number(s, " m=", &g->m, most) && ein__key_number(s, " n=", &g->n, most) &&
+              ein__key_number(s, " k=", &g->k, most) && ein__key_number(s, " ta=", &ta, 1) &&
+              ein__key_number(s, " tb=", &tb, 1) && ein__key_number(s, " lda=", &g->lda, most) &&
+              ein__key_number(s, " ldb=", &g->ldb, most) &&
+              ein__key_number(s, " ldc=", &g->ldc, most);
+    g->ta = ta != 0;
+    g->tb = tb != 0;
+    return ok && g->batch > 0 && g->m > 0 && g->n > 0 && g->k > 0;
+}
+
+// Products of different sizes. Every result has room for its columns.
+static bool ein__key_group(ein_ctx *ctx, const char *s, ein__call *call) {
+    int64_t n = 0, problems = 0;
+    bool ok = ein__key_word(&s, "grouped ") && ein__key_math(&s, &call->g.math) &&
+              ein__key_number(&s, " products=", &n, EIN__GROUP_MEMBERS) && n > 1;
+    if (!ok) return false;
+    const ein__gemm *list[EIN__GROUP_MEMBERS];
+    call->products = (int)n;
+    call->product = EIN__NEW(&ctx->arena, ein__gemm, n);
+    for (int i = 0; i < call->products && ok; i++) {
+        ein__gemm *g = &call->product[i];
+        *g = (ein__gemm){.alpha = 1, .math = call->g.math, .align = 16};
+        list[i] = g;
+        ok = ein__key_sizes(&s, g) && g->lda >= (g->ta ? g->m : g->k) &&
+             g->ldb >= (g->tb ? g->k : g->n) && g->ldc >= g->n;
+        problems += g->batch;
+        // Matrices of a batch are told of by their addresses: all are different.
+        g->sa = g->sb = g->sc = g->batch > 1;
+    }
+    return ok && !*s && problems <= EIN__GROUP_PROBLEMS &&
+           ein__grouped_key(ctx, list, call->products) == call->key;
+}
+
+static bool ein__key_gemm(const char *s, ein__gemm *g) {
     *g = (ein__gemm){.alpha = 1};
-    bool ok = ein__key_word(&s, "gemm ") && ein__key_math(&s, &g->math) &&
-              ein__key_number(&s, " b=", &g->batch, most) &&
-              ein__key_number(&s, " m=", &g->m, most) && ein__key_number(&s, " n=", &g->n, most) &&
-              ein__key_number(&s, " k=", &g->k, most) && ein__key_number(&s, " ta=", &ta, 1) &&
-              ein__key_number(&s, " tb=", &tb, 1) && ein__key_number(&s, " lda=", &g->lda, most) &&
-              ein__key_number(&s, " ldb=", &g->ldb, most) &&
-              ein__key_number(&s, " ldc=", &g->ldc, most);
+    bool ok = ein__key_word(&s, "gemm ") && ein__key_math(&s, &g->math) && ein__key_sizes(&s, g);
     if (ok && g->batch > 1)
         ok = ein__key_number(&s, " sa=", &g->sa, EIN__MAX_ELEMENTS) &&
              ein__key_number(&s, " sb=", &g->sb, EIN__MAX_ELEMENTS) &&
              ein__key_number(&s, " sc=", &g->sc, EIN__MAX_ELEMENTS);
     g->wide = ok && ein__key_word(&s, " out=f32");
-    g->ta = ta != 0;
-    g->tb = tb != 0;
     g->align = 16;
     if (ok && *s) ok = ein__key_epilogue(&s, g);
-    return ok && g->batch > 0 && g->m > 0 && g->n > 0 && g->k > 0;
+    return ok;
 }
 
 static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
@@ -172,7 +201,8 @@ static bool ein__read_kernel(ein_ctx *ctx, const char *key, const char *block, e
 
 // The call that `key` tells; false when it is no key of a call that a library could take.
 static bool ein__call_of(ein_ctx *ctx, const char *key, ein__call *call) {
-    *call = (ein__call){.key = key, .gemm = !strncmp(key, "gemm", 4)};
+    *call = (ein__call){.key = ein__name(ctx, key), .gemm = !strncmp(key, "gemm", 4)};
+    if (!strncmp(key, "grouped", 7)) return ein__key_group(ctx, key, call);
     if (call->gemm)
         return ein__key_gemm(key, &call->g) && ein__gemm_key(ctx, &call->g) == ein__name(ctx, key);
     return ein__key_conv(key, &call->c, &call->transposed) &&
@@ -268,6 +298,12 @@ EIN__FN void ein__emit_call_keys(ein_ctx *ctx, ein__buf *out) {
     arrfree(kernel);
 }
 
+static int64_t ein__estimate_call_group(ein_ctx *ctx, const ein__call *call) {
+    const ein__gemm *list[EIN__GROUP_MEMBERS];
+    for (int i = 0; i < call->products; i++) list[i] = &call->product[i];
+    return ein__estimate_group(ctx, list, call->products);
+}
+
 // What was measured on the context's GPU beside what would be estimated: key, picoseconds, spread,
 // estimate. Kernels' keys do not tell what they compute and are left out.
 EIN__FN void ein__emit_estimates(ein_ctx *ctx, ein__buf *out) {
@@ -277,8 +313,9 @@ EIN__FN void ein__emit_estimates(ein_ctx *ctx, ein__buf *out) {
     if (list) qsort(list, (size_t)arrlen(list), sizeof *list, ein__call_order);
     for (ptrdiff_t i = 0; i < arrlen(list); i++) {
         const ein__cost_row *r = ein__row_of(ctx, list[i].key);
-        int64_t ps = list[i].gemm ? ein__estimate_gemm(ctx, &list[i].g)
-                                  : ein__estimate_conv(ctx, &list[i].c, list[i].transposed);
+        int64_t ps = list[i].products ? ein__estimate_call_group(ctx, &list[i])
+                     : list[i].gemm   ? ein__estimate_gemm(ctx, &list[i].g)
+                                      : ein__estimate_conv(ctx, &list[i].c, list[i].transposed);
         ein__putf(out, "%s\t%lld\t%lld\t%lld\n", list[i].key, (long long)r->ps,
                   (long long)(r->spread < 0 ? 0 : r->spread), (long long)ps);
     }
@@ -293,7 +330,7 @@ typedef struct ein__prober {
     ein_ctx *ctx;
     ein__call *call;
     ein__pkernel *kernel;  // of this part
-    int convs, gemms, spatial, kernels, known;
+    int convs, gemms, groups, spatial, kernels, known;
     unsigned needs;
     bool typed, tf32, half, nhwc;
 } ein__prober;
@@ -327,12 +364,12 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
               "//     nvcc -O2 -arch=sm_%d probe.cu -o probe%s%s\n"
               "//     ./probe >> costs.tsv\n"
               "// With --help it tells what else it can do.\n",
-              ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms, z->kernels,
-              z->known, ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
-              z->gemms ? " -lcublas -lcublasLt" : "");
+              ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms + z->groups,
+              z->kernels, z->known, ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
+              z->gemms + z->groups ? " -lcublas -lcublasLt" : "");
     ein__put_section(out, "includes");
     ein__put(out, "#include <cuda_runtime.h>\n");
-    if (z->gemms) ein__put(out, "#include <cublasLt.h>\n#include <cublas_v2.h>\n");
+    if (z->gemms + z->groups) ein__put(out, "#include <cublasLt.h>\n#include <cublas_v2.h>\n");
     if (z->convs) ein__put(out, "#include <cudnn.h>\n");
     ein__put(out,
              "#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
@@ -443,7 +480,33 @@ static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
         ein__step step = {.name = z->call[i].key, .gemm = z->call[i].g};
         ein__put_matmul_size(out, &step, z->typed, false);
     }
-    ein__put(out, "};\n");
+    ein__put(out, z->gemms ? "};\n" : "    {},\n};\n");
+}
+
+// Calls of several products, and how they are made.
+static void ein__put_probe_groups(ein__prober *z, ein__buf *out) {
+    ein__buf rows = {0}, calls = {0};
+    int first = 0;
+    ein__put(&rows, "static const gemm_size grouped_sizes[] = {\n");
+    ein__put(&calls, "};\nstatic const group_size group_sizes[] = {\n");
+    for (int i = z->convs + z->gemms; i < z->convs + z->gemms + z->groups; i++) {
+        const ein__call *call = &z->call[i];
+        ein__put(&calls, "    {");
+        ein__put_string(&calls, call->key);
+        ein__putf(&calls, ", %d, %d, 0},\n", first, call->products);
+        first += call->products;
+        for (int k = 0; k < call->products; k++) {
+            ein__put(&rows, "    {");
+            ein__put_gemm_size(&rows, "", &call->product[k], z->typed);
+            ein__put(&rows, "},\n");
+        }
+    }
+    ein__putf(&rows, "%s};\n", calls.s);
+    ein__key keys[] = {{"typed", z->typed ? "1" : ""}, {"tables", rows.s}};
+    ein__tmpl_put(out, ein__tmpl_probe_grouped, keys, 2);
+    ein__put(out, "\n");
+    ein__buf_free(&rows);
+    ein__buf_free(&calls);
 }
 
 // What is to be measured: tables of calls, launches of kernels.
@@ -461,9 +524,15 @@ static void ein__put_probe_tables(ein__prober *z, ein__buf *out) {
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
-    if (z->gemms) {
+    if (z->gemms + z->groups) {
         ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
         ein__put_probe_gemms(z, out);
+        ein__put(out, "\n");
+    }
+    if (z->groups) {
+        ein__key group[] = {{"members", ein__number_text(ctx, EIN__GROUP_MEMBERS)},
+                            {"problems", ein__number_text(ctx, EIN__GROUP_PROBLEMS)}};
+        ein__tmpl_put(out, ein__tmpl_grouped_types, group, 2);
         ein__put(out, "\n");
     }
     if (z->kernels) {
@@ -476,19 +545,21 @@ static void ein__put_probe_tables(ein__prober *z, ein__buf *out) {
 static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
+    const char *blas = ein__number_text(ctx, z->gemms + z->groups);
     const char *spatial = ein__number_text(ctx, z->spatial);
     const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
     const char *nhwc = z->nhwc ? "1" : "";
     ein__key state[] = {{"kernels", ein__number_text(ctx, z->kernels)},
                         {"conv", convs},
-                        {"gemm", gemms},
+                        {"gemm", blas},
                         {"convs", convs},
                         {"gemms", gemms},
+                        {"groups", ein__number_text(ctx, z->groups)},
                         {"spatial", spatial},
                         {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
-    ein__tmpl_put(out, ein__tmpl_probe_state, state, 7);
+    ein__tmpl_put(out, ein__tmpl_probe_state, state, 8);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0, false);
+    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms + z->groups > 0, false);
     ein__key conv[] = {{"model", "probe"},
                        {"spatial", spatial},
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
@@ -517,17 +588,22 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
                        {"tf32", tf32},
                        {"scalar", *typed ? "void" : "float"},
                        {"steps", "0"}};
-    if (z->gemms) {
+    if (z->gemms + z->groups) {
         ein__put(out, "\n");
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
         ein__put(out, "\n");
         ein__emit_matmul(out, "probe", "m->cublas_workspace", z->typed, false, false);
     }
+    if (z->groups) {
+        ein__put(out, "\n");
+        ein__put_probe_groups(z, out);
+    }
 }
 
 static void ein__put_probe(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
-    const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
+    const char *convs = ein__number_text(ctx, z->convs);
+    const char *blas = ein__number_text(ctx, z->gemms + z->groups);
     const char *kernels = ein__number_text(ctx, z->kernels);
     ein__put_probe_head(z, out);
     if (z->kernels) ein__put_probe_texts(z, out);
@@ -542,14 +618,15 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     }
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__key probe[] = {{"conv", convs},
-                        {"gemm", gemms},
+                        {"gemm", blas},
+                        {"grouped", ein__number_text(ctx, z->groups)},
                         {"gpu", g->name},
                         {"typed", z->typed ? "1" : ""},
                         {"half", z->typed || z->half ? "1" : ""},
                         {"kernels", kernels},
-                        {"calls", ein__number_text(ctx, z->convs + z->gemms)},
+                        {"calls", ein__number_text(ctx, z->convs + z->gemms + z->groups)},
                         {"codegen", ein__number_text(ctx, EIN_CODEGEN)}};
-    ein__tmpl_put(out, ein__tmpl_probe, probe, 8);
+    ein__tmpl_put(out, ein__tmpl_probe, probe, 9);
 }
 
 // Of the calls and kernels left those of this part: calls are the first one's.
@@ -572,15 +649,17 @@ EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
     ein__prober z = {.ctx = ctx, .call = ein__calls_left(ctx)};
     ein__probe_part(&z, kernel);
     for (ptrdiff_t i = 0; i < arrlen(z.call); i++) {
-        ein__math math = z.call[i].gemm ? z.call[i].g.math : z.call[i].c.math;
-        if (z.call[i].gemm) z.gemms++;
-        else z.convs++;
+        bool group = z.call[i].products > 0, gemm = z.call[i].gemm;
+        ein__math math = group || gemm ? z.call[i].g.math : z.call[i].c.math;
+        z.groups += group;
+        z.gemms += gemm;
+        z.convs += !group && !gemm;
         z.typed |= math != EIN__MATH_FP32;
         z.tf32 |= math == EIN__MATH_TF32;
-        z.nhwc |= !z.call[i].gemm && z.call[i].c.nhwc;
+        z.nhwc |= z.call[i].c.nhwc;
     }
     if (!ctx->status && ein__probe_axes(&z)) {
-        if (z.convs + z.gemms + z.kernels) {
+        if (z.convs + z.gemms + z.groups + z.kernels) {
             ein__put_probe(&z, out);
         } else {
             ein__put_probe_head(&z, out);

@@ -74,6 +74,7 @@ typedef struct ein__grouper {
     int n, **deps;            // by step, those it needs; stb_ds arrays
     int *first;               // by step, the first one of its group, or itself
     int *next;                // by step, the next one of its group, -1: none
+    bool *dear;               // by step, a group with it was measured and is dearer
     int *product;             // steps that may be in a group; stb_ds array
     int *bit;                 // by step, its place among these, -1: none
     uint64_t *before;         // by step, which of these are before it
@@ -108,11 +109,11 @@ static void ein__grouper_look(ein__grouper *z) {
         bool may = ein__may_group(z->ctx, &z->step[i]) && arrlen(z->product) < EIN__GROUP_STEPS;
         arrput(z->deps, ein__step_deps(z->ctx, &s, i));
         arrput(s.writers[z->ctx->plan.layout[z->step[i].out.i].buffer], i);
-        if (z->step[i].also.i)
-            arrput(s.writers[z->ctx->plan.layout[z->step[i].also.i].buffer], i);
+        if (z->step[i].also.i) arrput(s.writers[z->ctx->plan.layout[z->step[i].also.i].buffer], i);
         arrput(z->alone, z->step[i]);
         arrput(z->first, i);
         arrput(z->next, -1);
+        arrput(z->dear, false);
         arrput(z->bit, may ? (int)arrlen(z->product) : -1);
         if (may) arrput(z->product, i);
     }
@@ -137,6 +138,7 @@ static void ein__grouper_free(ein__grouper *z) {
     arrfree(z->alone);
     arrfree(z->first);
     arrfree(z->next);
+    arrfree(z->dear);
     arrfree(z->product);
     arrfree(z->bit);
     arrfree(z->before);
@@ -198,7 +200,7 @@ static int ein__grow_group(const ein__grouper *z, int at, int *member, const ein
         int j = z->product[k];
         const ein__gemm *g = &z->step[j].gemm;
         if (j - i > EIN__GROUP_REACH) break;
-        if (z->first[j] != j || z->next[j] >= 0 || g->math != gemm[0]->math ||
+        if (z->first[j] != j || z->next[j] >= 0 || z->dear[j] || g->math != gemm[0]->math ||
             problems + g->batch > EIN__GROUP_PROBLEMS || !ein__is_apart(z, member, n, j))
             continue;
         gemm[n] = g;
@@ -236,7 +238,9 @@ static void ein__try_products(ein__grouper *z, const int *member, const ein__gem
     int64_t estimate = ein__estimate_group(ctx, gemm, n), ps = estimate;
     if (ctx->desc.probe) ein__record_call(ctx, key);
     bool measured = ein__measured(ctx, key, &ps);
-    if (ps >= ein__apart_cost(z, member, n, estimate)) return;
+    bool dear = ps >= ein__apart_cost(z, member, n, estimate);
+    for (int i = 0; i < n; i++) z->dear[member[i]] = dear && measured;
+    if (dear) return;
     for (int i = 0; i < n; i++) {
         z->first[member[i]] = member[0];
         z->next[member[i]] = i + 1 < n ? member[i + 1] : -1;
@@ -299,7 +303,7 @@ EIN__FN void ein__group_products(ein_ctx *ctx) {
     for (int at = 0; at < (int)arrlen(z.product); at++) {
         int member[EIN__GROUP_MEMBERS], i = z.product[at];
         const ein__gemm *gemm[EIN__GROUP_MEMBERS];
-        if (z.first[i] != i || z.next[i] >= 0) continue;
+        if (z.first[i] != i || z.next[i] >= 0 || z.dear[i]) continue;
         int n = ein__grow_group(&z, at, member, gemm);
         if (n > 1) ein__try_products(&z, member, gemm, n);
         any |= z.step[i].npeer > 0;

@@ -4,39 +4,38 @@
 //@key members   products of all grouped calls
 //@key problems  and their matrices, a batch counting as many
 //@key table     where their addresses are in the constants
-//@key rows      a, b and c of every product
+//@key addresses  a, b and c of every product: the array `at`
 //@key steps     the program reports its steps
 // Products of different sizes in one call, where the library has that: from CUDA 12.5 on.
 static int grouped_open($model *m, cudaStream_t stream) {
-    const void *const at[$members][3] = { $rows;
-};
-group_arrays *g = &m->grouped;
-int p = 0;
-for (int i = 0; i < $members; i++) {
-    const gemm_size *s = &grouped_sizes[i];
-    //@if typed
-    const long long element = s->in == CUDA_R_16F ? 2 : 4;
-    //@else
-    const long long element = 4;
-    //@end
-    const long long stride[] = {s->sa * element, s->sb * element, s->sc * element};
-    g->ta[i] = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-    g->tb[i] = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    g->m[i] = s->m;
-    g->n[i] = s->n;
-    g->k[i] = s->k;
-    g->lda[i] = s->lda;
-    g->ldb[i] = s->ldb;
-    g->ldc[i] = s->ldc;
-    g->batch[i] = s->batch;
-    g->alpha[i] = s->alpha;
-    for (int b = 0; b < s->batch; b++, p++)
-        for (int o = 0; o < 3; o++) g->at[o][p] = (const char *)at[i][o] + b * stride[o];
-}
-CUDA_CALL(m, "grouped products",
-          cudaMemcpyAsync(m->constants + $table, g->at, sizeof g->at, cudaMemcpyHostToDevice,
-                          stream));
-return 0;
+    $addresses;
+    group_arrays *g = &m->grouped;
+    int p = 0;
+    for (int i = 0; i < $members; i++) {
+        const gemm_size *s = &grouped_sizes[i];
+        //@if typed
+        const long long element = s->in == CUDA_R_16F ? 2 : 4;
+        //@else
+        const long long element = 4;
+        //@end
+        const long long stride[] = {s->sa * element, s->sb * element, s->sc * element};
+        g->ta[i] = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+        g->tb[i] = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+        g->m[i] = s->m;
+        g->n[i] = s->n;
+        g->k[i] = s->k;
+        g->lda[i] = s->lda;
+        g->ldb[i] = s->ldb;
+        g->ldc[i] = s->ldc;
+        g->batch[i] = s->batch;
+        g->alpha[i] = s->alpha;
+        for (int b = 0; b < s->batch; b++, p++)
+            for (int o = 0; o < 3; o++) g->at[o][p] = (const char *)at[i][o] + b * stride[o];
+    }
+    CUDA_CALL(m, "grouped products",
+              cudaMemcpyAsync(m->constants + $table, g->at, sizeof g->at, cudaMemcpyHostToDevice,
+                              stream));
+    return 0;
 }
 
 // A call for each product.

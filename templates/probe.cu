@@ -1,5 +1,6 @@
 //@key conv  the program calls cuDNN
 //@key gemm  the program calls cuBLAS
+//@key grouped  it makes calls of several products
 //@key gpu   the device's name in tables of costs
 //@key typed  calls have types of their own: not all are FP32
 //@key half   some data are halves
@@ -16,6 +17,9 @@ static const char *name_of(int i) {
     //@end
     //@if conv
     if (i < CONVS) return conv_sizes[i].name;
+    //@end
+    //@if grouped
+    if (i >= CONVS + GEMMS) return group_sizes[i - CONVS - GEMMS].name;
     //@end
     //@if gemm
     return matmul_sizes[i - CONVS].name;
@@ -95,6 +99,9 @@ static int issue(probe *h, int i) {
         return conv_run(h, i, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),
                         conv_sizes[i].residual ? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),
                         h->buffer[WORKSPACE]);
+    //@end
+    //@if grouped
+    if (i >= CONVS + GEMMS) return issue_group(h, &group_sizes[i - CONVS - GEMMS]);
     //@end
     //@if gemm
     const matmul_size *s = &matmul_sizes[i - CONVS];
@@ -320,6 +327,18 @@ static int measure_gemm(probe *h, int i) {
     return r;
 }
 //@end
+//@if grouped
+
+static int measure_group(probe *h, int i) {
+    outcome o = {};
+    figure f;
+    CALL(open_group(h, &group_sizes[i - CONVS - GEMMS]));
+    CALL(measure(h, i, 1e18, &f));
+    keep(&o, &f);
+    put_rows(h, i, &o);
+    return 0;
+}
+//@end
 //@if conv
 
 struct choice {
@@ -512,6 +531,9 @@ static int measure_any(probe *h, int i) {
     //@end
     //@if conv
     if (i < CONVS) return measure_conv(h, i);
+    //@end
+    //@if grouped
+    if (i >= CONVS + GEMMS) return measure_group(h, i);
     //@end
     //@if gemm
     return measure_gemm(h, i);

@@ -2,14 +2,23 @@
 //@key gemm     the program calls cuBLAS
 //@key convs    how many convolutions
 //@key gemms    how many products
+//@key groups   how many calls of several products
 //@key spatial  spatial axes that descriptors have
 //@key kernels  how many kernels of our own
 //@key size     bytes of an element of convolution s
 enum { CONVS = $convs, GEMMS = $gemms, KERNELS = $kernels };
+//@if groups
+enum { GROUPS = $groups, CALLS = CONVS + GEMMS + GROUPS, CASES = CALLS + KERNELS };
+//@else
 enum { CALLS = CONVS + GEMMS, CASES = CALLS + KERNELS };
+//@end
 
 // Operands and results on the device, each as large as any call so far needed it.
+//@if groups
+enum { DATA, WEIGHTS, BIAS, RESIDUAL, RESULT, WORKSPACE, TABLE, BUFFERS };
+//@else
 enum { DATA, WEIGHTS, BIAS, RESIDUAL, RESULT, WORKSPACE, BUFFERS };
+//@end
 
 // All that the program owns; `release` gives it back whatever was reached.
 struct probe {
@@ -36,8 +45,11 @@ struct probe {
     cublasLtHandle_t lt;
     cudaStream_t lt_stream;
     size_t cublas_workspace;
-    matmul_call matmul[GEMMS];
-    int plain;  // the product in hand goes to cublasSgemm
+    matmul_call matmul[GEMMS + 1];  // an array cannot be empty
+    int plain;                      // the product in hand goes to cublasSgemm
+    //@end
+    //@if groups
+    group_arrays grouped;  // of the call in hand
     //@end
 };
 //@if conv

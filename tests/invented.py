@@ -9,7 +9,7 @@ def calls(einnet, path, options):
     done = subprocess.run([einnet, "probe", path, "-o", "-"] + options, stdout=subprocess.PIPE,
                           check=True)
     text = done.stdout.decode()
-    return sorted(set(re.findall(r'"((?:conv|conv_data|gemm) [^"]+)"', text)))
+    return sorted(set(re.findall(r'"((?:conv|conv_data|gemm|grouped) [^"]+)"', text)))
 
 
 def write(to, keys, cheap, gpu="h200"):

@@ -77,6 +77,7 @@ parts=(
     "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
     "libs     cuda $python tests/check_libs.py"
     "nhwc     cuda $python tests/check_nhwc.py"
+    "grouped  cuda $python tests/check_grouped.py"
     "attend   cuda $python tests/check_attention.py"
     "tail     cuda $python tests/check_tail.py"
     "fuzz     cuda $python tests/fuzz_models.py --count 40"

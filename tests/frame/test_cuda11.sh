@@ -46,8 +46,15 @@ for file in probe engines; do
         "$work/$file.cu" > "$work/${file}_before.cu"
 done
 
+# Products of different sizes, which later versions take in one call.
+check 'a program with grouped products' build/einnet emit tests/unseen/grouped.ein --math tf32 \
+    -o "$work/grouped.cu"
+grep -q 'cublasGemmGroupedBatchedEx' "$work/grouped.cu" && pass || fail 'products are grouped'
+check 'a probe of them' build/einnet probe tests/unseen/grouped.ein --math tf32 --kernels 0 \
+    -o "$work/grouped_probe.cu"
+
 for file in out/*.cu out/cases/*.cu "$work/probe.cu" "$work/engines.cu" "$work/probe_before.cu" \
-    "$work/engines_before.cu"; do
+    "$work/engines_before.cu" "$work/grouped.cu" "$work/grouped_probe.cu"; do
     awk -f tests/judge/launch.awk "$file" > "$work/source.cpp"
     check "$file with CUDA 11.8 and cuDNN 8.5" g++ -std=c++17 -fsyntax-only -Wall -Wextra -Werror \
         -Wno-unknown-pragmas -Itests/judge/include -isystem "$headers" "$work/source.cpp"
