@@ -24,6 +24,27 @@ import run_models  # noqa: E402
 EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
 MODEL = os.path.join(HERE, "unseen", "grouped.ein")
 JUDGE = os.path.join(HERE, "judge", "judgecc")
+# Two pairs of products, each in an arithmetic of its own: a call of one pair needs what one of the
+# other pair gives, so that no more than one of the two can be made.
+CROSSED = """ein 1
+model crossed
+input x: f32[24,32]
+weight a: f32[32,48] = randn(seed=1, std=0.2)
+weight b: f32[48,64] = randn(seed=2, std=0.2)
+weight c: f32[32,40] = randn(seed=3, std=0.2)
+weight d: f32[40,72] = randn(seed=4, std=0.2)
+output y, z
+h = Softmax(x)
+t1 = MatMul(h, a)
+s1 = Softmax(t1)
+f1 = MatMul(s1, b)
+y = Softmax(f1)
+f2 = MatMul(h, c)
+s2 = Softmax(f2)
+t2 = MatMul(s2, d)
+z = Softmax(t2)
+"""
+CROSSED_OPTIONS = ["--math", "tf32", "--keep-fp32", "f1,f2", "--rules=-online"]
 GUARD = ("#if CUDART_VERSION >= 12050", "#if 0")
 
 
@@ -49,14 +70,14 @@ class Checks:
         self.failed += 1
         print("FAIL %s%s" % (name, ": %s" % why if why else ""), flush=True)
 
-    def invent(self, options):
+    def invent(self, options, model=MODEL):
         """A table in which products are cheap and groups of them cheaper, until none is missing."""
         keys = {}
         for _ in range(6):
             with open(self.costs, "w") as out:
                 for key, ps in sorted(keys.items()):
                     out.write("h200\t%s\t%d\t0\tcudnn 91900 cublas 130100\n" % (key, ps))
-            found = [k for k in invented.calls(EINNET, MODEL, options + ["--costs", self.costs])
+            found = [k for k in invented.calls(EINNET, model, options + ["--costs", self.costs])
                      if k not in keys]
             if not found:
                 break
@@ -161,6 +182,25 @@ class Checks:
             if base:
                 self.runs(name + " is noticed", base, False)
 
+    def crossed(self):
+        path = os.path.join(self.folder, "crossed.ein")
+        with open(path, "w") as out:
+            out.write(CROSSED)
+        keys = self.invent(CROSSED_OPTIONS, path)
+        self.check("both pairs are asked for", len(keys) == 2, keys)
+        options = ["--branches", "1", "--keep-fp32", "f1,f2", "--rules=-online"]
+        text = einnet("emit", path, "--math", "tf32", "--costs", self.costs, "-o", "-", *options)
+        self.check("one of two calls that need each other", len(grouped(text)) == 1, grouped(text))
+        args = run_models.arguments(["--einnet", EINNET, "--math", "tf32", "--costs", self.costs])
+        args.options = options
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                run_models.check_model(path, args, folder)
+                wrong = ""
+            except (run_models.Failure, subprocess.TimeoutExpired, OSError) as error:
+                wrong = str(error)
+        self.check("the oracle's values of such a program", not wrong, wrong)
+
     def probe(self):
         """A row's way: asked for, measured, used."""
         path = os.path.join(self.folder, "probe")
@@ -206,6 +246,7 @@ def main():
         z.guards("fp32")
         z.guards("fp16")
         z.faults()
+        z.crossed()
         z.probe()
     print("%d passed, %d failed" % (z.count - z.failed, z.failed))
     return 1 if z.failed else 0
