@@ -760,7 +760,9 @@ typedef struct ein__step {
     // Side by side with other branches in a recorded graph: after steps wait[0..nwait-1] of others;
     // `known`: by branch, the last step that is over before this one; -1: none.
     int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
-    int event;  // recorded after the step for those that wait for it, 0: none
+    int event;               // recorded after the step for those that wait for it, 0: none
+    struct ein__step *peer;  // GEMM: other products of the same call (group.c)
+    int npeer;
 } ein__step;
 
 enum { EIN__NORM_ROWS = 4 };
@@ -14148,14 +14150,19 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 // ------------------------------------------------------------------------------- library calls
 
+// Square tiles of a library's products, and their share of what the largest ones reach, in 1/1000.
+enum { EIN__GEMM_TILES = 3 };
+static const int64_t ein__gemm_tile[EIN__GEMM_TILES] = {128, 64, 32};
+static const int64_t ein__gemm_tile_share[EIN__GEMM_TILES] = {1000, 850, 600};
+
 // A tiled product: the least over square tiles and, where the library has it, split-K into any
 // number of parts. A wave of blocks takes as long as a full one; the parts of a split are added up
 // in the L2 cache, by another kernel or by the last block.
 static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64_t n, int64_t k,
                              int64_t batch, int64_t share, int most_split) {
-    static const int64_t tile[] = {128, 64, 32}, relative[] = {1000, 850, 600};
+    const int64_t *tile = ein__gemm_tile, *relative = ein__gemm_tile_share;
     int64_t best = INT64_MAX;
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < EIN__GEMM_TILES; t++)
         for (int split = 1; split <= most_split; split++) {
             int64_t blocks = ein__times(ein__ceil(m, tile[t]), ein__ceil(n, tile[t]));
             blocks = ein__times(ein__times(blocks, batch), split);
@@ -14172,6 +14179,19 @@ static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64
     return best;
 }
 
+// What a product reads and stores.
+static void ein__add_product(ein_ctx *ctx, ein__work *w, const ein__gemm *p) {
+    int64_t copies_a = p->sa ? p->batch : 1, copies_b = p->sb ? p->batch : 1;
+    int64_t mn = ein__times(p->m, p->n);
+    int64_t size = ein__math_bytes(p->math), out = p->wide ? 4 : size;
+    ein__add_operand(ctx, w, p->a, EIN__BY_UNIT,
+                     ein__times(ein__times(p->m, p->k), size * copies_a));
+    ein__add_operand(ctx, w, p->b, EIN__BY_UNIT,
+                     ein__times(ein__times(p->k, p->n), size * copies_b));
+    ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, out * p->batch));
+    if (p->z.i) ein__add_operand(ctx, w, p->z, EIN__BY_UNIT, ein__times(mn, out * p->batch));
+}
+
 static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t mn = ein__times(p->m, p->n);
@@ -14184,14 +14204,7 @@ static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
         w.math_ps = ein__least(
             w.math_ps, ein__product_ps(g, p->math, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
     }
-    int64_t copies_a = p->sa ? p->batch : 1, copies_b = p->sb ? p->batch : 1;
-    int64_t size = ein__math_bytes(p->math), out = p->wide ? 4 : size;
-    ein__add_operand(ctx, &w, p->a, EIN__BY_UNIT,
-                     ein__times(ein__times(p->m, p->k), size * copies_a));
-    ein__add_operand(ctx, &w, p->b, EIN__BY_UNIT,
-                     ein__times(ein__times(p->k, p->n), size * copies_b));
-    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, out * p->batch));
-    if (p->z.i) ein__add_operand(ctx, &w, p->z, EIN__BY_UNIT, ein__times(mn, out * p->batch));
+    ein__add_product(ctx, &w, p);
     return ein__work_ps(g, &w);
 }
 
@@ -23859,8 +23872,8 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
 // side where steps are too small to fill the device.
 
 // Values that a step reads from memory: all reads of the values it computes but those themselves.
-EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
-    ein__val *list = NULL;
+static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **to) {
+    ein__val *list = *to;
     const ein__val beside[] = {step->load[0], step->load[1], step->also};
     for (int k = 0; k < step->nval + 3; k++) {
         ein__ex *reads = NULL;
@@ -23878,7 +23891,19 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
         }
         arrfree(reads);
     }
+    *to = list;
+}
+
+EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
+    ein__val *list = NULL;
+    ein__add_step_reads(ctx, step, &list);
+    for (int i = 0; i < step->npeer; i++) ein__add_step_reads(ctx, &step->peer[i], &list);
     return list;
+}
+
+// The value that a step stores, and those of the other products of its call: k from 0 to npeer.
+static ein__val ein__step_out(const ein__step *step, int k) {
+    return k ? step->peer[k - 1].out : step->out;
 }
 
 typedef struct ein__scheduler {
@@ -23960,6 +23985,9 @@ static int *ein__step_deps(ein_ctx *ctx, ein__scheduler *z, int i) {
         int own = -1;
         for (ptrdiff_t j = 0; j < arrlen(w); j++)
             if (z->step[w[j]].out.i == reads[k].i || z->step[w[j]].also.i == reads[k].i) own = w[j];
+        for (ptrdiff_t j = 0; j < arrlen(w); j++)
+            for (int m = 0; m < z->step[w[j]].npeer; m++)
+                if (z->step[w[j]].peer[m].out.i == reads[k].i) own = w[j];
         // A view, or a value put together in place, is all that was written there.
         for (ptrdiff_t j = 0; j < arrlen(w); j++)
             if (own < 0 || own == w[j]) arrput(deps, w[j]);
@@ -23986,6 +24014,8 @@ static void ein__schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
         ein__put_on(z, deps, i, best);
         arrput(z->writers[ctx->plan.layout[z->step[i].out.i].buffer], i);
         if (z->step[i].also.i) arrput(z->writers[ctx->plan.layout[z->step[i].also.i].buffer], i);
+        for (int m = 0; m < z->step[i].npeer; m++)
+            arrput(z->writers[ctx->plan.layout[z->step[i].peer[m].out.i].buffer], i);
         arrfree(deps);
     }
 }
@@ -24070,16 +24100,22 @@ static void ein__run_schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
     ein__schedule(ctx, z, most);
 }
 
-// Gives every step of the plan its branch and what it waits for, at most `most` branches. One
-// branch where more would not gain a tenth: each has a workspace of its own.
+// How long the scheduled steps take; `alone`: one after the other. One branch where more would not
+// gain a tenth: each has a workspace of its own.
+static int64_t ein__branched_cost(ein__scheduler *z, int64_t alone) {
+    int64_t beside = ein__simulate(z) + z->edge * (z->used - 1);
+    return z->used == 1 || beside > alone - alone / 10 ? alone : beside;
+}
+
+// Gives every step of the plan its branch and what it waits for, at most `most` branches.
 EIN__FN void ein__plan_branches(ein_ctx *ctx, int most) {
     ein__plan *p = &ctx->plan;
     ein__scheduler z = {0};
     int64_t alone = 0;
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) alone = ein__cost_sum(alone, p->step[i].ps);
     ein__run_schedule(ctx, &z, most);
-    int64_t beside = ein__simulate(&z) + z.edge * (z.used - 1);
-    if (z.used == 1 || beside > alone - alone / 10) {
+    int64_t beside = ein__branched_cost(&z, alone);
+    if (beside == alone) {
         ein__scheduler_free(&z, arrlen(p->buffer));
         z = (ein__scheduler){0};
         ein__run_schedule(ctx, &z, 1);
@@ -24093,6 +24129,328 @@ EIN__FN void ein__plan_branches(ein_ctx *ctx, int most) {
     for (int i = 0; i < z.n; i++) memcpy(p->step[i].known, z.known[i], sizeof p->step[i].known);
     ein__number_events(p);
     ein__scheduler_free(&z, arrlen(p->buffer));
+}
+/* ---- group.c ---- */
+// Products of different sizes in one call of the library (cublasGemmGroupedBatchedEx): those of a
+// plan that do not need each other, as projections of different inputs, 1x1 convolutions side by
+// side or experts. What merging (merge.c) makes one product of is one already. Operands' addresses
+// are told in create, so they lie in the arena or in the constants, not in what a caller gives.
+
+enum {
+    EIN__GROUP_MEMBERS = 16,   // products of a group
+    EIN__GROUP_PROBLEMS = 64,  // and matrices, where products have batches
+    EIN__GROUP_STEPS = 512,    // products of a plan that are looked at
+    EIN__GROUP_REACH = 64      // steps between a group's first product and its last one
+};
+
+// ------------------------------------------------------------------------------------ costs
+
+// `n` products in one launch without split-K, tiles of the longest sums first: a wave takes as long
+// as its longest sum. The library is given their sizes on the host; that it brings them to the
+// device by a node of its own is an assumption, as is the share of the peak, that of batches.
+EIN__FN int64_t ein__estimate_group(ein_ctx *ctx, const ein__gemm *const *p, int n) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__work w = {.extra_ps = g->node_ns * 1000, .math_ps = INT64_MAX};
+    int order[EIN__GROUP_MEMBERS];
+    for (int i = 0; i < n; i++) {
+        int at = i;
+        for (; at && p[order[at - 1]]->k < p[i]->k; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    for (int t = 0; t < EIN__GEMM_TILES; t++) {
+        int64_t tile = ein__gemm_tile[t], flop = 0, before = 0;
+        for (int i = 0; i < n; i++) {
+            const ein__gemm *m = p[order[i]];
+            int64_t blocks = ein__times(ein__ceil(m->m, tile), ein__ceil(m->n, tile));
+            int64_t behind = ein__plus(before, ein__times(blocks, m->batch));
+            int64_t waves = ein__ceil(behind, g->sms) - ein__ceil(before, g->sms);
+            flop = ein__plus(
+                flop, ein__times(ein__times(waves, g->sms), ein__times(2 * tile * tile, m->k)));
+            before = behind;
+        }
+        int64_t share = ein__math_share[EIN__E_GEMM_BATCHED] * ein__gemm_tile_share[t] / 1000;
+        w.math_ps = ein__least(w.math_ps, ein__product_ps(g, p[0]->math, flop, share));
+    }
+    for (int i = 0; i < n; i++) ein__add_product(ctx, &w, p[i]);
+    return ein__work_ps(g, &w);
+}
+
+static int ein__member_order(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// Canonical text of such a call, whatever the order of its products: the keys of these without what
+// they have in common. Strides between a batch's matrices are not told: their addresses are.
+EIN__FN const char *ein__grouped_key(ein_ctx *ctx, const ein__gemm *const *p, int n) {
+    const char *part[EIN__GROUP_MEMBERS];
+    ein__buf b = {0};
+    for (int i = 0; i < n; i++)
+        part[i] = ein__namef(ctx,
+                             " b=%lld m=%lld n=%lld k=%lld ta=%d tb=%d lda=%lld ldb=%lld "
+                             "ldc=%lld",
+                             (long long)p[i]->batch, (long long)p[i]->m, (long long)p[i]->n,
+                             (long long)p[i]->k, p[i]->ta, p[i]->tb, (long long)p[i]->lda,
+                             (long long)p[i]->ldb, (long long)p[i]->ldc);
+    qsort(part, (size_t)n, sizeof *part, ein__member_order);
+    ein__putf(&b, "grouped %s products=%d", ein__math_key(p[0]->math), n);
+    for (int i = 0; i < n; i++) ein__put(&b, part[i]);
+    const char *key = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+    return key;
+}
+
+// ------------------------------------------------------------------------------------ groups
+
+typedef struct ein__grouper {
+    ein_ctx *ctx;
+    ein__step *step, *alone;  // the plan's; as they are without groups (stb_ds array)
+    int n, **deps;            // by step, those it needs; stb_ds arrays
+    int *first;               // by step, the first one of its group, or itself
+    int *next;                // by step, the next one of its group, -1: none
+    bool *dear;               // by step, a group with it was measured and is dearer
+    int *product;             // steps that may be in a group; stb_ds array
+    int *bit;                 // by step, its place among these, -1: none
+    uint64_t *before;         // by step, which of these are before it
+    int words;
+} ein__grouper;
+
+static bool ein__is_placed(ein_ctx *ctx, ein__val v) {
+    ein__bkind kind = ctx->plan.buffer[ctx->plan.layout[v.i].buffer].kind;
+    return kind != EIN__B_INPUT && kind != EIN__B_OUTPUT;
+}
+
+// Whether the product may be in a group. On tensor cores every address is one of 16 bytes.
+static bool ein__may_group(ein_ctx *ctx, const ein__step *s) {
+    const ein__gemm *g = &s->gemm;
+    if (s->kind != EIN__K_GEMM || ein__is_matmul(g) || g->wide ||
+        g->batch > EIN__GROUP_PROBLEMS / 2)
+        return false;
+    int64_t size = ein__math_bytes(g->math);
+    int64_t at[] = {g->sa * size, g->sb * size, g->sc * size};
+    bool aligned = g->math == EIN__MATH_FP32 || g->align >= 16;
+    for (int i = 0; i < 3 && g->math != EIN__MATH_FP32 && g->batch > 1; i++)
+        aligned &= at[i] % 16 == 0;
+    return aligned && ein__is_placed(ctx, g->a) && ein__is_placed(ctx, g->b) &&
+           ein__is_placed(ctx, s->out);
+}
+
+static void ein__grouper_look(ein__grouper *z) {
+    ein__scheduler s = {.step = z->step, .n = z->n};
+    ptrdiff_t buffers = arrlen(z->ctx->plan.buffer);
+    for (ptrdiff_t i = 0; i < buffers; i++) arrput(s.writers, NULL);
+    for (int i = 0; i < z->n; i++) {
+        bool may = ein__may_group(z->ctx, &z->step[i]) && arrlen(z->product) < EIN__GROUP_STEPS;
+        arrput(z->deps, ein__step_deps(z->ctx, &s, i));
+        arrput(s.writers[z->ctx->plan.layout[z->step[i].out.i].buffer], i);
+        if (z->step[i].also.i) arrput(s.writers[z->ctx->plan.layout[z->step[i].also.i].buffer], i);
+        arrput(z->alone, z->step[i]);
+        arrput(z->first, i);
+        arrput(z->next, -1);
+        arrput(z->dear, false);
+        arrput(z->bit, may ? (int)arrlen(z->product) : -1);
+        if (may) arrput(z->product, i);
+    }
+    for (ptrdiff_t i = 0; i < buffers; i++) arrfree(s.writers[i]);
+    arrfree(s.writers);
+    z->words = (int)(arrlen(z->product) + 63) / 64;
+    for (int i = 0; i < z->n; i++)
+        for (int w = 0; w < z->words; w++) {
+            uint64_t set = 0;
+            for (ptrdiff_t k = 0; k < arrlen(z->deps[i]); k++) {
+                int d = z->deps[i][k];
+                set |= z->before[(ptrdiff_t)d * z->words + w];
+                if (z->bit[d] >= 0 && z->bit[d] / 64 == w) set |= 1ull << z->bit[d] % 64;
+            }
+            arrput(z->before, set);
+        }
+}
+
+static void ein__grouper_free(ein__grouper *z) {
+    for (ptrdiff_t i = 0; i < arrlen(z->deps); i++) arrfree(z->deps[i]);
+    arrfree(z->deps);
+    arrfree(z->alone);
+    arrfree(z->first);
+    arrfree(z->next);
+    arrfree(z->dear);
+    arrfree(z->product);
+    arrfree(z->bit);
+    arrfree(z->before);
+}
+
+// The order of steps, groups by their first ones, that is nearest to the one that there is; an
+// stb_ds array. NULL: there is none, because groups need each other.
+static int *ein__grouped_order(const ein__grouper *z) {
+    int *order = NULL, *stack = NULL;
+    char *state = NULL;  // by step: 1 what it needs is on the stack, 2 it is in the order
+    bool cycle = false;
+    for (int i = 0; i < z->n; i++) arrput(state, 0);
+    for (int i = 0; i < z->n && !cycle; i++) {
+        arrput(stack, z->first[i]);
+        while (arrlen(stack) && !cycle) {
+            int s = arrlast(stack);
+            ptrdiff_t before = arrlen(stack);
+            for (int m = s; m >= 0 && !state[s]; m = z->next[m])
+                for (ptrdiff_t k = 0; k < arrlen(z->deps[m]); k++) {
+                    int d = z->first[z->deps[m][k]];
+                    if (state[d] < 2) arrput(stack, d);
+                    cycle |= state[d] == 1 || d == s;
+                }
+            if (arrlen(stack) > before) {
+                state[s] = 1;
+                continue;
+            }
+            (void)arrpop(stack);
+            if (state[s] < 2) arrput(order, s);
+            state[s] = 2;
+        }
+    }
+    if (cycle) arrfree(order);
+    arrfree(stack);
+    arrfree(state);
+    return order;
+}
+
+static bool ein__is_apart(const ein__grouper *z, const int *member, int n, int j) {
+    bool apart = true;
+    for (int i = 0; i < n; i++) {
+        int a = member[i], b = z->bit[a], c = z->bit[j];
+        apart &= !(z->before[(ptrdiff_t)j * z->words + b / 64] >> b % 64 & 1);
+        apart &= !(z->before[(ptrdiff_t)a * z->words + c / 64] >> c % 64 & 1);
+    }
+    return apart;
+}
+
+// The products behind product `at` that one call with it would take less time for each; estimates
+// alone decide, so that what is measured is what is asked for then.
+static int ein__grow_group(const ein__grouper *z, int at, int *member, const ein__gemm **gemm) {
+    ein_ctx *ctx = z->ctx;
+    int n = 1, i = z->product[at];
+    int64_t call = ein__gpu_of(ctx)->node_ns * 1000, problems = z->step[i].gemm.batch;
+    int64_t ps = ein__plus(ein__estimate_gemm(ctx, &z->step[i].gemm), call);
+    member[0] = i;
+    gemm[0] = &z->step[i].gemm;
+    for (ptrdiff_t k = at + 1; k < arrlen(z->product) && n < EIN__GROUP_MEMBERS; k++) {
+        int j = z->product[k];
+        const ein__gemm *g = &z->step[j].gemm;
+        if (j - i > EIN__GROUP_REACH) break;
+        if (z->first[j] != j || z->next[j] >= 0 || z->dear[j] || g->math != gemm[0]->math ||
+            problems + g->batch > EIN__GROUP_PROBLEMS || !ein__is_apart(z, member, n, j))
+            continue;
+        gemm[n] = g;
+        int64_t with = ein__estimate_group(ctx, gemm, n + 1);
+        if (with >= ein__plus(ps, ein__estimate_gemm(ctx, g))) continue;
+        ps = with;
+        problems += g->batch;
+        member[n++] = j;
+    }
+    return n;
+}
+
+// What the members cost as calls of their own: one after the other or, in a recorded graph, side by
+// side on branches, which is taken to fill the device as well as one call does.
+static int64_t ein__apart_cost(const ein__grouper *z, const int *member, int n, int64_t grouped) {
+    const ein_ctx *ctx = z->ctx;
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, sum = 0, longest = 0;
+    int branches = ctx->desc.branches ? ctx->desc.branches : EIN__BRANCHES;
+    for (int i = 0; i < n; i++) {
+        sum = ein__cost_sum(sum, z->step[member[i]].ps);
+        longest = ein__most(longest, z->step[member[i]].ps);
+    }
+    if (branches < 2) return sum;
+    int side = n < branches ? n : branches;
+    int64_t beside = ein__times(longest, ein__ceil(n, side));
+    beside = ein__most(beside, grouped - launch);
+    return ein__least(sum, ein__plus(beside, launch / 2 * (side - 1)));
+}
+
+// Makes one call of the products where that is cheaper and an order of the steps is left.
+static void ein__try_products(ein__grouper *z, const int *member, const ein__gemm *const *gemm,
+                              int n) {
+    ein_ctx *ctx = z->ctx;
+    const char *key = ein__grouped_key(ctx, gemm, n);
+    int64_t estimate = ein__estimate_group(ctx, gemm, n), ps = estimate;
+    if (ctx->desc.probe) ein__record_call(ctx, key);
+    bool measured = ein__measured(ctx, key, &ps);
+    bool dear = ps >= ein__apart_cost(z, member, n, estimate);
+    for (int i = 0; i < n; i++) z->dear[member[i]] = dear && measured;
+    if (dear) return;
+    for (int i = 0; i < n; i++) {
+        z->first[member[i]] = member[0];
+        z->next[member[i]] = i + 1 < n ? member[i + 1] : -1;
+    }
+    int *order = ein__grouped_order(z);
+    for (int i = 0; i < n && !order; i++) {
+        z->first[member[i]] = member[i];
+        z->next[member[i]] = -1;
+    }
+    if (!order) return;
+    arrfree(order);
+    ein__step *s = &z->step[member[0]];
+    s->peer = EIN__NEW(&ctx->arena, ein__step, n);
+    for (int i = 1; i < n; i++) s->peer[s->npeer++] = z->step[member[i]];
+    for (int i = 1; i < n; i++) s->workspace = ein__most(s->workspace, s->peer[i - 1].workspace);
+    s->ps = ps;
+    s->key = key;
+    s->measured = measured;
+    s->algorithm = NULL;
+}
+
+// What the plan's steps take in a recorded graph.
+static int64_t ein__recorded_cost(ein_ctx *ctx) {
+    ein__scheduler z = {0};
+    int64_t alone = 0;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        alone = ein__cost_sum(alone, ctx->plan.step[i].ps);
+    ein__run_schedule(ctx, &z, ctx->desc.branches ? ctx->desc.branches : EIN__BRANCHES);
+    int64_t beside = ein__branched_cost(&z, alone);
+    ein__scheduler_free(&z, arrlen(ctx->plan.buffer));
+    return beside;
+}
+
+// The steps with the groups that were chosen, unless a recorded graph, whose branches a call of
+// many products joins, takes longer with them. Takes `order`.
+static void ein__keep_groups(ein__grouper *z, int *order) {
+    ein_ctx *ctx = z->ctx;
+    ein__step *apart = NULL, *steps = NULL;
+    for (int i = 0; i < z->n; i++) arrput(apart, z->alone[i]);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) arrput(steps, z->step[order[i]]);
+    arrfree(ctx->plan.step);
+    arrfree(order);
+    ctx->plan.step = apart;
+    int64_t before = ein__recorded_cost(ctx);
+    ctx->plan.step = steps;
+    if (ein__recorded_cost(ctx) <= before) {
+        arrfree(apart);
+        return;
+    }
+    ctx->plan.step = apart;
+    arrfree(steps);
+}
+
+// Products of the plan that do not need each other as one call, where that is cheaper.
+EIN__FN void ein__group_products(ein_ctx *ctx) {
+    ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
+    if (!ein__rule_on(ctx, EIN__RULE_MERGE) || ctx->desc.form) return;
+    ein__grouper_look(&z);
+    bool any = false;
+    for (int at = 0; at < (int)arrlen(z.product); at++) {
+        int member[EIN__GROUP_MEMBERS], i = z.product[at];
+        const ein__gemm *gemm[EIN__GROUP_MEMBERS];
+        if (z.first[i] != i || z.next[i] >= 0 || z.dear[i]) continue;
+        int n = ein__grow_group(&z, at, member, gemm);
+        if (n > 1) ein__try_products(&z, member, gemm, n);
+        any |= z.step[i].npeer > 0;
+    }
+    int *order = any ? ein__grouped_order(&z) : NULL;
+    if (order) ein__keep_groups(&z, order);
+    ein__grouper_free(&z);
+}
+
+// The estimate for such a call as a step.
+EIN__FN int64_t ein__estimate_group_step(ein_ctx *ctx, const ein__step *s) {
+    const ein__gemm *gemm[EIN__GROUP_MEMBERS] = {&s->gemm};
+    for (int i = 0; i < s->npeer; i++) gemm[i + 1] = &s->peer[i].gemm;
+    return ein__estimate_group(ctx, gemm, s->npeer + 1);
 }
 /* ---- memory.c ---- */
 // Memory of a plan: one arena for activations, by liveness; constants; workspaces.
@@ -24115,6 +24473,8 @@ static void ein__liveness(ein_ctx *ctx, const ein__step *steps) {
         arrfree(reads);
         ein__touch(ctx, steps[i].out, &steps[i], (int)i);
         if (steps[i].also.i) ein__touch(ctx, steps[i].also, &steps[i], (int)i);
+        for (int m = 0; m < steps[i].npeer; m++)
+            ein__touch(ctx, steps[i].peer[m].out, &steps[i], (int)i);
     }
 }
 
@@ -24781,6 +25141,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
+    if (ok) ein__group_products(ctx);
     ctx->plan.merging = merging;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
@@ -26186,6 +26547,7 @@ static const char *const ein__tmpl_create[] = {
     "//@key tf32      products are TF32",
     "//@key kernel    a kernel of the program, to ask what it was compiled for; empty: none",
     "//@key alike     the program has calls that libraries are asked about in create",
+    "//@key grouped   some products of different sizes are one call",
     "//@key early     some kernels may be launched before the one before is over",
     "static int check_weights($model *m, const void *weights, size_t bytes) {",
     "    const unsigned char *p = (const unsigned char *)weights;",
@@ -26336,6 +26698,9 @@ static const char *const ein__tmpl_create[] = {
     "    }",
     "    CUDA_CALL(m, \"stream\", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));",
     "    r = upload(m, (const unsigned char *)weights, stream);",
+    "    //@if grouped",
+    "    if (!r) r = grouped_open(m, stream);",
+    "    //@end",
     "    if (!r) r = prepare_weights(m, stream);",
     "    cudaError_t e = cudaStreamSynchronize(stream);",
     "    if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, \"weights\", cudaGetErrorString(e));",
@@ -26855,6 +27220,108 @@ static const char *const ein__tmpl_gemm[] = {
     "    return 0;",
     "}",
     0};
+static const char *const ein__tmpl_grouped[] = {
+    "//@key model     prefix of the program's symbols",
+    "//@key typed     products have types of their own: not all are FP32",
+    "//@key scalar    type of a matrix's elements",
+    "//@key members   products of all grouped calls",
+    "//@key problems  and their matrices, a batch counting as many",
+    "//@key table     where their addresses are in the constants",
+    "//@key addresses  a, b and c of every product: the array `at`",
+    "//@key steps     the program reports its steps",
+    "// Products of different sizes in one call, where the library has that: from CUDA 12.5 on.",
+    "static int grouped_open($model *m, cudaStream_t stream) {",
+    "    $addresses;",
+    "    group_arrays *g = &m->grouped;",
+    "    int p = 0;",
+    "    for (int i = 0; i < $members; i++) {",
+    "        const gemm_size *s = &grouped_sizes[i];",
+    "        //@if typed",
+    "        const long long element = s->in == CUDA_R_16F \? 2 : 4;",
+    "        //@else",
+    "        const long long element = 4;",
+    "        //@end",
+    "        const long long stride[] = {s->sa * element, s->sb * element, s->sc * element};",
+    "        g->ta[i] = s->ta \? CUBLAS_OP_T : CUBLAS_OP_N;",
+    "        g->tb[i] = s->tb \? CUBLAS_OP_T : CUBLAS_OP_N;",
+    "        g->m[i] = s->m;",
+    "        g->n[i] = s->n;",
+    "        g->k[i] = s->k;",
+    "        g->lda[i] = s->lda;",
+    "        g->ldb[i] = s->ldb;",
+    "        g->ldc[i] = s->ldc;",
+    "        g->batch[i] = s->batch;",
+    "        g->alpha[i] = s->alpha;",
+    "        for (int b = 0; b < s->batch; b++, p++)",
+    "            for (int o = 0; o < 3; o++) g->at[o][p] = (const char *)at[i][o] + b * stride[o];",
+    "    }",
+    "    CUDA_CALL(m, \"grouped products\",",
+    "              cudaMemcpyAsync(m->constants + $table, g->at, sizeof g->at, cudaMemcpyHostToDevice,",
+    "                              stream));",
+    "    return 0;",
+    "}",
+    "",
+    "// A call for each product.",
+    "static int grouped_run_apart($model *m, const group_size *s) {",
+    "    int p = s->problem;",
+    "    for (int i = s->first; i < s->first + s->count; p += grouped_sizes[i++].batch)",
+    "        CALL(gemm_run(m, &grouped_sizes[i], (const $scalar *)m->grouped.at[0][p],",
+    "                      (const $scalar *)m->grouped.at[1][p], ($scalar *)m->grouped.at[2][p]));",
+    "    return 0;",
+    "}",
+    "",
+    "static int grouped_run($model *m, const group_size *s) {",
+    "#if CUDART_VERSION >= 12050",
+    "    group_arrays *g = &m->grouped;",
+    "    const int i = s->first;",
+    "    const void *const *a = (const void *const *)(m->constants + $table) + s->problem;",
+    "    const void *const *b = a + $problems;",
+    "    void *const *c = (void *const *)(m->constants + $table) + 2 * $problems + s->problem;",
+    "    //@if typed",
+    "    const cudaDataType type = grouped_sizes[i].in;",
+    "    const cublasComputeType_t compute =",
+    "        grouped_sizes[i].tf32 \? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;",
+    "    //@else",
+    "    const cudaDataType type = CUDA_R_32F;",
+    "    const cublasComputeType_t compute = CUBLAS_COMPUTE_32F;",
+    "    //@end",
+    "    if (g->apart) return grouped_run_apart(m, s);",
+    "    const cublasStatus_t e = cublasGemmGroupedBatchedEx(",
+    "        m->cublas, g->tb + i, g->ta + i, g->n + i, g->m + i, g->k + i, g->alpha + i, b, type,",
+    "        g->ldb + i, a, type, g->lda + i, g->beta + i, c, type, g->ldc + i, s->count, g->batch + i,",
+    "        compute);",
+    "    g->apart = e == CUBLAS_STATUS_NOT_SUPPORTED;",
+    "    if (!g->apart) {",
+    "        CUBLAS_CALL(m, s->name, e);",
+    "        //@if steps",
+    "        stepped(m, s->name);",
+    "        //@end",
+    "        return 0;",
+    "    }",
+    "#endif",
+    "    return grouped_run_apart(m, s);",
+    "}",
+    0};
+static const char *const ein__tmpl_grouped_types[] = {
+    "//@key members   products of all grouped calls",
+    "//@key problems  and their matrices, a batch counting as many",
+    "// Products that one call makes: rows `first`, .. of grouped_sizes, matrices `problem`, .. of them.",
+    "typedef struct group_size {",
+    "    const char *name;",
+    "    int first, count, problem;",
+    "} group_size;",
+    "",
+    "// What the library is told of the products: as long as the handle lives, since recorded graphs may",
+    "// come back to it. at: addresses of operands and results, also at the end of the constants.",
+    "typedef struct group_arrays {",
+    "    cublasOperation_t ta[$members], tb[$members];",
+    "    int m[$members], n[$members], k[$members], lda[$members], ldb[$members], ldc[$members];",
+    "    int batch[$members];",
+    "    float alpha[$members], beta[$members];",
+    "    const void *at[3][$problems];",
+    "    int apart;  // the library does not make such calls",
+    "} group_arrays;",
+    0};
 static const char *const ein__tmpl_half4[] = {
     "//@key load   it is read",
     "//@key store  it is written",
@@ -27296,6 +27763,7 @@ static const char *const ein__tmpl_naive[] = {
 static const char *const ein__tmpl_probe[] = {
     "//@key conv  the program calls cuDNN",
     "//@key gemm  the program calls cuBLAS",
+    "//@key grouped  it makes calls of several products",
     "//@key gpu   the device's name in tables of costs",
     "//@key typed  calls have types of their own: not all are FP32",
     "//@key half   some data are halves",
@@ -27312,6 +27780,9 @@ static const char *const ein__tmpl_probe[] = {
     "    //@end",
     "    //@if conv",
     "    if (i < CONVS) return conv_sizes[i].name;",
+    "    //@end",
+    "    //@if grouped",
+    "    if (i >= CONVS + GEMMS) return group_sizes[i - CONVS - GEMMS].name;",
     "    //@end",
     "    //@if gemm",
     "    return matmul_sizes[i - CONVS].name;",
@@ -27391,6 +27862,9 @@ static const char *const ein__tmpl_probe[] = {
     "        return conv_run(h, i, data_of(h, DATA), data_of(h, WEIGHTS), data_of(h, BIAS),",
     "                        conv_sizes[i].residual \? data_of(h, RESIDUAL) : NULL, data_of(h, RESULT),",
     "                        h->buffer[WORKSPACE]);",
+    "    //@end",
+    "    //@if grouped",
+    "    if (i >= CONVS + GEMMS) return issue_group(h, &group_sizes[i - CONVS - GEMMS]);",
     "    //@end",
     "    //@if gemm",
     "    const matmul_size *s = &matmul_sizes[i - CONVS];",
@@ -27616,6 +28090,18 @@ static const char *const ein__tmpl_probe[] = {
     "    return r;",
     "}",
     "//@end",
+    "//@if grouped",
+    "",
+    "static int measure_group(probe *h, int i) {",
+    "    outcome o = {};",
+    "    figure f;",
+    "    CALL(open_group(h, &group_sizes[i - CONVS - GEMMS]));",
+    "    CALL(measure(h, i, 1e18, &f));",
+    "    keep(&o, &f);",
+    "    put_rows(h, i, &o);",
+    "    return 0;",
+    "}",
+    "//@end",
     "//@if conv",
     "",
     "struct choice {",
@@ -27808,6 +28294,9 @@ static const char *const ein__tmpl_probe[] = {
     "    //@end",
     "    //@if conv",
     "    if (i < CONVS) return measure_conv(h, i);",
+    "    //@end",
+    "    //@if grouped",
+    "    if (i >= CONVS + GEMMS) return measure_group(h, i);",
     "    //@end",
     "    //@if gemm",
     "    return measure_gemm(h, i);",
@@ -28092,19 +28581,106 @@ static const char *const ein__tmpl_probe_engine[] = {
     "}",
     "#endif",
     0};
+static const char *const ein__tmpl_probe_grouped[] = {
+    "//@key typed  calls have types of their own: not all are FP32",
+    "//@key tables  the products of all grouped calls, and the calls",
+    "static int reserve(probe *h, int k, size_t bytes);",
+    "",
+    "// ---- products of different sizes in one call",
+    "$tables;",
+    "#if CUDART_VERSION >= 12050",
+    "",
+    "// Matrices and addresses of call `s`: they lie one behind the other.",
+    "static int open_group(probe *h, const group_size *s) {",
+    "    group_arrays *g = &h->grouped;",
+    "    size_t at[3] = {0, 0, 0}, from[3][sizeof g->at[0] / sizeof *g->at[0]];",
+    "    const int of[] = {DATA, WEIGHTS, RESULT};",
+    "    int p = 0;",
+    "    for (int i = 0; i < s->count; i++) {",
+    "        const gemm_size *z = &grouped_sizes[s->first + i];",
+    "        const size_t rows[] = {(size_t)(z->ta \? z->k : z->m), (size_t)(z->tb \? z->n : z->k),",
+    "                               (size_t)z->m},",
+    "                     ld[] = {(size_t)z->lda, (size_t)z->ldb, (size_t)z->ldc};",
+    "        g->ta[i] = z->ta \? CUBLAS_OP_T : CUBLAS_OP_N;",
+    "        g->tb[i] = z->tb \? CUBLAS_OP_T : CUBLAS_OP_N;",
+    "        g->m[i] = z->m;",
+    "        g->n[i] = z->n;",
+    "        g->k[i] = z->k;",
+    "        g->lda[i] = z->lda;",
+    "        g->ldb[i] = z->ldb;",
+    "        g->ldc[i] = z->ldc;",
+    "        g->batch[i] = z->batch;",
+    "        g->alpha[i] = 1;",
+    "        g->beta[i] = 0;",
+    "        for (int b = 0; b < z->batch; b++, p++)",
+    "            for (int o = 0; o < 3; o++) {",
+    "                from[o][p] = at[o];",
+    "                at[o] += (4 * rows[o] * ld[o] + 255) / 256 * 256;",
+    "            }",
+    "    }",
+    "    for (int o = 0; o < 3; o++) {",
+    "        CALL(reserve(h, of[o], at[o]));",
+    "        for (int k = 0; k < p; k++) g->at[o][k] = (const char *)h->buffer[of[o]] + from[o][k];",
+    "    }",
+    "    CALL(reserve(h, TABLE, sizeof g->at));",
+    "    CALL(reserve(h, WORKSPACE, h->cublas_workspace));",
+    "    CUDA_CALL(",
+    "        h, \"addresses\",",
+    "        cudaMemcpyAsync(h->buffer[TABLE], g->at, sizeof g->at, cudaMemcpyHostToDevice, h->stream));",
+    "    CUBLAS_CALL(h, \"cublasSetWorkspace\",",
+    "                cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));",
+    "    return 0;",
+    "}",
+    "",
+    "static int issue_group(probe *h, const group_size *s) {",
+    "    group_arrays *g = &h->grouped;",
+    "    const size_t problems = sizeof g->at[0] / sizeof *g->at[0];",
+    "    const void *const *a = (const void *const *)h->buffer[TABLE], *const *b = a + problems;",
+    "    void *const *c = (void *const *)h->buffer[TABLE] + 2 * problems;",
+    "    //@if typed",
+    "    const gemm_size *first = &grouped_sizes[s->first];",
+    "    const cudaDataType type = first->in;",
+    "    const cublasComputeType_t compute =",
+    "        first->tf32 \? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;",
+    "    //@else",
+    "    const cudaDataType type = CUDA_R_32F;",
+    "    const cublasComputeType_t compute = CUBLAS_COMPUTE_32F;",
+    "    //@end",
+    "    CUBLAS_CALL(h, s->name,",
+    "                cublasGemmGroupedBatchedEx(h->cublas, g->tb, g->ta, g->n, g->m, g->k, g->alpha, b,",
+    "                                           type, g->ldb, a, type, g->lda, g->beta, c, type, g->ldc,",
+    "                                           s->count, g->batch, compute));",
+    "    return 0;",
+    "}",
+    "#else",
+    "static int open_group(probe *h, const group_size *s) {",
+    "    return fail(h, BAD_CALL, s->name, \"such calls need CUDA 12.5\");",
+    "}",
+    "static int issue_group(probe *, const group_size *) { return BAD_CALL; }",
+    "#endif",
+    0};
 static const char *const ein__tmpl_probe_state[] = {
     "//@key conv     the program calls cuDNN",
     "//@key gemm     the program calls cuBLAS",
     "//@key convs    how many convolutions",
     "//@key gemms    how many products",
+    "//@key groups   how many calls of several products",
     "//@key spatial  spatial axes that descriptors have",
     "//@key kernels  how many kernels of our own",
     "//@key size     bytes of an element of convolution s",
     "enum { CONVS = $convs, GEMMS = $gemms, KERNELS = $kernels };",
+    "//@if groups",
+    "enum { GROUPS = $groups, CALLS = CONVS + GEMMS + GROUPS, CASES = CALLS + KERNELS };",
+    "//@else",
     "enum { CALLS = CONVS + GEMMS, CASES = CALLS + KERNELS };",
+    "//@end",
     "",
     "// Operands and results on the device, each as large as any call so far needed it.",
+    "//@if groups",
+    "enum { DATA, WEIGHTS, BIAS, RESIDUAL, RESULT, WORKSPACE, TABLE, BUFFERS };",
+    "//@else",
     "enum { DATA, WEIGHTS, BIAS, RESIDUAL, RESULT, WORKSPACE, BUFFERS };",
+    "//@end",
     "",
     "// All that the program owns; `release` gives it back whatever was reached.",
     "struct probe {",
@@ -28131,8 +28707,11 @@ static const char *const ein__tmpl_probe_state[] = {
     "    cublasLtHandle_t lt;",
     "    cudaStream_t lt_stream;",
     "    size_t cublas_workspace;",
-    "    matmul_call matmul[GEMMS];",
-    "    int plain;  // the product in hand goes to cublasSgemm",
+    "    matmul_call matmul[GEMMS + 1];  // an array cannot be empty",
+    "    int plain;                      // the product in hand goes to cublasSgemm",
+    "    //@end",
+    "    //@if groups",
+    "    group_arrays grouped;  // of the call in hand",
     "    //@end",
     "};",
     "//@if conv",
@@ -28631,6 +29210,7 @@ static const char *const ein__tmpl_state[] = {
     "//@key nout   outputs",
     "//@key branches  of a recorded graph; empty: one",
     "//@key events    that order them",
+    "//@key grouped   some products of different sizes are one call",
     "//@key early     some kernels may be launched before the one before is over",
     "struct $model {",
     "    int ready;  // create went through",
@@ -28661,6 +29241,9 @@ static const char *const ein__tmpl_state[] = {
     "    //@end",
     "    //@if gemm",
     "    cublasHandle_t cublas;",
+    "    //@end",
+    "    //@if grouped",
+    "    group_arrays grouped;",
     "    //@end",
     "    //@if matmuls",
     "    cublasLtHandle_t lt;",
@@ -32671,7 +33254,7 @@ typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_CO
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
 // take outputs and the terms are split over the rows of a block.
 static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
-    if (r->outputs > 16384 || r->count < 32 || r->count > INT32_MAX) return EIN__SHARE_NONE;
+    if (r->outputs > 16384 || r->count < 32) return EIN__SHARE_NONE;
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
@@ -32770,8 +33353,9 @@ static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, 
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
     ein__kshare how = g->num == EIN__NUM_FLOAT ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
-    bool ok = how == EIN__SHARE_NONE ? ein__kreduce_thread(g, &r, step, hint, out, l)
-                                     : ein__kreduce_shared(g, &r, how, step, hint, out, l);
+    bool ok = r.count <= INT32_MAX || g->wide;
+    if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
+    else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);
     ein__kred_free(&r);
     return ok;
 }
@@ -36133,7 +36717,8 @@ typedef struct ein__emitter {
     bool early;  // some kernels may be launched before the one before is over
     bool zeros;  // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
-    int64_t counters;  // bytes that count blocks, 0 between runs
+    int64_t counters;     // bytes that count blocks, 0 between runs
+    int64_t group_bytes;  // of addresses of grouped products' matrices
 } ein__emitter;
 
 // Bytes of the weight blob, and the offset of weight `index` in it.
@@ -36287,6 +36872,8 @@ static void ein__collect(ein__emitter *z) {
         const ein__step *s = &ctx->plan.step[i];
         if (ein__is_lt(s)) z->matmuls++;
         else if (s->kind == EIN__K_GEMM) z->gemms++;
+        for (int k = 0; s->npeer && k <= s->npeer; k++)
+            z->group_bytes += 3 * 8 * (k ? s->peer[k - 1].gemm.batch : s->gemm.batch);
         z->pins |= s->algorithm != NULL;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
         z->convs++;
@@ -36305,7 +36892,8 @@ static void ein__collect(ein__emitter *z) {
     }
     z->zeros_bytes = (z->zeros_bytes + 255) & ~(int64_t)255;
     z->counters = (ctx->plan.counters * 4 + 255) & ~(int64_t)255;
-    z->const_bytes = ctx->plan.const_bytes + z->zeros_bytes + z->counters;
+    z->group_bytes = (z->group_bytes + 255) & ~(int64_t)255;
+    z->const_bytes = ctx->plan.const_bytes + z->zeros_bytes + z->counters + z->group_bytes;
     ein__blob_offset(ctx, -1, &z->blob_bytes);
 }
 
@@ -36350,7 +36938,16 @@ static void ein__put_sizes(ein__buf *out, const int64_t *d, int n) {
 }
 
 static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *l) {
-    if (s->kind == EIN__K_GEMM) {
+    if (s->npeer) {
+        static const char *const names[] = {"sgemm", "gemm tf32", "gemm f16"};
+        ein__putf(out, "cuBLAS grouped %s", names[s->gemm.math]);
+        for (int k = 0; k <= s->npeer; k++) {
+            const ein__gemm *g = k ? &s->peer[k - 1].gemm : &s->gemm;
+            ein__putf(out, "%s %lld x %lld x %lld", k ? "," : "", (long long)g->m, (long long)g->n,
+                      (long long)g->k);
+            if (g->batch > 1) ein__putf(out, " (batch %lld)", (long long)g->batch);
+        }
+    } else if (s->kind == EIN__K_GEMM) {
         const ein__gemm *g = &s->gemm;
         static const char *const names[][3] = {
             {"cuBLAS sgemm", "cuBLAS gemm tf32", "cuBLAS gemm f16"},
@@ -36453,6 +37050,8 @@ static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
         const ein__step *s = &ctx->plan.step[i];
         if (!ein__is_library(s)) continue;
         int64_t own = ein__own_cost(ctx, s), *to = &more[s->kind == EIN__K_GEMM];
+        for (int k = 0; k < s->npeer; k++)
+            own = ein__cost_sum(own, ein__own_cost(ctx, &s->peer[k]));
         if (own > s->ps) *to = ein__cost_sum(*to, own - s->ps);
     }
     ein__put(out, "// libraries ");
@@ -36700,7 +37299,7 @@ static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         const ein__gemm *g = &s->gemm;
-        if (s->kind != EIN__K_GEMM || ein__is_lt(s)) continue;
+        if (s->kind != EIN__K_GEMM || ein__is_lt(s) || s->npeer) continue;
         ein__buf line = {0};
         ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
         ein__put_gemm_size(&line, s->name, g, ein__is_typed(ctx));
@@ -36841,10 +37440,15 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, co
     if (ein__is_library(s) || l->extra)
         for (int k = 0; k < s->nval; k++) ein__put_algebra(z, out, s->val[k], "    ");
     ein__put_order(ctx, out, s->out);
+    for (int i = 0; i < s->npeer; i++) {
+        ein__put_algebra(z, out, s->peer[i].val[0], "    ");
+        ein__put_order(ctx, out, s->peer[i].out);
+    }
     ein__put_waits(z, out, s);
     if (ein__is_library(s)) {
         ein__buf call = {0};
-        if (s->kind == EIN__K_GEMM) ein__put_gemm_call(z, &call, s, name);
+        if (s->npeer) ein__putf(&call, "    CALL(grouped_run(m, &group_sizes[GROUP_%s]));", name);
+        else if (s->kind == EIN__K_GEMM) ein__put_gemm_call(z, &call, s, name);
         else ein__put_conv_call(z, &call, s, name);
         ein__tmpl_line(out, call.s, call.n);
         ein__buf_free(&call);
@@ -36935,6 +37539,108 @@ static void ein__put_info(ein__emitter *z, ein__buf *out) {
               (unsigned long long)ein__manifest(ctx));
     ein__putf(out, "const %s_info *%s_describe(void) { return &info; }\n", symbol, symbol);
 }
+/* ---- emit_grouped.c ---- */
+// Text of products that one call of cuBLAS makes (group.c).
+
+// How many products such calls have, and matrices: a batch counts as many.
+typedef struct ein__group_count {
+    int calls, members;
+    int64_t problems;
+} ein__group_count;
+
+static const ein__step *ein__group_member(const ein__step *s, int k) {
+    return k ? &s->peer[k - 1] : s;
+}
+
+EIN__FN ein__group_count ein__count_groups(const ein_ctx *ctx) {
+    ein__group_count c = {0};
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        for (int k = 0; s->npeer && k <= s->npeer; k++, c.members++)
+            c.problems += ein__group_member(s, k)->gemm.batch;
+        c.calls += s->npeer > 0;
+    }
+    return c;
+}
+
+// The tables of products and of calls.
+EIN__FN void ein__put_group_sizes(ein__emitter *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    ein__buf calls = {0}, names = {0};
+    int first = 0;
+    int64_t problem = 0;
+    ein__put(out, "\nstatic const gemm_size grouped_sizes[] = {\n");
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        if (!s->npeer) continue;
+        ein__put(&calls, "    {");
+        ein__put_string(&calls, s->name);
+        ein__putf(&calls, ", %d, %d, %lld},\n", first, s->npeer + 1, (long long)problem);
+        ein__putf(&names, "    GROUP_%s,\n", ein__call_name(ctx, s));
+        for (int k = 0; k <= s->npeer; k++, first++) {
+            const ein__step *member = ein__group_member(s, k);
+            ein__buf line = {0};
+            ein__put(&line, "    {");
+            ein__put_gemm_size(&line, member->name, &member->gemm, ein__is_typed(ctx));
+            ein__put(&line, "},");
+            ein__tmpl_line(out, line.s, line.n);
+            ein__buf_free(&line);
+            problem += member->gemm.batch;
+        }
+    }
+    ein__putf(out, "};\nstatic const group_size group_sizes[] = {\n%s};\nenum {\n%s};\n\n", calls.s,
+              names.s);
+    ein__buf_free(&calls);
+    ein__buf_free(&names);
+}
+
+// The array of addresses of the products' matrices, a line each.
+static const char *ein__group_rows(ein__emitter *z, int members) {
+    ein_ctx *ctx = z->ctx;
+    ein__buf rows = {0};
+    ein__putf(&rows, "const void *const at[%d][3] = {\n", members);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        for (int k = 0; s->npeer && k <= s->npeer; k++) {
+            const ein__step *member = ein__group_member(s, k);
+            ein__put(&rows, "    {");
+            ein__put_pointer(z, &rows, member->gemm.a, member->gemm.oa);
+            ein__put(&rows, ", ");
+            ein__put_pointer(z, &rows, member->gemm.b, member->gemm.ob);
+            ein__put(&rows, ", ");
+            ein__put_pointer(z, &rows, member->out, 0);
+            ein__put(&rows, "},\n");
+        }
+    }
+    ein__put(&rows, "};\n");
+    const char *text = ein__name(ctx, rows.s);
+    ein__buf_free(&rows);
+    return text;
+}
+
+EIN__FN void ein__emit_group_types(ein_ctx *ctx, ein__buf *out) {
+    ein__group_count c = ein__count_groups(ctx);
+    ein__key keys[] = {{"members", ein__namef(ctx, "%d", c.members)},
+                       {"problems", ein__namef(ctx, "%lld", (long long)c.problems)}};
+    ein__tmpl_put(out, ein__tmpl_grouped_types, keys, 2);
+}
+
+// The functions that make the calls.
+EIN__FN void ein__emit_grouped(ein__emitter *z, ein__buf *out, const char *model, bool typed) {
+    ein_ctx *ctx = z->ctx;
+    ein__group_count c = ein__count_groups(ctx);
+    ein__key keys[] = {
+        {"model", model},
+        {"typed", typed ? "1" : ""},
+        {"scalar", typed ? "void" : "float"},
+        {"members", ein__namef(ctx, "%d", c.members)},
+        {"problems", ein__namef(ctx, "%lld", (long long)c.problems)},
+        {"table", ein__namef(ctx, "%lld", (long long)(z->const_bytes - z->group_bytes))},
+        {"addresses", ein__group_rows(z, c.members)},
+        {"steps", "1"}};
+    ein__put_group_sizes(z, out);
+    ein__tmpl_put(out, ein__tmpl_grouped, keys, 8);
+}
 /* ---- emit.c ---- */
 // The emitted files, section after section in their fixed order.
 
@@ -36981,7 +37687,8 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"conv", conv},
         {"convs", convs},
         {"gemm", gemm},
-        {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters)},
+        {"grouped", z->group_bytes ? "1" : ""},
+        {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters + z->group_bytes)},
         {"consts", ein__bytes_text(ctx, z->const_bytes)},
         {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
         {"uploads", uploads ? "1" : "0"},
@@ -36992,7 +37699,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"matmuls", matmuls},
         {"alike", z->convs + z->matmuls ? "1" : ""},
         {"early", z->early ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 16);
+    ein__tmpl_put(out, ein__tmpl_create, create, 17);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
@@ -37081,6 +37788,10 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
         ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
         ein__put_matmul_sizes(z, out);
     }
+    if (z->group_bytes) {
+        ein__put(out, "\n");
+        ein__emit_group_types(ctx, out);
+    }
     ein__put_section(out, "kernels");
     ein__emit_helpers(ctx, out, z->needs);
     ein__put_n(out, z->kernels.s, z->kernels.n);
@@ -37132,8 +37843,9 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                         {"branches", ein__branches_text(ctx)},
                         {"events", ein__number_text(ctx, ctx->plan.events)},
-                        {"early", z->early ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 10);
+                        {"early", z->early ? "1" : ""},
+                        {"grouped", z->group_bytes ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_state, state, 11);
     ein__put(out, "\n");
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
@@ -37149,6 +37861,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                            {"steps", "1"}};
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
         ein__put_gemm_sizes(z, out);
+        if (z->group_bytes) ein__emit_grouped(z, out, model, *typed != 0);
     }
     if (z->matmuls) {
         ein__put(out, "\n");
@@ -37234,8 +37947,12 @@ static ein__stored *ein__stored_values(ein_ctx *ctx) {
     unsigned char *seen = EIN_REALLOC(NULL, n);
     if (!seen) EIN_OUT_OF_MEMORY();
     for (size_t i = 0; i < n; i++) arrput(entry, -1);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
-        ein__val v = ctx->plan.step[i].out;
+    ein__val *stored = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        for (int m = 0; m <= ctx->plan.step[i].npeer; m++)
+            arrput(stored, ein__step_out(&ctx->plan.step[i], m));
+    for (ptrdiff_t i = 0; i < arrlen(stored); i++) {
+        ein__val v = stored[i];
         if (!own[v.i] || !ein__is_real(ctx, v)) continue;
         ein__stored s = {v, {own[v.i]}, NULL};
         memset(seen, 0, n);
@@ -37244,6 +37961,7 @@ static ein__stored *ein__stored_values(ein_ctx *ctx) {
         arrput(list, s);
     }
     EIN_FREE(seen);
+    arrfree(stored);
     arrfree(entry);
     arrfree(own);
     return list;
@@ -37871,6 +38589,7 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
 }
 
 static int64_t ein__estimate_call(ein_ctx *ctx, const ein__step *step) {
+    if (step->npeer) return ein__estimate_group_step(ctx, step);
     if (step->kind == EIN__K_GEMM) return ein__estimate_gemm(ctx, &step->gemm);
     return ein__estimate_conv(ctx, &step->conv, step->kind == EIN__K_CONV_DATA);
 }
@@ -37938,6 +38657,8 @@ typedef struct ein__call {
     bool gemm, transposed;
     ein__gemm g;
     ein__conv c;
+    int products;  // of different sizes, in one call; 0: it is another one
+    ein__gemm *product;
 } ein__call;
 
 // `name`, then numbers with x between them, no more than `most`; gives how many, and moves `*s`
@@ -38006,26 +38727,53 @@ static bool ein__key_epilogue(const char **s, ein__gemm *g) {
     return ok;
 }
 
-static bool ein__key_gemm(const char *s, ein__gemm *g) {
+static bool ein__key_sizes(const char **s, ein__gemm *g) {
     int64_t ta = 0, tb = 0, most = INT32_MAX;
+    bool ok = ein__key_number(s, " b=", &g->batch, most) &&
+              ein__key_number(s, " m=", &g->m, most) && ein__key_number(s, " n=", &g->n, most) &&
+              ein__key_number(s, " k=", &g->k, most) && ein__key_number(s, " ta=", &ta, 1) &&
+              ein__key_number(s, " tb=", &tb, 1) && ein__key_number(s, " lda=", &g->lda, most) &&
+              ein__key_number(s, " ldb=", &g->ldb, most) &&
+              ein__key_number(s, " ldc=", &g->ldc, most);
+    g->ta = ta != 0;
+    g->tb = tb != 0;
+    return ok && g->batch > 0 && g->m > 0 && g->n > 0 && g->k > 0;
+}
+
+// Products of different sizes. Every result has room for its columns.
+static bool ein__key_group(ein_ctx *ctx, const char *s, ein__call *call) {
+    int64_t n = 0, problems = 0;
+    bool ok = ein__key_word(&s, "grouped ") && ein__key_math(&s, &call->g.math) &&
+              ein__key_number(&s, " products=", &n, EIN__GROUP_MEMBERS) && n > 1;
+    if (!ok) return false;
+    const ein__gemm *list[EIN__GROUP_MEMBERS];
+    call->products = (int)n;
+    call->product = EIN__NEW(&ctx->arena, ein__gemm, n);
+    for (int i = 0; i < call->products && ok; i++) {
+        ein__gemm *g = &call->product[i];
+        *g = (ein__gemm){.alpha = 1, .math = call->g.math, .align = 16};
+        list[i] = g;
+        ok = ein__key_sizes(&s, g) && g->lda >= (g->ta ? g->m : g->k) &&
+             g->ldb >= (g->tb ? g->k : g->n) && g->ldc >= g->n;
+        problems += g->batch;
+        // Matrices of a batch are told of by their addresses: all are different.
+        g->sa = g->sb = g->sc = g->batch > 1;
+    }
+    return ok && !*s && problems <= EIN__GROUP_PROBLEMS &&
+           ein__grouped_key(ctx, list, call->products) == call->key;
+}
+
+static bool ein__key_gemm(const char *s, ein__gemm *g) {
     *g = (ein__gemm){.alpha = 1};
-    bool ok = ein__key_word(&s, "gemm ") && ein__key_math(&s, &g->math) &&
-              ein__key_number(&s, " b=", &g->batch, most) &&
-              ein__key_number(&s, " m=", &g->m, most) && ein__key_number(&s, " n=", &g->n, most) &&
-              ein__key_number(&s, " k=", &g->k, most) && ein__key_number(&s, " ta=", &ta, 1) &&
-              ein__key_number(&s, " tb=", &tb, 1) && ein__key_number(&s, " lda=", &g->lda, most) &&
-              ein__key_number(&s, " ldb=", &g->ldb, most) &&
-              ein__key_number(&s, " ldc=", &g->ldc, most);
+    bool ok = ein__key_word(&s, "gemm ") && ein__key_math(&s, &g->math) && ein__key_sizes(&s, g);
     if (ok && g->batch > 1)
         ok = ein__key_number(&s, " sa=", &g->sa, EIN__MAX_ELEMENTS) &&
              ein__key_number(&s, " sb=", &g->sb, EIN__MAX_ELEMENTS) &&
              ein__key_number(&s, " sc=", &g->sc, EIN__MAX_ELEMENTS);
     g->wide = ok && ein__key_word(&s, " out=f32");
-    g->ta = ta != 0;
-    g->tb = tb != 0;
     g->align = 16;
     if (ok && *s) ok = ein__key_epilogue(&s, g);
-    return ok && g->batch > 0 && g->m > 0 && g->n > 0 && g->k > 0;
+    return ok;
 }
 
 static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
@@ -38102,7 +38850,8 @@ static bool ein__read_kernel(ein_ctx *ctx, const char *key, const char *block, e
 
 // The call that `key` tells; false when it is no key of a call that a library could take.
 static bool ein__call_of(ein_ctx *ctx, const char *key, ein__call *call) {
-    *call = (ein__call){.key = key, .gemm = !strncmp(key, "gemm", 4)};
+    *call = (ein__call){.key = ein__name(ctx, key), .gemm = !strncmp(key, "gemm", 4)};
+    if (!strncmp(key, "grouped", 7)) return ein__key_group(ctx, key, call);
     if (call->gemm)
         return ein__key_gemm(key, &call->g) && ein__gemm_key(ctx, &call->g) == ein__name(ctx, key);
     return ein__key_conv(key, &call->c, &call->transposed) &&
@@ -38198,6 +38947,12 @@ EIN__FN void ein__emit_call_keys(ein_ctx *ctx, ein__buf *out) {
     arrfree(kernel);
 }
 
+static int64_t ein__estimate_call_group(ein_ctx *ctx, const ein__call *call) {
+    const ein__gemm *list[EIN__GROUP_MEMBERS];
+    for (int i = 0; i < call->products; i++) list[i] = &call->product[i];
+    return ein__estimate_group(ctx, list, call->products);
+}
+
 // What was measured on the context's GPU beside what would be estimated: key, picoseconds, spread,
 // estimate. Kernels' keys do not tell what they compute and are left out.
 EIN__FN void ein__emit_estimates(ein_ctx *ctx, ein__buf *out) {
@@ -38207,8 +38962,9 @@ EIN__FN void ein__emit_estimates(ein_ctx *ctx, ein__buf *out) {
     if (list) qsort(list, (size_t)arrlen(list), sizeof *list, ein__call_order);
     for (ptrdiff_t i = 0; i < arrlen(list); i++) {
         const ein__cost_row *r = ein__row_of(ctx, list[i].key);
-        int64_t ps = list[i].gemm ? ein__estimate_gemm(ctx, &list[i].g)
-                                  : ein__estimate_conv(ctx, &list[i].c, list[i].transposed);
+        int64_t ps = list[i].products ? ein__estimate_call_group(ctx, &list[i])
+                     : list[i].gemm   ? ein__estimate_gemm(ctx, &list[i].g)
+                                      : ein__estimate_conv(ctx, &list[i].c, list[i].transposed);
         ein__putf(out, "%s\t%lld\t%lld\t%lld\n", list[i].key, (long long)r->ps,
                   (long long)(r->spread < 0 ? 0 : r->spread), (long long)ps);
     }
@@ -38223,7 +38979,7 @@ typedef struct ein__prober {
     ein_ctx *ctx;
     ein__call *call;
     ein__pkernel *kernel;  // of this part
-    int convs, gemms, spatial, kernels, known;
+    int convs, gemms, groups, spatial, kernels, known;
     unsigned needs;
     bool typed, tf32, half, nhwc;
 } ein__prober;
@@ -38257,12 +39013,12 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
               "//     nvcc -O2 -arch=sm_%d probe.cu -o probe%s%s\n"
               "//     ./probe >> costs.tsv\n"
               "// With --help it tells what else it can do.\n",
-              ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms, z->kernels,
-              z->known, ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
-              z->gemms ? " -lcublas -lcublasLt" : "");
+              ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms + z->groups,
+              z->kernels, z->known, ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
+              z->gemms + z->groups ? " -lcublas -lcublasLt" : "");
     ein__put_section(out, "includes");
     ein__put(out, "#include <cuda_runtime.h>\n");
-    if (z->gemms) ein__put(out, "#include <cublasLt.h>\n#include <cublas_v2.h>\n");
+    if (z->gemms + z->groups) ein__put(out, "#include <cublasLt.h>\n#include <cublas_v2.h>\n");
     if (z->convs) ein__put(out, "#include <cudnn.h>\n");
     ein__put(out,
              "#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
@@ -38373,7 +39129,33 @@ static void ein__put_probe_gemms(ein__prober *z, ein__buf *out) {
         ein__step step = {.name = z->call[i].key, .gemm = z->call[i].g};
         ein__put_matmul_size(out, &step, z->typed, false);
     }
-    ein__put(out, "};\n");
+    ein__put(out, z->gemms ? "};\n" : "    {},\n};\n");
+}
+
+// Calls of several products, and how they are made.
+static void ein__put_probe_groups(ein__prober *z, ein__buf *out) {
+    ein__buf rows = {0}, calls = {0};
+    int first = 0;
+    ein__put(&rows, "static const gemm_size grouped_sizes[] = {\n");
+    ein__put(&calls, "};\nstatic const group_size group_sizes[] = {\n");
+    for (int i = z->convs + z->gemms; i < z->convs + z->gemms + z->groups; i++) {
+        const ein__call *call = &z->call[i];
+        ein__put(&calls, "    {");
+        ein__put_string(&calls, call->key);
+        ein__putf(&calls, ", %d, %d, 0},\n", first, call->products);
+        first += call->products;
+        for (int k = 0; k < call->products; k++) {
+            ein__put(&rows, "    {");
+            ein__put_gemm_size(&rows, "", &call->product[k], z->typed);
+            ein__put(&rows, "},\n");
+        }
+    }
+    ein__putf(&rows, "%s};\n", calls.s);
+    ein__key keys[] = {{"typed", z->typed ? "1" : ""}, {"tables", rows.s}};
+    ein__tmpl_put(out, ein__tmpl_probe_grouped, keys, 2);
+    ein__put(out, "\n");
+    ein__buf_free(&rows);
+    ein__buf_free(&calls);
 }
 
 // What is to be measured: tables of calls, launches of kernels.
@@ -38391,9 +39173,15 @@ static void ein__put_probe_tables(ein__prober *z, ein__buf *out) {
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
-    if (z->gemms) {
+    if (z->gemms + z->groups) {
         ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
         ein__put_probe_gemms(z, out);
+        ein__put(out, "\n");
+    }
+    if (z->groups) {
+        ein__key group[] = {{"members", ein__number_text(ctx, EIN__GROUP_MEMBERS)},
+                            {"problems", ein__number_text(ctx, EIN__GROUP_PROBLEMS)}};
+        ein__tmpl_put(out, ein__tmpl_grouped_types, group, 2);
         ein__put(out, "\n");
     }
     if (z->kernels) {
@@ -38406,19 +39194,21 @@ static void ein__put_probe_tables(ein__prober *z, ein__buf *out) {
 static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
+    const char *blas = ein__number_text(ctx, z->gemms + z->groups);
     const char *spatial = ein__number_text(ctx, z->spatial);
     const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
     const char *nhwc = z->nhwc ? "1" : "";
     ein__key state[] = {{"kernels", ein__number_text(ctx, z->kernels)},
                         {"conv", convs},
-                        {"gemm", gemms},
+                        {"gemm", blas},
                         {"convs", convs},
                         {"gemms", gemms},
+                        {"groups", ein__number_text(ctx, z->groups)},
                         {"spatial", spatial},
                         {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
-    ein__tmpl_put(out, ein__tmpl_probe_state, state, 7);
+    ein__tmpl_put(out, ein__tmpl_probe_state, state, 8);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms > 0, false);
+    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms + z->groups > 0, false);
     ein__key conv[] = {{"model", "probe"},
                        {"spatial", spatial},
                        {"rank", ein__number_text(ctx, z->spatial + 2)},
@@ -38447,17 +39237,22 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
                        {"tf32", tf32},
                        {"scalar", *typed ? "void" : "float"},
                        {"steps", "0"}};
-    if (z->gemms) {
+    if (z->gemms + z->groups) {
         ein__put(out, "\n");
         ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
         ein__put(out, "\n");
         ein__emit_matmul(out, "probe", "m->cublas_workspace", z->typed, false, false);
     }
+    if (z->groups) {
+        ein__put(out, "\n");
+        ein__put_probe_groups(z, out);
+    }
 }
 
 static void ein__put_probe(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
-    const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
+    const char *convs = ein__number_text(ctx, z->convs);
+    const char *blas = ein__number_text(ctx, z->gemms + z->groups);
     const char *kernels = ein__number_text(ctx, z->kernels);
     ein__put_probe_head(z, out);
     if (z->kernels) ein__put_probe_texts(z, out);
@@ -38472,14 +39267,15 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     }
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__key probe[] = {{"conv", convs},
-                        {"gemm", gemms},
+                        {"gemm", blas},
+                        {"grouped", ein__number_text(ctx, z->groups)},
                         {"gpu", g->name},
                         {"typed", z->typed ? "1" : ""},
                         {"half", z->typed || z->half ? "1" : ""},
                         {"kernels", kernels},
-                        {"calls", ein__number_text(ctx, z->convs + z->gemms)},
+                        {"calls", ein__number_text(ctx, z->convs + z->gemms + z->groups)},
                         {"codegen", ein__number_text(ctx, EIN_CODEGEN)}};
-    ein__tmpl_put(out, ein__tmpl_probe, probe, 8);
+    ein__tmpl_put(out, ein__tmpl_probe, probe, 9);
 }
 
 // Of the calls and kernels left those of this part: calls are the first one's.
@@ -38502,15 +39298,17 @@ EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
     ein__prober z = {.ctx = ctx, .call = ein__calls_left(ctx)};
     ein__probe_part(&z, kernel);
     for (ptrdiff_t i = 0; i < arrlen(z.call); i++) {
-        ein__math math = z.call[i].gemm ? z.call[i].g.math : z.call[i].c.math;
-        if (z.call[i].gemm) z.gemms++;
-        else z.convs++;
+        bool group = z.call[i].products > 0, gemm = z.call[i].gemm;
+        ein__math math = group || gemm ? z.call[i].g.math : z.call[i].c.math;
+        z.groups += group;
+        z.gemms += gemm;
+        z.convs += !group && !gemm;
         z.typed |= math != EIN__MATH_FP32;
         z.tf32 |= math == EIN__MATH_TF32;
-        z.nhwc |= !z.call[i].gemm && z.call[i].c.nhwc;
+        z.nhwc |= z.call[i].c.nhwc;
     }
     if (!ctx->status && ein__probe_axes(&z)) {
-        if (z.convs + z.gemms + z.kernels) {
+        if (z.convs + z.gemms + z.groups + z.kernels) {
             ein__put_probe(&z, out);
         } else {
             ein__put_probe_head(&z, out);
