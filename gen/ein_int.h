@@ -547,7 +547,9 @@ struct ein_ctx {
     struct ein__search *search;  // problems derived so far (search.c)
     uint32_t rule_mask;          // by ein__rule_id: rules that are on
     bool online;                 // softmax between two products is computed with them (attention.c)
-    bool taking;                 // row operations may be taken into products
+    bool taking;                 // row operations may be taken into products ...
+    bool whole;                  // ... whose terms are therefore not parted (split.c) ...
+    bool parted;                 // ... as some were
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;     // by graph tensor: computed in FP32; stb_ds array

@@ -443,6 +443,15 @@ static bool ein__norm_finish(ein__normer *z, const ein__norm_sum *sum, ein__val 
     return true;
 }
 
+// Whether there is a row operation in front of product `v`.
+EIN__FN bool ein__norm_ahead(ein_ctx *ctx, ein__val v) {
+    ein__norm_product p;
+    ein__normer z;
+    ein__norm_sum sum;
+    return ein__rule_on(ctx, EIN__RULE_NORM) && ein__norm_product_of(ctx, v, &p) &&
+           ein__norm_match(ctx, (ein__val){p.y->val}, p.rows, &z, &sum);
+}
+
 // The law as a whole: product `v` with all that its kernel computes. `also`: the row operation's
 // result too. False: there is no row operation in front of it.
 EIN__FN bool ein__rule_norm(ein_ctx *ctx, ein__val v, ein__val m, ein__ex read, bool also,

@@ -398,6 +398,10 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     int64_t ps;
     ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
     if (ein__choose_parts(ctx, s, map, read, true, &ps, &split) != EIN__K_PRODUCT) return v;
+    if (split.parts > 1 && ctx->taking && ein__norm_ahead(ctx, v)) {
+        ctx->parted = true;
+        if (ctx->whole) split.parts = 1;
+    }
     v = ein__relay_product(z, v);
     return v.i && split.parts > 1 ? ein__split_value(z, v, &split) : v;
 }
@@ -482,7 +486,7 @@ static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 
 // The plan for the values under `root`, which are made ready for it first.
-static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__keep_attentions(ctx, root, nroot);
     if (!ein__prepare_calls(ctx, root, nroot) ||
         !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
@@ -497,6 +501,27 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__plan_norms(ctx, root, nroot);
     ctx->typed = false;
     return !ctx->status;
+}
+
+// The same, with products behind row operations parted or, if that makes a better plan, whole.
+static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *whole = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(whole, root, (size_t)nroot * sizeof *root);
+    ctx->parted = false;
+    if (!ein__build_ready(ctx, root, nroot)) return false;
+    if (!ctx->parted) return true;
+    ein__plan parted = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    ctx->whole = true;
+    bool ok = ein__build_ready(ctx, whole, nroot);
+    ctx->whole = false;
+    if (ok && ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, &parted)) {
+        ein__pass_plan(ctx, &parted);
+    } else {
+        ein__pass_plan(ctx, &ctx->plan);
+        ctx->plan = parted;
+    }
+    return ok;
 }
 
 // Makes the plan that was made before, if there is one, the context's again unless the new one is

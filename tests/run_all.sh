@@ -19,10 +19,11 @@ exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
 own='tests/unseen/conv*.ein tests/unseen/deconv_odd.ein tests/unseen/matmul_ranks.ein'
 own="$own tests/unseen/attention.ein tests/unseen/eq_phases.ein tests/unseen/gemm_forms.ein"
 own="$own tests/unseen/preactivation.ein"
-own="$own tests/unseen/tail.ein"
+own="$own tests/unseen/tail.ein tests/unseen/norm_products.ein tests/unseen/norm_means.ein"
 own_too="models/cases/*.ein $own"
 tensor='tests/unseen/tensor_tiles.ein tests/unseen/tail.ein tests/unseen/preactivation.ein'
-tensor="$tensor tests/unseen/conv_groups.ein models/dcgan.ein"
+tensor="$tensor tests/unseen/conv_groups.ein models/dcgan.ein tests/unseen/norm_products.ein"
+tensor="$tensor tests/unseen/norm_means.ein"
 # Products large enough for a library to be the best, with all that a call may do behind them.
 calls='tests/unseen/product_epilogues.ein'
 blas='models/cases/*.ein tests/unseen/conv*.ein'
