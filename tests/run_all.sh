@@ -45,6 +45,7 @@ parts=(
     'layout   -    python3 tests/check_layout.py'
     'spelled  -    python3 tests/check_statistics.py'
     'merge    -    python3 tests/check_merge.py'
+    'norms    -    python3 tests/check_norms.py'
     'search   -    python3 tests/check_search.py'
     'candid   -    python3 tests/check_candidates.py'
     'proofs   -    sh tests/frame/test_proofs.sh'
