@@ -881,7 +881,9 @@ struct ein_ctx {
     struct ein__search *search;  // problems derived so far (search.c)
     uint32_t rule_mask;          // by ein__rule_id: rules that are on
     bool online;                 // softmax between two products is computed with them (attention.c)
-    bool taking;                 // row operations may be taken into products
+    bool taking;                 // row operations may be taken into products ...
+    bool whole;                  // ... whose terms are therefore not parted (split.c) ...
+    bool parted;                 // ... as some were
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;     // by graph tensor: computed in FP32; stb_ds array
@@ -17232,6 +17234,15 @@ static bool ein__norm_finish(ein__normer *z, const ein__norm_sum *sum, ein__val 
     return true;
 }
 
+// Whether there is a row operation in front of product `v`.
+EIN__FN bool ein__norm_ahead(ein_ctx *ctx, ein__val v) {
+    ein__norm_product p;
+    ein__normer z;
+    ein__norm_sum sum;
+    return ein__rule_on(ctx, EIN__RULE_NORM) && ein__norm_product_of(ctx, v, &p) &&
+           ein__norm_match(ctx, (ein__val){p.y->val}, p.rows, &z, &sum);
+}
+
 // The law as a whole: product `v` with all that its kernel computes. `also`: the row operation's
 // result too. False: there is no row operation in front of it.
 EIN__FN bool ein__rule_norm(ein_ctx *ctx, ein__val v, ein__val m, ein__ex read, bool also,
@@ -25021,6 +25032,10 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     int64_t ps;
     ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
     if (ein__choose_parts(ctx, s, map, read, true, &ps, &split) != EIN__K_PRODUCT) return v;
+    if (split.parts > 1 && ctx->taking && ein__norm_ahead(ctx, v)) {
+        ctx->parted = true;
+        if (ctx->whole) split.parts = 1;
+    }
     v = ein__relay_product(z, v);
     return v.i && split.parts > 1 ? ein__split_value(z, v, &split) : v;
 }
@@ -25105,7 +25120,7 @@ static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 
 // The plan for the values under `root`, which are made ready for it first.
-static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__keep_attentions(ctx, root, nroot);
     if (!ein__prepare_calls(ctx, root, nroot) ||
         !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
@@ -25120,6 +25135,27 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__plan_norms(ctx, root, nroot);
     ctx->typed = false;
     return !ctx->status;
+}
+
+// The same, with products behind row operations parted or, if that makes a better plan, whole.
+static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *whole = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(whole, root, (size_t)nroot * sizeof *root);
+    ctx->parted = false;
+    if (!ein__build_ready(ctx, root, nroot)) return false;
+    if (!ctx->parted) return true;
+    ein__plan parted = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    ctx->whole = true;
+    bool ok = ein__build_ready(ctx, whole, nroot);
+    ctx->whole = false;
+    if (ok && ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, &parted)) {
+        ein__pass_plan(ctx, &parted);
+    } else {
+        ein__pass_plan(ctx, &ctx->plan);
+        ctx->plan = parted;
+    }
+    return ok;
 }
 
 // Makes the plan that was made before, if there is one, the context's again unless the new one is
