@@ -887,6 +887,7 @@ struct ein_ctx {
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;     // by graph tensor: computed in FP32; stb_ds array
+    bool strict;         // kernels are priced for a value that is
     bool typed;          // values have the types they are stored in (storage.c)
     bool channels_last;  // convolutions may take their tensors in NHWC
     ein_stats stats;
@@ -14459,6 +14460,7 @@ typedef struct ein__kernel {
     ein__val load[2];    // maps that the loads of a product compute
     int nrow;            // definitions behind a product's that are of its rows ...
     ein__val also;       // ... and the map of its rows that it stores too, or none
+    bool fma;            // a product that keeps FP32 where the mode has tensor cores
     const int64_t *out;  // strides of the result; NULL: dense
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
@@ -14683,6 +14685,7 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
     ein__tiled p;
     ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, k->out, &p)) return;
+    if (k->fma) p.math = EIN__MATH_FP32;
     p.each = ein__rows_work(ctx, k, &p);
     w->math_ps = ein__product_cut_of(ctx, &p, &cut);
     for (int i = 0; i < 2 && !k->nrow; i++)
@@ -14798,6 +14801,7 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
         h = ein__mix(ein__mix(h, ein__hash_box(s, s->nt)), ein__hash_ex(&z, s->body));
         h = ein__mix(h, ein__hash_operand(&z, k->also));
     }
+    if (k->fma) h = ein__mix(h, EIN__MATH_FP32 + 1);
     h = ein__mix(h, (uint64_t)z.nseen);
     return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
 }
@@ -14821,6 +14825,7 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
 static ein__kernel ein__scope_kernel(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s,
                                      ein__val m, ein__ex read, int64_t *out) {
     ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
+    k.fma = ctx->strict && kind == EIN__K_PRODUCT;
     if (m.i) {
         k.s[k.n++] = ein__scope_of(ctx, m);
         k.inner[0] = (ein__val){ein__ex_get(ctx, read)->val};
@@ -14856,6 +14861,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
     k.also = step->also;
+    k.fma = step->kind == EIN__K_PRODUCT && ein__keeps_fp32(ctx, step->val[0]);
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
     return k;
@@ -16575,11 +16581,13 @@ static void ein__select_reductions(ein__selector *z) {
              ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
+        ctx->strict = ein__keeps_fp32(ctx, v);
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
             z->kind[v.i] = ein__kernel_kind(ctx, s);
         else z->kind[v.i] = ein__choose_product(z, v, m, read);
         ein__prologue front = {0};
         if (!ctx->value[v.i].weight_only) front = ein__choose_loads(z, v, m, read);
+        ctx->strict = false;
         if (front.n) z->kind[v.i] = EIN__K_PRODUCT;
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE ||
                             z->kind[v.i] == EIN__K_PRODUCT);

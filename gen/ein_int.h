@@ -553,6 +553,7 @@ struct ein_ctx {
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;     // by graph tensor: computed in FP32; stb_ds array
+    bool strict;         // kernels are priced for a value that is
     bool typed;          // values have the types they are stored in (storage.c)
     bool channels_last;  // convolutions may take their tensors in NHWC
     ein_stats stats;

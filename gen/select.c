@@ -454,11 +454,13 @@ static void ein__select_reductions(ein__selector *z) {
              ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
+        ctx->strict = ein__keeps_fp32(ctx, v);
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
             z->kind[v.i] = ein__kernel_kind(ctx, s);
         else z->kind[v.i] = ein__choose_product(z, v, m, read);
         ein__prologue front = {0};
         if (!ctx->value[v.i].weight_only) front = ein__choose_loads(z, v, m, read);
+        ctx->strict = false;
         if (front.n) z->kind[v.i] = EIN__K_PRODUCT;
         bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE ||
                             z->kind[v.i] == EIN__K_PRODUCT);
