@@ -23,7 +23,7 @@ import run_models  # noqa: E402
 
 # model, kernels that compute an attention, steps in all (None: any), further options
 COUNTS = [
-    ("tests/unseen/attention.ein", 1, 4, []),
+    ("tests/unseen/attention.ein", 1, 3, []),
     ("tests/unseen/attention.ein", 0, None, ["--rules=-online"]),
     ("tests/unseen/attention.ein", 0, None, ["--baseline"]),
     ("tests/unseen/online_forms.ein", 9, None, []),
@@ -33,8 +33,8 @@ COUNTS = [
     ("models/longformer.ein", 1, 5, ["--gpu", "orin-nx"]),
     ("models/longformer.ein", 1, None, ["--math", "tf32"]),
     ("models/longformer.ein", 1, None, ["--math", "fp16"]),
-    ("tests/unseen/attention_causal.ein", 2, 18, []),
-    ("tests/unseen/attention_causal.ein", 2, 18, ["--math", "tf32"]),
+    ("tests/unseen/attention_causal.ein", 2, 12, []),
+    ("tests/unseen/attention_causal.ein", 2, 14, ["--math", "tf32"]),
     ("models/bert_base.ein", 12, None, []),
     ("models/bert_base.ein", 12, None, ["--math", "tf32"]),
     ("models/bert_base.ein", 12, None, ["--math", "fp16"]),
