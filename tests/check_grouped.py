@@ -134,12 +134,7 @@ class Checks:
                    calls and "12 x 12 x 8" not in calls[0][1], calls)
         args = run_models.arguments(["--einnet", EINNET, "--math", math, "--costs", self.costs])
         args.options = []
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                run_models.check_model(MODEL, args, folder)
-                wrong = ""
-            except (run_models.Failure, subprocess.TimeoutExpired, OSError) as error:
-                wrong = str(error)
+        wrong = run_models.what_is_wrong(MODEL, args)
         self.check(math + ": the oracle's values", not wrong, wrong)
         done = subprocess.run([EINNET, "verify", MODEL, "--small", "--math", math, "--costs",
                                self.costs], stdout=subprocess.DEVNULL)
@@ -193,12 +188,7 @@ class Checks:
         self.check("one of two calls that need each other", len(grouped(text)) == 1, grouped(text))
         args = run_models.arguments(["--einnet", EINNET, "--math", "tf32", "--costs", self.costs])
         args.options = options
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                run_models.check_model(path, args, folder)
-                wrong = ""
-            except (run_models.Failure, subprocess.TimeoutExpired, OSError) as error:
-                wrong = str(error)
+        wrong = run_models.what_is_wrong(path, args)
         self.check("the oracle's values of such a program", not wrong, wrong)
 
     def probe(self):

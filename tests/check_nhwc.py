@@ -147,12 +147,7 @@ class Checks:
         """Whether the emitted code gives the oracle's values; else what is wrong."""
         args = run_models.arguments(["--einnet", einnet, "--math", math, "--costs", self.costs])
         args.options = options
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                run_models.check_model(path, args, folder)
-            except (run_models.Failure, subprocess.TimeoutExpired, OSError) as error:
-                return str(error)
-        return ""
+        return run_models.what_is_wrong(path, args)
 
     def model(self, name, path, math, least):
         case, options = "%s in %s" % (name, math), ["--math", math, "--costs", self.costs]

@@ -146,6 +146,16 @@ def arguments(given=None):
     return parser.parse_args(given)
 
 
+def what_is_wrong(path, args):
+    """What check_model finds, for tests that go on; nothing: all is right."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            check_model(path, args, folder)
+        except (Failure, subprocess.TimeoutExpired, OSError) as error:
+            return str(error)
+    return ""
+
+
 def main():
     args = arguments()
     passed = failed = 0
