@@ -33265,7 +33265,8 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
 static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     if (g->vec > 1) {
-        if (r->outputs / 4 < 16384 || !ein__kvector_out(g, r->out, r->t, r->nt, &r->scan))
+        if (r->outputs / 4 < EIN__SHARED_OUTPUTS ||
+            !ein__kvector_out(g, r->out, r->t, r->nt, &r->scan))
             return false;
         g->vec_slot = r->t[r->nt - 1];
     }
@@ -33298,7 +33299,7 @@ typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_CO
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
 // take outputs and the terms are split over the rows of a block.
 static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
-    if (r->outputs > 16384 || r->count < 32) return EIN__SHARE_NONE;
+    if (r->outputs > EIN__SHARED_OUTPUTS || r->count < 32) return EIN__SHARE_NONE;
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
@@ -33311,8 +33312,9 @@ static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
         }
         if (size > most) most = size, terms = t, outputs = o;
     }
-    if (terms < 32 && outputs >= 8) return EIN__SHARE_COLUMN;
-    return r->outputs <= 528 && r->count >= 2048 ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
+    if (terms < 32 && outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
+    bool few = r->outputs <= EIN__BLOCK_OUTPUTS && r->count >= EIN__BLOCK_TERMS;
+    return few ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
 }
 
 // Lanes along the terms, where these lie side by side and are enough for a warp.
@@ -33332,7 +33334,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     int vec = g->vec, parts = step->parts > 1 ? step->parts : 1;
     bool column = how == EIN__SHARE_COLUMN;
     // The estimate may have taken others for neighbours than the merged iterators have.
-    if ((column ? (r->outputs + 31) / 32 : r->outputs) * parts > most) parts = 1;
+    if ((column ? ein__ceil(r->outputs, EIN__COLUMN_OUTPUTS) : r->outputs) * parts > most)
+        parts = 1;
     if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
@@ -33340,12 +33343,12 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
-    int64_t each = column ? 32 : warp ? warps : 1;
+    int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
     int64_t groups = (r->outputs + each - 1) / each;
     if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
     if (parts > 1) g->needs |= EIN__NEED_LAST;
     g->shared = parts > 1;
-    if (column) l->block[0] = 32, l->block[1] = 8;
+    if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
     ein__buf terms = {0};
     g->vec_slot = last;
     ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
@@ -33354,7 +33357,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     const char *number = ein__namef(g->ctx, "%d", parts),
                *x = column ? "threadIdx.y" : "threadIdx.x";
     bool several = parts > 1;
-    int threads = column ? 8 : 256;
+    int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
     ein__key keys[] = {
         {0},
         {0},
@@ -33575,8 +33578,8 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
 
 // One attempt at a map, as a narrow transpose where it is one; false: try again without vectors or
 // with 64-bit indices.
-static bool ein__knarrow(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
-                         ein__launch *l) {
+static bool ein__kmap_kernel(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                             ein__launch *l) {
     ein_ctx *ctx = g->ctx;
     int order[EIN__MAX_RANK], vec = g->vec;
     bool wide = g->wide, ok = false;
@@ -33679,8 +33682,8 @@ static bool ein__khalf_put(ein__kgen *g, const ein__step *step, const ein__kscan
 }
 
 // One attempt at a transpose; false: try again without vectors or with 64-bit indices.
-static bool ein__khalf_transpose(ein__kgen *g, const ein__step *step, const char *hint,
-                                 ein__buf *out, ein__launch *l) {
+static bool ein__ktranspose_kernel(ein__kgen *g, const ein__step *step, const char *hint,
+                                   ein__buf *out, ein__launch *l) {
     ein_ctx *ctx = g->ctx;
     int order[EIN__MAX_RANK], vec = g->vec, a;
     bool wide = g->wide, done = false;
@@ -36265,7 +36268,7 @@ typedef bool ein__kfamily(ein__kgen *g, const ein__step *step, const char *hint,
 static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     bool reduce = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope)->reduce != EIN__R_NONE;
     switch (step->kind) {
-    case EIN__K_TRANSPOSE: return ein__khalf_transpose;
+    case EIN__K_TRANSPOSE: return ein__ktranspose_kernel;
     case EIN__K_ROW: return ein__krow_kernel;
     case EIN__K_BAND: return ein__kband;
     case EIN__K_BASIS: return ein__kbasis;
@@ -36277,7 +36280,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     case EIN__K_CONV_DATA:
     case EIN__K_GEMM: EIN_ASSERT(0 && "a library call");
     }
-    return reduce ? ein__kreduction : ein__knarrow;
+    return reduce ? ein__kreduction : ein__kmap_kernel;
 }
 
 static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
@@ -36319,7 +36322,7 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
     const ein__value *v = &ctx->value[step->out.i];
     int64_t least = (int64_t)ein__gpu_of(ctx)->sms * EIN__EIGHT_THREADS * 8;
     bool rows = family == ein__krow_kernel;
-    if (v->dtype != EIN__F16 || (family != ein__knarrow && !rows)) return 4;
+    if (v->dtype != EIN__F16 || (family != ein__kmap_kernel && !rows)) return 4;
     return rows || ein__elements(&v->shape) >= least ? 8 : 4;
 }
 

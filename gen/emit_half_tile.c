@@ -78,8 +78,8 @@ static bool ein__khalf_put(ein__kgen *g, const ein__step *step, const ein__kscan
 }
 
 // One attempt at a transpose; false: try again without vectors or with 64-bit indices.
-static bool ein__khalf_transpose(ein__kgen *g, const ein__step *step, const char *hint,
-                                 ein__buf *out, ein__launch *l) {
+static bool ein__ktranspose_kernel(ein__kgen *g, const ein__step *step, const char *hint,
+                                   ein__buf *out, ein__launch *l) {
     ein_ctx *ctx = g->ctx;
     int order[EIN__MAX_RANK], vec = g->vec, a;
     bool wide = g->wide, done = false;

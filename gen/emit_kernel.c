@@ -6,7 +6,7 @@ typedef bool ein__kfamily(ein__kgen *g, const ein__step *step, const char *hint,
 static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     bool reduce = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope)->reduce != EIN__R_NONE;
     switch (step->kind) {
-    case EIN__K_TRANSPOSE: return ein__khalf_transpose;
+    case EIN__K_TRANSPOSE: return ein__ktranspose_kernel;
     case EIN__K_ROW: return ein__krow_kernel;
     case EIN__K_BAND: return ein__kband;
     case EIN__K_BASIS: return ein__kbasis;
@@ -18,7 +18,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     case EIN__K_CONV_DATA:
     case EIN__K_GEMM: EIN_ASSERT(0 && "a library call");
     }
-    return reduce ? ein__kreduction : ein__knarrow;
+    return reduce ? ein__kreduction : ein__kmap_kernel;
 }
 
 static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
@@ -60,7 +60,7 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
     const ein__value *v = &ctx->value[step->out.i];
     int64_t least = (int64_t)ein__gpu_of(ctx)->sms * EIN__EIGHT_THREADS * 8;
     bool rows = family == ein__krow_kernel;
-    if (v->dtype != EIN__F16 || (family != ein__knarrow && !rows)) return 4;
+    if (v->dtype != EIN__F16 || (family != ein__kmap_kernel && !rows)) return 4;
     return rows || ein__elements(&v->shape) >= least ? 8 : 4;
 }
 

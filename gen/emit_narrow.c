@@ -169,8 +169,8 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
 
 // One attempt at a map, as a narrow transpose where it is one; false: try again without vectors or
 // with 64-bit indices.
-static bool ein__knarrow(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
-                         ein__launch *l) {
+static bool ein__kmap_kernel(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                             ein__launch *l) {
     ein_ctx *ctx = g->ctx;
     int order[EIN__MAX_RANK], vec = g->vec;
     bool wide = g->wide, ok = false;

@@ -190,7 +190,8 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
 static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     if (g->vec > 1) {
-        if (r->outputs / 4 < 16384 || !ein__kvector_out(g, r->out, r->t, r->nt, &r->scan))
+        if (r->outputs / 4 < EIN__SHARED_OUTPUTS ||
+            !ein__kvector_out(g, r->out, r->t, r->nt, &r->scan))
             return false;
         g->vec_slot = r->t[r->nt - 1];
     }
@@ -223,7 +224,7 @@ typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_CO
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
 // take outputs and the terms are split over the rows of a block.
 static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
-    if (r->outputs > 16384 || r->count < 32) return EIN__SHARE_NONE;
+    if (r->outputs > EIN__SHARED_OUTPUTS || r->count < 32) return EIN__SHARE_NONE;
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
@@ -236,8 +237,9 @@ static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
         }
         if (size > most) most = size, terms = t, outputs = o;
     }
-    if (terms < 32 && outputs >= 8) return EIN__SHARE_COLUMN;
-    return r->outputs <= 528 && r->count >= 2048 ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
+    if (terms < 32 && outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
+    bool few = r->outputs <= EIN__BLOCK_OUTPUTS && r->count >= EIN__BLOCK_TERMS;
+    return few ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
 }
 
 // Lanes along the terms, where these lie side by side and are enough for a warp.
@@ -257,7 +259,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     int vec = g->vec, parts = step->parts > 1 ? step->parts : 1;
     bool column = how == EIN__SHARE_COLUMN;
     // The estimate may have taken others for neighbours than the merged iterators have.
-    if ((column ? (r->outputs + 31) / 32 : r->outputs) * parts > most) parts = 1;
+    if ((column ? ein__ceil(r->outputs, EIN__COLUMN_OUTPUTS) : r->outputs) * parts > most)
+        parts = 1;
     if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
@@ -265,12 +268,12 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
-    int64_t each = column ? 32 : warp ? warps : 1;
+    int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
     int64_t groups = (r->outputs + each - 1) / each;
     if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
     if (parts > 1) g->needs |= EIN__NEED_LAST;
     g->shared = parts > 1;
-    if (column) l->block[0] = 32, l->block[1] = 8;
+    if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
     ein__buf terms = {0};
     g->vec_slot = last;
     ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
@@ -279,7 +282,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     const char *number = ein__namef(g->ctx, "%d", parts),
                *x = column ? "threadIdx.y" : "threadIdx.x";
     bool several = parts > 1;
-    int threads = column ? 8 : 256;
+    int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
     ein__key keys[] = {
         {0},
         {0},
