@@ -9,7 +9,8 @@
 // Values that a step reads from memory: all reads of the values it computes but those themselves.
 static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **to) {
     ein__val *list = *to;
-    const ein__val beside[] = {step->load[0], step->load[1], step->also};
+    ein__val also = step->ahead ? (ein__val){0} : step->also;
+    const ein__val beside[] = {step->load[0], step->load[1], also};
     for (int k = 0; k < step->nval + 3; k++) {
         ein__ex *reads = NULL;
         ein__val v = k < step->nval ? step->val[k] : beside[k - step->nval];
@@ -33,6 +34,9 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     ein__val *list = NULL;
     ein__add_step_reads(ctx, step, &list);
     for (int i = 0; i < step->npeer; i++) ein__add_step_reads(ctx, &step->peer[i], &list);
+    if (step->ahead) ein__add_step_reads(ctx, step->ahead, &list);
+    for (ptrdiff_t i = arrlen(list) - 1; step->ahead && i >= 0; i--)
+        if (list[i].i == step->ahead->out.i) arrdel(list, i);
     return list;
 }
 

@@ -133,14 +133,16 @@ static const char *ein__library_of(const ein__cost_row *r) {
 
 // What is wrong with a row whose key begins like that of a kernel of ours; NULL: nothing.
 static const char *ein__kernel_key_fault(const ein__cost_row *r) {
-    static const char *const kinds[] = {"map",  "transpose", "reduce",    "row",
-                                        "band", "basis",     "attention", "product"};
+    enum { PRODUCT = 8, KINDS };
+    static const char *const kinds[KINDS] = {"map",   "transpose", "reduce", "row",    "band",
+                                             "basis", "attention", "stitch", "product"};
     const char *s = r->key + 7;
     size_t n = strcspn(s, " "), kind = 0;
-    while (kind < 8 && (strlen(kinds[kind]) != n || strncmp(s, kinds[kind], n))) kind++;
-    if (kind == 8 || !s[n] || strspn(s + n + 1, "0123456789abcdef") != 16 || s[n + 17])
+    while (kind < KINDS && (strlen(kinds[kind]) != n || strncmp(s, kinds[kind], n))) kind++;
+    if (kind == KINDS || !s[n] || strspn(s + n + 1, "0123456789abcdef") != 16 || s[n + 17])
         return "a kernel's key is 'kernel KIND ID', ID 16 hexadecimal digits";
-    return kind == 7 && !*r->algorithm ? "a product's key ends with its tile: ' algo=TILE'" : NULL;
+    return kind == PRODUCT && !*r->algorithm ? "a product's key ends with its tile: ' algo=TILE'"
+                                             : NULL;
 }
 
 // ------------------------------------------------------------------------------------ rows

@@ -400,6 +400,16 @@ typedef struct ein__gemm {
     bool wide;  // of halves, with an f32 result
 } ein__gemm;
 
+// What of a kernel's work belongs to one slice of value `v`, which is in shared memory: dimensions
+// `dims` of it number the slices, and so do iterators at[0..n-1] of the kernel's first value, the
+// outermost one first.
+typedef struct ein__slice {
+    ein__val v;
+    uint32_t dims;
+    int n;
+    uint8_t at[EIN__MAX_RANK];
+} ein__slice;
+
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
 // (reductions), the last one is stored; a ROW step may have several reductions.
 typedef struct ein__step {
@@ -429,6 +439,10 @@ typedef struct ein__step {
     int event;               // recorded after the step for those that wait for it, 0: none
     struct ein__step *peer;  // GEMM: other products of the same call (group.c)
     int npeer;
+    struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
+    int groups;               // ... with so many slices of its result a block
+    int64_t slices;           // and in all
+    ein__slice cut[2];        // how those number the slices, the kernel ahead first
 } ein__step;
 
 enum { EIN__NORM_ROWS = 4 };
@@ -529,6 +543,7 @@ struct ein_ctx {
     } * cost_rows, *costs;     // sh maps to rows: every measurement's; the best of this GPU by key
     uint64_t cost_hash;        // of the tables given, 0: none
     int kernel_rows;           // of them are of kernels of our own, for this GPU
+    ein__slice slice;          // what is emitted is a part of a kernel (stitch.c); v none: not
     uint64_t kernel_seed[16];  // by ein__skind2: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array

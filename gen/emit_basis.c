@@ -28,12 +28,16 @@ static ein__ix ein__ktile_slot(ein__kgen *g, int *count, int64_t n, const char *
 static bool ein__ktile_slots(ein__kgen *g, const ein__scope *s, ein__ktile *z) {
     ein_ctx *ctx = g->ctx;
     ein__ix row[EIN__MAX_ITERS] = {{0}};
-    int count = 0;
+    uint32_t slices = 0;
+    int count = 0, at[EIN__MAX_RANK];
+    memcpy(at, g->slice_at, sizeof at);
     for (uint32_t i = 0; i < s->nt; i++) {
         const ein__basis_axis *a = NULL;
         for (int k = 0; k < z->b.n; k++)
             if (z->b.axis[k].slot == i) a = &z->b.axis[k];
         if (a && !a->digit) continue;
+        for (int k = 0; k < g->nslice; k++)
+            if (at[k] == (int)i) slices |= 1u << (g->slice_at[k] = count);
         int64_t m = a ? a->rows : 1;
         if (s->n[i] > m) z->t[z->nt++] = count;
         z->map[i] = ein__ktile_slot(g, &count, (s->n[i] + m - 1) / m, "i", (int)i, 0);
@@ -50,6 +54,7 @@ static bool ein__ktile_slots(ein__kgen *g, const ein__scope *s, ein__ktile *z) {
         row[k] = ein__ktile_slot(g, &count, a->digit ? a->rows : s->n[a->slot], "o", k, k + 1);
         z->map[a->slot] = a->digit ? ein__ix_add(ctx, z->map[a->slot], row[k]) : row[k];
     }
+    g->sliced = slices;
     return !ctx->status;
 }
 
@@ -77,6 +82,7 @@ static void ein__ktile_order(ein__kgen *g, ein__ktile *z, ein__val out) {
             z->t[j] = z->t[j - 1];
             z->t[j - 1] = swap;
         }
+    ein__kslices_first(g, z->t, z->nt);
 }
 
 // New expressions were made: their notes need room.
@@ -167,7 +173,7 @@ static const char *ein__ktile_matrix(ein__kgen *g, const ein__basis_axis *a, con
     }
     uint64_t h = ein__fnv(EIN__FNV_START, b.s, b.n);
     const char *name = ein__namef(g->ctx, "basis_%08x", (unsigned)((h ^ h >> 32) & 0xffffffffu));
-    l->table[l->ndevice] = a->table;
+    l->about[l->ndevice][0] = a->table;
     l->device[l->ndevice++] =
         ein__namef(g->ctx, "static __device__ __forceinline__ void %s(float *d, int step) {\n%s}\n",
                    name, b.s);
@@ -331,10 +337,13 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
                            {"tile", ein__ktile_array(g, &z)},
                            {"load", load.s},
                            {"transform", transform.s},
-                           {"store", store.s}};
+                           {"store", store.s},
+                           {"kind", ein__kfunction(g, block)},
+                           {"alone", ein__kalone(g)}};
         for (int i = 0; i < g->narg; i++) l->bytes_read += ein__bytes_of(g->ctx, g->arg[i]);
         l->flops_per_out = g->flops;
-        ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, 10, out, l);
+        l->threads = threads;
+        ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, 12, out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);

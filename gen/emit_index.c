@@ -87,13 +87,15 @@ typedef struct ein__kmemo {
 
 typedef struct ein__kgen {
     ein_ctx *ctx;
-    bool naive;      // dense layouts
-    bool wide;       // 64-bit index arithmetic
-    bool too_wide;   // 32 bits turned out not to be enough
-    bool overflow;   // nor 64
-    bool shared;     // blocks share the terms of a sum, see ein__launch
-    ein__val also;   // stored as well, through a parameter of its own; or none
-    const char *to;  // that parameter while it is stored; NULL: the result's
+    bool naive;                           // dense layouts
+    bool wide;                            // 64-bit index arithmetic
+    bool too_wide;                        // 32 bits turned out not to be enough
+    bool overflow;                        // nor 64
+    uint32_t sliced;                      // slots that number slices (stitch.c) ...
+    int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
+    bool shared;                          // blocks share the terms of a sum, see ein__launch
+    ein__val also;                        // stored as well, through a parameter of its own; or none
+    const char *to;                       // that parameter while it is stored; NULL: the result's
     ein__knum num;
     int narg;
     ein__val arg[EIN__MAX_ARGS];
@@ -146,9 +148,13 @@ static uint64_t ein__kkey_ix(ein__kgen *g, ein__ix ix) {
     return ein__kkey_join(h, terms);
 }
 
+// Between neighbours along a dimension; of a value of which blocks have a slice each in shared
+// memory, 0 along what numbers the slices.
 static int64_t ein__kstride(const ein__kgen *g, ein__val v, int dim) {
     const ein__shape *s = &ein__val_get(g->ctx, v)->shape;
+    const ein__slice *slice = &g->ctx->slice;
     int64_t stride = 1;
+    if (v.i == slice->v.i && slice->dims >> dim & 1u) return 0;
     if (!g->naive) return g->ctx->plan.layout[v.i].stride[dim];
     for (int i = s->rank - 1; i > dim; i--) stride *= s->d[i];
     return stride;

@@ -51,6 +51,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
         for (int k = 0; k < 8 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
         ctx->kernel_seed[of[i].kind] = h;
     }
+    ctx->kernel_seed[EIN__STITCH_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
 }
 
 enum { EIN__EIGHT_THREADS = 256 };  // of an SM that maps of eight halves a thread leave at least
@@ -64,13 +65,9 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
     return rows || ein__elements(&v->shape) >= least ? 8 : 4;
 }
 
-// Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
-// equal text whatever the tensors are called: equal names mean the same kernel. The widest form is
-// tried first.
-EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
-                              ein__launch *launch) {
-    ein__kfamily *family = ein__kfamily_of(ctx, step);
-    if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
+// The widest form of the family that applies.
+static void ein__emit_family(ein_ctx *ctx, const ein__step *step, ein__kfamily *family,
+                             const char *hint, ein__buf *out, ein__launch *launch) {
     for (int wide = 0; wide < 2; wide++) {
         for (int vec = ein__kwidest(ctx, step, family); vec > 0; vec = vec == 8 ? 4 : vec - 3) {
             ein__kgen g = ein__kgen_make(ctx, step->val[0], wide, vec);
@@ -90,6 +87,18 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
         }
     }
     EIN_ASSERT(0 && "no form of a kernel applies");
+}
+
+// See emit_stitch.c.
+static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l);
+
+// Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
+// equal text whatever the tensors are called: equal names mean the same kernel.
+EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
+                              ein__launch *launch) {
+    if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
+    if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
+    else ein__emit_family(ctx, step, ein__kfamily_of(ctx, step), hint, out, launch);
 }
 
 // One thread an output element, plain loops, double accumulators; operands and result dense. Inputs

@@ -4,6 +4,8 @@
 
 // How to launch a kernel, and what it moves and computes. The parameters are pointers to the first
 // elements of `arg`, in that order; the last one is the output.
+enum { EIN__KDEVICES = 8 };
+
 typedef struct ein__launch {
     unsigned grid[3], block[3];
     int smem;  // dynamic shared memory, bytes
@@ -11,13 +13,14 @@ typedef struct ein__launch {
     ein__val arg[EIN__MAX_ARGS];
     int flops_per_out;
     int64_t bytes_read, bytes_written;
+    int64_t threads;    // that have work, of a kernel that may be a part of another one
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     unsigned needs;     // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument behind the pointers, or NULL
     bool shared;        // behind them: memory for the parts of sums, and counters of blocks
-    int ndevice;        // functions that it calls, each with the matrix that it applies
-    const char *device[3];
-    ein__val table[3];
+    int ndevice;        // functions that it calls, each with the values that it is about
+    const char *device[EIN__KDEVICES];
+    ein__val about[EIN__KDEVICES][2];
 } ein__launch;
 
 // ------------------------------------------------------------------------------- scanning
@@ -122,7 +125,7 @@ static int ein__kmerge(ein__kgen *g, const ein__kscan *s, int *order, int n) {
     n = kept;
     for (int i = n - 2; i >= 0; i--) {
         int a = order[i], b = order[i + 1];
-        bool same = !(s->pinned & (1u << a | 1u << b));
+        bool same = !((s->pinned | g->sliced) & (1u << a | 1u << b));
         for (ptrdiff_t r = 0; same && r < arrlen(s->row); r++)
             same = s->row[r].k[a] == ein__kmul(g, s->row[r].k[b], g->slot[b].n);
         if (!same) continue;
@@ -132,6 +135,18 @@ static int ein__kmerge(ein__kgen *g, const ein__kscan *s, int *order, int n) {
         n--;
     }
     return n;
+}
+
+// Puts the slots that number the slices, where there are such, in front of the others.
+static void ein__kslices_first(const ein__kgen *g, int *order, int n) {
+    int rest[EIN__MAX_ITERS], k = 0, m = 0;
+    for (int i = 0; i < n; i++)
+        if (!(g->sliced >> order[i] & 1u)) rest[m++] = order[i];
+    for (int i = 0; i < g->nslice; i++)
+        for (int j = 0; j < n; j++)
+            if (order[j] == g->slice_at[i]) rest[m + k++] = order[j];
+    for (int i = 0; i < k; i++) order[i] = rest[m + i];
+    for (int i = 0; i < m; i++) order[k + i] = rest[i];
 }
 
 // The output's slots, the one with the largest stride first.
@@ -157,6 +172,10 @@ static void ein__kgen_free(ein__kgen *g) {
 // Starts a kernel whose slots are those of `v`'s scope: traversal i0.., reduction r0...
 static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
     ein__kgen g = {.ctx = ctx, .wide = wide, .vec = vec, .vec_slot = -1};
+    for (int i = 0; i < ctx->slice.n; i++) {
+        g.slice_at[g.nslice++] = ctx->slice.at[i];
+        g.sliced |= 1u << ctx->slice.at[i];
+    }
     const ein__scope *s = ein__sc_get(ctx, ein__val_get(ctx, v)->scope);
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         bool t = i < s->nt;
@@ -293,6 +312,7 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
     if (g->also.i) ein__putf(&b, ", %s *__restrict__ also", ein__kctype(ein__kdtype(g, g->also)));
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
+    if (g->sliced) ein__putf(&b, ", %s id", ein__kunsigned(g));
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
     return s;
@@ -321,7 +341,8 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
     if (strstr(draft.s, "await_previous()")) g->needs |= EIN__NEED_AWAIT;
     ein__buf_free(&draft);
-    l->name = ein__namef(g->ctx, "k_%s_%08x", hint, (unsigned)((h ^ h >> 32) & 0xffffffffu));
+    l->name = ein__namef(g->ctx, "%s_%s_%08x", g->sliced ? "slice" : "k", hint,
+                         (unsigned)((h ^ h >> 32) & 0xffffffffu));
     keys[0].text = l->name;
     ein__tmpl_put(text, lines, keys, nkey);
     memcpy(l->arg, g->arg, sizeof *g->arg * (size_t)g->narg);
@@ -349,6 +370,14 @@ static bool ein__kgrid(ein_ctx *ctx, ein__launch *l, int64_t blocks, int threads
     l->block[0] = (unsigned)threads;
     l->grid[1] = l->grid[2] = l->block[1] = l->block[2] = 1;
     return true;
+}
+
+// Keys of templates that are a kernel or, called with a thread's number, a part of one.
+static const char *ein__kalone(const ein__kgen *g) { return g->sliced ? "" : "1"; }
+
+static const char *ein__kfunction(const ein__kgen *g, int block) {
+    if (g->sliced) return "__device__ __forceinline__ void";
+    return ein__namef(g->ctx, "__global__ void __launch_bounds__(%d)", block);
 }
 
 static const char *ein__knumber(const ein__kgen *g, int64_t v) {
@@ -384,6 +413,7 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
     ein__kscan_out(g, &scan, v);
     int n = ein__korder(g, v, order);
     n = ein__kmerge(g, &scan, order, n);
+    ein__kslices_first(g, order, n);
     bool ok = true;
     if (g->vec > 1) {
         ok = ein__kvector_out(g, v, order, n, &scan);
@@ -410,10 +440,13 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
                            {"number", ein__kunsigned(g)},
                            {"threads", ein__knumber(g, threads)},
                            {"index", index.s},
-                           {"body", g->code[0].s}};
+                           {"body", g->code[0].s},
+                           {"kind", ein__kfunction(g, block)},
+                           {"alone", ein__kalone(g)}};
         ein__kbytes(g, &scan, threads * g->vec, l);
         l->flops_per_out = g->flops;
-        ein__kfinish(g, v, hint, ein__tmpl_map, keys, 7, out, l);
+        l->threads = threads;
+        ein__kfinish(g, v, hint, ein__tmpl_map, keys, 9, out, l);
         ein__buf_free(&index);
     }
     ein__kscan_free(&scan);

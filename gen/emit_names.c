@@ -78,7 +78,7 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
     static const char *const own[] = {
         "_",       "v_",      "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
         "engine_", "ENGINE_", "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
-        "CUDA_",   "CUDNN_",  "CUBLAS_", "prepare_", "basis_", "make_", "M_"};
+        "CUDA_",   "CUDNN_",  "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "slice_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
@@ -260,9 +260,21 @@ static bool ein__is_new(const char ***seen, const char *name) {
 static void ein__put_device(ein__emitter *z, const ein__launch *l, const char ***seen) {
     for (int k = 0; k < l->ndevice; k++) {
         if (!ein__is_new(seen, l->device[k])) continue;
-        ein__put_algebra(z, &z->kernels, l->table[k], "");
+        for (int v = 0; v < 2; v++)
+            if (l->about[k][v].i) ein__put_algebra(z, &z->kernels, l->about[k][v], "");
         ein__putf(&z->kernels, "%s\n", l->device[k]);
     }
+}
+
+static void ein__put_stitched(ein__emitter *z, const ein__step *step) {
+    const char *name = z->ctx->value[step->ahead->out.i].name, *then = step->name;
+    ein__buf line = {0};
+    ein__put(&line, "// ");
+    ein__put_comment(&line, name, strlen(name));
+    ein__put(&line, " by slices in shared memory, then ");
+    ein__put_comment(&line, then, strlen(then));
+    ein__putf(&z->kernels, "%s\n", line.s);
+    ein__buf_free(&line);
 }
 
 // Emits the kernels of `steps`, each distinct text once.
@@ -278,12 +290,13 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             if (ctx->status) return;
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
+                if (step->ahead) ein__put_stitched(z, step);
                 if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
                 for (int v = 0; v < 2 && !l.extra; v++)
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
-                for (int v = 0; v < steps[i].nval && !l.extra; v++)
+                for (int v = 0; v < steps[i].nval && !l.extra && !step->ahead; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
-                if (step->also.i) ein__put_algebra(z, &z->kernels, step->also, "");
+                if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;

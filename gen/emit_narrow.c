@@ -155,10 +155,12 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
                            {"number", ein__kunsigned(g)},
                            {"threads", ein__knumber(g, threads)},
                            {"index", index.s},
-                           {"body", body.s}};
+                           {"body", body.s},
+                           {"kind", ein__kfunction(g, block)},
+                           {"alone", ein__kalone(g)}};
         ein__kbytes(g, scan, threads * 4 * f->c, l);
         l->flops_per_out = g->flops;
-        ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, 7, out, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, 9, out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);

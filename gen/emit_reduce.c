@@ -130,6 +130,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
     ein__ksort_reduction(&r);
     r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
+    ein__kslices_first(g, r.t, r.nt);
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     r.count = ein__kcount_slots(g, r.s, r.ns);
@@ -212,8 +213,11 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
                        {"number", ein__kunsigned(g)},
                        {"threads", ein__knumber(g, threads)},
                        {"index", r->index.s},
-                       {"body", loops.s}};
-    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 7, out, l);
+                       {"body", loops.s},
+                       {"kind", ein__kfunction(g, block)},
+                       {"alone", ein__kalone(g)}};
+    l->threads = threads;
+    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
     ein__buf_free(&loops);
     return true;
 }
@@ -324,7 +328,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    ein__kshare how = g->num == EIN__NUM_FLOAT ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
+    bool whole = g->num == EIN__NUM_FLOAT && !g->sliced;
+    ein__kshare how = whole ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);

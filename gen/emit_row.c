@@ -220,12 +220,17 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
          n},
         {"index", r->index.s},
         {warp || block ? "phases" : "body", r->phases.s},
-        {"block", ein__namef(g->ctx, "%d", threads)}};
+        {warp ? "block" : "alone", warp ? ein__namef(g->ctx, "%d", threads) : ein__kalone(g)},
+        {"kind", ein__kfunction(g, threads)}};
     ein__kfinish(g, step->out, hint,
                  block  ? ein__tmpl_row_block
                  : warp ? ein__tmpl_row_warp
                         : ein__tmpl_map,
-                 keys, warp ? 8 : 7, out, l);
+                 keys,
+                 block  ? 7
+                 : warp ? 8
+                        : 9,
+                 out, l);
 }
 
 // Lanes along the row, where its elements lie side by side and are enough for a warp.

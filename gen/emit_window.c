@@ -206,8 +206,11 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
             {"tile", ein__namef(c, "x[%lld][%lld]", (long long)t->down, (long long)t->columns)},
             {"load", load.s},
             {"rows", t->rows > 1 ? ein__namef(c, "%d", t->rows) : ""},
-            {"row", rows.s}};
-        ein__kfinish(g, r->out, hint, ein__tmpl_window, keys, 10, out, l);
+            {"row", rows.s},
+            {"kind", ein__kfunction(g, block)},
+            {"alone", ein__kalone(g)}};
+        l->threads = threads;
+        ein__kfinish(g, r->out, hint, ein__tmpl_window, keys, 12, out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);

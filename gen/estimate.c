@@ -844,7 +844,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     }
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
-    k.also = step->also;
+    k.also = step->ahead ? (ein__val){0} : step->also;
     k.fma = step->kind == EIN__K_PRODUCT && ein__keeps_fp32(ctx, step->val[0]);
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);

@@ -544,6 +544,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     if (ok) ein__group_products(ctx);
+    if (ok) ein__stitch_steps(ctx);
     ctx->plan.merging = merging;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
@@ -587,6 +588,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
     bool ok = ein__build_plan(ctx, plain, nroot);
+    if (ok) ein__stitch_steps(ctx);
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ein__keep_better(ctx, &best, ok);

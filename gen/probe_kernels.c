@@ -223,6 +223,10 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         ein__put(features, "kind=attention");
         return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
     }
+    if (step->ahead) {
+        ein__put(features, "kind=stitch");
+        return ein__estimate_stitch(ctx, step);
+    }
     ein__kernel k = ein__step_kernel(ctx, step);
     int parts;
     ein__work w = ein__kernel_work(ctx, &k, &parts);

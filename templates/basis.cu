@@ -8,10 +8,14 @@
 //@key load       fills the tile
 //@key transform  one axis after the other, in place
 //@key store      the epilogue and the store of every element
-static __global__ void __launch_bounds__($block) $name($params) {
+//@key kind     of function: a kernel ...
+//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)
+static $kind $name($params) {
+    //@if alone
     const $number id = ($number)blockIdx.x * $block + threadIdx.x;
     await_previous();
     if (id >= $threads) return;
+    //@end
     $index;
     float $tile;
     $load;

@@ -5,10 +5,14 @@
 //@key threads  threads with work
 //@key index    this thread's position
 //@key body     loads, the expression, the store
-static __global__ void __launch_bounds__($block) $name($params) {
+//@key kind     of function: a kernel ...
+//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)
+static $kind $name($params) {
+    //@if alone
     const $number id = ($number)blockIdx.x * $block + threadIdx.x;
     await_previous();
     if (id >= $threads) return;
+    //@end
     $index;
     $body;
 }

@@ -81,6 +81,7 @@ parts=(
     "nhwc     cuda $python tests/check_nhwc.py"
     "grouped  cuda $python tests/check_grouped.py"
     "attend   cuda $python tests/check_attention.py"
+    'stitch   cuda python3 tests/check_stitch.py'
     "tail     cuda $python tests/check_tail.py"
     "fuzz     cuda $python tests/fuzz_models.py --count 40"
     "run-base cuda $python tests/run_models.py --new --baseline models/*.ein models/cases/*.ein"

@@ -1,0 +1,87 @@
+// Two kernels as one (stitch.c): both as functions of a thread's number, and the kernel that calls
+// them for its slice.
+
+static bool ein__same_val(ein__val a, ein__val b) { return a.i == b.i; }
+
+// One of the two; `cut` says what numbers the slices.
+static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *cut,
+                            ein__launch *all, ein__launch *l) {
+    ein__buf text = {0};
+    bool reduce = ein__scope_of(ctx, s->val[0])->reduce != EIN__R_NONE;
+    ein__kfamily *family = s->kind == EIN__K_BASIS ? ein__kbasis
+                           : reduce                ? ein__kwindow
+                                                   : ein__kmap;
+    ctx->slice = *cut;
+    ein__emit_family(ctx, s, family, ein__kernel_word(s->kind), &text, l);
+    ctx->slice = (ein__slice){0};
+    if (ctx->status) return;
+    for (int k = 0; k < l->ndevice; k++) {
+        all->device[all->ndevice] = l->device[k];
+        all->about[all->ndevice++][0] = l->about[k][0];
+    }
+    for (int k = 0; k < s->nval; k++) all->about[all->ndevice][k] = s->val[k];
+    all->device[all->ndevice++] = ein__name(ctx, text.s);
+    all->flops_per_out += l->flops_per_out;
+    ein__buf_free(&text);
+}
+
+// The arguments of one of the two: what lies in shared memory, the result, or a parameter, which is
+// added to those of `g`.
+static const char *ein__slice_arguments(ein__kgen *g, const ein__step *step, const ein__launch *l) {
+    ein__buf b = {0};
+    ein__put(&b, "");
+    for (int i = 0; i < l->narg; i++) {
+        const char *name = "own";
+        if (ein__same_val(l->arg[i], step->out)) name = "y";
+        else if (!ein__same_val(l->arg[i], step->ahead->out)) name = ein__kparam(g, l->arg[i]);
+        ein__putf(&b, "%s%s", i ? ", " : "", name);
+    }
+    const char *s = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
+}
+
+static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l) {
+    ein__launch part[2], all;
+    memset(&all, 0, sizeof all);
+    const ein__step *of[] = {step->ahead, step};
+    ein__val v = step->ahead->out;
+    for (int k = 0; k < 2 && !ctx->status; k++)
+        ein__emit_slice(ctx, of[k], &step->cut[k], &all, &part[k]);
+    if (ctx->status) return;
+    ein__kgen g = ein__kgen_make(ctx, step->val[0], false, 1);
+    ein__dtype type = ctx->value[v.i].dtype;
+    int64_t count = ein__elements(&ctx->value[v.i].shape) / step->slices, ids[2];
+    int64_t whole = 16 / ein__dtype_size(type), threads = 32;
+    bool vectors = count % whole == 0;
+    for (int k = 0; k < 2; k++) {
+        ids[k] = part[k].threads / step->slices;
+        threads = ein__most(threads, ein__ceil(ids[k], 32) * 32);
+    }
+    threads = ein__least(threads, EIN__STITCH_THREADS / step->groups);
+    g.needs = part[0].needs | part[1].needs;
+    g.also = step->also;
+    if (!ein__kgrid(ctx, &all, step->slices / step->groups, (int)threads)) return;
+    all.block[1] = (unsigned)step->groups;
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"bound", ein__namef(ctx, "%lld", (long long)threads * step->groups)},
+        {"type", ein__kctype(type)},
+        {"groups", step->groups > 1 ? ein__namef(ctx, "%du", step->groups) : ""},
+        {"room", ein__namef(ctx, "%lld", (long long)(ein__ceil(count, whole) * whole))},
+        {"threads", ein__namef(ctx, "%lldu", (long long)threads)},
+        {"first", part[0].name},
+        {"firstids", ein__namef(ctx, "%lldu", (long long)ids[0])},
+        {"firstargs", ein__slice_arguments(&g, step, &part[0])},
+        {"second", part[1].name},
+        {"secondids", ein__namef(ctx, "%lldu", (long long)ids[1])},
+        {"secondargs", ein__slice_arguments(&g, step, &part[1])},
+        {"also",
+         g.also.i ? ein__namef(ctx, "%lldu", (long long)(vectors ? count / whole : count)) : ""},
+        {"vector", vectors ? "uint4" : ein__kctype(type)}};
+    for (int i = 0; i < g.narg; i++) all.bytes_read += ein__bytes_of(ctx, g.arg[i]);
+    *l = all;
+    ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 15, out, l);
+    ein__kgen_free(&g);
+}

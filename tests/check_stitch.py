@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Two kernels as one, a slice of the tensor between them in shared memory.
+
+tests/unseen/stitched.ein with sizes where Winograd's transforms follow each other: which kernels
+are stitched and which may not be; right to the judge in several orders, also for races; a barrier
+taken away is noticed. Tables of costs decide where they have rows, and probes ask for these.
+Ends with `N passed, N failed`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODEL = os.path.join(HERE, "unseen", "stitched.ein")
+EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
+JUDGE = os.path.join(HERE, "judge", "judgecc")
+RACE = 88  # the judge's status for one
+SIZES = ["--dim", "C=64", "--dim", "H=24", "--dim", "W=24", "--dim", "K=300"]
+
+passed = failed = 0
+
+
+def expect(name, want, got):
+    global passed, failed
+    if want == got:
+        passed += 1
+    else:
+        failed += 1
+        print("FAIL %s: got %s, want %s" % (name, got, want), flush=True)
+
+
+def emit(folder, *options):
+    path = os.path.join(folder, "out.cu")
+    subprocess.run([EINNET, "emit", MODEL, "-o", path, *options], check=True)
+    with open(path) as file:
+        return file.read()
+
+
+def stitched(text):
+    """The tensors that stitched kernels compute, in order."""
+    return re.findall(r"^// +[\d.]+ us \w+\.? +(\S+) +k_stitch_", text, re.M)
+
+
+def cost(text):
+    return float(re.search(r"^// plan +\d+ steps, ([\d.]+) us", text, re.M).group(1))
+
+
+def choices(folder):
+    """What is stitched, where that is off, and that a plan with it is the cheaper one."""
+    text = emit(folder, *SIZES)
+    expect("stitched", ["bc.data", "yc.data", "z", "u"], stitched(text))
+    # Others read b and r too, so that their kernels store them; a and q are nowhere in memory.
+    places = re.findall(r"^#define v_([abqr]) ", text, re.M)
+    expect("stored", ["b", "r"], sorted(places))
+    whole = emit(folder, "--inspect", *SIZES)
+    expect("with every tensor kept", [], stitched(whole))
+    expect("without fusion", [], stitched(emit(folder, "--rules=-fuse", *SIZES)))
+    expect("cheaper", True, cost(text) < cost(whole))
+    wide = emit(folder, *[size.replace("24", "128") for size in SIZES])
+    expect("maps too large for shared memory", [], [n for n in stitched(wide) if "data" in n])
+    return text
+
+
+def tables(folder):
+    """Rows of a table decide instead of estimates."""
+    probe = os.path.join(folder, "probe.cu")
+    subprocess.run([EINNET, "probe", MODEL, *SIZES, "-o", probe], check=True)
+    with open(probe) as file:
+        keys = sorted(set(re.findall(r'"(kernel stitch \w+)"', file.read())))
+    table = os.path.join(folder, "table")
+    for ps, left in ((9000000, 0), (1000, len(keys))):
+        with open(table, "w") as file:
+            for key in keys:
+                file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
+        text = emit(folder, "--costs", table, *SIZES)
+        found = len(re.findall(r"^// .* us measured .* k_stitch_", text, re.M))
+        expect("stitched where a table says %d ps" % ps, True, found >= min(left, 3) and
+               (left > 0 or not stitched(text)))
+
+
+def runs(folder, text):
+    """Right in all orders, no race; and a race without the barrier between the two."""
+    base = os.path.join(folder, "stitched")
+    subprocess.run([EINNET, "emit", MODEL, "-o", base + ".cu", "--test", base + "_test.cu",
+                    *SIZES], check=True)
+    subprocess.run([EINNET, "pack", MODEL, "-o", base + ".weights", *SIZES], check=True)
+
+    def status(name, mode, source, order):
+        path = os.path.join(folder, name)
+        with open(path + ".cu", "w") as file:
+            file.write(source)
+        subprocess.run([JUDGE, "--mode", mode, "-o", path, "--light", base + "_test.cu",
+                        path + ".cu"], check=True)
+        env = dict(os.environ, JUDGE_ORDER=order, OPENBLAS_NUM_THREADS="1")
+        return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=600, env=env).returncode
+
+    expect("right", 0, status("plain", "plain", text, "rand1"))
+    expect("no race", 0, status("race", "race", text, "rev"))
+    kernels = text.split("static __global__ ")
+    bare = "static __global__ ".join(
+        kernel.replace("    __syncthreads();\n", "", 1) if " k_stitch_" in kernel[:200] else kernel
+        for kernel in kernels)
+    expect("barriers to take away", 4, text.count("__syncthreads();") - bare.count("__syncthreads();"))
+    expect("a race without them", RACE, status("bare", "race", bare, ""))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        text = choices(folder)
+        tables(folder)
+        runs(folder, text)
+    print("%d passed, %d failed" % (passed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
