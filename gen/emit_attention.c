@@ -172,9 +172,10 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     g->vec_slot = slot;
     if (vec == 8) {
         ein__kaccess at = ein__kaccess_of(g, read, 0);
-        value = ein__namef(g->ctx, "*reinterpret_cast<const attend_half8 *>(%s + %s)", at.param,
+        value = ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s + %s)", at.param,
                            ein__kparen(g, at.at, EIN__TERM));
-        if (at.guard) value = ein__namef(g->ctx, "%s ? %s : attend_half8()", at.guard, value);
+        if (at.guard)
+            value = ein__namef(g->ctx, "%s ? %s : make_uint4(0u, 0u, 0u, 0u)", at.guard, value);
     } else {
         value = ein__kvalue(g, read, 0).s;
         for (int i = 1; i < vec; i++) (void)ein__kvalue(g, read, i);
@@ -207,7 +208,7 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     if (*test) {
         ein__putf(&body, "t = %s;\n", value);
         ein__putf(&l.text, "%s;\nif (%s) {\n",
-                  vec == 8   ? "attend_half8 t = {}"
+                  vec == 8   ? "uint4 t = make_uint4(0u, 0u, 0u, 0u)"
                   : vec == 4 ? "float4 t = make_float4(0.f, 0.f, 0.f, 0.f)"
                              : "float t = 0.f",
                   test);
@@ -217,7 +218,7 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     } else {
         ein__put(&l.text, body.s);
     }
-    if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend<T>::put(&%s, %s);\n", to, value);
+    if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend_put(&%s, %s);\n", to, value);
     else if (vec > 1) ein__putf(&l.text, "*reinterpret_cast<float4 *>(&%s) = %s;\n", to, value);
     else ein__putf(&l.text, "%s = %s;\n", to, value);
     ein__buf_free(&body);

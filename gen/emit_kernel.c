@@ -41,10 +41,11 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
               {EIN__K_ATTENTION,
-               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend, ein__tmpl_warp}},
+               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_attend,
+                ein__tmpl_warp}},
               {EIN__K_PRODUCT,
-               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_tiles_mma, ein__tmpl_tail,
-                ein__tmpl_tiles_rows}}};
+               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_mma,
+                ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -193,11 +194,15 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_tail, tail, 1);
         ein__put(out, "\n");
     }
+    const unsigned tf32 = EIN__NEED_TENSOR_TF32 | EIN__NEED_ATTEND_TF32,
+                   fp16 = EIN__NEED_TENSOR_HALF | EIN__NEED_ATTEND_HALF;
+    if (needs & (tf32 | fp16)) {
+        ein__key types[] = {{"tf32", needs & tf32 ? "1" : ""}, {"half", needs & fp16 ? "1" : ""}};
+        ein__tmpl_put(out, ein__tmpl_mma, types, 2);
+        ein__put(out, "\n");
+    }
     if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
-        ein__key types[] = {{"tf32", needs & EIN__NEED_TENSOR_TF32 ? "1" : ""},
-                            {"half", needs & EIN__NEED_TENSOR_HALF ? "1" : ""},
-                            rows[0]};
-        ein__tmpl_put(out, ein__tmpl_tiles_mma, types, 3);
+        ein__tmpl_put(out, ein__tmpl_tiles_mma, rows, 1);
         ein__put(out, "\n");
     }
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},

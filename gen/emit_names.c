@@ -40,7 +40,7 @@ static bool ein__is_taken(const char *name) {
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
         " warp_sum warp_max product_tile tensor_tile tensor_type multiply_add_words TENSOR_CORES "
         "half4 load_half4 store_half4 cublasStatus_t "
-        "attend attend_half8 attend_rows attend_multiply ATTEND_TENSOR "
+        "attend attend_put "
         "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
         "CALL LAUNCHED TILE arrange arrives_last await_event calls_on fork_streams libraries_on "
         "open_branches record_event relay stepped snprintf memcpy memcmp memset strlen expf fmaxf "

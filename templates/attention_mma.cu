@@ -30,9 +30,9 @@
 // Both products on tensor cores. A warp has 16 rows, of which a thread has two.
 static __global__ void __launch_bounds__(128) $name($params) {
     typedef $T T;
-    typedef attend<T>::word W;  // what a register of a fragment holds
+    typedef tensor_type<T> type;
     const int RW = $RW, KW = 4 / RW, NK = $NK, KC = $KC, cols = $cols, depth = $depth;
-    const int WORD = sizeof(W) / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks
+    const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks
     // part: a part of the tile's keys, then of its values. No arrays of T, whose constructor may be
     // none of shared memory's.
     __shared__ uint4 queries[RW * (depth + PAD) * sizeof(T)], parts[$part];
@@ -79,13 +79,13 @@ static __global__ void __launch_bounds__(128) $name($params) {
             __syncthreads();
 #pragma unroll 2
             for (int k = 0; k < KC; k += 8 * WORD) {
-                W a[4];
-                attend_rows(&query[own * (depth + PAD) + k0 + k], depth + PAD, a);
+                unsigned a[4], b[4];
+                type::fragment<true>(a, &query[own * (depth + PAD) + k0 + k], depth + PAD);
 #pragma unroll
-                for (int j = 0; j < NK / 8; j++) {
-                    const T *b =
-                        &part[(first + 8 * j + lane / 4) * (KC + PAD) + k + lane % 4 * WORD];
-                    attend_multiply<T>(s[j], a, attend<T>::get(b), attend<T>::get(b + PAD));
+                for (int j = 0; j < NK / 8; j += 2) {
+                    type::fragment<true>(b, &part[(first + 8 * j) * (KC + PAD) + k], KC + PAD);
+                    type::multiply_add(s[j], a, b[0], b[2]);
+                    type::multiply_add(s[j + 1], a, b[1], b[3]);
                 }
             }
         }
@@ -137,13 +137,13 @@ static __global__ void __launch_bounds__(128) $name($params) {
         __syncthreads();
 #pragma unroll
         for (int j = 0; j < NK / 8; j += WORD) {
-            W a[4], b[4];
+            unsigned a[4], b[4];
             attend<T>::weights(&s[j], a);
 #pragma unroll
             for (int c = 0; c < cols / 8; c += 2) {
-                attend<T>::columns(&part[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);
-                attend_multiply<T>(acc[c], a, b[0], b[1]);
-                attend_multiply<T>(acc[c + 1], a, b[2], b[3]);
+                attend<T>::values(&part[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);
+                type::multiply_add(acc[c], a, b[0], b[2]);
+                type::multiply_add(acc[c + 1], a, b[1], b[3]);
             }
         }
     }

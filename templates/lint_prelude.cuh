@@ -182,10 +182,12 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 
 #ifdef LINT_attend
 #include <cuda_fp16.h>
+#include "mma.cu"
 #endif
 
 #ifdef LINT_attention_mma
 #include <cuda_fp16.h>
+#include "mma.cu"
 #include "attend.cu"
 #define $T float
 #define $RW 2
@@ -198,19 +200,19 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #define $queries 32 * 64
 #define $queryRow e / 64
 #define $queryAt e % 64
-#define $loadQuery attend<T>::put(&query[row * (depth + PAD) + k], p0[(m0 + row) * 64 + k])
+#define $loadQuery attend_put(&query[row * (depth + PAD) + k], p0[(m0 + row) * 64 + k])
 #define $terms 100
 #define $keys 64 * 64
 #define $keyRow e / 64
 #define $keyAt e % 64
 #define $loadKey \
-    attend<T>::put(&part[key * (KC + PAD) + k], u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f)
+    attend_put(&part[key * (KC + PAD) + k], u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f)
 #define $score if (u0 + first + 8 * j + lane % 4 * 2 + e % 2 < 100) x = s[j][e]
 #define $values 64 * 64
 #define $valueRow e / 64
 #define $valueAt e % 64
 #define $loadValue \
-    attend<T>::put(&part[key * (cols + PAD) + col], u0 + key < 100 ? p0[(u0 + key) * 64 + col] : 0.f)
+    attend_put(&part[key * (cols + PAD) + col], u0 + key < 100 ? p0[(u0 + key) * 64 + col] : 0.f)
 #define $store y[(m0 + row) * 64 + col] = acc[c][e] / sum[i]
 #endif
 
@@ -250,8 +252,13 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #include <cuda_fp16.h>
 #endif
 
+#ifdef LINT_mma
+#include <cuda_fp16.h>
+#endif
+
 #ifdef LINT_tiles_mma
 #include <cuda_fp16.h>
+#include "mma.cu"
 #endif
 
 #ifdef LINT_warp

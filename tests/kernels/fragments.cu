@@ -1,12 +1,12 @@
 // Which lane holds what, register by register as the PTX manual has it for mma.m16n8k8 (TF32) and
-// mma.m16n8k16 (halves): the fragments that templates/tiles_mma.cu loads, of both ways in which a
-// factor lies in shared memory, and what it makes of fragments that are filled in here.
+// mma.m16n8k16 (halves): the fragments that templates/mma.cu loads, of both ways in which a factor
+// lies in shared memory, and what it makes of fragments that are filled in here; and how it rounds.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "../../templates/tiles_mma.cu"
+#include "../../templates/mma.cu"
 
 enum { TERMS = 16, PITCH = 24 };  // terms of halves; TF32 has the first 8
 
@@ -139,7 +139,34 @@ static void check_product(const char *name) {
     cudaFree(got);
 }
 
+static __global__ void round_all(const unsigned *from, unsigned *to) {
+    const unsigned i = threadIdx.x;
+    to[i] = __float_as_uint(tensor_type<float>::rounded(__uint_as_float(from[i])));
+}
+
+// What cvt.rna.tf32.f32 makes of a number, with the 13 bits that a product does not read: ties go
+// away from zero, a NaN stays one whatever it carries, infinities and zeros stay as they are.
+static void check_rounding() {
+    static const unsigned cases[][2] = {
+        {0x3f800fffu, 0x3f800000u}, {0x3f801000u, 0x3f802000u}, {0xbf801000u, 0xbf802000u},
+        {0x3ffff000u, 0x40000000u}, {0x00000fffu, 0x00000000u}, {0x80000000u, 0x80000000u},
+        {0x7f7fffffu, 0x7f800000u}, {0x7f800000u, 0x7f800000u}, {0xff800000u, 0xff800000u},
+        {0x7f800001u, 0x7fffffffu}, {0xffc00000u, 0x7fffffffu}, {0x7fffffffu, 0x7fffffffu}};
+    const int n = sizeof cases / sizeof *cases;
+    unsigned from[n], got[n], *device;
+    for (int i = 0; i < n; i++) from[i] = cases[i][0];
+    cudaMalloc(&device, 2 * sizeof from);
+    cudaMemcpy(device, from, sizeof from, cudaMemcpyHostToDevice);
+    const dim3 grid(1), block(n);
+    const auto kernel = round_all;
+    kernel<<<grid, block, 0, 0>>>(device, device + n);
+    cudaMemcpy(got, device + n, sizeof got, cudaMemcpyDeviceToHost);
+    for (int i = 0; i < n; i++) expect(got[i] == cases[i][1], "rounding to TF32", 0, i);
+    cudaFree(device);
+}
+
 int main() {
+    check_rounding();
     check_loads<float>("TF32, terms together", true);
     check_loads<float>("TF32, lines together", false);
     check_loads<__half>("halves, terms together", true);
