@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 from check_explain import check, convolution, spread
+from harness import Checks
 
 
 def padded(n, c, f, h, w, r, s, pads, group=1):
@@ -69,17 +70,14 @@ def changes(candidate):
 
 
 def main():
-    passed = failed = 0
+    checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
         cases = [(n, t, batched_sizes, s[:1] + tuple(sorted(s[1:]))) for n, t, s in PRODUCTS]
         cases += [(n, t, changes, False) for n, t in PLAIN]
         for name, text, found_in, sizes in cases:
             problems = check(text, found_in, sizes, folder, never=found_in is changes)
-            passed, failed = passed + (not problems), failed + bool(problems)
-            for p in problems:
-                print("FAIL %s: %s" % (name, p))
-    print("%d passed, %d failed" % (passed, failed))
-    return 1 if failed else 0
+            checks.none(name, problems)
+    return checks.finish()
 
 
 if __name__ == "__main__":

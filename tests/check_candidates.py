@@ -15,8 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
+from harness import EINNET, ROOT, Checks
 
 HEAD = "ein 1\nmodel m\n"
 
@@ -159,7 +158,7 @@ def check_model(path, small, folder):
 
 
 def main():
-    passed = failed = 0
+    checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
         jobs = []
         for i, (name, text) in enumerate(MODELS):
@@ -167,7 +166,7 @@ def main():
             with open(path, "w") as f:
                 f.write(text)
             jobs.append((name, path, []))
-        cases = glob.glob(os.path.join(HERE, "..", "models", "cases", "*.ein"))
+        cases = glob.glob(os.path.join(ROOT, "models", "cases", "*.ein"))
         jobs += [(os.path.basename(c), c, ["--small"]) for c in sorted(cases)]
         for i, (name, path, small) in enumerate(jobs):
             work = os.path.join(folder, "w%d" % i)
@@ -175,11 +174,10 @@ def main():
             problems, count = check_model(path, small, work)
             if not count:
                 problems.append("no candidate was fed back")
-            passed, failed = passed + count, failed + len(problems)
-            for p in problems:
-                print("FAIL %s: %s" % (name, p))
-    print("%d passed, %d failed" % (passed, failed))
-    return 1 if failed else 0
+            checks.passed += count
+            for problem in problems:
+                checks.check(name, False, problem)
+    return checks.finish()
 
 
 if __name__ == "__main__":

@@ -12,9 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from harness import EINNET, ROOT, Checks
 COPY = re.compile(r"^[\w.]+\[[^\[\]]*\]( \* \[[^\[\]]*\])*$")
-EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
 
 
 def convolution(c, f, h, w, r, s, p, q):
@@ -159,7 +158,7 @@ y[n,f,h] = sum(c,r) x[n,c,(%s)/4] * [(%s)%%4 == 0] * k[c,f,r] where h in 0:%d, p
 
 
 def stored(name):
-    with open(os.path.join(HERE, "..", "models", name)) as f:
+    with open(os.path.join(ROOT, "models", name)) as f:
         return f.read()
 
 
@@ -391,7 +390,7 @@ def check(text, found_in, sizes, folder, never=False):
 
 
 def main():
-    passed = failed = 0
+    checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
         cases = [(n, t, gemm_sizes, tuple(sorted(s))) for n, t, s in CASES]
         cases += [(n, t, convolutions, s) for n, t, s in CONVOLUTIONS]
@@ -401,11 +400,8 @@ def main():
         cases += [(n, t, batched_sizes, (s[0],) + tuple(sorted(s[1:]))) for n, t, s in BATCHED]
         for name, text, found_in, sizes in cases:
             problems = check(text, found_in, sizes, folder)
-            passed, failed = passed + (not problems), failed + bool(problems)
-            for p in problems:
-                print("FAIL %s: %s" % (name, p))
-    print("%d passed, %d failed" % (passed, failed))
-    return 1 if failed else 0
+            checks.none(name, problems)
+    return checks.finish()
 
 
 if __name__ == "__main__":

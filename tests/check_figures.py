@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 
-TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+from harness import ROOT, Checks
+
 HEAD = "figure\tstatus\tmedian_us\testimate\tsteps\tcalls\tbytes"
 ROWS = """template/map\tok\t100\t90 us\t1\t0\t360000000
 template/transpose_narrow\tok\t100\t90 us\t1\t0\t330000000
@@ -30,15 +31,8 @@ form/stays/1\tok\t60\t9 us\t1\t1\t64"""
 LIMITS = ["copy_gbps\t%d\t%d" % (1 << 28 << i, rate) for i, rate in enumerate((3900, 4000, 4100))]
 BUILDS = ["a\tok\t3\t100\tspills 0", "b\tok\t21\t100\tspills 8", "c\tfailed\t2\t\tno"]
 
-passed = failed = 0
-
-
-def check(name, ok, text):
-    global passed, failed
-    passed += bool(ok)
-    failed += not ok
-    if not ok:
-        print("FAIL %s\n%s" % (name, text))
+checks = Checks()
+check = checks.check
 
 
 def run(folder, rows, **files):
@@ -46,7 +40,7 @@ def run(folder, rows, **files):
     path = {name: os.path.join(folder, name) for name in ("figures", "limits", "builds", "out")}
     if os.path.exists(path["out"]):
         os.remove(path["out"])
-    command = [sys.executable, os.path.join(TOP, "bench", "figures.py"), "--out", path["out"]]
+    command = [sys.executable, os.path.join(ROOT, "bench", "figures.py"), "--out", path["out"]]
     for name, lines in dict(files, figures=rows).items():
         with open(path[name], "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
@@ -87,8 +81,7 @@ def main():
         check("no figure at all", code == 0 and "##" not in text, text)
         code, text = run(folder, [HEAD, "template/map\tok"])
         check("a row with too few fields", code == 1 and ":2: 2 fields, not 7" in text, text)
-    print("%d passed, %d failed" % (passed, failed))
-    return failed != 0
+    return checks.finish()
 
 
 if __name__ == "__main__":

@@ -11,21 +11,15 @@ import subprocess
 import sys
 import tempfile
 
-TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-sys.path.insert(0, os.path.join(TOP, "bench"))
+from harness import EINNET, ROOT, Checks
+
+sys.path.insert(0, os.path.join(ROOT, "bench"))
 sys.dont_write_bytecode = True
 
 import fit  # noqa: E402
 
-passed = failed = 0
-
-
-def check(name, ok, text=""):
-    global passed, failed
-    passed += bool(ok)
-    failed += not ok
-    if not ok:
-        print("FAIL %s\n%s" % (name, text))
+checks = Checks()
+check = checks.check
 
 
 def size(draw, bits):
@@ -76,16 +70,16 @@ def figures(text, title):
 
 
 def run(*arguments):
-    done = subprocess.run([sys.executable, os.path.join(TOP, "bench", "fit.py")] + list(arguments),
+    done = subprocess.run([sys.executable, os.path.join(ROOT, "bench", "fit.py")] + list(arguments),
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.returncode, done.stdout
 
 
 def kernel_lines(folder, figures):
     """What the program tells of one model's kernels when a table has `figures` (key -> ps)."""
-    model = os.path.join(TOP, "models", "infogan.ein")
+    model = os.path.join(ROOT, "models", "infogan.ein")
     probe, table = os.path.join(folder, "probe.cu"), os.path.join(folder, "kernels")
-    einnet = [os.path.join(TOP, "build", "einnet"), "probe", model, "--libs", "none"]
+    einnet = [EINNET, "probe", model, "--libs", "none"]
     if not figures:
         subprocess.run(einnet + ["--kernels", "10000", "-o", probe], check=True)
         with open(probe, encoding="ascii") as file:
@@ -168,7 +162,7 @@ def main():
 
         class Args:
             gpu, tables = "h200", [os.path.join(folder, "good")]
-            einnet = os.path.join(TOP, "build", "einnet")
+            einnet = EINNET
         write_table(Args.tables[0], keys, base, 0, draw)
         rows, _ = fit.read_rows(Args)
         check("every call is a row", [row.key for row in rows] == keys)
@@ -181,8 +175,7 @@ def main():
                 check("a model that differs", True)
         check_tensor(Args, keys)
         check_kernels(folder, base, draw)
-    print("%d passed, %d failed" % (passed, failed))
-    return failed != 0
+    return checks.finish()
 
 
 if __name__ == "__main__":

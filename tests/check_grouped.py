@@ -14,16 +14,11 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.join(HERE, "..")
-sys.path.insert(0, HERE)
+import invented
+import run_models
+from harness import EINNET, HERE, JUDGE, ROOT, Checks
 
-import invented  # noqa: E402
-import run_models  # noqa: E402
-
-EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
 MODEL = os.path.join(HERE, "unseen", "grouped.ein")
-JUDGE = os.path.join(HERE, "judge", "judgecc")
 # Two pairs of products, each in an arithmetic of its own: a call of one pair needs what one of the
 # other pair gives, so that no more than one of the two can be made.
 CROSSED = """ein 1
@@ -58,17 +53,11 @@ def grouped(text):
     return re.findall(r"^// .* us (est\.|measured) \S+ +cuBLAS grouped (.*)$", text, re.M)
 
 
-class Checks:
+class Groups(Checks):
     def __init__(self, folder):
-        self.folder, self.count, self.failed = folder, 0, 0
+        super().__init__()
+        self.folder = folder
         self.costs = os.path.join(folder, "costs.tsv")
-
-    def check(self, name, right, why=""):
-        self.count += 1
-        if right:
-            return
-        self.failed += 1
-        print("FAIL %s%s" % (name, ": %s" % why if why else ""), flush=True)
 
     def invent(self, options, model=MODEL):
         """A table in which products are cheap and groups of them cheaper, until none is missing."""
@@ -229,7 +218,7 @@ class Checks:
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        z = Checks(folder)
+        z = Groups(folder)
         z.estimated()
         for math in ("fp32", "tf32", "fp16"):
             z.mode(math)
@@ -238,8 +227,7 @@ def main():
         z.faults()
         z.crossed()
         z.probe()
-    print("%d passed, %d failed" % (z.count - z.failed, z.failed))
-    return 1 if z.failed else 0
+    return z.finish()
 
 
 if __name__ == "__main__":

@@ -12,10 +12,8 @@ import sys
 import tempfile
 
 import invented
+from harness import EINNET, ROOT, Checks
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.join(HERE, "..")
-EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
 
 HEADS = """ein 1
 model heads
@@ -180,23 +178,22 @@ CASES = [
 ]
 
 
-def channels_last(path, math, failures):
+def channels_last(checks, path, math):
     """Every convolution is a call in NHWC; nothing is converted but the input and the output."""
     costs = path + ".tsv"
     invented.write(costs, invented.calls(EINNET, path, ["--math", math]), " nhwc ")
     plan = emit(path, "--math", math, "--costs", costs)
     convs = [c for n, c in plan.steps if c.startswith("cuDNN")]
     between = [n for n, c in plan.steps[1:-1] if c not in convs]
-    if len(convs) != 4 or not all("nhwc" in c for c in convs) or between not in (["t"], ["p", "t"]):
-        failures.append("a chain in " + math)
-        print("FAIL a chain in %s: %s" % (math, "; ".join("%s: %s" % s for s in plan.steps)))
+    right = len(convs) == 4 and all("nhwc" in c for c in convs) and between in (["t"], ["p", "t"])
+    checks.check("a chain in " + math, right, "; ".join("%s: %s" % s for s in plan.steps))
 
 
 # Models of which no value may be stored twice in different orders.
 MODELS = ["longformer", "longformer_short", "gcn", "resnet18", "dcgan", "infogan", "csrnet"]
 
 
-def check(name, path, copies, condition, failures):
+def check(checks, name, path, copies, condition):
     plan = emit(path)
     wrong = []
     made = plan.permuted if copies is None else plan.copies
@@ -204,35 +201,27 @@ def check(name, path, copies, condition, failures):
         wrong.append("copies %s" % " ".join(made))
     if condition and not condition(plan):
         wrong.append("; ".join("%s: %s" % s for s in plan.steps))
-    if wrong:
-        failures.append(name)
-        print("FAIL %s: %s" % (name, ", ".join(wrong)))
+    checks.none(name, wrong)
 
 
 def main():
-    failures, count = [], 0
+    checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.ein")
         for name, text, copies, condition in CASES:
             with open(path, "w") as out:
                 out.write(text)
-            count += 2
-            check(name, path, copies, condition, failures)
+            check(checks, name, path, copies, condition)
             done = subprocess.run([EINNET, "verify", "--small", path], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT)
-            if done.returncode:
-                failures.append(name)
-                print("FAIL %s: verify: %s" % (name, done.stdout.decode().strip()))
+            checks.check(name + ": verify", not done.returncode, done.stdout.decode().strip())
         with open(path, "w") as out:
             out.write(CHAIN)
         for math in ("tf32", "fp16"):
-            count += 1
-            channels_last(path, math, failures)
+            channels_last(checks, path, math)
     for name in MODELS:
-        count += 1
-        check(name, os.path.join(ROOT, "models", name + ".ein"), None, None, failures)
-    print("%d passed, %d failed" % (count - len(failures), len(failures)))
-    return 1 if failures else 0
+        check(checks, name, os.path.join(ROOT, "models", name + ".ein"), None, None)
+    return checks.finish()
 
 
 if __name__ == "__main__":

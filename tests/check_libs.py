@@ -13,14 +13,10 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.join(HERE, "..")
-sys.path.insert(0, HERE)
+import invented
+import run_models
+from harness import EINNET, Checks
 
-import invented  # noqa: E402
-import run_models  # noqa: E402
-
-EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
 
 # Few pixels and many terms, which are parted: that looks like a convolution with groups, but the
 # filter lies as the kernel for parts wants it.
@@ -72,16 +68,10 @@ def plan(path, *options):
     return float(re.search(r"^// plan .*?([\d.]+) us estimated", text, re.M).group(1)), steps
 
 
-class Checks:
+class Libraries(Checks):
     def __init__(self, folder):
-        self.folder, self.count, self.failed = folder, 0, 0
-
-    def check(self, name, right, why=""):
-        self.count += 1
-        if right:
-            return
-        self.failed += 1
-        print("FAIL %s: %s" % (name, why), flush=True)
+        super().__init__()
+        self.folder = folder
 
     def no_dearer(self, name, text):
         path = os.path.join(self.folder, name + ".ein")
@@ -112,12 +102,11 @@ class Checks:
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        z = Checks(folder)
+        z = Libraries(folder)
         z.no_dearer("parts", PARTS)
         z.no_dearer("causal", CAUSAL)
         z.copies()
-    print("%d passed, %d failed" % (z.count - z.failed, z.failed))
-    return 1 if z.failed else 0
+    return z.finish()
 
 
 if __name__ == "__main__":

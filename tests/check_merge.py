@@ -14,9 +14,9 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
-MODELS = os.path.join(HERE, "..", "models")
+from harness import EINNET, ROOT, Checks
+
+MODELS = os.path.join(ROOT, "models")
 
 
 def matmuls(m, k, widths):
@@ -374,7 +374,7 @@ def check(text, rule, count, call, folder):
 
 
 def main():
-    passed = failed = 0
+    checks = Checks()
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for name, text, rule, count, call in CASES:
@@ -385,11 +385,8 @@ def main():
         tries = [check_found(found, k, lambda m: set(m) == members, call) for k in kinds]
         results.append((name, min(tries, key=len)))
     for name, problems in results:
-        passed, failed = passed + (not problems), failed + bool(problems)
-        for p in problems:
-            print("FAIL %s: %s" % (name, p))
-    print("%d passed, %d failed" % (passed, failed))
-    return 1 if failed else 0
+        checks.none(name, problems)
+    return checks.finish()
 
 
 if __name__ == "__main__":

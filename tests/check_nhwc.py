@@ -16,14 +16,10 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.join(HERE, "..")
-sys.path.insert(0, HERE)
+import invented
+import run_models
+from harness import EINNET, JUDGE, ROOT, Checks
 
-import invented  # noqa: E402
-import run_models  # noqa: E402
-
-EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
 
 # Odd sizes; channels that fill no load; a residual; groups; uneven padding; an output that is read
 # on; a filter that two calls share, and one that is read as it is declared.
@@ -125,17 +121,11 @@ def faulty_einnet(folder):
     return None if done.returncode else program
 
 
-class Checks:
+class Calls(Checks):
     def __init__(self, folder):
-        self.folder, self.count, self.failed = folder, 0, 0
+        super().__init__()
+        self.folder = folder
         self.costs = os.path.join(folder, "costs.tsv")
-
-    def check(self, name, right, why=""):
-        self.count += 1
-        if right:
-            return
-        self.failed += 1
-        print("FAIL %s%s" % (name, ": %s" % why if why else ""), flush=True)
 
     def write(self, name, text):
         path = os.path.join(self.folder, name + ".ein")
@@ -178,7 +168,7 @@ class Checks:
                 return None
             with open(base + ".cu", "w") as file:
                 file.write(text.replace(*planted))
-            run_models.run([os.path.join(HERE, "judge", "judgecc"), "-o", base, base + "_test.cu",
+            run_models.run([JUDGE, "-o", base, base + "_test.cu",
                             base + ".cu", "-O0"])
         except run_models.Failure as error:
             print(error)
@@ -239,7 +229,7 @@ class Checks:
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        z = Checks(folder)
+        z = Calls(folder)
         for name, text, least in MODELS:
             path = z.write(name, text)
             for math in ("fp32", "tf32", "fp16"):
@@ -260,8 +250,7 @@ def main():
         z.padded(path, "tf32", 8)
         z.padded(path, "fp16", 8)
         z.fault(z.write("chain", CHAIN))
-    print("%d passed, %d failed" % (z.count - z.failed, z.failed))
-    return 1 if z.failed else 0
+    return z.finish()
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
+from harness import EINNET, ROOT, Checks
 
 # model, options, products that take one (None: any), steps at most (None: any)
 MODELS = [
@@ -65,16 +64,8 @@ n[m,k] = x[m,k] - a[m]
 }
 PRODUCT = "p[m,j] = sum(k) n[m,k] * w[k,j]\ny = Relu(p)\n"
 
-passed = failed = 0
-
-
-def check(name, ok, text=""):
-    global passed, failed
-    if ok:
-        passed += 1
-        return
-    failed += 1
-    print("FAIL %s: %s" % (name, text))
+checks = Checks()
+check = checks.check
 
 
 def plan(name, options, want, most):
@@ -111,8 +102,7 @@ def main():
             text = HEAD.replace("weight w: f32[K,J] = randn(seed=2)", "input w: f32[K,J]")
             f.write(text + FORMS["both"][0] + PRODUCT)
         plan(path, [], 0, None)
-    print("%d passed, %d failed" % (passed, failed))
-    return failed != 0
+    return checks.finish()
 
 
 if __name__ == "__main__":

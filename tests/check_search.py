@@ -16,20 +16,13 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.join(HERE, "..")
-EINNET = os.environ.get("EINNET", os.path.join(TOP, "build", "einnet"))
+from harness import EINNET, ROOT, Checks
+
 GPUS = ["h200", "agx-orin"]
 ANCHORS = ["conv3x3", "conv5x5", "convtranspose", "g2bmm"]
 
-passed = failed = 0
-
-
-def check(name, good):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL %s" % name)
+checks = Checks()
+check = checks.check
 
 
 def cpu_ms():
@@ -118,8 +111,8 @@ y = Add(h, x)
 
 
 def main():
-    models = sorted(glob.glob(os.path.join(TOP, "models", "*.ein")))
-    cases = sorted(glob.glob(os.path.join(TOP, "models", "cases", "*.ein")))
+    models = sorted(glob.glob(os.path.join(ROOT, "models", "*.ein")))
+    cases = sorted(glob.glob(os.path.join(ROOT, "models", "cases", "*.ein")))
     total = 0
     for path in models + cases:
         check_costs(path)
@@ -134,7 +127,7 @@ def main():
         check("%s: %d us in the engine" % (path, engine), engine < 300e3)
     check("all models: %d us in the engine" % total, total < 1e6)
     for name in ANCHORS:
-        path = os.path.join(TOP, "models", "cases", name + ".ein")
+        path = os.path.join(ROOT, "models", "cases", name + ".ein")
         engine, command = best(path, 15)
         definitions = int(run(path)[1]["definitions"])
         check("%s: %d definitions" % (name, definitions), definitions < 300)
@@ -145,7 +138,7 @@ def main():
             count = instructions(path)
             check("%s: %d instructions" % (name, count), count < 15e6)
     for name, states, call in WITHIN:
-        path = os.path.join(TOP, "models", "cases", name + ".ein")
+        path = os.path.join(ROOT, "models", "cases", name + ".ein")
         budget = ["--states", str(states)]
         check("%s: %s with %d states" % (name, call, states), comes_to(path, call, *budget))
         check("%s: %s with %d states, unguided" % (name, call, states),
@@ -158,8 +151,7 @@ def main():
                 f.write(layers(n))
             counts.append(int(run(path)[1]["definitions"]))
         check("twice the layers: %s definitions" % counts, counts[1] <= counts[0] * 1.05)
-    print("%d passed, %d failed" % (passed, failed))
-    return 1 if failed else 0
+    return checks.finish()
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ import re
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
+from harness import EINNET, ROOT, Checks
 
 
 def rule_name(text):
@@ -56,8 +55,8 @@ def compare(old, new):
 
 
 def main():
-    passed = failed = 0
-    for path in sorted(glob.glob(os.path.join(HERE, "..", "models", "cases", "*.ein"))):
+    checks = Checks()
+    for path in sorted(glob.glob(os.path.join(ROOT, "models", "cases", "*.ein"))):
         dims = model_dims(path)
         base = derivations(path, {})
         changes = [{n: v + 1 for n, v in dims.items()}]
@@ -66,11 +65,8 @@ def main():
         changes += [{n: v - 1} for n, v in dims.items() if v > 4]
         for change in changes:
             problems = compare(base, derivations(path, change))
-            passed, failed = passed + (not problems), failed + bool(problems)
-            for p in problems:
-                print("FAIL %s with %s: %s" % (os.path.basename(path), change, p))
-    print("%d passed, %d failed" % (passed, failed))
-    return 1 if failed else 0
+            checks.none("%s with %s" % (os.path.basename(path), change), problems)
+    return checks.finish()
 
 
 if __name__ == "__main__":

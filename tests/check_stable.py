@@ -14,9 +14,9 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
-MODEL = os.path.join(HERE, "..", "models", "dcgan.ein")
+from harness import EINNET, ROOT, Checks
+
+MODEL = os.path.join(ROOT, "models", "dcgan.ein")
 
 
 def emit(path):
@@ -51,12 +51,11 @@ def changed(a, b):
 def main():
     text = open(MODEL).read()
     wider = text.replace("2*C,4,4]", "144,4,4]").replace("[2*C,C,4,4]", "[144,C,4,4]")
-    failures = []
+    checks, elsewhere = Checks(), []
     with tempfile.TemporaryDirectory() as folder:
         other = os.path.join(folder, "other.ein")
         open(other, "w").write(wider)
-        if wider == text:
-            failures.append("the model has no such layer any more")
+        checks.check("the model has such a layer", wider != text)
         base, now = emit(MODEL), emit(other)
         lines = list(changed(base, now))
         free = ("summary", "sizes and offsets", "interface", "info")
@@ -67,17 +66,13 @@ def main():
             mine = layer.search(line) or any(k in line for k in kernels)
             mine = mine or (title == "kernels" and layer.search(owner))
             if title not in free and not mine:
-                failures.append("%s: %s" % (title, line))
-        if not lines or len(lines) > 120:
-            failures.append("%d lines changed" % len(lines))
+                elsewhere.append("%s: %s" % (title, line))
+        checks.none("a changed layer changes only what is its own", elsewhere[:10])
+        checks.check("few lines", 0 < len(lines) <= 120, "%d changed" % len(lines))
         copy = os.path.join(folder, "renamed.ein")
         shutil.copy(MODEL, copy)
-        if emit(copy) != base:
-            failures.append("the file's name is in the output")
-    for text in failures[:10]:
-        print("FAIL", text)
-    print("%d passed, %d failed" % (0 if failures else 2, len(failures)))
-    return 1 if failures else 0
+        checks.check("the file's name is not in the output", emit(copy) == base)
+    return checks.finish()
 
 
 if __name__ == "__main__":

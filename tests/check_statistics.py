@@ -8,8 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
+from harness import EINNET, Checks
 
 HEAD = """ein 1
 model spelled
@@ -73,7 +72,7 @@ def steps(path):
 
 
 def main():
-    failed = 0
+    checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "spelled.ein")
         for name, extents, text, wanted in CASES:
@@ -84,11 +83,8 @@ def main():
                 right = len(made) > 1 and made[-2][0] == "r" and re.match(wanted[0], made[-2][1])
             else:
                 right = len(made) == len(wanted) and re.match(wanted[0], made[0][1])
-            if not right:
-                failed += 1
-                print("FAIL %s: %s" % (name, made))
-    print("%d passed, %d failed" % (len(CASES) - failed, failed))
-    return 1 if failed else 0
+            checks.check(name, right, made)
+    return checks.finish()
 
 
 if __name__ == "__main__":

@@ -15,22 +15,16 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from harness import EINNET, HERE, JUDGE, Checks
+
 MODEL = os.path.join(HERE, "unseen", "tail.ein")
-EINNET = os.environ.get("EINNET", os.path.join(HERE, "..", "build", "einnet"))
-JUDGE = os.path.join(HERE, "judge", "judgecc")
 RACE = 88  # the judge's status for one
 
-passed = failed = 0
+checks = Checks()
 
 
 def expect(name, want, got):
-    global passed, failed
-    if want == got:
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL %s: got %s, want %s" % (name, got, want), flush=True)
+    checks.check(name, want == got, "got %s, want %s" % (got, want))
 
 
 def run(command, order=""):
@@ -183,8 +177,7 @@ def main():
         program = build("own", "plain", own)
         expect("parts in another order", True,
                len({outputs(program, order)[1] for order in orders}) > 1)
-    print("%d passed, %d failed" % (passed, failed))
-    return 1 if failed else 0
+    return checks.finish()
 
 
 if __name__ == "__main__":
