@@ -37,7 +37,7 @@ build/einnet: $(PROGRAM) build/onnx/onnx.pb-c.o
 build/einnet.o: build/templates.inc
 
 build/%.o: gen/%.c build/onnx/onnx.pb-c.h
-	$(CC) -std=c11 $(OPT) $(WARN) $(CFLAGS) $(INCLUDE) -MMD -c -o $@ $<
+	$(CC) -std=c11 $(OPT) $(WARN) $(CFLAGS) $(INCLUDE) -MMD -MP -c -o $@ $<
 
 build/onnx/onnx.pb-c.o: build/onnx/onnx.pb-c.c
 	$(CC) -std=c11 $(OPT) $(CFLAGS) -c -o $@ $<
