@@ -83,15 +83,6 @@ EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, 
     ein__tmpl_put(out, ein__tmpl_calls, keys, 4);
 }
 
-// What the helper that describes tensors is given beside their sizes, where they differ in type
-// (`typed`) or in order (`orders`): its parameters, or the arguments for them.
-static const char *ein__conv_params(bool typed, bool orders, bool params) {
-    static const char *const names[] = {"", ", last", ", type", ", type, last"};
-    static const char *const types[] = {"", ", int last", ", cudnnDataType_t type",
-                                        ", cudnnDataType_t type, int last"};
-    return (params ? types : names)[2 * typed + orders];
-}
-
 // Which stream and workspace steps use.
 static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
@@ -119,34 +110,24 @@ static void ein__put_branches(ein__emitter *z, ein__buf *out) {
 
 static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *uploads) {
     ein_ctx *ctx = z->ctx;
-    const char *spatial = ein__number_text(ctx, z->spatial);
-    const char *typed = ein__is_typed(ctx) ? "1" : "";
+    const ein__conv_text form = ein__conv_text_of(z);
     ein__put_section(out, "sizes and offsets");
     ein__put_pointers(z, out);
     ein__put_uploads(z, out, uploads);
     if (z->convs) {
         ein__put(out, "\n");
-        const char *engines = z->engines ? "1" : "";
-        ein__key types[] = {{"spatial", spatial},
-                            {"pins", z->pins ? "1" : "0"},
-                            {"typed", typed},
-                            {"engines", engines},
-                            {"pinned", engines},
-                            {"nhwc", z->nhwc ? "1" : ""},
-                            {"copied", z->nhwc ? "1" : ""}};
-        if (z->engines) ein__emit_engine_types(ctx, out, z->settings);
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 7);
+        ein__emit_conv_types(ctx, out, &form);
         ein__put_conv_sizes(z, out);
     }
     if (z->matmuls) {
         ein__put(out, "\n");
-        ein__key types[] = {{"pins", z->pins ? "1" : "0"}, {"typed", typed}};
-        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
+        ein__emit_matmul_types(out, form.typed, z->pins);
         ein__put_matmul_sizes(z, out);
     }
     if (z->group_bytes) {
         ein__put(out, "\n");
-        ein__emit_group_types(ctx, out);
+        const ein__group_count c = ein__count_groups(ctx);
+        ein__emit_group_types(ctx, out, c.members, c.problems);
     }
     ein__put_section(out, "kernels");
     ein__emit_helpers(ctx, out, z->needs);
@@ -154,41 +135,12 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     if (!z->kernels.n) ein__put(out, "// (none)\n");
 }
 
-// The functions that make convolutions' calls.
-static void ein__put_conv_functions(ein__emitter *z, ein__buf *out, const char *model,
-                                    const char *typed) {
-    ein_ctx *ctx = z->ctx;
-    const char *limit = ein__number_text(ctx, ctx->plan.workspace_bytes);
-    const char *engines = z->engines ? "1" : "";
-    if (z->engines)
-        ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->nhwc, z->settings, true);
-    const char *scalar = *typed ? "void" : "float", *nhwc = z->nhwc ? "1" : "";
-    if (z->nhwc) ein__emit_conv_order(out, model, scalar, typed);
-    ein__key conv[] = {{"model", model},
-                       {"spatial", ein__number_text(ctx, z->spatial)},
-                       {"rank", ein__number_text(ctx, z->spatial + 2)},
-                       {"limit", limit},
-                       {"room", z->nhwc ? ein__conv_room(ctx, limit) : limit},
-                       {"pins", z->pins ? "1" : "0"},
-                       {"typed", typed},
-                       {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
-                       {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
-                       {"param", ein__conv_params(*typed, z->nhwc, true)},
-                       {"arg", ein__conv_params(*typed, z->nhwc, false)},
-                       {"scalar", scalar},
-                       {"steps", "1"},
-                       {"engines", engines},
-                       {"pinned", engines},
-                       {"nhwc", nhwc},
-                       {"copied", nhwc}};
-    ein__tmpl_put(out, ein__tmpl_conv, conv, 17);
-}
-
 // The handle, and how it calls libraries.
 static void ein__put_state(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t nin = arrlen(ctx->graph.input);
-    const char *model = ein__symbol(ctx), *typed = ein__is_typed(ctx) ? "1" : "";
+    const char *model = ein__symbol(ctx);
+    const ein__conv_text form = ein__conv_text_of(z);
     ein__put_section(out, "state");
     ein__key state[] = {{"model", model},
                         {"conv", z->convs ? "1" : "0"},
@@ -206,23 +158,17 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
         ein__put(out, "\n");
-        ein__put_conv_functions(z, out, model, typed);
+        ein__emit_conv(ctx, out, &form);
     }
     if (z->gemms) {
         ein__put(out, "\n");
-        ein__key gemm[] = {{"model", model},
-                           {"typed", typed},
-                           {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
-                           {"scalar", *typed ? "void" : "float"},
-                           {"steps", "1"}};
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
+        ein__emit_gemm(out, model, form.typed, form.tf32, true);
         ein__put_gemm_sizes(z, out);
-        if (z->group_bytes) ein__emit_grouped(z, out, model, *typed != 0);
+        if (z->group_bytes) ein__emit_grouped(z, out, model, form.typed);
     }
     if (z->matmuls) {
         ein__put(out, "\n");
-        ein__emit_matmul(out, model, ein__number_text(ctx, ctx->plan.workspace_bytes), *typed != 0,
-                         z->pins, true);
+        ein__emit_matmul(out, model, form.limit, form.typed, z->pins, true);
     }
     ein__put_branches(z, out);
     if (!z->first_kernel) return;

@@ -76,11 +76,16 @@ static const char *ein__group_rows(ein__emitter *z, int members) {
     return text;
 }
 
-EIN__FN void ein__emit_group_types(ein_ctx *ctx, ein__buf *out) {
-    ein__group_count c = ein__count_groups(ctx);
-    ein__key keys[] = {{"members", ein__namef(ctx, "%d", c.members)},
-                       {"problems", ein__namef(ctx, "%lld", (long long)c.problems)}};
+// Types of such calls: of so many products, and of so many matrices.
+EIN__FN void ein__emit_group_types(ein_ctx *ctx, ein__buf *out, int members, int64_t problems) {
+    ein__key keys[] = {{"members", ein__namef(ctx, "%d", members)},
+                       {"problems", ein__namef(ctx, "%lld", (long long)problems)}};
     ein__tmpl_put(out, ein__tmpl_grouped_types, keys, 2);
+}
+
+EIN__FN void ein__emit_group_member(ein__buf *out) {
+    ein__tmpl_put(out, ein__tmpl_grouped_member, NULL, 0);
+    ein__put(out, "\n");
 }
 
 // The functions that make the calls.
@@ -97,5 +102,6 @@ EIN__FN void ein__emit_grouped(ein__emitter *z, ein__buf *out, const char *model
         {"addresses", ein__group_rows(z, c.members)},
         {"steps", "1"}};
     ein__put_group_sizes(z, out);
+    ein__emit_group_member(out);
     ein__tmpl_put(out, ein__tmpl_grouped, keys, 8);
 }

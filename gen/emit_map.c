@@ -453,23 +453,6 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
     return ok;
 }
 
-// ------------------------------------------------------------------------------- transpose
-
-// The read to go through tiles: its unit stride lies along a slot that is not the output's. Gives
-// that slot; -1: none.
-static int ein__ktile_read(const ein__kgen *g, const ein__kscan *s, const int *order, int n,
-                           ein__ex *read) {
-    for (ptrdiff_t k = 0; n > 1 && k + 1 < arrlen(s->row); k++)
-        for (int i = 0; i < n - 1; i++) {
-            int a = order[i];
-            if (s->row[k].k[a] != 1 || s->row[k].k[order[n - 1]] == 1) continue;
-            if (s->pinned & (1u << a | 1u << order[n - 1]) || g->slot[a].n < 2) continue;
-            *read = s->read[k];
-            return a;
-        }
-    return -1;
-}
-
 // `(int)(id / below % n) * size`, with what does nothing left out; `*below` grows.
 static const char *ein__kdigit(ein__kgen *g, int64_t *below, int64_t n, int size) {
     const char *s = "id", *u = g->wide ? "ull" : "u";
@@ -479,86 +462,4 @@ static const char *ein__kdigit(ein__kgen *g, int64_t *below, int64_t n, int size
     *below *= n;
     if (size > 1) s = ein__namef(g->ctx, "%s * %d", s, size);
     return s;
-}
-
-static void ein__ktile_index(ein__kgen *g, ein__buf *b, const int *rest, int n, int a, int last,
-                             int size) {
-    int64_t ta = (g->slot[a].n + size - 1) / size, tb = (g->slot[last].n + size - 1) / size,
-            below = 1;
-    const char *t = ein__kint(g);
-    ein__putf(b, "const %s fa = %s;\n", t, ein__kdigit(g, &below, ta, size));
-    ein__putf(b, "const %s fb = %s;\n", t, ein__kdigit(g, &below, tb, size));
-    for (int i = n - 1; i >= 0; i--)
-        ein__putf(b, "const %s %s = %s;\n", t, g->slot[rest[i]].name,
-                  ein__kdigit(g, &below, g->slot[rest[i]].n, 1));
-}
-
-// 32 x 32 tiles: read along the operand's innermost dimension, written along the result's.
-static bool ein__ktranspose(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
-                            ein__launch *l) {
-    ein__val v = step->out;
-    ein__ex body = ein__kbody(g, v), read = {0};
-    ein__kscan scan = ein__kscan_make(g);
-    int order[EIN__MAX_RANK], rest[EIN__MAX_RANK], nrest = 0;
-    ein__kscan_expr(g, &scan, body);
-    ein__kscan_out(g, &scan, v);
-    int n = ein__kmerge(g, &scan, order, ein__korder(g, v, order));
-    int a = ein__ktile_read(g, &scan, order, n, &read);
-    if (a < 0 || g->vec > 1) {
-        ein__kscan_free(&scan);
-        if (a >= 0) return false;
-        for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].gone = false;
-        const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, v)->scope);
-        for (uint32_t i = 0; i < s->nt; i++) g->slot[i].n = s->n[i];
-        return ein__kmap(g, step, hint, out, l);
-    }
-    int b = order[n - 1];
-    for (int i = 0; i < n - 1; i++)
-        if (order[i] != a) rest[nrest++] = order[i];
-    g->slot[a].level = g->slot[b].level = 1;
-    if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, body)) g->num = EIN__NUM_INT;
-    ein__ktext element = ein__kread(g, read, 0);
-    ein__buf index = {0}, before = g->code[0], load = g->code[1];
-    g->code[0] = g->code[1] = (ein__buf){0};
-    ein__put(&g->code[0], "");
-    ein__put(&g->code[1], "");
-    ein__kforget(g, 1);
-    g->over[g->nover].ex = read;
-    g->over[g->nover++].text = ein__kt(g, EIN__PRIMARY, 1, "tile[threadIdx.x][j + threadIdx.y]");
-    ein__kcount(g, body);
-    ein__ktext value = ein__kvalue(g, body, 0);
-    ein__kstore(g, &g->code[1], v, &scan, &value);
-    int64_t tiles = (g->slot[a].n + 31) / 32 * ((g->slot[b].n + 31) / 32);
-    tiles *= ein__kcount_slots(g, rest, nrest);
-    bool ok = !g->too_wide;
-    if (ok && !g->overflow && ein__kgrid(g->ctx, l, tiles, 32)) {
-        l->block[1] = 8;
-        ein__ktile_index(g, &index, rest, nrest, a, b, 32);
-        ein_ctx *c = g->ctx;
-        ein__key keys[] = {{0},
-                           {0},
-                           {"T", ein__knum_type(g)},
-                           {"number", ein__kunsigned(g)},
-                           {"many", tiles > 1 ? "1" : ""},
-                           {"int", ein__kint(g)},
-                           {"index", index.s},
-                           {"a", g->slot[a].name},
-                           {"b", g->slot[b].name},
-                           {"na", ein__namef(c, "%lld", (long long)g->slot[a].n)},
-                           {"nb", ein__namef(c, "%lld", (long long)g->slot[b].n)},
-                           {"before", before.s},
-                           {"load", load.s},
-                           {"value", element.s},
-                           {"middle", g->code[0].s},
-                           {"store", g->code[1].s}};
-        int64_t count = ein__kcount_slots(g, order, n);
-        ein__kbytes(g, &scan, count, l);
-        l->flops_per_out = g->flops;
-        ein__kfinish(g, v, hint, ein__tmpl_transpose, keys, 16, out, l);
-    }
-    ein__buf_free(&index);
-    ein__buf_free(&before);
-    ein__buf_free(&load);
-    ein__kscan_free(&scan);
-    return ok;
 }

@@ -1,4 +1,5 @@
-// Text of calls of cublasLt: products with an epilogue, or with an algorithm that a table chose.
+// Text of calls of cuBLAS, and of cublasLt: products with an epilogue, or with an algorithm that a
+// table chose.
 
 static const char *ein__matmul_epilogue(const ein__gemm *g) {
     switch (g->act) {
@@ -42,11 +43,27 @@ EIN__FN void ein__put_matmul_size(ein__buf *out, const ein__step *s, bool typed,
     ein__buf_free(&line);
 }
 
+// Types of such a call and of its sizes.
+EIN__FN void ein__emit_matmul_types(ein__buf *out, bool typed, bool pins) {
+    ein__key keys[] = {{"pins", pins ? "1" : ""}, {"typed", typed ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_matmul_types, keys, 2);
+}
+
 // For the summary.
 EIN__FN void ein__put_epilogue(ein__buf *out, bool z, bool bias, ein__act act) {
     if (z) ein__put(out, " + residual");
     if (bias) ein__put(out, " + bias");
     if (act) ein__put(out, act == EIN__ACT_RELU ? " + relu" : " + gelu");
+}
+
+// The functions that call cuBLAS itself. `tf32`: for some products that are rounded to it.
+EIN__FN void ein__emit_gemm(ein__buf *out, const char *model, bool typed, bool tf32, bool steps) {
+    ein__key keys[] = {{"model", model},
+                       {"typed", typed ? "1" : ""},
+                       {"tf32", tf32 ? "1" : ""},
+                       {"scalar", typed ? "void" : "float"},
+                       {"steps", steps ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_gemm, keys, 5);
 }
 
 // The functions that make the calls, for program or probe `model`. `typed`: rows tell types.

@@ -82,41 +82,22 @@ static void ein__put_uploads(ein__emitter *z, ein__buf *out, bool *any) {
     if (*any) ein__put(out, "};\n");
 }
 
-// Axes of a descriptor: those that the convolution lacks are 1, in front.
-static void ein__put_axes(ein__buf *out, const int64_t *v, int n, int axes, int64_t fill) {
-    ein__put(out, "{");
-    for (int i = 0; i < axes; i++)
-        ein__putf(out, "%s%lld", i ? ", " : "",
-                  (long long)(i < axes - n ? fill : v[i - (axes - n)]));
-    ein__put(out, "}");
-}
-
 static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
     return ein__plain_name(ctx, s->name);
 }
 
-// A row of the table of convolutions; `orders`: they differ in that of tensors; `pin`: what follows
-// where algorithms are chosen by tables.
-EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv *c,
-                                bool transposed, int spatial, bool typed, bool orders,
-                                const char *pin) {
-    ein__buf line = {0};
-    ein__put(&line, "    {");
-    ein__put_string(&line, name);
-    ein__putf(&line, ", %d, %lld, %lld, %lld, %lld, ", transposed, (long long)c->n, (long long)c->c,
-              (long long)c->f, (long long)c->group);
-    const int64_t *axes[] = {c->in, c->out, c->k, c->pad, c->stride, c->dilation};
-    for (int k = 0; k < 6; k++) {
-        ein__put_axes(&line, axes[k], c->spatial, spatial, k == 3 ? 0 : 1);
-        ein__put(&line, ", ");
-    }
-    bool fused = c->bias.i || c->z.i || c->relu;
-    ein__putf(&line, "%d, %d", fused, c->relu);
-    if (typed) ein__putf(&line, ", %d, %d", c->math == EIN__MATH_FP16, c->math == EIN__MATH_TF32);
-    if (orders) ein__putf(&line, ", %d", c->nhwc);
-    ein__putf(&line, "%s},", pin);
-    ein__tmpl_line(out, line.s, line.n);
-    ein__buf_free(&line);
+// The program's convolutions.
+static ein__conv_text ein__conv_text_of(const ein__emitter *z) {
+    ein_ctx *ctx = z->ctx;
+    return (ein__conv_text){.model = ein__symbol(ctx),
+                            .limit = ein__namef(ctx, "%lld", (long long)ctx->plan.workspace_bytes),
+                            .spatial = z->spatial,
+                            .settings = z->settings,
+                            .typed = ein__is_typed(ctx),
+                            .tf32 = ctx->desc.math == EIN_MATH_TF32,
+                            .nhwc = z->nhwc,
+                            .pins = z->pins,
+                            .engines = z->engines};
 }
 
 static const char *ein__conv_pin_text(const ein__emitter *z, const ein__step *s) {
@@ -135,12 +116,13 @@ static const char *ein__conv_pin_text(const ein__emitter *z, const ein__step *s)
 
 static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
+    const ein__conv_text form = ein__conv_text_of(z);
     ein__put(out, "\nstatic const conv_size conv_sizes[] = {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
-            ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial,
-                               ein__is_typed(ctx), z->nhwc, ein__conv_pin_text(z, s));
+            ein__put_conv_size(out, &form, s->name, &s->conv, s->kind == EIN__K_CONV_DATA,
+                               ein__conv_pin_text(z, s));
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {

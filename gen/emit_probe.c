@@ -466,11 +466,25 @@ static void ein__put_probe_launches(ein__prober *z, ein__buf *out) {
     ein__buf_free(&list);
 }
 
+// The convolutions that are measured.
+static ein__conv_text ein__probe_form(const ein__prober *z) {
+    return (ein__conv_text){.model = "probe",
+                            .limit = "conv_limit(s)",
+                            .spatial = z->spatial,
+                            .settings = EIN__SETTINGS,
+                            .typed = z->typed,
+                            .tf32 = z->tf32,
+                            .nhwc = z->nhwc,
+                            .engines = true,
+                            .probe = true};
+}
+
 static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
+    const ein__conv_text form = ein__probe_form(z);
     ein__put(out, "static const conv_size conv_sizes[] = {\n");
     for (int i = 0; i < z->convs; i++)
-        ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial,
-                           z->typed, z->nhwc, z->call[i].c.z.i ? ", 1" : ", 0");
+        ein__put_conv_size(out, &form, z->call[i].key, &z->call[i].c, z->call[i].transposed,
+                           z->call[i].c.z.i ? ", 1" : ", 0");
     ein__put(out, "};\n");
 }
 
@@ -512,27 +526,19 @@ static void ein__put_probe_groups(ein__prober *z, ein__buf *out) {
 // What is to be measured: tables of calls, launches of kernels.
 static void ein__put_probe_tables(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
-    const char *spatial = ein__number_text(ctx, z->spatial);
-    const char *typed = z->typed ? "1" : "", *nhwc = z->nhwc ? "1" : "";
-    ein__key conv_types[] = {{"spatial", spatial}, {"pins", "0"},   {"typed", typed},
-                             {"engines", "1"},     {"pinned", "0"}, {"nhwc", nhwc},
-                             {"copied", "0"}};
-    ein__key types[] = {{"pins", "0"}, {"typed", typed}};
+    const ein__conv_text form = ein__probe_form(z);
     if (z->convs) {
-        ein__emit_engine_types(ctx, out, EIN__SETTINGS);
-        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 7);
+        ein__emit_conv_types(ctx, out, &form);
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
     if (z->gemms + z->groups) {
-        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
+        ein__emit_matmul_types(out, z->typed, false);
         ein__put_probe_gemms(z, out);
         ein__put(out, "\n");
     }
     if (z->groups) {
-        ein__key group[] = {{"members", ein__number_text(ctx, EIN__GROUP_MEMBERS)},
-                            {"problems", ein__number_text(ctx, EIN__GROUP_PROBLEMS)}};
-        ein__tmpl_put(out, ein__tmpl_grouped_types, group, 2);
+        ein__emit_group_types(ctx, out, EIN__GROUP_MEMBERS, EIN__GROUP_PROBLEMS);
         ein__put(out, "\n");
     }
     if (z->kernels) {
@@ -546,56 +552,31 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
     const char *blas = ein__number_text(ctx, z->gemms + z->groups);
-    const char *spatial = ein__number_text(ctx, z->spatial);
-    const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
-    const char *nhwc = z->nhwc ? "1" : "";
+    const ein__conv_text form = ein__probe_form(z);
     ein__key state[] = {{"kernels", ein__number_text(ctx, z->kernels)},
                         {"conv", convs},
                         {"gemm", blas},
                         {"convs", convs},
                         {"gemms", gemms},
                         {"groups", ein__number_text(ctx, z->groups)},
-                        {"spatial", spatial},
+                        {"spatial", ein__number_text(ctx, z->spatial)},
                         {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
     ein__tmpl_put(out, ein__tmpl_probe_state, state, 8);
     ein__put(out, "\n");
     ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms + z->groups > 0, false);
-    ein__key conv[] = {{"model", "probe"},
-                       {"spatial", spatial},
-                       {"rank", ein__number_text(ctx, z->spatial + 2)},
-                       {"limit", "conv_limit(s)"},
-                       {"room", "conv_limit(s)"},
-                       {"pins", "0"},
-                       {"typed", typed},
-                       {"tf32", tf32},
-                       {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
-                       {"param", ein__conv_params(z->typed, z->nhwc, true)},
-                       {"arg", ein__conv_params(z->typed, z->nhwc, false)},
-                       {"scalar", *typed ? "void" : "float"},
-                       {"steps", "0"},
-                       {"engines", "1"},
-                       {"pinned", "0"},
-                       {"nhwc", nhwc},
-                       {"copied", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__emit_engine(ctx, out, "probe", z->spatial, "conv_limit(s)", z->typed, z->nhwc,
-                         EIN__SETTINGS, false);
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 17);
+        ein__emit_conv(ctx, out, &form);
     }
-    ein__key gemm[] = {{"model", "probe"},
-                       {"typed", typed},
-                       {"tf32", tf32},
-                       {"scalar", *typed ? "void" : "float"},
-                       {"steps", "0"}};
     if (z->gemms + z->groups) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
+        ein__emit_gemm(out, "probe", z->typed, z->tf32, false);
         ein__put(out, "\n");
         ein__emit_matmul(out, "probe", "m->cublas_workspace", z->typed, false, false);
     }
     if (z->groups) {
         ein__put(out, "\n");
+        ein__emit_group_member(out);
         ein__put_probe_groups(z, out);
     }
 }

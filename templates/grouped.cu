@@ -19,16 +19,7 @@ static int grouped_open($model *m, cudaStream_t stream) {
         const long long element = 4;
         //@end
         const long long stride[] = {s->sa * element, s->sb * element, s->sc * element};
-        g->ta[i] = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-        g->tb[i] = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-        g->m[i] = s->m;
-        g->n[i] = s->n;
-        g->k[i] = s->k;
-        g->lda[i] = s->lda;
-        g->ldb[i] = s->ldb;
-        g->ldc[i] = s->ldc;
-        g->batch[i] = s->batch;
-        g->alpha[i] = s->alpha;
+        group_member(g, i, s);
         for (int b = 0; b < s->batch; b++, p++)
             for (int o = 0; o < 3; o++) g->at[o][p] = (const char *)at[i][o] + b * stride[o];
     }

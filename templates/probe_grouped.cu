@@ -17,17 +17,7 @@ static int open_group(probe *h, const group_size *s) {
         const size_t rows[] = {(size_t)(z->ta ? z->k : z->m), (size_t)(z->tb ? z->n : z->k),
                                (size_t)z->m},
                      ld[] = {(size_t)z->lda, (size_t)z->ldb, (size_t)z->ldc};
-        g->ta[i] = z->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-        g->tb[i] = z->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-        g->m[i] = z->m;
-        g->n[i] = z->n;
-        g->k[i] = z->k;
-        g->lda[i] = z->lda;
-        g->ldb[i] = z->ldb;
-        g->ldc[i] = z->ldc;
-        g->batch[i] = z->batch;
-        g->alpha[i] = 1;
-        g->beta[i] = 0;
+        group_member(g, i, z);
         for (int b = 0; b < z->batch; b++, p++)
             for (int o = 0; o < 3; o++) {
                 from[o][p] = at[o];
