@@ -273,9 +273,10 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
         return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
     bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
     if (step.kind == EIN__K_ATTENTION) return (ein__price){ein__step_cost(ctx, &step), false};
-    int64_t ps = ein__cost_step(ctx, &step);
-    // Instead of a call, it must be cheaper by as much as where calls are chosen.
-    if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i])) ps = ein__with_margin(ps);
+    const ein__kernel k = ein__step_kernel(ctx, &step);
+    int64_t ps = ein__cost_kernel(ctx, &k);
+    if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i]))
+        ps = ein__beside_call(ps, ein__kernel_row(ctx, &k) != NULL);
     return (ein__price){ps, fell || copy || ein__is_scattered(ctx, &step)};
 }
 

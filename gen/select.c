@@ -24,8 +24,9 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
 // estimate: no estimate of a tiled product has been compared with a measurement yet.
 enum { EIN__OWN_MARGIN = 10 };
 
-static int64_t ein__with_margin(int64_t ps) {
-    return ein__cost_sum(ps, ein__muldiv(ps, EIN__OWN_MARGIN, 100));
+// What such a kernel counts as beside a call.
+static int64_t ein__beside_call(int64_t ps, bool measured) {
+    return measured ? ps : ein__cost_sum(ps, ein__muldiv(ps, EIN__OWN_MARGIN, 100));
 }
 
 // The cheapest library call for contraction `s` with map `m` as below, and its cost; `kind` and
@@ -75,7 +76,7 @@ static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val
     if (own < *ps) {
         *ps = own;
         bool known = parts.parts == 1 && ein__is_scope_measured(ctx, EIN__K_PRODUCT, s, m, read);
-        bound = ein__least(bound, known ? own : ein__with_margin(own));
+        bound = ein__least(bound, ein__beside_call(own, known));
         kind = EIN__K_PRODUCT;
     }
     ein__skind2 best = ein__choose_library(ctx, s, m, read, free, kind, bound, ps);
@@ -356,7 +357,8 @@ static ein__skind2 ein__choose_wide(ein__selector *z, ein__val v, ein__val m, ei
                  ein__best_gemm(ctx, s, z->free && !z->root[v.i], &g, &gemm_ps);
     if (found && m.i) gemm_ps = ein__cost_sum(gemm_ps, ein__kernel_cost(ctx, m));
     if (own < loops) kind = EIN__K_PRODUCT;
-    if (found && gemm_ps < ein__least(loops, ein__with_margin(own))) kind = EIN__K_GEMM;
+    own = ein__beside_call(own, ein__is_scope_measured(ctx, EIN__K_PRODUCT, s, m, read));
+    if (found && gemm_ps < ein__least(loops, own)) kind = EIN__K_GEMM;
     return kind;
 }
 
@@ -431,7 +433,7 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
         }
         bool known;
         int64_t ps = ein__cost_loading(ctx, s, m, read, &some, &known);
-        ps = ein__cost_sum(call && !known ? ein__with_margin(ps) : ps, rest);
+        ps = ein__cost_sum(call ? ein__beside_call(ps, known) : ps, rest);
         if (ps >= least) continue;
         least = ps;
         best = some;
