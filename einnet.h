@@ -734,6 +734,16 @@ typedef struct ein__gemm {
     bool wide;  // of halves, with an f32 result
 } ein__gemm;
 
+// What of a kernel's work belongs to one slice of value `v`, which is in shared memory: dimensions
+// `dims` of it number the slices, and so do iterators at[0..n-1] of the kernel's first value, the
+// outermost one first.
+typedef struct ein__slice {
+    ein__val v;
+    uint32_t dims;
+    int n;
+    uint8_t at[EIN__MAX_RANK];
+} ein__slice;
+
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
 // (reductions), the last one is stored; a ROW step may have several reductions.
 typedef struct ein__step {
@@ -763,6 +773,10 @@ typedef struct ein__step {
     int event;               // recorded after the step for those that wait for it, 0: none
     struct ein__step *peer;  // GEMM: other products of the same call (group.c)
     int npeer;
+    struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
+    int groups;               // ... with so many slices of its result a block
+    int64_t slices;           // and in all
+    ein__slice cut[2];        // how those number the slices, the kernel ahead first
 } ein__step;
 
 enum { EIN__NORM_ROWS = 4 };
@@ -863,6 +877,7 @@ struct ein_ctx {
     } * cost_rows, *costs;     // sh maps to rows: every measurement's; the best of this GPU by key
     uint64_t cost_hash;        // of the tables given, 0: none
     int kernel_rows;           // of them are of kernels of our own, for this GPU
+    ein__slice slice;          // what is emitted is a part of a kernel (stitch.c); v none: not
     uint64_t kernel_seed[16];  // by ein__skind2: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
@@ -13126,14 +13141,16 @@ static const char *ein__library_of(const ein__cost_row *r) {
 
 // What is wrong with a row whose key begins like that of a kernel of ours; NULL: nothing.
 static const char *ein__kernel_key_fault(const ein__cost_row *r) {
-    static const char *const kinds[] = {"map",  "transpose", "reduce",    "row",
-                                        "band", "basis",     "attention", "product"};
+    enum { PRODUCT = 8, KINDS };
+    static const char *const kinds[KINDS] = {"map",   "transpose", "reduce", "row",    "band",
+                                             "basis", "attention", "stitch", "product"};
     const char *s = r->key + 7;
     size_t n = strcspn(s, " "), kind = 0;
-    while (kind < 8 && (strlen(kinds[kind]) != n || strncmp(s, kinds[kind], n))) kind++;
-    if (kind == 8 || !s[n] || strspn(s + n + 1, "0123456789abcdef") != 16 || s[n + 17])
+    while (kind < KINDS && (strlen(kinds[kind]) != n || strncmp(s, kinds[kind], n))) kind++;
+    if (kind == KINDS || !s[n] || strspn(s + n + 1, "0123456789abcdef") != 16 || s[n + 17])
         return "a kernel's key is 'kernel KIND ID', ID 16 hexadecimal digits";
-    return kind == 7 && !*r->algorithm ? "a product's key ends with its tile: ' algo=TILE'" : NULL;
+    return kind == PRODUCT && !*r->algorithm ? "a product's key ends with its tile: ' algo=TILE'"
+                                             : NULL;
 }
 
 // ------------------------------------------------------------------------------------ rows
@@ -14860,7 +14877,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     }
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
-    k.also = step->also;
+    k.also = step->ahead ? (ein__val){0} : step->also;
     k.fma = step->kind == EIN__K_PRODUCT && ein__keeps_fp32(ctx, step->val[0]);
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
@@ -16151,8 +16168,9 @@ static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
 // estimate: no estimate of a tiled product has been compared with a measurement yet.
 enum { EIN__OWN_MARGIN = 10 };
 
-static int64_t ein__with_margin(int64_t ps) {
-    return ein__cost_sum(ps, ein__muldiv(ps, EIN__OWN_MARGIN, 100));
+// What such a kernel counts as beside a call.
+static int64_t ein__beside_call(int64_t ps, bool measured) {
+    return measured ? ps : ein__cost_sum(ps, ein__muldiv(ps, EIN__OWN_MARGIN, 100));
 }
 
 // The cheapest library call for contraction `s` with map `m` as below, and its cost; `kind` and
@@ -16202,7 +16220,7 @@ static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val
     if (own < *ps) {
         *ps = own;
         bool known = parts.parts == 1 && ein__is_scope_measured(ctx, EIN__K_PRODUCT, s, m, read);
-        bound = ein__least(bound, known ? own : ein__with_margin(own));
+        bound = ein__least(bound, ein__beside_call(own, known));
         kind = EIN__K_PRODUCT;
     }
     ein__skind2 best = ein__choose_library(ctx, s, m, read, free, kind, bound, ps);
@@ -16483,7 +16501,8 @@ static ein__skind2 ein__choose_wide(ein__selector *z, ein__val v, ein__val m, ei
                  ein__best_gemm(ctx, s, z->free && !z->root[v.i], &g, &gemm_ps);
     if (found && m.i) gemm_ps = ein__cost_sum(gemm_ps, ein__kernel_cost(ctx, m));
     if (own < loops) kind = EIN__K_PRODUCT;
-    if (found && gemm_ps < ein__least(loops, ein__with_margin(own))) kind = EIN__K_GEMM;
+    own = ein__beside_call(own, ein__is_scope_measured(ctx, EIN__K_PRODUCT, s, m, read));
+    if (found && gemm_ps < ein__least(loops, own)) kind = EIN__K_GEMM;
     return kind;
 }
 
@@ -16558,7 +16577,7 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
         }
         bool known;
         int64_t ps = ein__cost_loading(ctx, s, m, read, &some, &known);
-        ps = ein__cost_sum(call && !known ? ein__with_margin(ps) : ps, rest);
+        ps = ein__cost_sum(call ? ein__beside_call(ps, known) : ps, rest);
         if (ps >= least) continue;
         least = ps;
         best = some;
@@ -23893,7 +23912,8 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
 // Values that a step reads from memory: all reads of the values it computes but those themselves.
 static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **to) {
     ein__val *list = *to;
-    const ein__val beside[] = {step->load[0], step->load[1], step->also};
+    ein__val also = step->ahead ? (ein__val){0} : step->also;
+    const ein__val beside[] = {step->load[0], step->load[1], also};
     for (int k = 0; k < step->nval + 3; k++) {
         ein__ex *reads = NULL;
         ein__val v = k < step->nval ? step->val[k] : beside[k - step->nval];
@@ -23917,6 +23937,9 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     ein__val *list = NULL;
     ein__add_step_reads(ctx, step, &list);
     for (int i = 0; i < step->npeer; i++) ein__add_step_reads(ctx, &step->peer[i], &list);
+    if (step->ahead) ein__add_step_reads(ctx, step->ahead, &list);
+    for (ptrdiff_t i = arrlen(list) - 1; step->ahead && i >= 0; i--)
+        if (list[i].i == step->ahead->out.i) arrdel(list, i);
     return list;
 }
 
@@ -24471,6 +24494,324 @@ EIN__FN int64_t ein__estimate_group_step(ein_ctx *ctx, const ein__step *s) {
     for (int i = 0; i < s->npeer; i++) gemm[i + 1] = &s->peer[i].gemm;
     return ein__estimate_group(ctx, gemm, s->npeer + 1);
 }
+/* ---- stitch.c ---- */
+// Two kernels of a plan as one, where blocks can compute the second one's part from what they have
+// of the first one's result alone: each block keeps a slice of that tensor in shared memory. A
+// launch and a round through memory less; FusionStitching (Zheng et al., 2020) and AStitch (ASPLOS
+// 2022, section 3) call it block composition. Winograd's transforms of one convolution and of the
+// next one meet so, as do pooling and what follows: channels are slices.
+
+enum {
+    EIN__STITCH_BYTES = 24 << 10,  // of shared memory a block, so that an SM holds some blocks
+    EIN__STITCH_THREADS = 256,     // a block at most
+    EIN__STITCH_FEW = 128,         // below as many, a block takes more slices
+    // What a block takes for the second kernel beside its work: the barrier and a round of loads
+    // from shared memory; and for every further turn of its threads. Assumed.
+    EIN__STITCH_PS = 400000,
+    EIN__STITCH_TURN_PS = 150000,
+    EIN__STITCH_MARGIN = 10,  // percent by which its estimate must be less than those of two
+    EIN__STITCH_SEED = 15     // of its template's hash, behind those of kinds (ein_ctx.kernel_seed)
+};
+
+typedef struct ein__stitcher {
+    ein_ctx *ctx;
+    ein__step *step;  // the plan's
+    int n;
+    bool *gone;                // by step: it is part of another one
+    int **readers, **writers;  // by buffer: steps; stb_ds arrays
+} ein__stitcher;
+
+// What is to be one kernel.
+typedef struct ein__seam {
+    const ein__step *first, *second;
+    ein__val v;                // between them
+    bool also;                 // others read it too
+    int64_t slices, elements;  // of v; of a slice
+    int groups;
+    ein__slice cut[2];
+    int64_t ps;
+} ein__seam;
+
+// Whether threads of the step's kernel work by themselves on elements or tiles of the result.
+static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
+    ein__skinny skinny;
+    ein__kernel k;
+    if (ein__is_call(s->kind) || s->ahead || s->also.i || s->nval > 2 || s->parts > 1) return false;
+    if (ctx->value[s->out.i].dtype != EIN__F32 && ctx->value[s->out.i].dtype != EIN__F16)
+        return false;
+    if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
+    if (s->kind != EIN__K_REDUCE) return false;
+    const ein__scope *p = ein__scope_of(ctx, s->val[0]);
+    k = ein__step_kernel(ctx, s);
+    bool own = ein__outputs_of(p) > EIN__SHARED_OUTPUTS || ein__terms_of(p) < 32;
+    return own && !ein__is_skinny(ctx, &k, &skinny);
+}
+
+// Whether iterator `t` of the step's first value is one of a tile's axes.
+static bool ein__is_tiled_axis(ein_ctx *ctx, const ein__step *s, uint32_t t) {
+    ein__basis b;
+    bool tiled = false;
+    if (s->kind != EIN__K_BASIS || !ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
+        return false;
+    for (int k = 0; k < b.n; k++) tiled |= b.axis[k].slot == t;
+    return tiled;
+}
+
+// The iterator of the second kernel at which it reads dimension `d` of `v` everywhere, and nothing
+// but that iterator; -1: there is none.
+static int ein__slice_iterator(ein_ctx *ctx, const ein__seam *z, int d) {
+    const ein__scope *s = ein__scope_of(ctx, z->second->val[0]);
+    ein__ex *reads = NULL;
+    int found = -1;
+    bool ok = true;
+    for (int k = 0; k < z->second->nval; k++)
+        ein__ex_reads(ctx, ein__scope_of(ctx, z->second->val[k])->body, &reads);
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        uint32_t t;
+        if (e->val != z->v.i) continue;
+        ok = ein__ix_is_iter(ctx, e->ix[d], &t) && t < s->nt && (found < 0 || found == (int)t) &&
+             s->n[t] == ctx->value[z->v.i].shape.d[d];
+        if (ok) found = (int)t;
+    }
+    arrfree(reads);
+    return ok && found >= 0 && !ein__is_tiled_axis(ctx, z->second, (uint32_t)found) ? found : -1;
+}
+
+// Whether the step reads nothing of the buffer of `v` but `v`.
+static bool ein__reads_itself(ein_ctx *ctx, const ein__step *s, ein__val v) {
+    const ein__layout *l = ctx->plan.layout;
+    bool itself = true;
+    for (int k = 0; k < s->nval; k++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, ein__scope_of(ctx, s->val[k])->body, &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            uint32_t r = ein__ex_get(ctx, reads[i])->val;
+            itself &= r == v.i || l[r].buffer != l[v.i].buffer;
+        }
+        arrfree(reads);
+    }
+    return itself;
+}
+
+// The dimensions of `v` from the outermost one on; 0: it does not lie dense in a buffer of its own.
+static int ein__dense_order(const ein_ctx *ctx, ein__val v, int *order) {
+    const ein__value *p = &ctx->value[v.i];
+    const ein__layout *l = &ctx->plan.layout[v.i];
+    int64_t below = 1;
+    int n = 0;
+    for (int d = 0; d < p->shape.rank; d++) {
+        int j = n;
+        if (p->shape.d[d] == 1) continue;
+        for (; j > 0 && l->stride[order[j - 1]] < l->stride[d]; j--) order[j] = order[j - 1];
+        order[j] = d;
+        n++;
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        if (l->stride[order[i]] != below) return 0;
+        below *= p->shape.d[order[i]];
+    }
+    bool whole = ctx->plan.buffer[l->buffer].bytes == below * ein__dtype_size(p->dtype);
+    return l->offset == 0 && whole ? n : 0;
+}
+
+// Threads with work, about.
+static int64_t ein__thread_count(ein_ctx *ctx, const ein__step *s) {
+    int64_t n = ein__elements(&ctx->value[s->out.i].shape);
+    ein__basis b;
+    if (s->kind == EIN__K_BASIS && ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
+        for (int k = 0; k < b.n; k++) n /= b.axis[k].rows;
+    else if (n / 4 >= EIN__SHARED_OUTPUTS) n /= 4;
+    return n > 0 ? n : 1;
+}
+
+// Several slices a block where one has few threads, as long as all SMs have blocks.
+static void ein__group_slices(ein_ctx *ctx, ein__seam *z) {
+    int64_t sms = ein__gpu_of(ctx)->sms, size = ein__dtype_size(ctx->value[z->v.i].dtype);
+    int64_t threads =
+        ein__most(ein__thread_count(ctx, z->first), ein__thread_count(ctx, z->second));
+    for (z->groups = 1; z->groups < EIN__STITCH_THREADS / 32; z->groups *= 2) {
+        bool few = threads / z->slices * z->groups < EIN__STITCH_FEW;
+        bool fits = (z->elements + 8) * size * 2 * z->groups <= EIN__STITCH_BYTES;
+        if (!few || !fits || z->slices % (2 * z->groups) || z->slices / (2 * z->groups) < sms)
+            break;
+    }
+}
+
+// Further turns of a block's threads.
+static int64_t ein__stitch_turns(ein_ctx *ctx, const ein__seam *z, const ein__step *s) {
+    int64_t threads = ein__ceil(ein__thread_count(ctx, s), z->slices);
+    return ein__ceil(threads, EIN__STITCH_THREADS / z->groups) - 1;
+}
+
+// What both take, without the tensor's way through memory. Fewer blocks than SMs take as much
+// longer.
+static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__kernel a = ein__step_kernel(ctx, z->first), b = ein__step_kernel(ctx, z->second);
+    int parts;
+    b.inner[7] = z->v;
+    ein__work w = ein__kernel_work(ctx, &a, &parts), x = ein__kernel_work(ctx, &b, &parts);
+    int64_t stored = ein__bytes_of(ctx, z->v), blocks = z->slices / z->groups;
+    if (!z->also) w.bytes[EIN__BY_UNIT] -= ein__least(stored, w.bytes[EIN__BY_UNIT]);
+    for (int k = 0; k < EIN__NACCESS; k++) w.bytes[k] = ein__plus(w.bytes[k], x.bytes[k]);
+    w.weights = ein__plus(w.weights, x.weights);
+    w.math_ps = ein__plus(w.math_ps, x.math_ps);
+    w.chain_ps = ein__plus(w.chain_ps, x.chain_ps);
+    if (blocks < g->sms) {
+        for (int k = 0; k < EIN__NACCESS; k++) w.bytes[k] = ein__muldiv(w.bytes[k], g->sms, blocks);
+        w.weights = ein__muldiv(w.weights, g->sms, blocks);
+        w.math_ps = ein__muldiv(w.math_ps, g->sms, blocks);
+    }
+    int64_t turns =
+        ein__plus(ein__stitch_turns(ctx, z, z->first), ein__stitch_turns(ctx, z, z->second));
+    int64_t waves = ein__ceil(blocks, ein__times(g->sms, EIN__SHARE_RESIDENT));
+    w.extra_ps =
+        ein__plus(EIN__STITCH_PS, ein__times(ein__times(turns, waves), EIN__STITCH_TURN_PS));
+    return ein__work_ps(g, &w);
+}
+
+// The estimate for such a kernel as a step.
+EIN__FN int64_t ein__estimate_stitch(ein_ctx *ctx, const ein__step *s) {
+    ein__seam z = {.first = s->ahead,
+                   .second = s,
+                   .v = s->ahead->out,
+                   .also = s->also.i != 0,
+                   .slices = s->slices,
+                   .groups = s->groups};
+    return ein__estimate_seam(ctx, &z);
+}
+
+// A hash of the texts of both, as kernels have it (kernel_key.c).
+static uint64_t ein__stitch_id(ein_ctx *ctx, const ein__step *s) {
+    ein__kernel a = ein__step_kernel(ctx, s->ahead), b = ein__step_kernel(ctx, s);
+    uint64_t h = ein__mix(ein__kernel_id(ctx, &a), ein__kernel_id(ctx, &b));
+    h = ein__mix(ein__mix(h, ctx->kernel_seed[EIN__STITCH_SEED]), (uint64_t)s->groups);
+    h = ein__mix(h, (uint64_t)s->slices);
+    return ein__mix(h, s->also.i != 0);
+}
+
+// The cheapest slices; false: there are none.
+static bool ein__cut_slices(ein_ctx *ctx, ein__seam *z) {
+    const ein__value *p = &ctx->value[z->v.i];
+    int order[EIN__MAX_RANK], n = ein__dense_order(ctx, z->v, order);
+    int64_t all = ein__elements(&p->shape), size = ein__dtype_size(p->dtype);
+    ein__seam best = {.ps = INT64_MAX};
+    z->slices = 1;
+    z->cut[0] = z->cut[1] = (ein__slice){.v = z->v};
+    for (int i = 0; i + 1 < n; i++) {
+        int d = order[i], t = ein__slice_iterator(ctx, z, d);
+        if (t < 0 || ein__is_tiled_axis(ctx, z->first, (uint32_t)d)) break;
+        for (int j = 0; j < z->cut[1].n; j++)
+            if (z->cut[1].at[j] == t) t = -1;
+        if (t < 0) break;
+        for (int k = 0; k < 2; k++) z->cut[k].dims |= 1u << d;
+        z->cut[0].at[z->cut[0].n++] = (uint8_t)d;
+        z->cut[1].at[z->cut[1].n++] = (uint8_t)t;
+        z->slices *= p->shape.d[d];
+        z->elements = all / z->slices;
+        if ((z->elements + 8) * size > EIN__STITCH_BYTES || z->elements < 16) continue;
+        ein__group_slices(ctx, z);
+        z->ps = ein__estimate_seam(ctx, z);
+        if (z->ps < best.ps) best = *z;
+    }
+    if (best.ps == INT64_MAX) return false;
+    *z = best;
+    return true;
+}
+
+// Whether step `j` may do what step `i` does, whose result `v` it reads.
+static bool ein__may_stitch(const ein__stitcher *s, int i, int j, ein__seam *z) {
+    ein_ctx *ctx = s->ctx;
+    const ein__layout *l = ctx->plan.layout;
+    const int *readers = s->readers[l[z->v.i].buffer];
+    ein__bkind kind = ctx->plan.buffer[l[z->v.i].buffer].kind;
+    z->first = &s->step[i];
+    z->second = &s->step[j];
+    z->also = kind == EIN__B_OUTPUT;
+    if (arrlen(s->writers[l[z->v.i].buffer]) != 1 || z->first->out.i != z->v.i || s->gone[i] ||
+        (kind != EIN__B_ARENA && kind != EIN__B_OUTPUT))
+        return false;
+    for (ptrdiff_t k = 0; k < arrlen(readers); k++) {
+        z->also |= readers[k] != j;
+        // It is there when the second step is over.
+        if (readers[k] < j) return false;
+    }
+    return ein__is_threaded(ctx, z->first) && ein__is_threaded(ctx, z->second) &&
+           ein__reads_itself(ctx, z->second, z->v) && ein__cut_slices(ctx, z);
+}
+
+// Makes the two one step, in the second one's place, where that is cheaper.
+static void ein__try_stitch(ein__stitcher *s, int i, int j, const ein__seam *z) {
+    ein_ctx *ctx = s->ctx;
+    ein__step both = s->step[j];
+    char key[EIN__KEY_LENGTH];
+    both.ahead = EIN__NEW(&ctx->arena, ein__step, 1);
+    *both.ahead = s->step[i];
+    both.also = z->also ? z->v : (ein__val){0};
+    both.slices = z->slices;
+    both.groups = z->groups;
+    both.ps = ein__cost_sum(z->ps, ein__muldiv(z->ps, EIN__STITCH_MARGIN, 100));
+    both.measured = false;
+    both.key = NULL;
+    for (int k = 0; k < 2; k++) both.cut[k] = z->cut[k];
+    if (ctx->kernel_rows || ctx->desc.probe) {
+        snprintf(key, sizeof key, "kernel stitch %016llx",
+                 (unsigned long long)ein__stitch_id(ctx, &both));
+        both.key = ein__name(ctx, key);
+        const ein__cost_row *row = ein__row_of(ctx, both.key);
+        both.measured = row != NULL;
+        if (row) both.ps = row->ps;
+    }
+    if (both.ps >= ein__cost_sum(s->step[i].ps, s->step[j].ps)) return;
+    if (!both.measured) both.ps = z->ps;
+    ein__val *reads = ein__step_reads(ctx, &s->step[i]);
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+        arrput(s->readers[ctx->plan.layout[reads[k].i].buffer], j);
+    arrfree(reads);
+    s->step[j] = both;
+    s->gone[i] = true;
+}
+
+// Stitches the plan's kernels, each with one that it reads from at most.
+EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
+    ein__stitcher s = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
+    ptrdiff_t buffers = arrlen(ctx->plan.buffer);
+    for (ptrdiff_t i = 0; i < buffers; i++) {
+        arrput(s.readers, NULL);
+        arrput(s.writers, NULL);
+    }
+    ein__val **reads = NULL;
+    for (int i = 0; i < s.n; i++) {
+        arrput(s.gone, false);
+        arrput(reads, ein__step_reads(ctx, &s.step[i]));
+        arrput(s.writers[ctx->plan.layout[s.step[i].out.i].buffer], i);
+        if (s.step[i].also.i) arrput(s.writers[ctx->plan.layout[s.step[i].also.i].buffer], i);
+        for (ptrdiff_t k = 0; k < arrlen(reads[i]); k++)
+            arrput(s.readers[ctx->plan.layout[reads[i][k].i].buffer], i);
+    }
+    for (int j = 0; j < s.n; j++)
+        for (ptrdiff_t k = 0; k < arrlen(reads[j]) && !s.step[j].ahead; k++) {
+            ein__seam z = {.v = reads[j][k]};
+            const int *w = s.writers[ctx->plan.layout[z.v.i].buffer];
+            if (arrlen(w) == 1 && w[0] < j && ein__may_stitch(&s, w[0], j, &z))
+                ein__try_stitch(&s, w[0], j, &z);
+        }
+    ptrdiff_t kept = 0;
+    for (int i = 0; i < s.n; i++)
+        if (!s.gone[i]) s.step[kept++] = s.step[i];
+    if (ctx->plan.step) arrsetlen(ctx->plan.step, kept);
+    for (int i = 0; i < s.n; i++) arrfree(reads[i]);
+    for (ptrdiff_t i = 0; i < buffers; i++) {
+        arrfree(s.readers[i]);
+        arrfree(s.writers[i]);
+    }
+    arrfree(reads);
+    arrfree(s.readers);
+    arrfree(s.writers);
+    arrfree(s.gone);
+}
 /* ---- memory.c ---- */
 // Memory of a plan: one arena for activations, by liveness; constants; workspaces.
 
@@ -24915,9 +25256,10 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
         return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
     bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
     if (step.kind == EIN__K_ATTENTION) return (ein__price){ein__step_cost(ctx, &step), false};
-    int64_t ps = ein__cost_step(ctx, &step);
-    // Instead of a call, it must be cheaper by as much as where calls are chosen.
-    if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i])) ps = ein__with_margin(ps);
+    const ein__kernel k = ein__step_kernel(ctx, &step);
+    int64_t ps = ein__cost_kernel(ctx, &k);
+    if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i]))
+        ps = ein__beside_call(ps, ein__kernel_row(ctx, &k) != NULL);
     return (ein__price){ps, fell || copy || ein__is_scattered(ctx, &step)};
 }
 
@@ -25186,6 +25528,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     if (ok) ein__group_products(ctx);
+    if (ok) ein__stitch_steps(ctx);
     ctx->plan.merging = merging;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
@@ -25229,6 +25572,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
     bool ok = ein__build_plan(ctx, plain, nroot);
+    if (ok) ein__stitch_steps(ctx);
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ein__keep_better(ctx, &best, ok);
@@ -25400,175 +25744,53 @@ EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
 static const char *const ein__tmpl_attend[] = {
     "//@key tf32  some kernel multiplies f32 values rounded to TF32",
     "//@key half  some kernel multiplies halves",
-    "// A warp's multiply-adds on tensor cores: C[16,8] += A[16,K] B[K,8], fragments as the PTX manual",
-    "// has them for mma.m16n8k8 (tf32) and mma.m16n8k16 (f16). A word is one TF32 number, or two halves",
-    "// that are neighbours along K. Lane 4 * g + t has words t and t + 4 of rows g and g + 8 of A, and",
-    "// of column g of B; of C the columns 2 * t and 2 * t + 1 in rows g and g + 8.",
-    "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800",
-    "#define ATTEND_TENSOR 1",
-    "#else",
-    "#define ATTEND_TENSOR 0  // lanes exchange fragments and multiply words",
-    "#endif",
-    "",
+    "// Beside the fragments of what lies in rows, an attention on tensor cores multiplies its weights,",
+    "// which a warp has as the sums of the first product left them, with columns of the values.",
     "template <typename T>",
     "struct attend;",
     "",
     "//@if tf32",
     "template <>",
     "struct attend<float> {",
-    "    typedef float word;",
-    "",
-    "    static __device__ __forceinline__ float rounded(float v) {",
-    "#if ATTEND_TENSOR",
-    "        unsigned bits;",
-    "        asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(bits) : \"f\"(v));",
-    "        return __uint_as_float(bits);",
-    "#else",
-    "        return v == v \? __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u) : v;",
-    "#endif",
-    "    }",
-    "",
-    "    static __device__ __forceinline__ void put(float *to, float v) { *to = rounded(v); }",
-    "    static __device__ __forceinline__ void put(float *to, float4 v) {",
-    "        *reinterpret_cast<float4 *>(to) =",
-    "            make_float4(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));",
-    "    }",
-    "",
-    "    static __device__ __forceinline__ float get(const float *p) { return *p; }",
-    "",
-    "    // A made of weights of keys 0 to 7: keys 2 * t are words t, keys 2 * t + 1 words t + 4.",
-    "    static __device__ __forceinline__ void weights(const float (*s)[4], float (&a)[4]) {",
-    "        a[0] = rounded(s[0][0]);",
-    "        a[1] = rounded(s[0][2]);",
-    "        a[2] = rounded(s[0][1]);",
-    "        a[3] = rounded(s[0][3]);",
-    "    }",
-    "",
-    "    // B for keys 0 to 7 in the same order, of columns 0 to 7 and of 8 to 15.",
-    "    static __device__ __forceinline__ void columns(const float *p, int pitch, float (&b)[4]) {",
-    "        const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;",
+    "    // Operand A of weights of keys 0 to 7: a lane has keys 2t and 2t + 1, as terms t and t + 4.",
+    "    static __device__ __forceinline__ void weights(const float (*s)[4], unsigned (&a)[4]) {",
     "#pragma unroll",
-    "        for (int i = 0; i < 4; i++) b[i] = p[(2 * t + i % 2) * pitch + i / 2 * 8 + g];",
+    "        for (int i = 0; i < 4; i++)",
+    "            a[i] = __float_as_uint(tensor_type<float>::rounded(s[0][i % 2 * 2 + i / 2]));",
     "    }",
     "",
-    "#if ATTEND_TENSOR",
-    "    static __device__ __forceinline__ void multiply(float (&c)[4], const float (&a)[4], float b0,",
-    "                                                    float b1) {",
-    "        asm volatile(",
-    "            \"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 \"",
-    "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
-    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
-    "            : \"r\"(__float_as_uint(a[0])), \"r\"(__float_as_uint(a[1])), \"r\"(__float_as_uint(a[2])),",
-    "              \"r\"(__float_as_uint(a[3])), \"r\"(__float_as_uint(b0)), \"r\"(__float_as_uint(b1)));",
+    "    // Keys 0 to 7 in the same order, of columns 0 to 7 (registers 0 and 2) and 8 to 15.",
+    "    static __device__ __forceinline__ void values(const float *p, int pitch, unsigned (&b)[4]) {",
+    "        const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i++)",
+    "            b[i] = __float_as_uint(p[(2 * t + i / 2) * pitch + i % 2 * 8 + g]);",
     "    }",
-    "#else",
-    "    static __device__ __forceinline__ float dot(float a, float b) { return a * b; }",
-    "#endif",
     "};",
     "",
     "//@end",
     "//@if half",
-    "// Eight f16 numbers, moved at once.",
-    "struct __align__(16) attend_half8 {",
-    "    __half v[8];",
-    "};",
-    "",
     "template <>",
     "struct attend<__half> {",
-    "    typedef __half2 word;",
-    "",
-    "    static __device__ __forceinline__ void put(__half *to, float v) { *to = __float2half_rn(v); }",
-    "    static __device__ __forceinline__ void put(__half *to, float4 v) {",
-    "        __half2 *pair = reinterpret_cast<__half2 *>(to);",
-    "        pair[0] = __floats2half2_rn(v.x, v.y);",
-    "        pair[1] = __floats2half2_rn(v.z, v.w);",
-    "    }",
-    "    static __device__ __forceinline__ void put(__half *to, attend_half8 v) {",
-    "        *reinterpret_cast<attend_half8 *>(to) = v;",
-    "    }",
-    "",
-    "    static __device__ __forceinline__ __half2 get(const __half *p) {",
-    "        return *reinterpret_cast<const __half2 *>(p);",
-    "    }",
-    "",
-    "    // A made of weights of keys 0 to 15.",
-    "    static __device__ __forceinline__ void weights(const float (*s)[4], __half2 (&a)[4]) {",
+    "    // Operand A of weights of keys 0 to 15.",
+    "    static __device__ __forceinline__ void weights(const float (*s)[4], unsigned (&a)[4]) {",
     "#pragma unroll",
     "        for (int i = 0; i < 4; i++)",
-    "            a[i] = __floats2half2_rn(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);",
+    "            a[i] = tensor_type<__half>::pair(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);",
     "    }",
     "",
-    "    // B for keys 0 to 15, of columns 0 to 7 and of 8 to 15.",
-    "    static __device__ __forceinline__ void columns(const __half *p, int pitch, __half2 (&b)[4]) {",
-    "        const int lane = (int)threadIdx.x % 32;",
-    "#if ATTEND_TENSOR",
-    "        // The places of four times 8 rows of 8 halves, from the lanes in turn.",
-    "        const __half *mine = p + lane % 16 * pitch + lane / 16 * 8;",
-    "        unsigned r[4];",
-    "        asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"",
-    "                     : \"=r\"(r[0]), \"=r\"(r[1]), \"=r\"(r[2]), \"=r\"(r[3])",
-    "                     : \"r\"((unsigned)__cvta_generic_to_shared(mine))",
-    "                     : \"memory\");",
-    "#pragma unroll",
-    "        for (int i = 0; i < 4; i++) b[i] = *reinterpret_cast<const __half2 *>(&r[i]);",
-    "#else",
-    "#pragma unroll",
-    "        for (int i = 0; i < 4; i++) {",
-    "            const __half *v = p + (i % 2 * 8 + lane % 4 * 2) * pitch + i / 2 * 8 + lane / 4;",
-    "            b[i] = __halves2half2(v[0], v[pitch]);",
-    "        }",
-    "#endif",
+    "    // Keys 0 to 15, of columns 0 to 7 (registers 0 and 2) and 8 to 15.",
+    "    static __device__ __forceinline__ void values(const __half *p, int pitch, unsigned (&b)[4]) {",
+    "        tensor_type<__half>::fragment<false>(b, p, pitch);",
     "    }",
-    "",
-    "#if ATTEND_TENSOR",
-    "    static __device__ __forceinline__ unsigned bits(__half2 v) {",
-    "        return *reinterpret_cast<const unsigned *>(&v);",
-    "    }",
-    "    static __device__ __forceinline__ void multiply(float (&c)[4], const __half2 (&a)[4],",
-    "                                                    __half2 b0, __half2 b1) {",
-    "        asm volatile(",
-    "            \"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \"",
-    "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
-    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
-    "            : \"r\"(bits(a[0])), \"r\"(bits(a[1])), \"r\"(bits(a[2])), \"r\"(bits(a[3])), \"r\"(bits(b0)),",
-    "              \"r\"(bits(b1)));",
-    "    }",
-    "#else",
-    "    static __device__ __forceinline__ float dot(__half2 a, __half2 b) {",
-    "        const float2 x = __half22float2(a), y = __half22float2(b);",
-    "        return x.x * y.x + x.y * y.y;",
-    "    }",
-    "#endif",
     "};",
     "",
     "//@end",
-    "// A from rows of shared memory.",
-    "template <typename T, typename W>",
-    "static __device__ __forceinline__ void attend_rows(const T *p, int pitch, W (&a)[4]) {",
-    "    const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4, word = sizeof(W) / sizeof(T);",
-    "#pragma unroll",
-    "    for (int i = 0; i < 4; i++)",
-    "        a[i] = attend<T>::get(p + (g + i % 2 * 8) * pitch + (t + i / 2 * 4) * word);",
-    "}",
-    "",
-    "template <typename T, typename W>",
-    "static __device__ __forceinline__ void attend_multiply(float (&c)[4], const W (&a)[4], W b0, W b1) {",
-    "#if ATTEND_TENSOR",
-    "    attend<T>::multiply(c, a, b0, b1);",
-    "#else",
-    "    const int lane = (int)threadIdx.x % 32;",
-    "    for (int w = 0; w < 4; w++) {",
-    "        W x[4], y[4];",
-    "        for (int i = 0; i < 4; i++) x[i] = __shfl_sync(0xffffffffu, a[i], lane / 4 * 4 + w);",
-    "        for (int i = 0; i < 2; i++) {",
-    "            const int from = lane % 4 * 8 + i * 4 + w;  // has column 2 * t + i",
-    "            y[i] = __shfl_sync(0xffffffffu, b0, from);",
-    "            y[2 + i] = __shfl_sync(0xffffffffu, b1, from);",
-    "        }",
-    "        for (int i = 0; i < 4; i++)",
-    "            c[i] += attend<T>::dot(x[i / 2], y[i % 2]) + attend<T>::dot(x[2 + i / 2], y[2 + i % 2]);",
-    "    }",
-    "#endif",
+    "// Stores one or several elements in shared memory as the factors of a product.",
+    "template <typename T, typename V>",
+    "static __device__ __forceinline__ void attend_put(T *to, V v) {",
+    "    typedef decltype(tensor_type<T>::rounded(v)) stored;",
+    "    *reinterpret_cast<stored *>(to) = tensor_type<T>::rounded(v);",
     "}",
     0};
 static const char *const ein__tmpl_attention[] = {
@@ -25768,9 +25990,9 @@ static const char *const ein__tmpl_attention_mma[] = {
     "// Both products on tensor cores. A warp has 16 rows, of which a thread has two.",
     "static __global__ void __launch_bounds__(128) $name($params) {",
     "    typedef $T T;",
-    "    typedef attend<T>::word W;  // what a register of a fragment holds",
+    "    typedef tensor_type<T> type;",
     "    const int RW = $RW, KW = 4 / RW, NK = $NK, KC = $KC, cols = $cols, depth = $depth;",
-    "    const int WORD = sizeof(W) / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks",
+    "    const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks",
     "    // part: a part of the tile's keys, then of its values. No arrays of T, whose constructor may be",
     "    // none of shared memory's.",
     "    __shared__ uint4 queries[RW * (depth + PAD) * sizeof(T)], parts[$part];",
@@ -25817,13 +26039,13 @@ static const char *const ein__tmpl_attention_mma[] = {
     "            __syncthreads();",
     "#pragma unroll 2",
     "            for (int k = 0; k < KC; k += 8 * WORD) {",
-    "                W a[4];",
-    "                attend_rows(&query[own * (depth + PAD) + k0 + k], depth + PAD, a);",
+    "                unsigned a[4], b[4];",
+    "                type::fragment<true>(a, &query[own * (depth + PAD) + k0 + k], depth + PAD);",
     "#pragma unroll",
-    "                for (int j = 0; j < NK / 8; j++) {",
-    "                    const T *b =",
-    "                        &part[(first + 8 * j + lane / 4) * (KC + PAD) + k + lane % 4 * WORD];",
-    "                    attend_multiply<T>(s[j], a, attend<T>::get(b), attend<T>::get(b + PAD));",
+    "                for (int j = 0; j < NK / 8; j += 2) {",
+    "                    type::fragment<true>(b, &part[(first + 8 * j) * (KC + PAD) + k], KC + PAD);",
+    "                    type::multiply_add(s[j], a, b[0], b[2]);",
+    "                    type::multiply_add(s[j + 1], a, b[1], b[3]);",
     "                }",
     "            }",
     "        }",
@@ -25875,13 +26097,13 @@ static const char *const ein__tmpl_attention_mma[] = {
     "        __syncthreads();",
     "#pragma unroll",
     "        for (int j = 0; j < NK / 8; j += WORD) {",
-    "            W a[4], b[4];",
+    "            unsigned a[4], b[4];",
     "            attend<T>::weights(&s[j], a);",
     "#pragma unroll",
     "            for (int c = 0; c < cols / 8; c += 2) {",
-    "                attend<T>::columns(&part[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);",
-    "                attend_multiply<T>(acc[c], a, b[0], b[1]);",
-    "                attend_multiply<T>(acc[c + 1], a, b[2], b[3]);",
+    "                attend<T>::values(&part[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);",
+    "                type::multiply_add(acc[c], a, b[0], b[2]);",
+    "                type::multiply_add(acc[c + 1], a, b[1], b[3]);",
     "            }",
     "        }",
     "    }",
@@ -26038,10 +26260,14 @@ static const char *const ein__tmpl_basis[] = {
     "//@key load       fills the tile",
     "//@key transform  one axis after the other, in place",
     "//@key store      the epilogue and the store of every element",
-    "static __global__ void __launch_bounds__($block) $name($params) {",
+    "//@key kind     of function: a kernel ...",
+    "//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)",
+    "static $kind $name($params) {",
+    "    //@if alone",
     "    const $number id = ($number)blockIdx.x * $block + threadIdx.x;",
     "    await_previous();",
     "    if (id >= $threads) return;",
+    "    //@end",
     "    $index;",
     "    float $tile;",
     "    $load;",
@@ -27286,16 +27512,7 @@ static const char *const ein__tmpl_grouped[] = {
     "        const long long element = 4;",
     "        //@end",
     "        const long long stride[] = {s->sa * element, s->sb * element, s->sc * element};",
-    "        g->ta[i] = s->ta \? CUBLAS_OP_T : CUBLAS_OP_N;",
-    "        g->tb[i] = s->tb \? CUBLAS_OP_T : CUBLAS_OP_N;",
-    "        g->m[i] = s->m;",
-    "        g->n[i] = s->n;",
-    "        g->k[i] = s->k;",
-    "        g->lda[i] = s->lda;",
-    "        g->ldb[i] = s->ldb;",
-    "        g->ldc[i] = s->ldc;",
-    "        g->batch[i] = s->batch;",
-    "        g->alpha[i] = s->alpha;",
+    "        group_member(g, i, s);",
     "        for (int b = 0; b < s->batch; b++, p++)",
     "            for (int o = 0; o < 3; o++) g->at[o][p] = (const char *)at[i][o] + b * stride[o];",
     "    }",
@@ -27344,6 +27561,22 @@ static const char *const ein__tmpl_grouped[] = {
     "    }",
     "#endif",
     "    return grouped_run_apart(m, s);",
+    "}",
+    0};
+static const char *const ein__tmpl_grouped_member[] = {
+    "// What the library is told of product i of all grouped calls. c is written, not added to.",
+    "static inline void group_member(group_arrays *g, int i, const gemm_size *s) {",
+    "    g->ta[i] = s->ta \? CUBLAS_OP_T : CUBLAS_OP_N;",
+    "    g->tb[i] = s->tb \? CUBLAS_OP_T : CUBLAS_OP_N;",
+    "    g->m[i] = s->m;",
+    "    g->n[i] = s->n;",
+    "    g->k[i] = s->k;",
+    "    g->lda[i] = s->lda;",
+    "    g->ldb[i] = s->ldb;",
+    "    g->ldc[i] = s->ldc;",
+    "    g->batch[i] = s->batch;",
+    "    g->alpha[i] = s->alpha;",
+    "    g->beta[i] = 0;",
     "}",
     0};
 static const char *const ein__tmpl_grouped_types[] = {
@@ -27578,10 +27811,14 @@ static const char *const ein__tmpl_map[] = {
     "//@key threads  threads with work",
     "//@key index    this thread's position",
     "//@key body     loads, the expression, the store",
-    "static __global__ void __launch_bounds__($block) $name($params) {",
+    "//@key kind     of function: a kernel ...",
+    "//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)",
+    "static $kind $name($params) {",
+    "    //@if alone",
     "    const $number id = ($number)blockIdx.x * $block + threadIdx.x;",
     "    await_previous();",
     "    if (id >= $threads) return;",
+    "    //@end",
     "    $index;",
     "    $body;",
     "}",
@@ -27789,6 +28026,183 @@ static const char *const ein__tmpl_matmul_types[] = {
     "    int shared;  // with an earlier call of the same sizes, which releases it",
     "    size_t workspace;",
     "} matmul_call;",
+    0};
+static const char *const ein__tmpl_mma[] = {
+    "//@key tf32  whether products of f32 values rounded to TF32 are wanted",
+    "//@key half  whether products of f16 values are wanted",
+    "#ifdef __CUDA_ARCH__",
+    "#define TENSOR_CORES __CUDA_ARCH__",
+    "#else",
+    "#define TENSOR_CORES 0",
+    "#endif",
+    "",
+    "// What tensor cores multiply. A fragment is what the 32 lanes of a warp hold of 16 lines of a",
+    "// factor (rows of the first one, columns of the second) and of 32 bytes of each: its registers are",
+    "// PTX's operand A; registers 0 and 2, and 1 and 3, are operands B of 8 lines. Without tensor cores",
+    "// the lanes exchange fragments and multiply them term by term.",
+    "template <typename T>",
+    "struct tensor_type;",
+    "",
+    "// c += A B for 16 rows, 8 columns and 32 bytes of terms. Lane 4g + t has columns 2t and 2t + 1 of",
+    "// row g, then of row g + 8.",
+    "template <typename T>",
+    "static __device__ __forceinline__ void multiply_add_words(float (&c)[4], const unsigned (&a)[4],",
+    "                                                          unsigned b0, unsigned b1) {",
+    "    typedef unsigned long long pair;",
+    "    const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;",
+    "    const pair b = static_cast<pair>(b1) << 32 | b0;",
+    "#pragma unroll",
+    "    for (int q = 0; q < 4; q++)",
+    "#pragma unroll",
+    "        for (int k = 0; k < 2; k++) {",
+    "            const pair rows = static_cast<pair>(a[2 * k + 1]) << 32 | a[2 * k];",
+    "            const pair x = __shfl_sync(0xffffffffu, rows, 4 * g + q);",
+    "#pragma unroll",
+    "            for (int j = 0; j < 2; j++) {",
+    "                const pair columns = __shfl_sync(0xffffffffu, b, 4 * (2 * t + j) + q);",
+    "                const unsigned y = static_cast<unsigned>(columns >> 32 * k);",
+    "                c[j] += T::word(static_cast<unsigned>(x), y);",
+    "                c[2 + j] += T::word(static_cast<unsigned>(x >> 32), y);",
+    "            }",
+    "        }",
+    "}",
+    "//@if tf32",
+    "",
+    "template <>",
+    "struct tensor_type<float> {",
+    "    // The nearest TF32 number, with 10 bits of mantissa; ties away from zero.",
+    "    static __device__ __forceinline__ float rounded(float v) {",
+    "        unsigned u = __float_as_uint(v);",
+    "#if TENSOR_CORES >= 800",
+    "        asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(u) : \"f\"(v));",
+    "#else",
+    "        u = v == v \? (u + 0x1000u) & ~0x1fffu : 0x7fffffffu;  // the one NaN of the instruction",
+    "#endif",
+    "        return __uint_as_float(u);",
+    "    }",
+    "    static __device__ __forceinline__ float4 rounded(float4 v) {",
+    "        return make_float4(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));",
+    "    }",
+    "",
+    "    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4. Term k of line i is",
+    "    // p[i * pitch + k] or, where lines lie together (not ALONG), p[k * pitch + i].",
+    "    template <bool ALONG>",
+    "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, int pitch) {",
+    "        const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i++) {",
+    "            const int line = g + i % 2 * 8, k = t + i / 2 * 4;",
+    "            q[i] = __float_as_uint(p[ALONG \? line * pitch + k : k * pitch + line]);",
+    "        }",
+    "    }",
+    "",
+    "    // What a register of A and one of B add; of both the bits of TF32 alone are read.",
+    "    static __device__ __forceinline__ float word(unsigned a, unsigned b) {",
+    "        return __uint_as_float(a & ~0x1fffu) * __uint_as_float(b & ~0x1fffu);",
+    "    }",
+    "",
+    "    static __device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[4],",
+    "                                                        unsigned b0, unsigned b1) {",
+    "#if TENSOR_CORES >= 800",
+    "        asm volatile(",
+    "            \"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 \"",
+    "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
+    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
+    "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
+    "#elif TENSOR_CORES",
+    "        asm volatile(\"trap;\");  // a program in TF32 does not start on such a device",
+    "#else",
+    "        multiply_add_words<tensor_type>(c, a, b0, b1);",
+    "#endif",
+    "    }",
+    "};",
+    "//@end",
+    "//@if half",
+    "",
+    "template <>",
+    "struct tensor_type<__half> {",
+    "    static __device__ __forceinline__ unsigned bits(__half v) {",
+    "        return static_cast<__half_raw>(v).x;",
+    "    }",
+    "    static __device__ __forceinline__ unsigned pair(float low, float high) {",
+    "        const __half2 v = __floats2half2_rn(low, high);",
+    "        return *reinterpret_cast<const unsigned *>(&v);",
+    "    }",
+    "    static __device__ __forceinline__ uint4 rounded(uint4 v) { return v; }",
+    "    static __device__ __forceinline__ __half rounded(__half v) { return v; }",
+    "    static __device__ __forceinline__ __half rounded(float v) { return __float2half_rn(v); }",
+    "    static __device__ __forceinline__ uint2 rounded(float4 v) {",
+    "        return make_uint2(pair(v.x, v.y), pair(v.z, v.w));",
+    "    }",
+    "",
+    "    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on. ldmatrix",
+    "    // takes the places of four times 8 rows of 8 halves from the lanes in turn, and transposes",
+    "    // where the rows are terms. Term k of line i as above.",
+    "    template <bool ALONG>",
+    "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, int pitch) {",
+    "        const int l = threadIdx.x % 32u, low = l % 8 + (ALONG \? l / 8 % 2 : l / 16) * 8,",
+    "                  row = low * pitch + (ALONG \? l / 16 : l / 8 % 2) * 8;",
+    "#if TENSOR_CORES >= 750",
+    "        unsigned at;",
+    "        asm(\"{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}\"",
+    "            : \"=r\"(at)",
+    "            : \"l\"(p + row));",
+    "        if (ALONG)",
+    "            asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"",
+    "                         : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
+    "                         : \"r\"(at)",
+    "                         : \"memory\");",
+    "        else",
+    "            asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"",
+    "                         : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
+    "                         : \"r\"(at)",
+    "                         : \"memory\");",
+    "#else",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i++) {",
+    "            unsigned h[2];",
+    "#pragma unroll",
+    "            for (int k = 0; k < 2; k++) {",
+    "                const int r = ALONG \? l / 4 : l % 4 * 2 + k, c = ALONG \? l % 4 * 2 + k : l / 4;",
+    "                h[k] = bits(p[__shfl_sync(0xffffffffu, row, 8 * i + r) + c]);",
+    "            }",
+    "            q[i] = h[0] | h[1] << 16;",
+    "        }",
+    "#endif",
+    "    }",
+    "",
+    "    static __device__ __forceinline__ float value(unsigned half) {",
+    "        __half_raw v;",
+    "        v.x = static_cast<unsigned short>(half);",
+    "        return __half2float(v);",
+    "    }",
+    "    static __device__ __forceinline__ float word(unsigned a, unsigned b) {",
+    "        const float low = value(a & 0xffffu) * value(b & 0xffffu);",
+    "        return low + value(a >> 16) * value(b >> 16);",
+    "    }",
+    "",
+    "    static __device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[4],",
+    "                                                        unsigned b0, unsigned b1) {",
+    "#if TENSOR_CORES >= 800",
+    "        asm volatile(",
+    "            \"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \"",
+    "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
+    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
+    "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
+    "#elif TENSOR_CORES >= 750",
+    "        asm volatile(",
+    "            \"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 \"",
+    "            \"{%0, %1, %2, %3}, {%4, %5}, {%8}, {%0, %1, %2, %3};\\n\"",
+    "            \"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 \"",
+    "            \"{%0, %1, %2, %3}, {%6, %7}, {%9}, {%0, %1, %2, %3};\"",
+    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
+    "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
+    "#else",
+    "        multiply_add_words<tensor_type>(c, a, b0, b1);",
+    "#endif",
+    "    }",
+    "};",
+    "//@end",
     0};
 static const char *const ein__tmpl_naive[] = {
     "//@key name     the kernel's name",
@@ -28645,17 +29059,7 @@ static const char *const ein__tmpl_probe_grouped[] = {
     "        const size_t rows[] = {(size_t)(z->ta \? z->k : z->m), (size_t)(z->tb \? z->n : z->k),",
     "                               (size_t)z->m},",
     "                     ld[] = {(size_t)z->lda, (size_t)z->ldb, (size_t)z->ldc};",
-    "        g->ta[i] = z->ta \? CUBLAS_OP_T : CUBLAS_OP_N;",
-    "        g->tb[i] = z->tb \? CUBLAS_OP_T : CUBLAS_OP_N;",
-    "        g->m[i] = z->m;",
-    "        g->n[i] = z->n;",
-    "        g->k[i] = z->k;",
-    "        g->lda[i] = z->lda;",
-    "        g->ldb[i] = z->ldb;",
-    "        g->ldc[i] = z->ldc;",
-    "        g->batch[i] = z->batch;",
-    "        g->alpha[i] = 1;",
-    "        g->beta[i] = 0;",
+    "        group_member(g, i, z);",
     "        for (int b = 0; b < z->batch; b++, p++)",
     "            for (int o = 0; o < 3; o++) {",
     "                from[o][p] = at[o];",
@@ -29295,6 +29699,44 @@ static const char *const ein__tmpl_state[] = {
     "    cudaStream_t lt_stream;  // that its calls go to",
     "    //@end",
     "};",
+    0};
+static const char *const ein__tmpl_stitch[] = {
+    "//@key name        the kernel's name",
+    "//@key params      its parameters",
+    "//@key bound       threads a block",
+    "//@key type        of what stays in shared memory",
+    "//@key groups      slices a block; empty: one",
+    "//@key room        elements between two of them",
+    "//@key threads     threads a slice",
+    "//@key first       the function that computes the slice ...",
+    "//@key firstids    ... how many threads of it have work there ...",
+    "//@key firstargs   ... and its arguments",
+    "//@key second      the same for what is computed from the slice",
+    "//@key secondids",
+    "//@key secondargs",
+    "//@key also        vectors of a slice that is stored too; empty: it is not",
+    "//@key vector      their type",
+    "static __global__ void __launch_bounds__($bound) $name($params) {",
+    "    //@if groups",
+    "    __shared__ __align__(16) $type slices[$groups][$room];",
+    "    $type *const own = slices[threadIdx.y];",
+    "    const unsigned slice = blockIdx.x * $groups + threadIdx.y;",
+    "    //@else",
+    "    __shared__ __align__(16) $type own[$room];",
+    "    const unsigned slice = blockIdx.x;",
+    "    //@end",
+    "    await_previous();",
+    "    for (unsigned k = threadIdx.x; k < $firstids; k += $threads)",
+    "        $first($firstargs, slice * $firstids + k);",
+    "    __syncthreads();",
+    "    //@if also",
+    "    for (unsigned k = threadIdx.x; k < $also; k += $threads)",
+    "        reinterpret_cast<$vector *>(also)[slice * $also + k] =",
+    "            reinterpret_cast<const $vector *>(own)[k];",
+    "    //@end",
+    "    for (unsigned k = threadIdx.x; k < $secondids; k += $threads)",
+    "        $second($secondargs, slice * $secondids + k);",
+    "}",
     0};
 static const char *const ein__tmpl_tail[] = {
     "//@key parts  blocks share the terms of a tile",
@@ -30694,180 +31136,7 @@ static const char *const ein__tmpl_tiles[] = {
     "};",
     0};
 static const char *const ein__tmpl_tiles_mma[] = {
-    "//@key tf32  whether products of f32 values rounded to TF32 are wanted",
-    "//@key half  whether products of f16 values are wanted",
     "//@key rows  whether some loads are added up along their rows",
-    "#ifdef __CUDA_ARCH__",
-    "#define TENSOR_CORES __CUDA_ARCH__",
-    "#else",
-    "#define TENSOR_CORES 0",
-    "#endif",
-    "",
-    "// What tensor cores multiply. A fragment is what the 32 lanes of a warp hold of 16 lines of a",
-    "// factor (rows of the first one, columns of the second) and of 32 bytes of each: its registers are",
-    "// PTX's operand A; registers 0 and 2, and 1 and 3, are operands B of 8 lines. Without tensor cores",
-    "// the lanes exchange fragments and multiply them term by term.",
-    "template <typename T>",
-    "struct tensor_type;",
-    "",
-    "// c += A B for 16 rows, 8 columns and 32 bytes of terms. Lane 4g + t has columns 2t and 2t + 1 of",
-    "// row g, then of row g + 8.",
-    "template <typename T>",
-    "static __device__ __forceinline__ void multiply_add_words(float (&c)[4], const unsigned (&a)[4],",
-    "                                                          unsigned b0, unsigned b1) {",
-    "    typedef unsigned long long pair;",
-    "    const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;",
-    "    const pair b = static_cast<pair>(b1) << 32 | b0;",
-    "#pragma unroll",
-    "    for (int q = 0; q < 4; q++)",
-    "#pragma unroll",
-    "        for (int k = 0; k < 2; k++) {",
-    "            const pair rows = static_cast<pair>(a[2 * k + 1]) << 32 | a[2 * k];",
-    "            const pair x = __shfl_sync(0xffffffffu, rows, 4 * g + q);",
-    "#pragma unroll",
-    "            for (int j = 0; j < 2; j++) {",
-    "                const pair columns = __shfl_sync(0xffffffffu, b, 4 * (2 * t + j) + q);",
-    "                const unsigned y = static_cast<unsigned>(columns >> 32 * k);",
-    "                c[j] += T::word(static_cast<unsigned>(x), y);",
-    "                c[2 + j] += T::word(static_cast<unsigned>(x >> 32), y);",
-    "            }",
-    "        }",
-    "}",
-    "//@if tf32",
-    "",
-    "template <>",
-    "struct tensor_type<float> {",
-    "    // The nearest TF32 number, with 10 bits of mantissa; ties away from zero.",
-    "    static __device__ __forceinline__ float rounded(float v) {",
-    "        unsigned u = __float_as_uint(v);",
-    "#if TENSOR_CORES >= 800",
-    "        asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(u) : \"f\"(v));",
-    "#else",
-    "        if ((u & 0x7f800000u) != 0x7f800000u) u = (u + 0x1000u) & ~0x1fffu;",
-    "#endif",
-    "        return __uint_as_float(u);",
-    "    }",
-    "    static __device__ __forceinline__ float4 rounded(float4 v) {",
-    "        return make_float4(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));",
-    "    }",
-    "",
-    "    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4. Term k of line i is",
-    "    // p[i * pitch + k] or, where lines lie together (not ALONG), p[k * pitch + i].",
-    "    template <bool ALONG>",
-    "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, int pitch) {",
-    "        const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;",
-    "#pragma unroll",
-    "        for (int i = 0; i < 4; i++) {",
-    "            const int line = g + i % 2 * 8, k = t + i / 2 * 4;",
-    "            q[i] = __float_as_uint(p[ALONG \? line * pitch + k : k * pitch + line]);",
-    "        }",
-    "    }",
-    "",
-    "    // What a register of A and one of B add; of both the bits of TF32 alone are read.",
-    "    static __device__ __forceinline__ float word(unsigned a, unsigned b) {",
-    "        return __uint_as_float(a & ~0x1fffu) * __uint_as_float(b & ~0x1fffu);",
-    "    }",
-    "",
-    "    static __device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[4],",
-    "                                                        unsigned b0, unsigned b1) {",
-    "#if TENSOR_CORES >= 800",
-    "        asm volatile(",
-    "            \"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 \"",
-    "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
-    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
-    "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
-    "#elif TENSOR_CORES",
-    "        asm volatile(\"trap;\");  // a program in TF32 does not start on such a device",
-    "#else",
-    "        multiply_add_words<tensor_type>(c, a, b0, b1);",
-    "#endif",
-    "    }",
-    "};",
-    "//@end",
-    "//@if half",
-    "",
-    "template <>",
-    "struct tensor_type<__half> {",
-    "    static __device__ __forceinline__ unsigned bits(__half v) {",
-    "        return static_cast<__half_raw>(v).x;",
-    "    }",
-    "    static __device__ __forceinline__ uint4 rounded(uint4 v) { return v; }",
-    "    static __device__ __forceinline__ __half rounded(__half v) { return v; }",
-    "    static __device__ __forceinline__ __half rounded(float v) { return __float2half_rn(v); }",
-    "    static __device__ __forceinline__ uint2 rounded(float4 v) {",
-    "        return make_uint2(bits(rounded(v.x)) | bits(rounded(v.y)) << 16,",
-    "                          bits(rounded(v.z)) | bits(rounded(v.w)) << 16);",
-    "    }",
-    "",
-    "    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on. ldmatrix",
-    "    // takes the places of four times 8 rows of 8 halves from the lanes in turn, and transposes",
-    "    // where the rows are terms. Term k of line i as above.",
-    "    template <bool ALONG>",
-    "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, int pitch) {",
-    "        const int l = threadIdx.x % 32u, low = l % 8 + (ALONG \? l / 8 % 2 : l / 16) * 8,",
-    "                  row = low * pitch + (ALONG \? l / 16 : l / 8 % 2) * 8;",
-    "#if TENSOR_CORES >= 750",
-    "        unsigned at;",
-    "        asm(\"{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}\"",
-    "            : \"=r\"(at)",
-    "            : \"l\"(p + row));",
-    "        if (ALONG)",
-    "            asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"",
-    "                         : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
-    "                         : \"r\"(at)",
-    "                         : \"memory\");",
-    "        else",
-    "            asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"",
-    "                         : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
-    "                         : \"r\"(at)",
-    "                         : \"memory\");",
-    "#else",
-    "#pragma unroll",
-    "        for (int i = 0; i < 4; i++) {",
-    "            unsigned h[2];",
-    "#pragma unroll",
-    "            for (int k = 0; k < 2; k++) {",
-    "                const int r = ALONG \? l / 4 : l % 4 * 2 + k, c = ALONG \? l % 4 * 2 + k : l / 4;",
-    "                h[k] = bits(p[__shfl_sync(0xffffffffu, row, 8 * i + r) + c]);",
-    "            }",
-    "            q[i] = h[0] | h[1] << 16;",
-    "        }",
-    "#endif",
-    "    }",
-    "",
-    "    static __device__ __forceinline__ float value(unsigned half) {",
-    "        __half_raw v;",
-    "        v.x = static_cast<unsigned short>(half);",
-    "        return __half2float(v);",
-    "    }",
-    "    static __device__ __forceinline__ float word(unsigned a, unsigned b) {",
-    "        const float low = value(a & 0xffffu) * value(b & 0xffffu);",
-    "        return low + value(a >> 16) * value(b >> 16);",
-    "    }",
-    "",
-    "    static __device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[4],",
-    "                                                        unsigned b0, unsigned b1) {",
-    "#if TENSOR_CORES >= 800",
-    "        asm volatile(",
-    "            \"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \"",
-    "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
-    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
-    "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
-    "#elif TENSOR_CORES >= 750",
-    "        asm volatile(",
-    "            \"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 \"",
-    "            \"{%0, %1, %2, %3}, {%4, %5}, {%8}, {%0, %1, %2, %3};\\n\"",
-    "            \"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 \"",
-    "            \"{%0, %1, %2, %3}, {%6, %7}, {%9}, {%0, %1, %2, %3};\"",
-    "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
-    "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
-    "#else",
-    "        multiply_add_words<tensor_type>(c, a, b0, b1);",
-    "#endif",
-    "    }",
-    "};",
-    "//@end",
-    "",
     "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
     "// terms of a step. A warp has WM rows and WN columns. With two BUFFERS a step is stored while the",
     "// one before is multiplied. A thread stores V neighbouring columns at once. A line of terms is",
@@ -31228,10 +31497,14 @@ static const char *const ein__tmpl_window[] = {
     "//@key load     fills it",
     "//@key rows     rows a thread",
     "//@key row      row o: its position, the reduction, the epilogue, the store",
-    "static __global__ void __launch_bounds__($block) $name($params) {",
+    "//@key kind     of function: a kernel ...",
+    "//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)",
+    "static $kind $name($params) {",
+    "    //@if alone",
     "    const $number id = ($number)blockIdx.x * $block + threadIdx.x;",
     "    await_previous();",
     "    if (id >= $threads) return;",
+    "    //@end",
     "    $index;",
     "    float $tile;",
     "    $load;",
@@ -31507,13 +31780,15 @@ typedef struct ein__kmemo {
 
 typedef struct ein__kgen {
     ein_ctx *ctx;
-    bool naive;      // dense layouts
-    bool wide;       // 64-bit index arithmetic
-    bool too_wide;   // 32 bits turned out not to be enough
-    bool overflow;   // nor 64
-    bool shared;     // blocks share the terms of a sum, see ein__launch
-    ein__val also;   // stored as well, through a parameter of its own; or none
-    const char *to;  // that parameter while it is stored; NULL: the result's
+    bool naive;                           // dense layouts
+    bool wide;                            // 64-bit index arithmetic
+    bool too_wide;                        // 32 bits turned out not to be enough
+    bool overflow;                        // nor 64
+    uint32_t sliced;                      // slots that number slices (stitch.c) ...
+    int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
+    bool shared;                          // blocks share the terms of a sum, see ein__launch
+    ein__val also;                        // stored as well, through a parameter of its own; or none
+    const char *to;                       // that parameter while it is stored; NULL: the result's
     ein__knum num;
     int narg;
     ein__val arg[EIN__MAX_ARGS];
@@ -31566,9 +31841,13 @@ static uint64_t ein__kkey_ix(ein__kgen *g, ein__ix ix) {
     return ein__kkey_join(h, terms);
 }
 
+// Between neighbours along a dimension; of a value of which blocks have a slice each in shared
+// memory, 0 along what numbers the slices.
 static int64_t ein__kstride(const ein__kgen *g, ein__val v, int dim) {
     const ein__shape *s = &ein__val_get(g->ctx, v)->shape;
+    const ein__slice *slice = &g->ctx->slice;
     int64_t stride = 1;
+    if (v.i == slice->v.i && slice->dims >> dim & 1u) return 0;
     if (!g->naive) return g->ctx->plan.layout[v.i].stride[dim];
     for (int i = s->rank - 1; i > dim; i--) stride *= s->d[i];
     return stride;
@@ -32547,6 +32826,8 @@ static bool ein__kinteger(ein__kgen *g, ein__ex ex) {
 
 // How to launch a kernel, and what it moves and computes. The parameters are pointers to the first
 // elements of `arg`, in that order; the last one is the output.
+enum { EIN__KDEVICES = 8 };
+
 typedef struct ein__launch {
     unsigned grid[3], block[3];
     int smem;  // dynamic shared memory, bytes
@@ -32554,13 +32835,14 @@ typedef struct ein__launch {
     ein__val arg[EIN__MAX_ARGS];
     int flops_per_out;
     int64_t bytes_read, bytes_written;
+    int64_t threads;    // that have work, of a kernel that may be a part of another one
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     unsigned needs;     // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument behind the pointers, or NULL
     bool shared;        // behind them: memory for the parts of sums, and counters of blocks
-    int ndevice;        // functions that it calls, each with the matrix that it applies
-    const char *device[3];
-    ein__val table[3];
+    int ndevice;        // functions that it calls, each with the values that it is about
+    const char *device[EIN__KDEVICES];
+    ein__val about[EIN__KDEVICES][2];
 } ein__launch;
 
 // ------------------------------------------------------------------------------- scanning
@@ -32665,7 +32947,7 @@ static int ein__kmerge(ein__kgen *g, const ein__kscan *s, int *order, int n) {
     n = kept;
     for (int i = n - 2; i >= 0; i--) {
         int a = order[i], b = order[i + 1];
-        bool same = !(s->pinned & (1u << a | 1u << b));
+        bool same = !((s->pinned | g->sliced) & (1u << a | 1u << b));
         for (ptrdiff_t r = 0; same && r < arrlen(s->row); r++)
             same = s->row[r].k[a] == ein__kmul(g, s->row[r].k[b], g->slot[b].n);
         if (!same) continue;
@@ -32675,6 +32957,18 @@ static int ein__kmerge(ein__kgen *g, const ein__kscan *s, int *order, int n) {
         n--;
     }
     return n;
+}
+
+// Puts the slots that number the slices, where there are such, in front of the others.
+static void ein__kslices_first(const ein__kgen *g, int *order, int n) {
+    int rest[EIN__MAX_ITERS], k = 0, m = 0;
+    for (int i = 0; i < n; i++)
+        if (!(g->sliced >> order[i] & 1u)) rest[m++] = order[i];
+    for (int i = 0; i < g->nslice; i++)
+        for (int j = 0; j < n; j++)
+            if (order[j] == g->slice_at[i]) rest[m + k++] = order[j];
+    for (int i = 0; i < k; i++) order[i] = rest[m + i];
+    for (int i = 0; i < m; i++) order[k + i] = rest[i];
 }
 
 // The output's slots, the one with the largest stride first.
@@ -32700,6 +32994,10 @@ static void ein__kgen_free(ein__kgen *g) {
 // Starts a kernel whose slots are those of `v`'s scope: traversal i0.., reduction r0...
 static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
     ein__kgen g = {.ctx = ctx, .wide = wide, .vec = vec, .vec_slot = -1};
+    for (int i = 0; i < ctx->slice.n; i++) {
+        g.slice_at[g.nslice++] = ctx->slice.at[i];
+        g.sliced |= 1u << ctx->slice.at[i];
+    }
     const ein__scope *s = ein__sc_get(ctx, ein__val_get(ctx, v)->scope);
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         bool t = i < s->nt;
@@ -32836,6 +33134,7 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
     if (g->also.i) ein__putf(&b, ", %s *__restrict__ also", ein__kctype(ein__kdtype(g, g->also)));
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
+    if (g->sliced) ein__putf(&b, ", %s id", ein__kunsigned(g));
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
     return s;
@@ -32864,7 +33163,8 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
     if (strstr(draft.s, "await_previous()")) g->needs |= EIN__NEED_AWAIT;
     ein__buf_free(&draft);
-    l->name = ein__namef(g->ctx, "k_%s_%08x", hint, (unsigned)((h ^ h >> 32) & 0xffffffffu));
+    l->name = ein__namef(g->ctx, "%s_%s_%08x", g->sliced ? "slice" : "k", hint,
+                         (unsigned)((h ^ h >> 32) & 0xffffffffu));
     keys[0].text = l->name;
     ein__tmpl_put(text, lines, keys, nkey);
     memcpy(l->arg, g->arg, sizeof *g->arg * (size_t)g->narg);
@@ -32892,6 +33192,14 @@ static bool ein__kgrid(ein_ctx *ctx, ein__launch *l, int64_t blocks, int threads
     l->block[0] = (unsigned)threads;
     l->grid[1] = l->grid[2] = l->block[1] = l->block[2] = 1;
     return true;
+}
+
+// Keys of templates that are a kernel or, called with a thread's number, a part of one.
+static const char *ein__kalone(const ein__kgen *g) { return g->sliced ? "" : "1"; }
+
+static const char *ein__kfunction(const ein__kgen *g, int block) {
+    if (g->sliced) return "__device__ __forceinline__ void";
+    return ein__namef(g->ctx, "__global__ void __launch_bounds__(%d)", block);
 }
 
 static const char *ein__knumber(const ein__kgen *g, int64_t v) {
@@ -32927,6 +33235,7 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
     ein__kscan_out(g, &scan, v);
     int n = ein__korder(g, v, order);
     n = ein__kmerge(g, &scan, order, n);
+    ein__kslices_first(g, order, n);
     bool ok = true;
     if (g->vec > 1) {
         ok = ein__kvector_out(g, v, order, n, &scan);
@@ -32953,31 +33262,17 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
                            {"number", ein__kunsigned(g)},
                            {"threads", ein__knumber(g, threads)},
                            {"index", index.s},
-                           {"body", g->code[0].s}};
+                           {"body", g->code[0].s},
+                           {"kind", ein__kfunction(g, block)},
+                           {"alone", ein__kalone(g)}};
         ein__kbytes(g, &scan, threads * g->vec, l);
         l->flops_per_out = g->flops;
-        ein__kfinish(g, v, hint, ein__tmpl_map, keys, 7, out, l);
+        l->threads = threads;
+        ein__kfinish(g, v, hint, ein__tmpl_map, keys, 9, out, l);
         ein__buf_free(&index);
     }
     ein__kscan_free(&scan);
     return ok;
-}
-
-// ------------------------------------------------------------------------------- transpose
-
-// The read to go through tiles: its unit stride lies along a slot that is not the output's. Gives
-// that slot; -1: none.
-static int ein__ktile_read(const ein__kgen *g, const ein__kscan *s, const int *order, int n,
-                           ein__ex *read) {
-    for (ptrdiff_t k = 0; n > 1 && k + 1 < arrlen(s->row); k++)
-        for (int i = 0; i < n - 1; i++) {
-            int a = order[i];
-            if (s->row[k].k[a] != 1 || s->row[k].k[order[n - 1]] == 1) continue;
-            if (s->pinned & (1u << a | 1u << order[n - 1]) || g->slot[a].n < 2) continue;
-            *read = s->read[k];
-            return a;
-        }
-    return -1;
 }
 
 // `(int)(id / below % n) * size`, with what does nothing left out; `*below` grows.
@@ -32989,88 +33284,6 @@ static const char *ein__kdigit(ein__kgen *g, int64_t *below, int64_t n, int size
     *below *= n;
     if (size > 1) s = ein__namef(g->ctx, "%s * %d", s, size);
     return s;
-}
-
-static void ein__ktile_index(ein__kgen *g, ein__buf *b, const int *rest, int n, int a, int last,
-                             int size) {
-    int64_t ta = (g->slot[a].n + size - 1) / size, tb = (g->slot[last].n + size - 1) / size,
-            below = 1;
-    const char *t = ein__kint(g);
-    ein__putf(b, "const %s fa = %s;\n", t, ein__kdigit(g, &below, ta, size));
-    ein__putf(b, "const %s fb = %s;\n", t, ein__kdigit(g, &below, tb, size));
-    for (int i = n - 1; i >= 0; i--)
-        ein__putf(b, "const %s %s = %s;\n", t, g->slot[rest[i]].name,
-                  ein__kdigit(g, &below, g->slot[rest[i]].n, 1));
-}
-
-// 32 x 32 tiles: read along the operand's innermost dimension, written along the result's.
-static bool ein__ktranspose(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
-                            ein__launch *l) {
-    ein__val v = step->out;
-    ein__ex body = ein__kbody(g, v), read = {0};
-    ein__kscan scan = ein__kscan_make(g);
-    int order[EIN__MAX_RANK], rest[EIN__MAX_RANK], nrest = 0;
-    ein__kscan_expr(g, &scan, body);
-    ein__kscan_out(g, &scan, v);
-    int n = ein__kmerge(g, &scan, order, ein__korder(g, v, order));
-    int a = ein__ktile_read(g, &scan, order, n, &read);
-    if (a < 0 || g->vec > 1) {
-        ein__kscan_free(&scan);
-        if (a >= 0) return false;
-        for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].gone = false;
-        const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, v)->scope);
-        for (uint32_t i = 0; i < s->nt; i++) g->slot[i].n = s->n[i];
-        return ein__kmap(g, step, hint, out, l);
-    }
-    int b = order[n - 1];
-    for (int i = 0; i < n - 1; i++)
-        if (order[i] != a) rest[nrest++] = order[i];
-    g->slot[a].level = g->slot[b].level = 1;
-    if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, body)) g->num = EIN__NUM_INT;
-    ein__ktext element = ein__kread(g, read, 0);
-    ein__buf index = {0}, before = g->code[0], load = g->code[1];
-    g->code[0] = g->code[1] = (ein__buf){0};
-    ein__put(&g->code[0], "");
-    ein__put(&g->code[1], "");
-    ein__kforget(g, 1);
-    g->over[g->nover].ex = read;
-    g->over[g->nover++].text = ein__kt(g, EIN__PRIMARY, 1, "tile[threadIdx.x][j + threadIdx.y]");
-    ein__kcount(g, body);
-    ein__ktext value = ein__kvalue(g, body, 0);
-    ein__kstore(g, &g->code[1], v, &scan, &value);
-    int64_t tiles = (g->slot[a].n + 31) / 32 * ((g->slot[b].n + 31) / 32);
-    tiles *= ein__kcount_slots(g, rest, nrest);
-    bool ok = !g->too_wide;
-    if (ok && !g->overflow && ein__kgrid(g->ctx, l, tiles, 32)) {
-        l->block[1] = 8;
-        ein__ktile_index(g, &index, rest, nrest, a, b, 32);
-        ein_ctx *c = g->ctx;
-        ein__key keys[] = {{0},
-                           {0},
-                           {"T", ein__knum_type(g)},
-                           {"number", ein__kunsigned(g)},
-                           {"many", tiles > 1 ? "1" : ""},
-                           {"int", ein__kint(g)},
-                           {"index", index.s},
-                           {"a", g->slot[a].name},
-                           {"b", g->slot[b].name},
-                           {"na", ein__namef(c, "%lld", (long long)g->slot[a].n)},
-                           {"nb", ein__namef(c, "%lld", (long long)g->slot[b].n)},
-                           {"before", before.s},
-                           {"load", load.s},
-                           {"value", element.s},
-                           {"middle", g->code[0].s},
-                           {"store", g->code[1].s}};
-        int64_t count = ein__kcount_slots(g, order, n);
-        ein__kbytes(g, &scan, count, l);
-        l->flops_per_out = g->flops;
-        ein__kfinish(g, v, hint, ein__tmpl_transpose, keys, 16, out, l);
-    }
-    ein__buf_free(&index);
-    ein__buf_free(&before);
-    ein__buf_free(&load);
-    ein__kscan_free(&scan);
-    return ok;
 }
 /* ---- emit_reduce.c ---- */
 // Reductions: one output element (or four neighbours) a thread with the reduction in loops; for few
@@ -33205,6 +33418,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
     ein__ksort_reduction(&r);
     r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
+    ein__kslices_first(g, r.t, r.nt);
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     r.count = ein__kcount_slots(g, r.s, r.ns);
@@ -33287,8 +33501,11 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
                        {"number", ein__kunsigned(g)},
                        {"threads", ein__knumber(g, threads)},
                        {"index", r->index.s},
-                       {"body", loops.s}};
-    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 7, out, l);
+                       {"body", loops.s},
+                       {"kind", ein__kfunction(g, block)},
+                       {"alone", ein__kalone(g)}};
+    l->threads = threads;
+    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
     ein__buf_free(&loops);
     return true;
 }
@@ -33399,7 +33616,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    ein__kshare how = g->num == EIN__NUM_FLOAT ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
+    bool whole = g->num == EIN__NUM_FLOAT && !g->sliced;
+    ein__kshare how = whole ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);
@@ -33564,10 +33782,12 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
                            {"number", ein__kunsigned(g)},
                            {"threads", ein__knumber(g, threads)},
                            {"index", index.s},
-                           {"body", body.s}};
+                           {"body", body.s},
+                           {"kind", ein__kfunction(g, block)},
+                           {"alone", ein__kalone(g)}};
         ein__kbytes(g, scan, threads * 4 * f->c, l);
         l->flops_per_out = g->flops;
-        ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, 7, out, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, 9, out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);
@@ -33601,11 +33821,73 @@ static bool ein__kmap_kernel(ein__kgen *g, const ein__step *step, const char *hi
     *g = ein__kgen_make(ctx, step->out, wide, vec);
     return ein__kmap(g, step, hint, out, l);
 }
-/* ---- emit_half_tile.c ---- */
-// Transposes of halves: tiles of 64 x 64, two halves an access, where both dimensions fill one;
-// other copies through tiles are those of emit_map.c.
+/* ---- emit_transpose.c ---- */
+// Transposes, through tiles in shared memory: read along the operand's innermost dimension, written
+// along the result's. Tiles are 32 x 32; of halves 64 x 64 with two of them an access, where both
+// dimensions fill one and nothing but a copy is made.
 
-enum { EIN__HALF_TILE = 64 };
+enum { EIN__TILE = 32, EIN__HALF_TILE = 64 };
+
+// The read to go through tiles: its unit stride lies along a slot that is not the output's. Gives
+// that slot; -1: none.
+static int ein__ktrans_read(const ein__kgen *g, const ein__kscan *s, const int *order, int n,
+                            ein__ex *read) {
+    for (ptrdiff_t k = 0; n > 1 && k + 1 < arrlen(s->row); k++)
+        for (int i = 0; i < n - 1; i++) {
+            int a = order[i];
+            if (s->row[k].k[a] != 1 || s->row[k].k[order[n - 1]] == 1) continue;
+            if (s->pinned & (1u << a | 1u << order[n - 1]) || g->slot[a].n < 2) continue;
+            *read = s->read[k];
+            return a;
+        }
+    return -1;
+}
+
+// Tiles of `size` by `size`: along slot a, innermost in the operand, and b, the result's last one;
+// one behind the other along the rest.
+typedef struct ein__ktiles {
+    int a, b, size, rest[EIN__MAX_RANK], nrest;
+    int64_t count;
+} ein__ktiles;
+
+static ein__ktiles ein__ktrans_tiles(const ein__kgen *g, const int *order, int n, int a, int size) {
+    ein__ktiles t = {.a = a, .b = order[n - 1], .size = size};
+    for (int i = 0; i < n - 1; i++)
+        if (order[i] != a) t.rest[t.nrest++] = order[i];
+    t.count = (g->slot[a].n + size - 1) / size * ((g->slot[t.b].n + size - 1) / size) *
+              ein__kcount_slots(g, t.rest, t.nrest);
+    return t;
+}
+
+static void ein__ktrans_index(ein__kgen *g, ein__buf *b, const ein__ktiles *t) {
+    int64_t ta = (g->slot[t->a].n + t->size - 1) / t->size, below = 1;
+    int64_t tb = (g->slot[t->b].n + t->size - 1) / t->size;
+    const char *type = ein__kint(g);
+    ein__putf(b, "const %s fa = %s;\n", type, ein__kdigit(g, &below, ta, t->size));
+    ein__putf(b, "const %s fb = %s;\n", type, ein__kdigit(g, &below, tb, t->size));
+    for (int i = t->nrest - 1; i >= 0; i--)
+        ein__putf(b, "const %s %s = %s;\n", type, g->slot[t->rest[i]].name,
+                  ein__kdigit(g, &below, g->slot[t->rest[i]].n, 1));
+}
+
+// Keys that both templates have, in `k` from place 2 on.
+enum { EIN__KTRANS_KEYS = 8 };
+
+static void ein__ktrans_keys(ein__kgen *g, const ein__ktiles *t, const ein__buf *index,
+                             ein__key *k) {
+    const ein__key both[EIN__KTRANS_KEYS] = {
+        {"number", ein__kunsigned(g)},
+        {"many", t->count > 1 ? "1" : ""},
+        {"int", ein__kint(g)},
+        {"index", index->s},
+        {"a", g->slot[t->a].name},
+        {"b", g->slot[t->b].name},
+        {"na", ein__namef(g->ctx, "%lld", (long long)g->slot[t->a].n)},
+        {"nb", ein__namef(g->ctx, "%lld", (long long)g->slot[t->b].n)}};
+    memcpy(k + 2, both, sizeof both);
+}
+
+// ------------------------------------------------------------------------------- copies of halves
 
 // Whether every step of an address but that of slot `along` is even.
 static bool ein__khalf_even(const ein__kgen *g, const int64_t *k, const int *order, int n,
@@ -33627,7 +33909,7 @@ static bool ein__khalf_of(ein__kgen *g, const ein__step *step, const ein__kscan 
     ein_ctx *ctx = g->ctx;
     ein__ex read = {0};
     int64_t stride[EIN__MAX_RANK];
-    *a = ein__ktile_read(g, scan, order, n, &read);
+    *a = ein__ktrans_read(g, scan, order, n, &read);
     if (*a < 0 || ein__kbody(g, step->out).i != read.i) return false;
     const ein__expr *e = ein__ex_get(ctx, read);
     const ein__krow *to = &scan->row[arrlen(scan->row) - 1];
@@ -33646,39 +33928,86 @@ static bool ein__khalf_of(ein__kgen *g, const ein__step *step, const ein__kscan 
 static bool ein__khalf_put(ein__kgen *g, const ein__step *step, const ein__kscan *scan,
                            const int *order, int n, int a, const ein__factor *from,
                            const char *hint, ein__buf *out, ein__launch *l) {
-    ein_ctx *c = g->ctx;
-    int rest[EIN__MAX_RANK], nrest = 0, b = order[n - 1];
-    ein__val v = {ein__ex_get(c, ein__kbody(g, step->out))->val};
+    const ein__ktiles t = ein__ktrans_tiles(g, order, n, a, EIN__HALF_TILE);
+    ein__val v = {ein__ex_get(g->ctx, ein__kbody(g, step->out))->val};
     const ein__krow *to = &scan->row[arrlen(scan->row) - 1];
-    for (int i = 0; i < n - 1; i++)
-        if (order[i] != a) rest[nrest++] = order[i];
-    int64_t tiles = (g->slot[a].n + EIN__HALF_TILE - 1) / EIN__HALF_TILE *
-                    ((g->slot[b].n + EIN__HALF_TILE - 1) / EIN__HALF_TILE) *
-                    ein__kcount_slots(g, rest, nrest);
     const char *load = ein__khalf_at(g, ein__kparam(g, v), from->coef, from->offset, order, n);
     const char *store = ein__khalf_at(g, "y", to->k, 0, order, n);
-    if (g->too_wide || (tiles > INT32_MAX && !g->wide)) return false;
-    if (g->overflow || !ein__kgrid(c, l, tiles, 32)) return true;
+    if (g->too_wide || (t.count > INT32_MAX && !g->wide)) return false;
+    if (g->overflow || !ein__kgrid(g->ctx, l, t.count, 32)) return true;
     l->block[1] = 8;
     ein__buf index = {0};
-    ein__ktile_index(g, &index, rest, nrest, a, b, EIN__HALF_TILE);
-    ein__key keys[] = {{0},
-                       {0},
-                       {"number", ein__kunsigned(g)},
-                       {"many", tiles > 1 ? "1" : ""},
-                       {"int", ein__kint(g)},
-                       {"index", index.s},
-                       {"a", g->slot[a].name},
-                       {"b", g->slot[b].name},
-                       {"na", ein__namef(c, "%lld", (long long)g->slot[a].n)},
-                       {"nb", ein__namef(c, "%lld", (long long)g->slot[b].n)},
-                       {"from", load},
-                       {"to", store},
-                       {"step", ein__namef(c, "%lld", (long long)to->k[a])}};
+    ein__ktrans_index(g, &index, &t);
+    ein__key keys[2 + EIN__KTRANS_KEYS + 3] = {{0}};
+    const ein__key own[] = {
+        {"from", load}, {"to", store}, {"step", ein__namef(g->ctx, "%lld", (long long)to->k[a])}};
+    ein__ktrans_keys(g, &t, &index, keys);
+    memcpy(keys + 2 + EIN__KTRANS_KEYS, own, sizeof own);
     ein__kbytes(g, scan, ein__kcount_slots(g, order, n), l);
-    ein__kfinish(g, step->out, hint, ein__tmpl_transpose_half, keys, 13, out, l);
+    ein__kfinish(g, step->out, hint, ein__tmpl_transpose_half, keys, 2 + EIN__KTRANS_KEYS + 3, out,
+                 l);
     ein__buf_free(&index);
     return true;
+}
+
+// -------------------------------------------------------------------------------------- all others
+
+// Not through tiles after all: a map.
+static bool ein__ktrans_as_map(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                               ein__launch *l) {
+    for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].gone = false;
+    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->out)->scope);
+    for (uint32_t i = 0; i < s->nt; i++) g->slot[i].n = s->n[i];
+    return ein__kmap(g, step, hint, out, l);
+}
+
+static bool ein__ktranspose(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                            ein__launch *l) {
+    ein__val v = step->out;
+    ein__ex body = ein__kbody(g, v), read = {0};
+    ein__kscan scan = ein__kscan_make(g);
+    int order[EIN__MAX_RANK];
+    ein__kscan_expr(g, &scan, body);
+    ein__kscan_out(g, &scan, v);
+    int n = ein__kmerge(g, &scan, order, ein__korder(g, v, order));
+    int a = ein__ktrans_read(g, &scan, order, n, &read);
+    if (a < 0 || g->vec > 1) {
+        ein__kscan_free(&scan);
+        return a < 0 && ein__ktrans_as_map(g, step, hint, out, l);
+    }
+    const ein__ktiles t = ein__ktrans_tiles(g, order, n, a, EIN__TILE);
+    g->slot[t.a].level = g->slot[t.b].level = 1;
+    if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, body)) g->num = EIN__NUM_INT;
+    ein__ktext element = ein__kread(g, read, 0);
+    ein__buf index = {0}, before = g->code[0], load = g->code[1];
+    g->code[0] = g->code[1] = (ein__buf){0};
+    ein__put(&g->code[0], "");
+    ein__put(&g->code[1], "");
+    ein__kforget(g, 1);
+    g->over[g->nover].ex = read;
+    g->over[g->nover++].text = ein__kt(g, EIN__PRIMARY, 1, "tile[threadIdx.x][j + threadIdx.y]");
+    ein__kcount(g, body);
+    ein__ktext value = ein__kvalue(g, body, 0);
+    ein__kstore(g, &g->code[1], v, &scan, &value);
+    bool ok = !g->too_wide;
+    if (ok && !g->overflow && ein__kgrid(g->ctx, l, t.count, 32)) {
+        l->block[1] = 8;
+        ein__ktrans_index(g, &index, &t);
+        ein__key keys[2 + EIN__KTRANS_KEYS + 6] = {{0}};
+        const ein__key own[] = {{"T", ein__knum_type(g)}, {"before", before.s},
+                                {"load", load.s},         {"value", element.s},
+                                {"middle", g->code[0].s}, {"store", g->code[1].s}};
+        ein__ktrans_keys(g, &t, &index, keys);
+        memcpy(keys + 2 + EIN__KTRANS_KEYS, own, sizeof own);
+        ein__kbytes(g, &scan, ein__kcount_slots(g, order, n), l);
+        l->flops_per_out = g->flops;
+        ein__kfinish(g, v, hint, ein__tmpl_transpose, keys, 2 + EIN__KTRANS_KEYS + 6, out, l);
+    }
+    ein__buf_free(&index);
+    ein__buf_free(&before);
+    ein__buf_free(&load);
+    ein__kscan_free(&scan);
+    return ok;
 }
 
 // One attempt at a transpose; false: try again without vectors or with 64-bit indices.
@@ -33910,8 +34239,11 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
             {"tile", ein__namef(c, "x[%lld][%lld]", (long long)t->down, (long long)t->columns)},
             {"load", load.s},
             {"rows", t->rows > 1 ? ein__namef(c, "%d", t->rows) : ""},
-            {"row", rows.s}};
-        ein__kfinish(g, r->out, hint, ein__tmpl_window, keys, 10, out, l);
+            {"row", rows.s},
+            {"kind", ein__kfunction(g, block)},
+            {"alone", ein__kalone(g)}};
+        l->threads = threads;
+        ein__kfinish(g, r->out, hint, ein__tmpl_window, keys, 12, out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);
@@ -34164,12 +34496,17 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
          n},
         {"index", r->index.s},
         {warp || block ? "phases" : "body", r->phases.s},
-        {"block", ein__namef(g->ctx, "%d", threads)}};
+        {warp ? "block" : "alone", warp ? ein__namef(g->ctx, "%d", threads) : ein__kalone(g)},
+        {"kind", ein__kfunction(g, threads)}};
     ein__kfinish(g, step->out, hint,
                  block  ? ein__tmpl_row_block
                  : warp ? ein__tmpl_row_warp
                         : ein__tmpl_map,
-                 keys, warp ? 8 : 7, out, l);
+                 keys,
+                 block  ? 7
+                 : warp ? 8
+                        : 9,
+                 out, l);
 }
 
 // Lanes along the row, where its elements lie side by side and are enough for a warp.
@@ -35496,12 +35833,16 @@ static ein__ix ein__ktile_slot(ein__kgen *g, int *count, int64_t n, const char *
 static bool ein__ktile_slots(ein__kgen *g, const ein__scope *s, ein__ktile *z) {
     ein_ctx *ctx = g->ctx;
     ein__ix row[EIN__MAX_ITERS] = {{0}};
-    int count = 0;
+    uint32_t slices = 0;
+    int count = 0, at[EIN__MAX_RANK];
+    memcpy(at, g->slice_at, sizeof at);
     for (uint32_t i = 0; i < s->nt; i++) {
         const ein__basis_axis *a = NULL;
         for (int k = 0; k < z->b.n; k++)
             if (z->b.axis[k].slot == i) a = &z->b.axis[k];
         if (a && !a->digit) continue;
+        for (int k = 0; k < g->nslice; k++)
+            if (at[k] == (int)i) slices |= 1u << (g->slice_at[k] = count);
         int64_t m = a ? a->rows : 1;
         if (s->n[i] > m) z->t[z->nt++] = count;
         z->map[i] = ein__ktile_slot(g, &count, (s->n[i] + m - 1) / m, "i", (int)i, 0);
@@ -35518,6 +35859,7 @@ static bool ein__ktile_slots(ein__kgen *g, const ein__scope *s, ein__ktile *z) {
         row[k] = ein__ktile_slot(g, &count, a->digit ? a->rows : s->n[a->slot], "o", k, k + 1);
         z->map[a->slot] = a->digit ? ein__ix_add(ctx, z->map[a->slot], row[k]) : row[k];
     }
+    g->sliced = slices;
     return !ctx->status;
 }
 
@@ -35545,6 +35887,7 @@ static void ein__ktile_order(ein__kgen *g, ein__ktile *z, ein__val out) {
             z->t[j] = z->t[j - 1];
             z->t[j - 1] = swap;
         }
+    ein__kslices_first(g, z->t, z->nt);
 }
 
 // New expressions were made: their notes need room.
@@ -35635,7 +35978,7 @@ static const char *ein__ktile_matrix(ein__kgen *g, const ein__basis_axis *a, con
     }
     uint64_t h = ein__fnv(EIN__FNV_START, b.s, b.n);
     const char *name = ein__namef(g->ctx, "basis_%08x", (unsigned)((h ^ h >> 32) & 0xffffffffu));
-    l->table[l->ndevice] = a->table;
+    l->about[l->ndevice][0] = a->table;
     l->device[l->ndevice++] =
         ein__namef(g->ctx, "static __device__ __forceinline__ void %s(float *d, int step) {\n%s}\n",
                    name, b.s);
@@ -35799,10 +36142,13 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
                            {"tile", ein__ktile_array(g, &z)},
                            {"load", load.s},
                            {"transform", transform.s},
-                           {"store", store.s}};
+                           {"store", store.s},
+                           {"kind", ein__kfunction(g, block)},
+                           {"alone", ein__kalone(g)}};
         for (int i = 0; i < g->narg; i++) l->bytes_read += ein__bytes_of(g->ctx, g->arg[i]);
         l->flops_per_out = g->flops;
-        ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, 10, out, l);
+        l->threads = threads;
+        ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, 12, out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);
@@ -35985,9 +36331,10 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     g->vec_slot = slot;
     if (vec == 8) {
         ein__kaccess at = ein__kaccess_of(g, read, 0);
-        value = ein__namef(g->ctx, "*reinterpret_cast<const attend_half8 *>(%s + %s)", at.param,
+        value = ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s + %s)", at.param,
                            ein__kparen(g, at.at, EIN__TERM));
-        if (at.guard) value = ein__namef(g->ctx, "%s ? %s : attend_half8()", at.guard, value);
+        if (at.guard)
+            value = ein__namef(g->ctx, "%s ? %s : make_uint4(0u, 0u, 0u, 0u)", at.guard, value);
     } else {
         value = ein__kvalue(g, read, 0).s;
         for (int i = 1; i < vec; i++) (void)ein__kvalue(g, read, i);
@@ -36020,7 +36367,7 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     if (*test) {
         ein__putf(&body, "t = %s;\n", value);
         ein__putf(&l.text, "%s;\nif (%s) {\n",
-                  vec == 8   ? "attend_half8 t = {}"
+                  vec == 8   ? "uint4 t = make_uint4(0u, 0u, 0u, 0u)"
                   : vec == 4 ? "float4 t = make_float4(0.f, 0.f, 0.f, 0.f)"
                              : "float t = 0.f",
                   test);
@@ -36030,7 +36377,7 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     } else {
         ein__put(&l.text, body.s);
     }
-    if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend<T>::put(&%s, %s);\n", to, value);
+    if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend_put(&%s, %s);\n", to, value);
     else if (vec > 1) ein__putf(&l.text, "*reinterpret_cast<float4 *>(&%s) = %s;\n", to, value);
     else ein__putf(&l.text, "%s = %s;\n", to, value);
     ein__buf_free(&body);
@@ -36303,16 +36650,18 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
               {EIN__K_ATTENTION,
-               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_attend, ein__tmpl_warp}},
+               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_attend,
+                ein__tmpl_warp}},
               {EIN__K_PRODUCT,
-               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_tiles_mma, ein__tmpl_tail,
-                ein__tmpl_tiles_rows}}};
+               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_mma,
+                ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
         for (int k = 0; k < 8 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
         ctx->kernel_seed[of[i].kind] = h;
     }
+    ctx->kernel_seed[EIN__STITCH_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
 }
 
 enum { EIN__EIGHT_THREADS = 256 };  // of an SM that maps of eight halves a thread leave at least
@@ -36326,13 +36675,9 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
     return rows || ein__elements(&v->shape) >= least ? 8 : 4;
 }
 
-// Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
-// equal text whatever the tensors are called: equal names mean the same kernel. The widest form is
-// tried first.
-EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
-                              ein__launch *launch) {
-    ein__kfamily *family = ein__kfamily_of(ctx, step);
-    if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
+// The widest form of the family that applies.
+static void ein__emit_family(ein_ctx *ctx, const ein__step *step, ein__kfamily *family,
+                             const char *hint, ein__buf *out, ein__launch *launch) {
     for (int wide = 0; wide < 2; wide++) {
         for (int vec = ein__kwidest(ctx, step, family); vec > 0; vec = vec == 8 ? 4 : vec - 3) {
             ein__kgen g = ein__kgen_make(ctx, step->val[0], wide, vec);
@@ -36352,6 +36697,18 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
         }
     }
     EIN_ASSERT(0 && "no form of a kernel applies");
+}
+
+// See emit_stitch.c.
+static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l);
+
+// Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
+// equal text whatever the tensors are called: equal names mean the same kernel.
+EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
+                              ein__launch *launch) {
+    if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
+    if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
+    else ein__emit_family(ctx, step, ein__kfamily_of(ctx, step), hint, out, launch);
 }
 
 // One thread an output element, plain loops, double accumulators; operands and result dense. Inputs
@@ -36446,11 +36803,15 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_tail, tail, 1);
         ein__put(out, "\n");
     }
+    const unsigned tf32 = EIN__NEED_TENSOR_TF32 | EIN__NEED_ATTEND_TF32,
+                   fp16 = EIN__NEED_TENSOR_HALF | EIN__NEED_ATTEND_HALF;
+    if (needs & (tf32 | fp16)) {
+        ein__key types[] = {{"tf32", needs & tf32 ? "1" : ""}, {"half", needs & fp16 ? "1" : ""}};
+        ein__tmpl_put(out, ein__tmpl_mma, types, 2);
+        ein__put(out, "\n");
+    }
     if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
-        ein__key types[] = {{"tf32", needs & EIN__NEED_TENSOR_TF32 ? "1" : ""},
-                            {"half", needs & EIN__NEED_TENSOR_HALF ? "1" : ""},
-                            rows[0]};
-        ein__tmpl_put(out, ein__tmpl_tiles_mma, types, 3);
+        ein__tmpl_put(out, ein__tmpl_tiles_mma, rows, 1);
         ein__put(out, "\n");
     }
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
@@ -36478,8 +36839,97 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__put(out, "\n");
     }
 }
+/* ---- emit_stitch.c ---- */
+// Two kernels as one (stitch.c): both as functions of a thread's number, and the kernel that calls
+// them for its slice.
+
+static bool ein__same_val(ein__val a, ein__val b) { return a.i == b.i; }
+
+// One of the two; `cut` says what numbers the slices.
+static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *cut,
+                            ein__launch *all, ein__launch *l) {
+    ein__buf text = {0};
+    bool reduce = ein__scope_of(ctx, s->val[0])->reduce != EIN__R_NONE;
+    ein__kfamily *family = s->kind == EIN__K_BASIS ? ein__kbasis
+                           : reduce                ? ein__kwindow
+                                                   : ein__kmap;
+    ctx->slice = *cut;
+    ein__emit_family(ctx, s, family, ein__kernel_word(s->kind), &text, l);
+    ctx->slice = (ein__slice){0};
+    if (ctx->status) return;
+    for (int k = 0; k < l->ndevice; k++) {
+        all->device[all->ndevice] = l->device[k];
+        all->about[all->ndevice++][0] = l->about[k][0];
+    }
+    for (int k = 0; k < s->nval; k++) all->about[all->ndevice][k] = s->val[k];
+    all->device[all->ndevice++] = ein__name(ctx, text.s);
+    all->flops_per_out += l->flops_per_out;
+    ein__buf_free(&text);
+}
+
+// The arguments of one of the two: what lies in shared memory, the result, or a parameter, which is
+// added to those of `g`.
+static const char *ein__slice_arguments(ein__kgen *g, const ein__step *step, const ein__launch *l) {
+    ein__buf b = {0};
+    ein__put(&b, "");
+    for (int i = 0; i < l->narg; i++) {
+        const char *name = "own";
+        if (ein__same_val(l->arg[i], step->out)) name = "y";
+        else if (!ein__same_val(l->arg[i], step->ahead->out)) name = ein__kparam(g, l->arg[i]);
+        ein__putf(&b, "%s%s", i ? ", " : "", name);
+    }
+    const char *s = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
+}
+
+static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l) {
+    ein__launch part[2], all;
+    memset(&all, 0, sizeof all);
+    const ein__step *of[] = {step->ahead, step};
+    ein__val v = step->ahead->out;
+    for (int k = 0; k < 2 && !ctx->status; k++)
+        ein__emit_slice(ctx, of[k], &step->cut[k], &all, &part[k]);
+    if (ctx->status) return;
+    ein__kgen g = ein__kgen_make(ctx, step->val[0], false, 1);
+    ein__dtype type = ctx->value[v.i].dtype;
+    int64_t count = ein__elements(&ctx->value[v.i].shape) / step->slices, ids[2];
+    int64_t whole = 16 / ein__dtype_size(type), threads = 32;
+    bool vectors = count % whole == 0;
+    for (int k = 0; k < 2; k++) {
+        ids[k] = part[k].threads / step->slices;
+        threads = ein__most(threads, ein__ceil(ids[k], 32) * 32);
+    }
+    threads = ein__least(threads, EIN__STITCH_THREADS / step->groups);
+    g.needs = part[0].needs | part[1].needs;
+    g.also = step->also;
+    if (!ein__kgrid(ctx, &all, step->slices / step->groups, (int)threads)) return;
+    all.block[1] = (unsigned)step->groups;
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"bound", ein__namef(ctx, "%lld", (long long)threads * step->groups)},
+        {"type", ein__kctype(type)},
+        {"groups", step->groups > 1 ? ein__namef(ctx, "%du", step->groups) : ""},
+        {"room", ein__namef(ctx, "%lld", (long long)(ein__ceil(count, whole) * whole))},
+        {"threads", ein__namef(ctx, "%lldu", (long long)threads)},
+        {"first", part[0].name},
+        {"firstids", ein__namef(ctx, "%lldu", (long long)ids[0])},
+        {"firstargs", ein__slice_arguments(&g, step, &part[0])},
+        {"second", part[1].name},
+        {"secondids", ein__namef(ctx, "%lldu", (long long)ids[1])},
+        {"secondargs", ein__slice_arguments(&g, step, &part[1])},
+        {"also",
+         g.also.i ? ein__namef(ctx, "%lldu", (long long)(vectors ? count / whole : count)) : ""},
+        {"vector", vectors ? "uint4" : ein__kctype(type)}};
+    for (int i = 0; i < g.narg; i++) all.bytes_read += ein__bytes_of(ctx, g.arg[i]);
+    *l = all;
+    ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 15, out, l);
+    ein__kgen_free(&g);
+}
 /* ---- emit_matmul.c ---- */
-// Text of calls of cublasLt: products with an epilogue, or with an algorithm that a table chose.
+// Text of calls of cuBLAS, and of cublasLt: products with an epilogue, or with an algorithm that a
+// table chose.
 
 static const char *ein__matmul_epilogue(const ein__gemm *g) {
     switch (g->act) {
@@ -36523,11 +36973,27 @@ EIN__FN void ein__put_matmul_size(ein__buf *out, const ein__step *s, bool typed,
     ein__buf_free(&line);
 }
 
+// Types of such a call and of its sizes.
+EIN__FN void ein__emit_matmul_types(ein__buf *out, bool typed, bool pins) {
+    ein__key keys[] = {{"pins", pins ? "1" : ""}, {"typed", typed ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_matmul_types, keys, 2);
+}
+
 // For the summary.
 EIN__FN void ein__put_epilogue(ein__buf *out, bool z, bool bias, ein__act act) {
     if (z) ein__put(out, " + residual");
     if (bias) ein__put(out, " + bias");
     if (act) ein__put(out, act == EIN__ACT_RELU ? " + relu" : " + gelu");
+}
+
+// The functions that call cuBLAS itself. `tf32`: for some products that are rounded to it.
+EIN__FN void ein__emit_gemm(ein__buf *out, const char *model, bool typed, bool tf32, bool steps) {
+    ein__key keys[] = {{"model", model},
+                       {"typed", typed ? "1" : ""},
+                       {"tf32", tf32 ? "1" : ""},
+                       {"scalar", typed ? "void" : "float"},
+                       {"steps", steps ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_gemm, keys, 5);
 }
 
 // The functions that make the calls, for program or probe `model`. `typed`: rows tell types.
@@ -36544,8 +37010,50 @@ EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limi
                        {"steps", steps ? "1" : "0"}};
     ein__tmpl_put(out, ein__tmpl_matmul, keys, 8);
 }
-/* ---- emit_engine.c ---- */
-// Text of convolutions that cuDNN's graph API makes, and of those that have their channels last.
+/* ---- emit_conv.c ---- */
+// Text of calls of cuDNN: convolutions, some by its graph API, some with their channels last.
+
+// What the functions that make the calls depend on.
+typedef struct ein__conv_text {
+    const char *model, *limit;  // prefix of the program's symbols; bytes of workspace for a call
+    int spatial;                // axes of descriptors
+    int settings;               // the most that an engine of the graph API has
+    bool typed, tf32, nhwc;     // not all are FP32; some are TF32; some have their channels last
+    bool pins, engines;         // a table of costs has chosen algorithms, and engines
+    bool probe;                 // calls that are measured: of all engines, with nothing around them
+} ein__conv_text;
+
+// Axes of a descriptor: those that the convolution lacks are 1, in front.
+static void ein__put_axes(ein__buf *out, const int64_t *v, int n, int axes, int64_t fill) {
+    ein__put(out, "{");
+    for (int i = 0; i < axes; i++)
+        ein__putf(out, "%s%lld", i ? ", " : "",
+                  (long long)(i < axes - n ? fill : v[i - (axes - n)]));
+    ein__put(out, "}");
+}
+
+// A row of the table of convolutions. `pin`: what follows where tables choose algorithms.
+EIN__FN void ein__put_conv_size(ein__buf *out, const ein__conv_text *f, const char *name,
+                                const ein__conv *c, bool transposed, const char *pin) {
+    ein__buf line = {0};
+    ein__put(&line, "    {");
+    ein__put_string(&line, name);
+    ein__putf(&line, ", %d, %lld, %lld, %lld, %lld, ", transposed, (long long)c->n, (long long)c->c,
+              (long long)c->f, (long long)c->group);
+    const int64_t *axes[] = {c->in, c->out, c->k, c->pad, c->stride, c->dilation};
+    for (int k = 0; k < 6; k++) {
+        ein__put_axes(&line, axes[k], c->spatial, f->spatial, k == 3 ? 0 : 1);
+        ein__put(&line, ", ");
+    }
+    bool fused = c->bias.i || c->z.i || c->relu;
+    ein__putf(&line, "%d, %d", fused, c->relu);
+    if (f->typed)
+        ein__putf(&line, ", %d, %d", c->math == EIN__MATH_FP16, c->math == EIN__MATH_TF32);
+    if (f->nhwc) ein__putf(&line, ", %d", c->nhwc);
+    ein__putf(&line, "%s},", pin);
+    ein__tmpl_line(out, line.s, line.n);
+    ein__buf_free(&line);
+}
 
 // What follows in the table of convolutions: whether something is added beside the bias, and the
 // engine of a table of costs, if there is one.
@@ -36558,44 +37066,79 @@ EIN__FN void ein__put_engine(ein__buf *line, const ein__conv *c, const char *alg
     ein__put(line, "}}");
 }
 
-// `settings`: the most that an engine has.
-EIN__FN void ein__emit_engine_types(ein_ctx *ctx, ein__buf *out, int settings) {
-    ein__key keys[] = {{"settings", ein__namef(ctx, "%d", settings ? settings : 1)}};
-    ein__tmpl_put(out, ein__tmpl_engine_types, keys, 1);
-    ein__put(out, "\n");
+// Types of a convolution's sizes and of its call.
+EIN__FN void ein__emit_conv_types(ein_ctx *ctx, ein__buf *out, const ein__conv_text *f) {
+    ein__key engine[] = {{"settings", ein__namef(ctx, "%d", f->settings ? f->settings : 1)}};
+    ein__key keys[] = {{"spatial", ein__namef(ctx, "%d", f->spatial)},
+                       {"pins", f->pins ? "1" : ""},
+                       {"typed", f->typed ? "1" : ""},
+                       {"engines", f->engines ? "1" : ""},
+                       {"pinned", f->engines && !f->probe ? "1" : ""},
+                       {"nhwc", f->nhwc ? "1" : ""},
+                       {"copied", f->nhwc && !f->probe ? "1" : ""}};
+    if (f->engines) {
+        ein__tmpl_put(out, ein__tmpl_engine_types, engine, 1);
+        ein__put(out, "\n");
+    }
+    ein__tmpl_put(out, ein__tmpl_conv_types, keys, 7);
 }
 
-// The functions that make the calls, for program or probe `model`; `orders`: their tensors differ
-// in that; `pinned`: with engines that a table of costs has chosen.
-EIN__FN void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const char *model, int spatial,
-                              const char *limit, bool typed, bool orders, int settings,
-                              bool pinned) {
-    ein__key keys[] = {{"model", model},
-                       {"spatial", ein__namef(ctx, "%d", spatial)},
-                       {"rank", ein__namef(ctx, "%d", spatial + 2)},
-                       {"limit", limit},
-                       {"typed", typed ? "1" : ""},
-                       {"half", typed ? "s->half" : "false"},
-                       {"tensorop", typed ? "(s->half || s->tf32)" : "false"},
-                       {"settings", ein__namef(ctx, "%d", settings ? settings : 1)},
-                       {"pinned", pinned ? "1" : ""},
-                       {"nhwc", orders ? "1" : ""},
-                       {"steps", pinned ? "1" : ""}};
+// Calls by the graph API.
+static void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const ein__conv_text *f) {
+    ein__key keys[] = {{"model", f->model},
+                       {"spatial", ein__namef(ctx, "%d", f->spatial)},
+                       {"rank", ein__namef(ctx, "%d", f->spatial + 2)},
+                       {"limit", f->limit},
+                       {"typed", f->typed ? "1" : ""},
+                       {"half", f->typed ? "s->half" : "false"},
+                       {"tensorop", f->typed ? "(s->half || s->tf32)" : "false"},
+                       {"settings", ein__namef(ctx, "%d", f->settings ? f->settings : 1)},
+                       {"pinned", f->probe ? "" : "1"},
+                       {"nhwc", f->nhwc ? "1" : ""},
+                       {"steps", f->probe ? "" : "1"}};
     ein__tmpl_put(out, ein__tmpl_engine, keys, 11);
     ein__put(out, "\n");
 }
 
-// The functions that copy what such convolutions read and store where cuDNN refuses the order.
-EIN__FN void ein__emit_conv_order(ein__buf *out, const char *model, const char *scalar,
-                                  const char *typed) {
-    ein__key keys[] = {{"model", model}, {"scalar", scalar}, {"typed", typed}};
-    ein__tmpl_put(out, ein__tmpl_conv_order, keys, 3);
-    ein__put(out, "\n");
+// What the helper that describes tensors is given beside their sizes, where they differ in type or
+// in order: its parameters, or the arguments for them.
+static const char *ein__conv_params(const ein__conv_text *f, bool params) {
+    static const char *const names[] = {"", ", last", ", type", ", type, last"};
+    static const char *const types[] = {"", ", int last", ", cudnnDataType_t type",
+                                        ", cudnnDataType_t type, int last"};
+    return (params ? types : names)[2 * f->typed + f->nhwc];
 }
 
-// What the copies leave of `limit` bytes.
-EIN__FN const char *ein__conv_room(ein_ctx *ctx, const char *limit) {
-    return ein__namef(ctx, "%s - conv_copies(s, c->copies)", limit);
+// The functions that make the calls.
+EIN__FN void ein__emit_conv(ein_ctx *ctx, ein__buf *out, const ein__conv_text *f) {
+    const char *scalar = f->typed ? "void" : "float", *typed = f->typed ? "1" : "";
+    bool copied = f->nhwc && !f->probe;  // where cuDNN refuses the order
+    ein__key order[] = {{"model", f->model}, {"scalar", scalar}, {"typed", typed}};
+    // What the copies leave of the workspace.
+    const char *room = ein__namef(ctx, "%s - conv_copies(s, c->copies)", f->limit);
+    ein__key keys[] = {{"model", f->model},
+                       {"spatial", ein__namef(ctx, "%d", f->spatial)},
+                       {"rank", ein__namef(ctx, "%d", f->spatial + 2)},
+                       {"limit", f->limit},
+                       {"room", copied ? room : f->limit},
+                       {"pins", f->pins ? "1" : ""},
+                       {"typed", typed},
+                       {"tf32", f->tf32 ? "1" : ""},
+                       {"elementdatatype", f->typed ? "type" : "CUDNN_DATA_FLOAT"},
+                       {"param", ein__conv_params(f, true)},
+                       {"arg", ein__conv_params(f, false)},
+                       {"scalar", scalar},
+                       {"steps", f->probe ? "" : "1"},
+                       {"engines", f->engines ? "1" : ""},
+                       {"pinned", f->engines && !f->probe ? "1" : ""},
+                       {"nhwc", f->nhwc ? "1" : ""},
+                       {"copied", copied ? "1" : ""}};
+    if (f->engines) ein__emit_engine(ctx, out, f);
+    if (copied) {
+        ein__tmpl_put(out, ein__tmpl_conv_order, order, 3);
+        ein__put(out, "\n");
+    }
+    ein__tmpl_put(out, ein__tmpl_conv, keys, 17);
 }
 /* ---- emit_names.c ---- */
 // Names in the emitted files, and the kernels that a plan needs, each distinct text once.
@@ -36640,7 +37183,7 @@ static bool ein__is_taken(const char *name) {
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
         " warp_sum warp_max product_tile tensor_tile tensor_type multiply_add_words TENSOR_CORES "
         "half4 load_half4 store_half4 cublasStatus_t "
-        "attend attend_half8 attend_rows attend_multiply ATTEND_TENSOR "
+        "attend attend_put "
         "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
         "CALL LAUNCHED TILE arrange arrives_last await_event calls_on fork_streams libraries_on "
         "open_branches record_event relay stepped snprintf memcpy memcmp memset strlen expf fmaxf "
@@ -36678,7 +37221,7 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
     static const char *const own[] = {
         "_",       "v_",      "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
         "engine_", "ENGINE_", "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
-        "CUDA_",   "CUDNN_",  "CUBLAS_", "prepare_", "basis_", "make_", "M_"};
+        "CUDA_",   "CUDNN_",  "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "slice_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
@@ -36860,9 +37403,21 @@ static bool ein__is_new(const char ***seen, const char *name) {
 static void ein__put_device(ein__emitter *z, const ein__launch *l, const char ***seen) {
     for (int k = 0; k < l->ndevice; k++) {
         if (!ein__is_new(seen, l->device[k])) continue;
-        ein__put_algebra(z, &z->kernels, l->table[k], "");
+        for (int v = 0; v < 2; v++)
+            if (l->about[k][v].i) ein__put_algebra(z, &z->kernels, l->about[k][v], "");
         ein__putf(&z->kernels, "%s\n", l->device[k]);
     }
+}
+
+static void ein__put_stitched(ein__emitter *z, const ein__step *step) {
+    const char *name = z->ctx->value[step->ahead->out.i].name, *then = step->name;
+    ein__buf line = {0};
+    ein__put(&line, "// ");
+    ein__put_comment(&line, name, strlen(name));
+    ein__put(&line, " by slices in shared memory, then ");
+    ein__put_comment(&line, then, strlen(then));
+    ein__putf(&z->kernels, "%s\n", line.s);
+    ein__buf_free(&line);
 }
 
 // Emits the kernels of `steps`, each distinct text once.
@@ -36878,12 +37433,13 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             if (ctx->status) return;
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
+                if (step->ahead) ein__put_stitched(z, step);
                 if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
                 for (int v = 0; v < 2 && !l.extra; v++)
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
-                for (int v = 0; v < steps[i].nval && !l.extra; v++)
+                for (int v = 0; v < steps[i].nval && !l.extra && !step->ahead; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
-                if (step->also.i) ein__put_algebra(z, &z->kernels, step->also, "");
+                if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;
@@ -37272,41 +37828,22 @@ static void ein__put_uploads(ein__emitter *z, ein__buf *out, bool *any) {
     if (*any) ein__put(out, "};\n");
 }
 
-// Axes of a descriptor: those that the convolution lacks are 1, in front.
-static void ein__put_axes(ein__buf *out, const int64_t *v, int n, int axes, int64_t fill) {
-    ein__put(out, "{");
-    for (int i = 0; i < axes; i++)
-        ein__putf(out, "%s%lld", i ? ", " : "",
-                  (long long)(i < axes - n ? fill : v[i - (axes - n)]));
-    ein__put(out, "}");
-}
-
 static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
     return ein__plain_name(ctx, s->name);
 }
 
-// A row of the table of convolutions; `orders`: they differ in that of tensors; `pin`: what follows
-// where algorithms are chosen by tables.
-EIN__FN void ein__put_conv_size(ein__buf *out, const char *name, const ein__conv *c,
-                                bool transposed, int spatial, bool typed, bool orders,
-                                const char *pin) {
-    ein__buf line = {0};
-    ein__put(&line, "    {");
-    ein__put_string(&line, name);
-    ein__putf(&line, ", %d, %lld, %lld, %lld, %lld, ", transposed, (long long)c->n, (long long)c->c,
-              (long long)c->f, (long long)c->group);
-    const int64_t *axes[] = {c->in, c->out, c->k, c->pad, c->stride, c->dilation};
-    for (int k = 0; k < 6; k++) {
-        ein__put_axes(&line, axes[k], c->spatial, spatial, k == 3 ? 0 : 1);
-        ein__put(&line, ", ");
-    }
-    bool fused = c->bias.i || c->z.i || c->relu;
-    ein__putf(&line, "%d, %d", fused, c->relu);
-    if (typed) ein__putf(&line, ", %d, %d", c->math == EIN__MATH_FP16, c->math == EIN__MATH_TF32);
-    if (orders) ein__putf(&line, ", %d", c->nhwc);
-    ein__putf(&line, "%s},", pin);
-    ein__tmpl_line(out, line.s, line.n);
-    ein__buf_free(&line);
+// The program's convolutions.
+static ein__conv_text ein__conv_text_of(const ein__emitter *z) {
+    ein_ctx *ctx = z->ctx;
+    return (ein__conv_text){.model = ein__symbol(ctx),
+                            .limit = ein__namef(ctx, "%lld", (long long)ctx->plan.workspace_bytes),
+                            .spatial = z->spatial,
+                            .settings = z->settings,
+                            .typed = ein__is_typed(ctx),
+                            .tf32 = ctx->desc.math == EIN_MATH_TF32,
+                            .nhwc = z->nhwc,
+                            .pins = z->pins,
+                            .engines = z->engines};
 }
 
 static const char *ein__conv_pin_text(const ein__emitter *z, const ein__step *s) {
@@ -37325,12 +37862,13 @@ static const char *ein__conv_pin_text(const ein__emitter *z, const ein__step *s)
 
 static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
+    const ein__conv_text form = ein__conv_text_of(z);
     ein__put(out, "\nstatic const conv_size conv_sizes[] = {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
-            ein__put_conv_size(out, s->name, &s->conv, s->kind == EIN__K_CONV_DATA, z->spatial,
-                               ein__is_typed(ctx), z->nhwc, ein__conv_pin_text(z, s));
+            ein__put_conv_size(out, &form, s->name, &s->conv, s->kind == EIN__K_CONV_DATA,
+                               ein__conv_pin_text(z, s));
     }
     ein__put(out, "};\nenum {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
@@ -37665,11 +38203,16 @@ static const char *ein__group_rows(ein__emitter *z, int members) {
     return text;
 }
 
-EIN__FN void ein__emit_group_types(ein_ctx *ctx, ein__buf *out) {
-    ein__group_count c = ein__count_groups(ctx);
-    ein__key keys[] = {{"members", ein__namef(ctx, "%d", c.members)},
-                       {"problems", ein__namef(ctx, "%lld", (long long)c.problems)}};
+// Types of such calls: of so many products, and of so many matrices.
+EIN__FN void ein__emit_group_types(ein_ctx *ctx, ein__buf *out, int members, int64_t problems) {
+    ein__key keys[] = {{"members", ein__namef(ctx, "%d", members)},
+                       {"problems", ein__namef(ctx, "%lld", (long long)problems)}};
     ein__tmpl_put(out, ein__tmpl_grouped_types, keys, 2);
+}
+
+EIN__FN void ein__emit_group_member(ein__buf *out) {
+    ein__tmpl_put(out, ein__tmpl_grouped_member, NULL, 0);
+    ein__put(out, "\n");
 }
 
 // The functions that make the calls.
@@ -37686,6 +38229,7 @@ EIN__FN void ein__emit_grouped(ein__emitter *z, ein__buf *out, const char *model
         {"addresses", ein__group_rows(z, c.members)},
         {"steps", "1"}};
     ein__put_group_sizes(z, out);
+    ein__emit_group_member(out);
     ein__tmpl_put(out, ein__tmpl_grouped, keys, 8);
 }
 /* ---- emit.c ---- */
@@ -37774,15 +38318,6 @@ EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, 
     ein__tmpl_put(out, ein__tmpl_calls, keys, 4);
 }
 
-// What the helper that describes tensors is given beside their sizes, where they differ in type
-// (`typed`) or in order (`orders`): its parameters, or the arguments for them.
-static const char *ein__conv_params(bool typed, bool orders, bool params) {
-    static const char *const names[] = {"", ", last", ", type", ", type, last"};
-    static const char *const types[] = {"", ", int last", ", cudnnDataType_t type",
-                                        ", cudnnDataType_t type, int last"};
-    return (params ? types : names)[2 * typed + orders];
-}
-
 // Which stream and workspace steps use.
 static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
@@ -37810,34 +38345,24 @@ static void ein__put_branches(ein__emitter *z, ein__buf *out) {
 
 static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *uploads) {
     ein_ctx *ctx = z->ctx;
-    const char *spatial = ein__number_text(ctx, z->spatial);
-    const char *typed = ein__is_typed(ctx) ? "1" : "";
+    const ein__conv_text form = ein__conv_text_of(z);
     ein__put_section(out, "sizes and offsets");
     ein__put_pointers(z, out);
     ein__put_uploads(z, out, uploads);
     if (z->convs) {
         ein__put(out, "\n");
-        const char *engines = z->engines ? "1" : "";
-        ein__key types[] = {{"spatial", spatial},
-                            {"pins", z->pins ? "1" : "0"},
-                            {"typed", typed},
-                            {"engines", engines},
-                            {"pinned", engines},
-                            {"nhwc", z->nhwc ? "1" : ""},
-                            {"copied", z->nhwc ? "1" : ""}};
-        if (z->engines) ein__emit_engine_types(ctx, out, z->settings);
-        ein__tmpl_put(out, ein__tmpl_conv_types, types, 7);
+        ein__emit_conv_types(ctx, out, &form);
         ein__put_conv_sizes(z, out);
     }
     if (z->matmuls) {
         ein__put(out, "\n");
-        ein__key types[] = {{"pins", z->pins ? "1" : "0"}, {"typed", typed}};
-        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
+        ein__emit_matmul_types(out, form.typed, z->pins);
         ein__put_matmul_sizes(z, out);
     }
     if (z->group_bytes) {
         ein__put(out, "\n");
-        ein__emit_group_types(ctx, out);
+        const ein__group_count c = ein__count_groups(ctx);
+        ein__emit_group_types(ctx, out, c.members, c.problems);
     }
     ein__put_section(out, "kernels");
     ein__emit_helpers(ctx, out, z->needs);
@@ -37845,41 +38370,12 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     if (!z->kernels.n) ein__put(out, "// (none)\n");
 }
 
-// The functions that make convolutions' calls.
-static void ein__put_conv_functions(ein__emitter *z, ein__buf *out, const char *model,
-                                    const char *typed) {
-    ein_ctx *ctx = z->ctx;
-    const char *limit = ein__number_text(ctx, ctx->plan.workspace_bytes);
-    const char *engines = z->engines ? "1" : "";
-    if (z->engines)
-        ein__emit_engine(ctx, out, model, z->spatial, limit, *typed, z->nhwc, z->settings, true);
-    const char *scalar = *typed ? "void" : "float", *nhwc = z->nhwc ? "1" : "";
-    if (z->nhwc) ein__emit_conv_order(out, model, scalar, typed);
-    ein__key conv[] = {{"model", model},
-                       {"spatial", ein__number_text(ctx, z->spatial)},
-                       {"rank", ein__number_text(ctx, z->spatial + 2)},
-                       {"limit", limit},
-                       {"room", z->nhwc ? ein__conv_room(ctx, limit) : limit},
-                       {"pins", z->pins ? "1" : "0"},
-                       {"typed", typed},
-                       {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
-                       {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
-                       {"param", ein__conv_params(*typed, z->nhwc, true)},
-                       {"arg", ein__conv_params(*typed, z->nhwc, false)},
-                       {"scalar", scalar},
-                       {"steps", "1"},
-                       {"engines", engines},
-                       {"pinned", engines},
-                       {"nhwc", nhwc},
-                       {"copied", nhwc}};
-    ein__tmpl_put(out, ein__tmpl_conv, conv, 17);
-}
-
 // The handle, and how it calls libraries.
 static void ein__put_state(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t nin = arrlen(ctx->graph.input);
-    const char *model = ein__symbol(ctx), *typed = ein__is_typed(ctx) ? "1" : "";
+    const char *model = ein__symbol(ctx);
+    const ein__conv_text form = ein__conv_text_of(z);
     ein__put_section(out, "state");
     ein__key state[] = {{"model", model},
                         {"conv", z->convs ? "1" : "0"},
@@ -37897,23 +38393,17 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
         ein__put(out, "\n");
-        ein__put_conv_functions(z, out, model, typed);
+        ein__emit_conv(ctx, out, &form);
     }
     if (z->gemms) {
         ein__put(out, "\n");
-        ein__key gemm[] = {{"model", model},
-                           {"typed", typed},
-                           {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
-                           {"scalar", *typed ? "void" : "float"},
-                           {"steps", "1"}};
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
+        ein__emit_gemm(out, model, form.typed, form.tf32, true);
         ein__put_gemm_sizes(z, out);
-        if (z->group_bytes) ein__emit_grouped(z, out, model, *typed != 0);
+        if (z->group_bytes) ein__emit_grouped(z, out, model, form.typed);
     }
     if (z->matmuls) {
         ein__put(out, "\n");
-        ein__emit_matmul(out, model, ein__number_text(ctx, ctx->plan.workspace_bytes), *typed != 0,
-                         z->pins, true);
+        ein__emit_matmul(out, model, form.limit, form.typed, z->pins, true);
     }
     ein__put_branches(z, out);
     if (!z->first_kernel) return;
@@ -38621,6 +39111,10 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         ein__put(features, "kind=attention");
         return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
     }
+    if (step->ahead) {
+        ein__put(features, "kind=stitch");
+        return ein__estimate_stitch(ctx, step);
+    }
     ein__kernel k = ein__step_kernel(ctx, step);
     int parts;
     ein__work w = ein__kernel_work(ctx, &k, &parts);
@@ -39162,11 +39656,25 @@ static void ein__put_probe_launches(ein__prober *z, ein__buf *out) {
     ein__buf_free(&list);
 }
 
+// The convolutions that are measured.
+static ein__conv_text ein__probe_form(const ein__prober *z) {
+    return (ein__conv_text){.model = "probe",
+                            .limit = "conv_limit(s)",
+                            .spatial = z->spatial,
+                            .settings = EIN__SETTINGS,
+                            .typed = z->typed,
+                            .tf32 = z->tf32,
+                            .nhwc = z->nhwc,
+                            .engines = true,
+                            .probe = true};
+}
+
 static void ein__put_probe_convs(ein__prober *z, ein__buf *out) {
+    const ein__conv_text form = ein__probe_form(z);
     ein__put(out, "static const conv_size conv_sizes[] = {\n");
     for (int i = 0; i < z->convs; i++)
-        ein__put_conv_size(out, z->call[i].key, &z->call[i].c, z->call[i].transposed, z->spatial,
-                           z->typed, z->nhwc, z->call[i].c.z.i ? ", 1" : ", 0");
+        ein__put_conv_size(out, &form, z->call[i].key, &z->call[i].c, z->call[i].transposed,
+                           z->call[i].c.z.i ? ", 1" : ", 0");
     ein__put(out, "};\n");
 }
 
@@ -39208,27 +39716,19 @@ static void ein__put_probe_groups(ein__prober *z, ein__buf *out) {
 // What is to be measured: tables of calls, launches of kernels.
 static void ein__put_probe_tables(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
-    const char *spatial = ein__number_text(ctx, z->spatial);
-    const char *typed = z->typed ? "1" : "", *nhwc = z->nhwc ? "1" : "";
-    ein__key conv_types[] = {{"spatial", spatial}, {"pins", "0"},   {"typed", typed},
-                             {"engines", "1"},     {"pinned", "0"}, {"nhwc", nhwc},
-                             {"copied", "0"}};
-    ein__key types[] = {{"pins", "0"}, {"typed", typed}};
+    const ein__conv_text form = ein__probe_form(z);
     if (z->convs) {
-        ein__emit_engine_types(ctx, out, EIN__SETTINGS);
-        ein__tmpl_put(out, ein__tmpl_conv_types, conv_types, 7);
+        ein__emit_conv_types(ctx, out, &form);
         ein__put_probe_convs(z, out);
         ein__put(out, "\n");
     }
     if (z->gemms + z->groups) {
-        ein__tmpl_put(out, ein__tmpl_matmul_types, types, 2);
+        ein__emit_matmul_types(out, z->typed, false);
         ein__put_probe_gemms(z, out);
         ein__put(out, "\n");
     }
     if (z->groups) {
-        ein__key group[] = {{"members", ein__number_text(ctx, EIN__GROUP_MEMBERS)},
-                            {"problems", ein__number_text(ctx, EIN__GROUP_PROBLEMS)}};
-        ein__tmpl_put(out, ein__tmpl_grouped_types, group, 2);
+        ein__emit_group_types(ctx, out, EIN__GROUP_MEMBERS, EIN__GROUP_PROBLEMS);
         ein__put(out, "\n");
     }
     if (z->kernels) {
@@ -39242,56 +39742,31 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *convs = ein__number_text(ctx, z->convs), *gemms = ein__number_text(ctx, z->gemms);
     const char *blas = ein__number_text(ctx, z->gemms + z->groups);
-    const char *spatial = ein__number_text(ctx, z->spatial);
-    const char *typed = z->typed ? "1" : "", *tf32 = z->tf32 ? "1" : "";
-    const char *nhwc = z->nhwc ? "1" : "";
+    const ein__conv_text form = ein__probe_form(z);
     ein__key state[] = {{"kernels", ein__number_text(ctx, z->kernels)},
                         {"conv", convs},
                         {"gemm", blas},
                         {"convs", convs},
                         {"gemms", gemms},
                         {"groups", ein__number_text(ctx, z->groups)},
-                        {"spatial", spatial},
+                        {"spatial", ein__number_text(ctx, z->spatial)},
                         {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
     ein__tmpl_put(out, ein__tmpl_probe_state, state, 8);
     ein__put(out, "\n");
     ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms + z->groups > 0, false);
-    ein__key conv[] = {{"model", "probe"},
-                       {"spatial", spatial},
-                       {"rank", ein__number_text(ctx, z->spatial + 2)},
-                       {"limit", "conv_limit(s)"},
-                       {"room", "conv_limit(s)"},
-                       {"pins", "0"},
-                       {"typed", typed},
-                       {"tf32", tf32},
-                       {"elementdatatype", *typed ? "type" : "CUDNN_DATA_FLOAT"},
-                       {"param", ein__conv_params(z->typed, z->nhwc, true)},
-                       {"arg", ein__conv_params(z->typed, z->nhwc, false)},
-                       {"scalar", *typed ? "void" : "float"},
-                       {"steps", "0"},
-                       {"engines", "1"},
-                       {"pinned", "0"},
-                       {"nhwc", nhwc},
-                       {"copied", "0"}};
     if (z->convs) {
         ein__put(out, "\n");
-        ein__emit_engine(ctx, out, "probe", z->spatial, "conv_limit(s)", z->typed, z->nhwc,
-                         EIN__SETTINGS, false);
-        ein__tmpl_put(out, ein__tmpl_conv, conv, 17);
+        ein__emit_conv(ctx, out, &form);
     }
-    ein__key gemm[] = {{"model", "probe"},
-                       {"typed", typed},
-                       {"tf32", tf32},
-                       {"scalar", *typed ? "void" : "float"},
-                       {"steps", "0"}};
     if (z->gemms + z->groups) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_gemm, gemm, 5);
+        ein__emit_gemm(out, "probe", z->typed, z->tf32, false);
         ein__put(out, "\n");
         ein__emit_matmul(out, "probe", "m->cublas_workspace", z->typed, false, false);
     }
     if (z->groups) {
         ein__put(out, "\n");
+        ein__emit_group_member(out);
         ein__put_probe_groups(z, out);
     }
 }

@@ -12,7 +12,8 @@ enum {
     // from shared memory; and for every further turn of its threads. Assumed.
     EIN__STITCH_PS = 400000,
     EIN__STITCH_TURN_PS = 150000,
-    EIN__STITCH_SEED = 15  // of its template's hash, behind those of kinds (ein_ctx.kernel_seed)
+    EIN__STITCH_MARGIN = 10,  // percent by which its estimate must be less than those of two
+    EIN__STITCH_SEED = 15     // of its template's hash, behind those of kinds (ein_ctx.kernel_seed)
 };
 
 typedef struct ein__stitcher {
@@ -253,7 +254,7 @@ static void ein__try_stitch(ein__stitcher *s, int i, int j, const ein__seam *z) 
     both.also = z->also ? z->v : (ein__val){0};
     both.slices = z->slices;
     both.groups = z->groups;
-    both.ps = ein__with_margin(z->ps);
+    both.ps = ein__cost_sum(z->ps, ein__muldiv(z->ps, EIN__STITCH_MARGIN, 100));
     both.measured = false;
     both.key = NULL;
     for (int k = 0; k < 2; k++) both.cut[k] = z->cut[k];

@@ -8,10 +8,10 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 87 MB (workspace 32 MB of it), constants 247 MB, peak in create 396 MB
-// plan      53 steps, 473.8 us estimated; 1335.2 us without derivation
+// plan      46 steps, 468.0 us estimated; 1335.2 us without derivation
 // libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
 //           cuBLAS (596 MB) 15 steps, without it up to 53.3 us more
-// by        basis change 42, digit re-layout 4, summation splitting 2
+// by        basis change 35, digit re-layout 4, summation splitting 2
 //     5.8 us est. v1.a             k_product_1ccf4136
 //    10.2 us est. v1.b.c.sum.data  k_basis_9b896829
 //    24.3 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
@@ -32,33 +32,26 @@
 //     1.9 us est. v3.b             k_basis_ed414313
 //     2.2 us est. v3.c.c.sum.data  k_basis_d4b1ab00
 //    34.7 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     1.9 us est. v3.c             k_basis_ed414313
-//     1.3 us est. p3               k_reduce_d88b6c8f
+//     1.9 us est. p3               k_stitch_1e7eb652
 //     1.3 us est. v4.a.c.sum.data  k_basis_8a5ef0ea
 //    20.7 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
-//     1.3 us est. v4.a             k_basis_1525606d
-//     1.3 us est. v4.b.c.sum.data  k_basis_b2fabb08
+//     2.1 us est. v4.b.c.sum.data  k_stitch_3e67e652
 //    37.0 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     1.3 us est. v4.b             k_basis_1525606d
-//     1.3 us est. v4.c.c.sum.data  k_basis_b2fabb08
+//     2.1 us est. v4.c.c.sum.data  k_stitch_3e67e652
 //    37.0 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
 //     1.3 us est. d1.c.sum.digits.split k_basis_1525606d
 //     1.4 us est. d1.c.sum.data    k_basis_1e79a85e
 //    38.2 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d1.c.sum.phases  k_basis_82990c71
-//     1.3 us est. d2.c.sum.digits  k_map_85b2848d
+//     1.7 us est. d2.c.sum.digits  k_stitch_8242e4b4
 //     1.4 us est. d2.c.sum.data    k_basis_ff8123a2
 //    38.2 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d2.c.sum.phases  k_basis_82990c71
-//     1.3 us est. d3.c.sum.digits  k_map_85b2848d
+//     1.7 us est. d3.c.sum.digits  k_stitch_8242e4b4
 //     1.4 us est. d3.c.sum.data    k_basis_ff8123a2
 //    38.2 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. d3.c.sum.phases  k_basis_82990c71
-//     1.3 us est. d4.c.sum.digits  k_map_85b2848d
+//     1.7 us est. d4.c.sum.digits  k_stitch_8242e4b4
 //     1.4 us est. d4.c.sum.data    k_basis_ff8123a2
 //    21.5 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
-//     1.3 us est. d4.c.sum.phases  k_basis_cecec526
-//     1.3 us est. d5.c.sum.digits  k_map_3788aba9
+//     1.7 us est. d5.c.sum.digits  k_stitch_589f278d
 //     1.3 us est. d5.c.sum.data    k_basis_01024980
 //     6.8 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
 //     1.3 us est. d5.split         k_basis_412137df
@@ -210,33 +203,26 @@ const csrnet_info *csrnet_describe(void);
 #define v_v3_b ARENA(0)
 #define v_v3_c_c_sum_data ARENA(33554432)
 #define v_v3_c_c_sum_product ARENA(40779776)
-#define v_v3_c ARENA(0)
-#define v_p3 ARENA(3211264)
+#define v_p3 ARENA(0)
 #define v_v4_a_c_sum_data ARENA(37167104)
 #define v_v4_a_c_sum_product ARENA(33554432)
-#define v_v4_a ARENA(0)
-#define v_v4_b_c_sum_data ARENA(33554432)
-#define v_v4_b_c_sum_product ARENA(37167104)
-#define v_v4_b ARENA(0)
-#define v_v4_c_c_sum_data ARENA(33554432)
-#define v_v4_c_c_sum_product ARENA(37167104)
+#define v_v4_b_c_sum_data ARENA(37167104)
+#define v_v4_b_c_sum_product ARENA(33554432)
+#define v_v4_c_c_sum_data ARENA(37167104)
+#define v_v4_c_c_sum_product ARENA(33554432)
 #define v_d1_c_sum_digits_split ARENA(0)
 #define v_d1_c_sum_data ARENA(33554432)
 #define v_d1_c_sum_product ARENA(38273024)
-#define v_d1_c_sum_phases ARENA(0)
-#define v_d2_c_sum_digits ARENA(1605632)
+#define v_d2_c_sum_digits ARENA(0)
 #define v_d2_c_sum_data ARENA(33554432)
 #define v_d2_c_sum_product ARENA(38273024)
-#define v_d2_c_sum_phases ARENA(0)
-#define v_d3_c_sum_digits ARENA(1605632)
+#define v_d3_c_sum_digits ARENA(0)
 #define v_d3_c_sum_data ARENA(33554432)
 #define v_d3_c_sum_product ARENA(38273024)
-#define v_d3_c_sum_phases ARENA(0)
-#define v_d4_c_sum_digits ARENA(1605632)
+#define v_d4_c_sum_digits ARENA(0)
 #define v_d4_c_sum_data ARENA(33554432)
 #define v_d4_c_sum_product ARENA(38273024)
-#define v_d4_c_sum_phases ARENA(0)
-#define v_d5_c_sum_digits ARENA(802816)
+#define v_d5_c_sum_digits ARENA(0)
 #define v_d5_c_sum_data ARENA(33554432)
 #define v_d5_c_sum_product ARENA(35913728)
 #define v_d6_c_sum_part_filter CONST(258958848)
@@ -1233,13 +1219,47 @@ static __global__ void __launch_bounds__(128) k_basis_d4b1ab00(const float *p0,
     }
 }
 
+// by basis change F(4x4,3x3)
+// v3.c.c.sum[0,i1,i2,i3] = sum(r0,r1) v3.c.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// v3.c[0,i1,i2,i3] = relu(v3.c.c.sum[0,i1,i2,i3] + v3.c.b[i1])
+static __device__ __forceinline__ void slice_basis_52cd90b0(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 301056 + r1 * 50176 + i1 * 196 + i2 * 14 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v1 < 0.f ? 0.f
+            : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+    }
+}
+
 // p3[0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:28, i3 in 0:28, r0 in 0:2,
 //     r1 in 0:2
-static __global__ void __launch_bounds__(128) k_reduce_d88b6c8f(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 50176u) return;
+static __device__ __forceinline__ void slice_reduce_433b163c(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
     const int i1 = (int)(id / 196u);
@@ -1250,7 +1270,7 @@ static __global__ void __launch_bounds__(128) k_reduce_d88b6c8f(const float *p0,
 #pragma unroll
         for (int k = 0; k < 8; k += 4) {
             const int t1 = i3 * 2 + k;
-            const float4 v = *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + t0 * 56 + t1);
+            const float4 v = *reinterpret_cast<const float4 *>(p0 + t0 * 56 + t1);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -1269,6 +1289,19 @@ static __global__ void __launch_bounds__(128) k_reduce_d88b6c8f(const float *p0,
         }
     }
     *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// v3.c by slices in shared memory, then p3
+static __global__ void __launch_bounds__(224) k_stitch_1e7eb652(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float own[3136];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_52cd90b0(p0, p1, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_reduce_433b163c(own, y, slice * 196u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1315,6 +1348,93 @@ static __global__ void __launch_bounds__(64) k_basis_8a5ef0ea(const float *p0,
 // v4.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // v4.a[0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1])
+static __device__ __forceinline__ void slice_basis_43fb4253(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 150528 + r1 * 25088 + i1 * 49 + i2 * 7 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float v0 = p1[i1];
+        const float v1 = d[o0][0] + v0;
+        const float v2 = d[o0][1] + v0;
+        const float v3 = d[o0][2] + v0;
+        const float v4 = d[o0][3] + v0;
+        *reinterpret_cast<float4 *>(y + i2 * 112 + o0 * 28 + i3 * 4) = make_float4(v1 < 0.f ? 0.f
+            : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+    }
+}
+
+// by basis change F(4x4,3x3)
+// v4.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v4.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad v4.a 0
+static __device__ __forceinline__ void slice_basis_5c11f843(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[t0 * 28 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 150528 + o1 * 25088 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// v4.a by slices in shared memory, then v4.b.c.sum.data
+static __global__ void __launch_bounds__(128) k_stitch_3e67e652(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[2u][784];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 2u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_basis_43fb4253(p0, p1, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_basis_5c11f843(own, y, slice * 49u + k);
+}
+
+// by basis change F(4x4,3x3)
+// v4.c.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.c.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
+// d1.c.sum.digits.split[0,i1,i2,i3] = relu(v4.c.c.sum[0,i1,i2,i3] + v4.c.b[i1])
 static __global__ void __launch_bounds__(64) k_basis_1525606d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1349,46 +1469,6 @@ static __global__ void __launch_bounds__(64) k_basis_1525606d(const float *p0,
         *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
             + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
             v4 < 0.f ? 0.f : v4);
-    }
-}
-
-// by basis change F(4x4,3x3)
-// v4.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v4.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
-//     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad v4.a 0
-static __global__ void __launch_bounds__(64) k_basis_b2fabb08(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
-    const int i4 = (int)(id % 7u);
-    const int i3 = (int)(id / 7u % 7u);
-    const int i2 = (int)(id / 49u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i3 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
-                : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 150528 + o1 * 25088 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
-        }
     }
 }
 
@@ -1438,16 +1518,13 @@ static __global__ void __launch_bounds__(64) k_basis_1e79a85e(const float *p0,
 // by digit re-layout; basis change F(4x4,3x3)
 // d1.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_82990c71(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 32768u) return;
+static __device__ __forceinline__ void slice_basis_08e29273(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
-    const int i1 = (int)(id / 16u % 2u);
-    const int i0 = (int)(id / 32u % 2u);
-    const int i3 = (int)(id / 64u);
+    const int i3 = (int)(id / 16u % 512u);
+    const int i1 = (int)(id / 8192u % 2u);
+    const int i0 = (int)(id / 16384u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1471,8 +1548,8 @@ static __global__ void __launch_bounds__(64) k_basis_82990c71(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
-                *reinterpret_cast<float2 *>(y + i0 * 200704 + i1 * 100352 + i3 * 196 + i4 * 56
-                    + o0 * 14 + i5 * 4 + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
+                *reinterpret_cast<float2 *>(y + i4 * 56 + o0 * 14 + i5 * 4
+                    + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
             }
         }
     }
@@ -1480,22 +1557,35 @@ static __global__ void __launch_bounds__(64) k_basis_82990c71(const float *p0,
 
 // by digit re-layout
 // d2.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(d1.c.sum.phases[i1,i2,0,i3,i4,i5] + d1.b[i3])
-static __global__ void __launch_bounds__(256) k_map_85b2848d(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 100352u) return;
+static __device__ __forceinline__ void slice_map_b398f4ce(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i5 = (int)(id % 49u) * 4;
     const int i3 = (int)(id / 49u % 512u);
-    const int i2 = (int)(id / 25088u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 100352 + i3 * 196 + i5);
+    const int i2 = (int)(id / 25088u % 2u);
+    const int i1 = (int)(id / 50176u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i5);
     const float v1 = p1[i3];
     const float v2 = v0.x + v1;
     const float v3 = v0.y + v1;
     const float v4 = v0.z + v1;
     const float v5 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i2 * 100352 + i3 * 196 + i5) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+    *reinterpret_cast<float4 *>(y + i1 * 200704 + i2 * 100352 + i3 * 196
+        + i5) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4,
+        v5 < 0.f ? 0.f : v5);
+}
+
+// d1.c.sum.phases by slices in shared memory, then d2.c.sum.digits
+static __global__ void __launch_bounds__(256) k_stitch_8242e4b4(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[4u][196];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 16u; k += 64u)
+        slice_basis_08e29273(p0, own, slice * 16u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_map_b398f4ce(own, p1, y, slice * 49u + k);
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -1544,16 +1634,13 @@ static __global__ void __launch_bounds__(64) k_basis_ff8123a2(const float *p0,
 // by digit re-layout; basis change F(4x4,3x3)
 // d4.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_cecec526(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 16384u) return;
+static __device__ __forceinline__ void slice_basis_ce58eb65(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
-    const int i1 = (int)(id / 16u % 2u);
-    const int i0 = (int)(id / 32u % 2u);
-    const int i3 = (int)(id / 64u);
+    const int i3 = (int)(id / 16u % 256u);
+    const int i1 = (int)(id / 4096u % 2u);
+    const int i0 = (int)(id / 8192u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1577,8 +1664,8 @@ static __global__ void __launch_bounds__(64) k_basis_cecec526(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
-                *reinterpret_cast<float2 *>(y + i0 * 100352 + i1 * 50176 + i3 * 196 + i4 * 56
-                    + o0 * 14 + i5 * 4 + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
+                *reinterpret_cast<float2 *>(y + i4 * 56 + o0 * 14 + i5 * 4
+                    + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
             }
         }
     }
@@ -1586,22 +1673,34 @@ static __global__ void __launch_bounds__(64) k_basis_cecec526(const float *p0,
 
 // by digit re-layout
 // d5.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(d4.c.sum.phases[i1,i2,0,i3,i4,i5] + d4.b[i3])
-static __global__ void __launch_bounds__(128) k_map_3788aba9(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 50176u) return;
+static __device__ __forceinline__ void slice_map_106cb7e6(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i5 = (int)(id % 49u) * 4;
     const int i3 = (int)(id / 49u % 256u);
-    const int i2 = (int)(id / 12544u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 50176 + i3 * 196 + i5);
+    const int i2 = (int)(id / 12544u % 2u);
+    const int i1 = (int)(id / 25088u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i5);
     const float v1 = p1[i3];
     const float v2 = v0.x + v1;
     const float v3 = v0.y + v1;
     const float v4 = v0.z + v1;
     const float v5 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i2 * 50176 + i3 * 196 + i5) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+    *reinterpret_cast<float4 *>(y + i1 * 100352 + i2 * 50176 + i3 * 196 + i5) = make_float4(v2 < 0.f
+        ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+}
+
+// d4.c.sum.phases by slices in shared memory, then d5.c.sum.digits
+static __global__ void __launch_bounds__(256) k_stitch_589f278d(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[4u][196];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 16u; k += 64u)
+        slice_basis_ce58eb65(p0, own, slice * 16u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_map_106cb7e6(own, p1, y, slice * 49u + k);
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -2227,9 +2326,8 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     //     v3.c.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
         v_v3_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.c", 392, 128, stream, v_v3_c_c_sum_product,
-        v_v3_c_b, v_v3_c));
-    CALL(launch(m, EARLY, k_reduce_d88b6c8f, "p3", 392, 128, stream, v_v3_c, v_p3));
+    CALL(launch(m, ORDERED, k_stitch_1e7eb652, "p3", 256, 224, stream, v_v3_c_c_sum_product,
+        v_v3_c_b, v_p3));
     CALL(launch(m, EARLY, k_basis_8a5ef0ea, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
     // by basis change F(4x4,3x3)
@@ -2237,19 +2335,15 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     //     v4.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
         v_v4_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_1525606d, "v4.a", 392, 64, stream, v_v4_a_c_sum_product,
-        v_v4_a_b, v_v4_a));
-    CALL(launch(m, EARLY, k_basis_b2fabb08, "v4.b.c.sum.data", 392, 64, stream, v_v4_a,
-        v_v4_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_stitch_3e67e652, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
+        v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
         v_v4_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_1525606d, "v4.b", 392, 64, stream, v_v4_b_c_sum_product,
-        v_v4_b_b, v_v4_b));
-    CALL(launch(m, EARLY, k_basis_b2fabb08, "v4.c.c.sum.data", 392, 64, stream, v_v4_b,
-        v_v4_c_c_sum_data));
+    CALL(launch(m, ORDERED, k_stitch_3e67e652, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
+        v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
     // by basis change F(4x4,3x3)
     // v4.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.c.c.sum.data[i0,i1,r0,i3,i4] *
     //     v4.c.c.sum.filter[i0,i1,i2,r0]
@@ -2264,10 +2358,8 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     //     d1.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
         v_d1_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_82990c71, "d1.c.sum.phases", 512, 64, stream,
-        v_d1_c_sum_product, v_d1_c_sum_phases));
-    CALL(launch(m, EARLY, k_map_85b2848d, "d2.c.sum.digits", 392, 256, stream, v_d1_c_sum_phases,
-        v_d1_b, v_d2_c_sum_digits));
+    CALL(launch(m, ORDERED, k_stitch_8242e4b4, "d2.c.sum.digits", 512, dim3(64, 4), stream,
+        v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
@@ -2275,12 +2367,26 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     //     d2.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_82990c71, "d2.c.sum.phases", 512, 64, stream,
-        v_d2_c_sum_product, v_d2_c_sum_phases));
-    CALL(launch(m, EARLY, k_map_85b2848d, "d3.c.sum.digits", 392, 256, stream, v_d2_c_sum_phases,
-        v_d2_b, v_d3_c_sum_digits));
+    CALL(launch(m, ORDERED, k_stitch_8242e4b4, "d3.c.sum.digits", 512, dim3(64, 4), stream,
+        v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
         v_d3_c_sum_data));
+    // by digit re-layout; basis change F(4x4,3x3)
+    // d3.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d3.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
+        v_d3_c_sum_product));
+    CALL(launch(m, ORDERED, k_stitch_8242e4b4, "d4.c.sum.digits", 512, dim3(64, 4), stream,
+        v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
+    CALL(launch(m, EARLY, k_basis_ff8123a2, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
+        v_d4_c_sum_data));
+    // by digit re-layout; basis change F(4x4,3x3)
+    // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
+    //     d4.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
+        v_d4_c_sum_product));
+    CALL(launch(m, ORDERED, k_stitch_589f278d, "d5.c.sum.digits", 256, dim3(64, 4), stream,
+        v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
     return 0;
 }
 
@@ -2289,26 +2395,6 @@ static int steps_2(csrnet *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by digit re-layout; basis change F(4x4,3x3)
-    // d3.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d3.c.sum.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
-        v_d3_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_82990c71, "d3.c.sum.phases", 512, 64, stream,
-        v_d3_c_sum_product, v_d3_c_sum_phases));
-    CALL(launch(m, EARLY, k_map_85b2848d, "d4.c.sum.digits", 392, 256, stream, v_d3_c_sum_phases,
-        v_d3_b, v_d4_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_ff8123a2, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
-        v_d4_c_sum_data));
-    // by digit re-layout; basis change F(4x4,3x3)
-    // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d4.c.sum.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
-        v_d4_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_cecec526, "d4.c.sum.phases", 256, 64, stream,
-        v_d4_c_sum_product, v_d4_c_sum_phases));
-    CALL(launch(m, EARLY, k_map_3788aba9, "d5.c.sum.digits", 392, 128, stream, v_d4_c_sum_phases,
-        v_d4_b, v_d5_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_01024980, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
         v_d5_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)

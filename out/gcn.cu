@@ -8,10 +8,10 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 54 MB (workspace 32 MB of it), constants 56 MB, peak in create 144 MB
-// plan      164 steps, 542.2 us estimated; 691.9 us without derivation
+// plan      155 steps, 534.1 us estimated; 685.6 us without derivation
 // libraries cuDNN (415 MB) 37 steps, without it up to 18.4 us more
 //           cuBLAS (596 MB) 31 steps, without it up to 66.4 us more
-// by        basis change 24, merging 67, summation splitting 9, operand re-laid 1
+// by        basis change 24, merging 59, summation splitting 8, operand re-laid 1
 //     9.2 us est. stem             k_product_89711744
 //     1.3 us est. p                k_reduce_0d7103f7
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
@@ -34,8 +34,7 @@
 //     1.3 us est. g1.l1            k_reduce_bc6d5c68
 //     1.3 us est. g1.r1            k_reduce_bcaa7580
 //     1.7 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
-//     1.3 us est. g1.r2.sum        k_reduce_5a048376
-//     1.3 us est. g1.s             k_reduce_9012601e
+//     1.7 us est. g1.s             k_stitch_bb4c1bd4
 //     1.8 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     8.0 us est. l2.b.c.sum.part  k_product_e1a0bdfb
 //     1.3 us est. l2.b             k_reduce_3d1da471
@@ -60,51 +59,44 @@
 //     1.3 us est. g2.l1            k_reduce_c55a2f03
 //     1.3 us est. g2.r1            k_reduce_ff7219f2
 //     1.3 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
-//     1.3 us est. g2.r2.sum        k_reduce_c7b01721
-//     1.3 us est. g2.s             k_reduce_6473a4f5
+//     1.7 us est. g2.s             k_stitch_440c0b59
 //     1.8 us est. g2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.3 us est. l3.l1            k_reduce_83e0ce12
 //     2.2 us est. l3.l2.c.sum.part cuBLAS sgemm 425 x 784 x 85
 //     1.3 us est. l3.r1            k_reduce_334b05ac
 //     2.2 us est. l3.r2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.3 us est. l3.r2.c.sum      k_reduce_bcc15197
-//     1.3 us est. l3.m             k_reduce_f01bee11
+//     1.7 us est. l3.m             k_stitch_22dce9c3
 //     9.8 us est. l3.d.sum         cuDNN conv 1x1, 512 to 1024
 //     1.6 us est. l3.d.0           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.0          k_reduce_b35d9ba0
 //     1.3 us est. l3.t3.0          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.3 us est. l3.c4.0.sum      k_reduce_aa03c1ff
-//     1.3 us est. l3.u.0           k_reduce_5940863a
+//     1.7 us est. l3.u.0           k_stitch_a88a53a3
 //     1.5 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.1          k_reduce_b35d9ba0
 //     1.3 us est. l3.t3.1          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.3 us est. l3.c4.1.sum      k_reduce_aa03c1ff
-//     1.3 us est. l3.u.1           k_reduce_5940863a
+//     1.7 us est. l3.u.1           k_stitch_a88a53a3
 //     1.5 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.2          k_reduce_b35d9ba0
 //     1.3 us est. l3.t3.2          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.3 us est. l3.c4.2.sum      k_reduce_aa03c1ff
-//     1.3 us est. l3.u.2           k_reduce_5940863a
+//     1.7 us est. l3.u.2           k_stitch_a88a53a3
 //     1.5 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.3          k_reduce_b35d9ba0
 //     1.3 us est. l3.t3.3          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.3 us est. l3.c4.3.sum      k_reduce_aa03c1ff
-//     1.3 us est. l3.u.3           k_reduce_5940863a
+//     1.7 us est. l3.u.3           k_stitch_a88a53a3
 //     1.5 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.4          k_reduce_b35d9ba0
 //     1.3 us est. l3.t3.4          k_reduce_937a8cc1
 //     1.6 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.3 us est. l3.c4.4.sum      k_reduce_aa03c1ff
-//     1.3 us est. l3.u.4           k_reduce_5940863a
+//     1.7 us est. l3.u.4           k_stitch_a88a53a3
 //     1.5 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    30.4 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
 //     1.3 us est. g3.l1            k_reduce_d8c10a94
@@ -115,8 +107,7 @@
 //     1.3 us est. l4.l1            k_reduce_e95ff192
 //     1.3 us est. l4.r1            k_reduce_f2f26264
 //     3.5 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
-//     1.3 us est. l4.r2.c.sum      k_reduce_a1c2bdaa
-//     1.3 us est. l4.m             k_reduce_c5a91e68
+//     1.7 us est. l4.m             k_stitch_5c66b288
 //     9.8 us est. l4.d.sum         cuDNN conv 1x1, 1024 to 2048
 //     1.3 us est. l4.d.0           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    14.3 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
@@ -448,7 +439,6 @@ const gcn_info *gcn_describe(void);
 #define v_l2_a_c_sum_merged ARENA(33554432)
 #define v_g1_l2_sum_weights CONST(23541760)
 #define v_g1_l2_sum_merged ARENA(40955392)
-#define v_g1_r2_sum ARENA(0)
 #define v_g1_s_const CONST(23580672)
 #define v_g1_s ARENA(49961984)
 #define v_g1_a ARENA(42385408)
@@ -480,7 +470,6 @@ const gcn_info *gcn_describe(void);
 #define v_g2_l1_sum_merged ARENA(33554432)
 #define v_g2_l2_sum_weights CONST(30005504)
 #define v_g2_l2_sum_merged ARENA(39274496)
-#define v_g2_r2_sum ARENA(0)
 #define v_g2_s_const CONST(30044416)
 #define v_g2_s ARENA(42648832)
 #define v_g2_a ARENA(42714880)
@@ -489,7 +478,6 @@ const gcn_info *gcn_describe(void);
 #define v_l3_l2_c_sum_part ARENA(39274496)
 #define v_l3_r2_c_sum_relaid CONST(30189312)
 #define v_l3_r2_c_sum_part ARENA(33554432)
-#define v_l3_r2_c_sum ARENA(0)
 #define v_l3_m ARENA(35160064)
 #define v_l3_d_sum ARENA(33554432)
 #define v_l3_d_0_const CONST(30333952)
@@ -498,27 +486,22 @@ const gcn_info *gcn_describe(void);
 #define v_l3_c1_0_sum_merged ARENA(33554432)
 #define v_l3_c2_0_sum_weights CONST(33819648)
 #define v_l3_c2_0_sum_merged ARENA(33554432)
-#define v_l3_c4_0_sum ARENA(0)
 #define v_l3_u_0 ARENA(35160064)
 #define v_l3_d_1 ARENA(33554432)
 #define v_l3_c1_1_sum_merged ARENA(34357248)
 #define v_l3_c2_1_sum_merged ARENA(34357248)
-#define v_l3_c4_1_sum ARENA(0)
 #define v_l3_u_1 ARENA(35160064)
 #define v_l3_d_2 ARENA(34357248)
 #define v_l3_c1_2_sum_merged ARENA(33554432)
 #define v_l3_c2_2_sum_merged ARENA(33554432)
-#define v_l3_c4_2_sum ARENA(0)
 #define v_l3_u_2 ARENA(35160064)
 #define v_l3_d_3 ARENA(33554432)
 #define v_l3_c1_3_sum_merged ARENA(34357248)
 #define v_l3_c2_3_sum_merged ARENA(34357248)
-#define v_l3_c4_3_sum ARENA(0)
 #define v_l3_u_3 ARENA(35160064)
 #define v_l3_d_4 ARENA(34357248)
 #define v_l3_c1_4_sum_merged ARENA(33554432)
 #define v_l3_c2_4_sum_merged ARENA(33554432)
-#define v_l3_c4_4_sum ARENA(0)
 #define v_l3_u_4 ARENA(34221056)
 #define v_l3 ARENA(35321600)
 #define v_g3_l1_sum_weights CONST(34108672)
@@ -531,7 +514,6 @@ const gcn_info *gcn_describe(void);
 #define v_g3_a ARENA(42797568)
 #define v_l4_l2_c_sum_weights CONST(43341312)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
-#define v_l4_r2_c_sum ARENA(0)
 #define v_l4_m ARENA(34959360)
 #define v_l4_d_sum ARENA(33554432)
 #define v_l4_d_0_const CONST(44258816)
@@ -1616,11 +1598,8 @@ static __global__ void __launch_bounds__(64) k_reduce_bcaa7580(const float *p0,
 // by merging: batched
 // g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
 //     g1.l2.sum.merged 0
-static __global__ void __launch_bounds__(64) k_reduce_5a048376(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
+static __device__ __forceinline__ void slice_reduce_b7fd3cb7(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
@@ -1635,18 +1614,15 @@ static __global__ void __launch_bounds__(64) k_reduce_5a048376(const float *p0,
         acc2 += v0.z;
         acc3 += v0.w;
     }
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by merging: batched
 // g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
 //     g1.l2.sum.merged 0
 // g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
-static __global__ void __launch_bounds__(64) k_reduce_9012601e(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
+static __device__ __forceinline__ void slice_reduce_011472cc(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
@@ -1660,10 +1636,24 @@ static __global__ void __launch_bounds__(64) k_reduce_9012601e(const float *p0, 
         acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 2] : 0.f;
         acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 3] : 0.f;
     }
-    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 56 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i3);
     const float v1 = p2[i1];
     *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v0.x + v1,
         acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
+}
+
+// g1.r2.sum by slices in shared memory, then g1.s
+static __global__ void __launch_bounds__(256) k_stitch_bb4c1bd4(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[8u][56];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 14u; k += 32u)
+        slice_reduce_b7fd3cb7(p0, own, slice * 14u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 14u; k += 32u)
+        slice_reduce_011472cc(p0, own, p1, y, slice * 14u + k);
 }
 
 // l2.a[0,i1,i2,i3] = relu(l2.a.c.sum.merged[i1,i2,i3] + l2.a.c.b[i1]) where i1 in 0:128
@@ -1885,11 +1875,8 @@ static __global__ void __launch_bounds__(64) k_reduce_ff7219f2(const float *p0,
 // by merging: batched
 // g2.r2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:28, pad
 //     g2.l2.sum.merged 0
-static __global__ void __launch_bounds__(64) k_reduce_c7b01721(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
+static __device__ __forceinline__ void slice_reduce_280cee05(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
     const int i1 = (int)(id / 784u);
@@ -1901,18 +1888,15 @@ static __global__ void __launch_bounds__(64) k_reduce_c7b01721(const float *p0,
             : 0.f;
         acc += v0;
     }
-    y[i1 * 784 + i2 * 28 + i3] = acc;
+    y[i3] = acc;
 }
 
 // by merging: batched
 // g2.l2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
 //     g2.l2.sum.merged 0
 // g2.s[0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1]
-static __global__ void __launch_bounds__(64) k_reduce_6473a4f5(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
+static __device__ __forceinline__ void slice_reduce_08f114fb(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
     const int i1 = (int)(id / 784u);
@@ -1923,7 +1907,21 @@ static __global__ void __launch_bounds__(64) k_reduce_6473a4f5(const float *p0, 
         const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0] : 0.f;
         acc += v0;
     }
-    y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1 * 784 + i2 * 28 + i3] + p2[i1];
+    y[i1 * 784 + i2 * 28 + i3] = acc + p1[i3] + p2[i1];
+}
+
+// g2.r2.sum by slices in shared memory, then g2.s
+static __global__ void __launch_bounds__(128) k_stitch_440c0b59(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[4u][28];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 28u; k += 32u)
+        slice_reduce_280cee05(p0, own, slice * 28u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 28u; k += 32u)
+        slice_reduce_08f114fb(p0, own, p1, y, slice * 28u + k);
 }
 
 // by merging: shared input
@@ -1992,11 +1990,8 @@ static __global__ void __launch_bounds__(64) k_reduce_334b05ac(const float *p0,
 // by summation splitting
 // l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.r2.c.sum.part[i1,r0,i3,i2+r0-2] where i2 in 0:28, pad
 //     l3.r2.c.sum.part 0
-static __global__ void __launch_bounds__(64) k_reduce_bcc15197(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 16660u) return;
+static __device__ __forceinline__ void slice_reduce_a3b4c55c(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
     const int i1 = (int)(id / 196u);
@@ -2010,7 +2005,7 @@ static __global__ void __launch_bounds__(64) k_reduce_bcc15197(const float *p0,
         acc2 += (unsigned)t0 < 28u ? p0[t1 + 56] : 0.f;
         acc3 += (unsigned)t0 < 28u ? p0[t1 + 84] : 0.f;
     }
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by summation splitting
@@ -2018,11 +2013,9 @@ static __global__ void __launch_bounds__(64) k_reduce_bcc15197(const float *p0,
 //     l3.l2.c.sum.part 0
 // l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
 //     + l3.r2.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_f01bee11(const float *p0, const float *p1,
-    const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 16660u) return;
+static __device__ __forceinline__ void slice_reduce_63207d75(const float *p0, const float *p1,
+    const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
     const int i1 = (int)(id / 196u);
@@ -2036,7 +2029,7 @@ static __global__ void __launch_bounds__(64) k_reduce_f01bee11(const float *p0, 
         acc2 += (unsigned)(t0 + 2) < 28u ? p0[t1 + 2] : 0.f;
         acc3 += (unsigned)(t0 + 3) < 28u ? p0[t1 + 3] : 0.f;
     }
-    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 784 + i2 * 28 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i3);
     const float v1 = p2[i1];
     const float v2 = v0.x + v1;
     const float v3 = p3[i1];
@@ -2051,6 +2044,20 @@ static __global__ void __launch_bounds__(64) k_reduce_f01bee11(const float *p0, 
         + (v4 < 0.f ? 0.f : v4), (v5 < 0.f ? 0.f : v5) + (v6 < 0.f ? 0.f : v6),
         (v7 < 0.f ? 0.f : v7) + (v8 < 0.f ? 0.f : v8), (v9 < 0.f ? 0.f : v9) + (v10 < 0.f ? 0.f
         : v10));
+}
+
+// l3.r2.c.sum by slices in shared memory, then l3.m
+static __global__ void __launch_bounds__(128) k_stitch_22dce9c3(const float *p0, const float *p1,
+    const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[4u][28];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 7u; k += 32u)
+        slice_reduce_a3b4c55c(p0, own, slice * 7u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 7u; k += 32u)
+        slice_reduce_63207d75(p1, own, p2, p3, y, slice * 7u + k);
 }
 
 // by merging: shared input
@@ -2102,11 +2109,8 @@ static __global__ void __launch_bounds__(64) k_reduce_937a8cc1(const float *p0,
 // by merging: batched
 // l3.c4.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
 //     l3.c2.0.sum.merged 0
-static __global__ void __launch_bounds__(64) k_reduce_aa03c1ff(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 16660u) return;
+static __device__ __forceinline__ void slice_reduce_cf1fff66(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2117,7 +2121,7 @@ static __global__ void __launch_bounds__(64) k_reduce_aa03c1ff(const float *p0,
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3 + 83300] : 0.f;
         acc += v0;
     }
-    y[i1 * 196 + i2 * 14 + i3] = acc;
+    y[i2 * 14 + i3] = acc;
 }
 
 // by merging: batched
@@ -2125,11 +2129,9 @@ static __global__ void __launch_bounds__(64) k_reduce_aa03c1ff(const float *p0,
 //     l3.c2.0.sum.merged 0
 // l3.u.0[0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
 //     l3.b4[i1])
-static __global__ void __launch_bounds__(64) k_reduce_5940863a(const float *p0, const float *p1,
-    const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 16660u) return;
+static __device__ __forceinline__ void slice_reduce_d72af2c6(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2140,9 +2142,22 @@ static __global__ void __launch_bounds__(64) k_reduce_5940863a(const float *p0, 
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
         acc += v0;
     }
-    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + p2[i1];
-    const float v2 = acc + p3[i1];
+    const float v1 = acc + p1[i1];
+    const float v2 = p2[i2 * 14 + i3] + p3[i1];
     y[i1 * 196 + i2 * 14 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
+}
+
+// l3.c4.0.sum by slices in shared memory, then l3.u.0
+static __global__ void __launch_bounds__(224) k_stitch_a88a53a3(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ __align__(16) float own[196];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_reduce_cf1fff66(p0, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_reduce_d72af2c6(p0, p1, own, p2, y, slice * 196u + k);
 }
 
 // by merging: shared input
@@ -2341,11 +2356,8 @@ static __global__ void __launch_bounds__(64) k_reduce_f2f26264(const float *p0,
 // by merging: batched
 // l4.r2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
 //     l4.l2.c.sum.merged 0
-static __global__ void __launch_bounds__(64) k_reduce_a1c2bdaa(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
+static __device__ __forceinline__ void slice_reduce_09b7d752(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2357,7 +2369,7 @@ static __global__ void __launch_bounds__(64) k_reduce_a1c2bdaa(const float *p0,
             : 0.f;
         acc += v0;
     }
-    y[i1 * 196 + i2 * 14 + i3] = acc;
+    y[i2 * 14 + i3] = acc;
 }
 
 // by merging: batched
@@ -2365,12 +2377,9 @@ static __global__ void __launch_bounds__(64) k_reduce_a1c2bdaa(const float *p0,
 //     l4.l2.c.sum.merged 0
 // l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
 //     + l4.r2.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_c5a91e68(const float *p0,
+static __device__ __forceinline__ void slice_reduce_f9f01668(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
+    float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2382,8 +2391,21 @@ static __global__ void __launch_bounds__(64) k_reduce_c5a91e68(const float *p0,
         acc += v0;
     }
     const float v1 = acc + p1[i1];
-    const float v2 = p2[i1 * 196 + i2 * 14 + i3] + p3[i1];
+    const float v2 = p2[i2 * 14 + i3] + p3[i1];
     y[i1 * 196 + i2 * 14 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
+}
+
+// l4.r2.c.sum by slices in shared memory, then l4.m
+static __global__ void __launch_bounds__(224) k_stitch_5c66b288(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ __align__(16) float own[196];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_reduce_09b7d752(p0, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_reduce_f9f01668(p0, p1, own, p2, y, slice * 196u + k);
 }
 
 // by merging: shared input
@@ -3729,10 +3751,8 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     g1.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
         v_g1_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_5a048376, "g1.r2.sum", 258, 64, stream, v_g1_l2_sum_merged,
-        v_g1_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_9012601e, "g1.s", 258, 64, stream, v_g1_l2_sum_merged,
-        v_g1_r2_sum, v_g1_s_const, v_g1_s));
+    CALL(launch(m, ORDERED, k_stitch_bb4c1bd4, "g1.s", 147, dim3(32, 8), stream, v_g1_l2_sum_merged,
+        v_g1_s_const, v_g1_s));
     // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
@@ -3780,6 +3800,8 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     // l2.2.a.c.sum[0,i1,i2,i3] = sum(r0) l2.1[0,r0,i2,i3] * l2.2.a.c.k[i1,r0,0,0]
     // l2.2.a[0,i1,i2,i3] = relu(l2.2.a.c.sum[0,i1,i2,i3] + l2.2.a.c.b[i1])
     CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
+    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.2.b.c.sum.data", 392, 64, stream, v_l2_2_a,
+        v_l2_2_b_c_sum_data));
     return 0;
 }
 
@@ -3788,8 +3810,6 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.2.b.c.sum.data", 392, 64, stream, v_l2_2_a,
-        v_l2_2_b_c_sum_data));
     // by basis change F(2x2,3x3)
     // l2.2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.2.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l2.2.b.c.sum.filter[i0,i1,i2,r0]
@@ -3812,10 +3832,8 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     //     g2.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_c7b01721, "g2.r2.sum", 258, 64, stream, v_g2_l2_sum_merged,
-        v_g2_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_6473a4f5, "g2.s", 258, 64, stream, v_g2_l2_sum_merged,
-        v_g2_r2_sum, v_g2_s_const, v_g2_s));
+    CALL(launch(m, ORDERED, k_stitch_440c0b59, "g2.s", 147, dim3(32, 4), stream, v_g2_l2_sum_merged,
+        v_g2_s_const, v_g2_s));
     // g2.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g2.s[0,r0,i2+r1-1,i3+r2-1] * g2.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:28, i3 in 0:28, pad g2.s 0
     // g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
@@ -3833,10 +3851,8 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.r1[0,r0,i3,i2] * l3.r2.c.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_r2_c_sum_part, v_l3_r2_c_sum_relaid, v_l3_r1, v_l3_r2_c_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_bcc15197, "l3.r2.c.sum", 261, 64, stream, v_l3_r2_c_sum_part,
-        v_l3_r2_c_sum));
-    CALL(launch(m, EARLY, k_reduce_f01bee11, "l3.m", 261, 64, stream, v_l3_l2_c_sum_part,
-        v_l3_r2_c_sum, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m));
+    CALL(launch(m, ORDERED, k_stitch_22dce9c3, "l3.m", 595, dim3(32, 4), stream, v_l3_r2_c_sum_part,
+        v_l3_l2_c_sum_part, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m));
     // l3.d.sum[0,i1,i2,i3] = sum(r0) l2.2[0,r0,2*i2,2*i3] * l3.d.k[i1,r0,0,0] where i2 in 0:14, i3
     //     in 0:14
     CALL(conv_run(m, CONV_l3_d_sum, v_l2_2, v_l3_d_k, NULL, NULL, v_l3_d_sum, v_workspace));
@@ -3858,10 +3874,8 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.0.sum", 261, 64, stream, v_l3_c2_0_sum_merged,
-        v_l3_c4_0_sum));
-    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.0", 261, 64, stream, v_l3_c2_0_sum_merged,
-        v_l3_c4_0_sum, v_l3_b4, v_l3_b2, v_l3_u_0));
+    CALL(launch(m, ORDERED, k_stitch_a88a53a3, "l3.u.0", 85, 224, stream, v_l3_c2_0_sum_merged,
+        v_l3_b2, v_l3_b4, v_l3_u_0));
     // l3.f.0.sum[0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.1[0,i1,i2,i3] = l3.d.0[0,i1,i2,i3] + l3.f.0.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_1, v_l3_u_0, v_l3_k5, v_l3_b5, v_l3_d_0, v_l3_d_1, v_workspace));
@@ -3878,10 +3892,8 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.1.sum", 261, 64, stream, v_l3_c2_1_sum_merged,
-        v_l3_c4_1_sum));
-    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.1", 261, 64, stream, v_l3_c2_1_sum_merged,
-        v_l3_c4_1_sum, v_l3_b4, v_l3_b2, v_l3_u_1));
+    CALL(launch(m, ORDERED, k_stitch_a88a53a3, "l3.u.1", 85, 224, stream, v_l3_c2_1_sum_merged,
+        v_l3_b2, v_l3_b4, v_l3_u_1));
     // l3.f.1.sum[0,i1,i2,i3] = sum(r0) l3.u.1[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.2[0,i1,i2,i3] = l3.d.1[0,i1,i2,i3] + l3.f.1.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
@@ -3898,21 +3910,11 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.2.sum", 261, 64, stream, v_l3_c2_2_sum_merged,
-        v_l3_c4_2_sum));
-    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged,
-        v_l3_c4_2_sum, v_l3_b4, v_l3_b2, v_l3_u_2));
+    CALL(launch(m, ORDERED, k_stitch_a88a53a3, "l3.u.2", 85, 224, stream, v_l3_c2_2_sum_merged,
+        v_l3_b2, v_l3_b4, v_l3_u_2));
     // l3.f.2.sum[0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.3[0,i1,i2,i3] = l3.d.2[0,i1,i2,i3] + l3.f.2.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
-    return 0;
-}
-
-static int steps_3(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // by merging: shared input
     // l3.c1.3.sum.merged[i0,i1,i2] = sum(r0) l3.d.3[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_3,
@@ -3926,13 +3928,19 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.3.sum", 261, 64, stream, v_l3_c2_3_sum_merged,
-        v_l3_c4_3_sum));
-    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.3", 261, 64, stream, v_l3_c2_3_sum_merged,
-        v_l3_c4_3_sum, v_l3_b4, v_l3_b2, v_l3_u_3));
+    CALL(launch(m, ORDERED, k_stitch_a88a53a3, "l3.u.3", 85, 224, stream, v_l3_c2_3_sum_merged,
+        v_l3_b2, v_l3_b4, v_l3_u_3));
     // l3.f.3.sum[0,i1,i2,i3] = sum(r0) l3.u.3[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.4[0,i1,i2,i3] = l3.d.3[0,i1,i2,i3] + l3.f.3.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
+    return 0;
+}
+
+static int steps_3(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
     // by merging: shared input
     // l3.c1.4.sum.merged[i0,i1,i2] = sum(r0) l3.d.4[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l3_c1_4_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_4,
@@ -3946,10 +3954,8 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     //     l3.c2.0.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_aa03c1ff, "l3.c4.4.sum", 261, 64, stream, v_l3_c2_4_sum_merged,
-        v_l3_c4_4_sum));
-    CALL(launch(m, EARLY, k_reduce_5940863a, "l3.u.4", 261, 64, stream, v_l3_c2_4_sum_merged,
-        v_l3_c4_4_sum, v_l3_b4, v_l3_b2, v_l3_u_4));
+    CALL(launch(m, ORDERED, k_stitch_a88a53a3, "l3.u.4", 85, 224, stream, v_l3_c2_4_sum_merged,
+        v_l3_b2, v_l3_b4, v_l3_u_4));
     // l3.f.4.sum[0,i1,i2,i3] = sum(r0) l3.u.4[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3[0,i1,i2,i3] = l3.d.4[0,i1,i2,i3] + l3.f.4.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l3, v_workspace));
@@ -3975,10 +3981,8 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     //     l4.l2.c.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_a1c2bdaa, "l4.r2.c.sum", 392, 64, stream, v_l4_l2_c_sum_merged,
-        v_l4_r2_c_sum));
-    CALL(launch(m, EARLY, k_reduce_c5a91e68, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged,
-        v_l4_l2_c_b, v_l4_r2_c_sum, v_l4_r2_c_b, v_l4_m));
+    CALL(launch(m, ORDERED, k_stitch_5c66b288, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
+        v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m));
     // l4.d.sum[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.k[i1,r0,0,0] where i2 in 0:7, i3 in
     //     0:7
     CALL(conv_run(m, CONV_l4_d_sum, v_l3, v_l4_d_k, NULL, NULL, v_l4_d_sum, v_workspace));
@@ -4021,14 +4025,6 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l4.c1.2.sum.merged[i0,i1,i2] = sum(r0) l4.d.2[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
         v_l4_c1_2_sum_merged));
-    return 0;
-}
-
-static int steps_4(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged,
         v_l4_b1, v_l4_t1_2));
     CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged,
@@ -4050,6 +4046,14 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
         v_l4_b3, v_l4_t3_3));
     CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.3.sum", 1568, 128, stream, v_l4_t3_3, v_l4_k4,
         v_l4_c4_3_sum));
+    return 0;
+}
+
+static int steps_4(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
     CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.3", 1568, 128, stream, v_l4_t1_3, v_l4_k2,
         v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3));
     // l4.f.3.sum[0,i1,i2,i3] = sum(r0) l4.u.3[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
@@ -4127,14 +4131,6 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
         v_e0_a_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_879259b2, "e0.a", 515, 128, stream, v_e0_a_c_sum_product,
         v_e0_a_c_b, v_e0_a));
-    return 0;
-}
-
-static int steps_5(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a,
         v_e0_b_sum_data));
     // by basis change F(4x4,3x3)
@@ -4156,7 +4152,6 @@ static int steps(gcn *m, const void *const *in, void *const *out,
     if (!r) r = steps_2(m, in, out, stream);
     if (!r) r = steps_3(m, in, out, stream);
     if (!r) r = steps_4(m, in, out, stream);
-    if (!r) r = steps_5(m, in, out, stream);
     return r;
 }
 

@@ -8,46 +8,39 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 13 MB (workspace 8192 kB of it), constants 53 MB, peak in create 117 MB
-// plan      49 steps, 128.4 us estimated; 175.4 us without derivation
+// plan      42 steps, 123.7 us estimated; 175.4 us without derivation
 // libraries cuDNN (415 MB) 2 steps, without it up to 0.2 us more
 //           cuBLAS (596 MB) 10 steps, without it up to 4.6 us more
-// by        basis change 30, summation splitting 7
+// by        basis change 25, summation splitting 6
 //     9.2 us est. r0               k_product_89711744
 //     1.3 us est. p0               k_reduce_0d7103f7
 //     1.3 us est. l1.a.a.c.data    k_basis_9a213487
 //     2.5 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.a.r           k_basis_40343eeb
-//     1.3 us est. l1.a.b.c.data    k_basis_9a213487
+//     2.2 us est. l1.a.b.c.data    k_stitch_2a08dd4d
 //     2.5 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.a             k_basis_c1c18a66
-//     1.3 us est. l1.b.a.c.data    k_basis_9a213487
+//     2.3 us est. l1.b.a.c.data    k_stitch_fb6b195e
 //     2.5 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b.r           k_basis_40343eeb
-//     1.3 us est. l1.b.b.c.data    k_basis_9a213487
+//     2.2 us est. l1.b.b.c.data    k_stitch_2a08dd4d
 //     2.5 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.3 us est. l1.b             k_basis_c1c18a66
 //     3.9 us est. l2.h.a.c.part    k_product_84985c87
-//     1.3 us est. l2.h.r           k_reduce_3d1da471
-//     1.3 us est. l2.h.b.c.data    k_basis_0588b848
+//     1.7 us est. l2.h.b.c.data    k_stitch_7092dd14
 //     3.5 us est. l2.h.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2.h.b.c         k_basis_8f675f12
 //     1.3 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     1.3 us est. l2.a.c.data      k_basis_0588b848
 //     3.5 us est. l2.a.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.r             k_basis_373b3530
-//     1.3 us est. l2.b.c.data      k_basis_0588b848
+//     1.7 us est. l2.b.c.data      k_stitch_3cbdd0b3
 //     3.5 us est. l2.b.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2               k_basis_7788b9a2
 //     4.7 us est. l3.h.a.c.parts   k_product_163c7891
-//     1.3 us est. l3.h.r           k_reduce_63a0f256
-//     1.3 us est. l3.h.b.c.data    k_basis_35ce91cf
+//     1.7 us est. l3.h.b.c.data    k_stitch_0750be21
 //     4.9 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.h.b.c         k_basis_0836aedd
 //     1.3 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
 //     1.3 us est. l3.a.c.data      k_basis_35ce91cf
 //     4.9 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.r             k_basis_691e9faa
-//     1.3 us est. l3.b.c.data      k_basis_35ce91cf
+//     1.7 us est. l3.b.c.data      k_stitch_2c6abe67
 //     4.9 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3               k_basis_99113042
 //     4.7 us est. l4.h.a.c.parts   k_product_fd50a1a0
@@ -253,7 +246,6 @@ const resnet18_info *resnet18_describe(void);
 #define v_l1_a_a_c_data ARENA(8388608)
 #define v_l1_a_a_c_product ARENA(10194944)
 #define v_l1_a_r_const CONST(3269632)
-#define v_l1_a_r ARENA(0)
 #define v_l1_a_b_c_data ARENA(8388608)
 #define v_l1_a_b_c_product ARENA(10194944)
 #define v_l1_a_const CONST(3269888)
@@ -267,7 +259,6 @@ const resnet18_info *resnet18_describe(void);
 #define v_l1_b_a_c_data ARENA(8388608)
 #define v_l1_b_a_c_product ARENA(10194944)
 #define v_l1_b_r_const CONST(4449792)
-#define v_l1_b_r ARENA(0)
 #define v_l1_b_b_c_data ARENA(8388608)
 #define v_l1_b_b_c_product ARENA(10194944)
 #define v_l1_b_const CONST(4450048)
@@ -281,7 +272,6 @@ const resnet18_info *resnet18_describe(void);
 #define v_l2_h_a_c_part_lines CONST(5531648)
 #define v_l2_h_a_c_part ARENA(0)
 #define v_l2_h_r_const CONST(5826560)
-#define v_l2_h_r ARENA(3612672)
 #define v_l2_h_b_c_data ARENA(8388608)
 #define v_l2_h_b_c_product ARENA(9994240)
 #define v_l2_h_b_c ARENA(8388608)
@@ -296,7 +286,6 @@ const resnet18_info *resnet18_describe(void);
 #define v_l2_a_c_data ARENA(8388608)
 #define v_l2_a_c_product ARENA(9994240)
 #define v_l2_r_const CONST(7924736)
-#define v_l2_r ARENA(0)
 #define v_l2_b_c_data ARENA(8388608)
 #define v_l2_b_c_product ARENA(9994240)
 #define v_l2_const CONST(7925248)
@@ -310,7 +299,6 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3_h_a_c_lines CONST(12251136)
 #define v_l3_h_a_c_parts ARENA(0)
 #define v_l3_h_r_const CONST(13430784)
-#define v_l3_h_r ARENA(1605632)
 #define v_l3_h_b_c_data ARENA(8388608)
 #define v_l3_h_b_c_product ARENA(9191424)
 #define v_l3_h_b_c ARENA(8388608)
@@ -325,7 +313,6 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3_a_c_data ARENA(8388608)
 #define v_l3_a_c_product ARENA(9191424)
 #define v_l3_r_const CONST(21821440)
-#define v_l3_r ARENA(0)
 #define v_l3_b_c_data ARENA(8388608)
 #define v_l3_b_c_product ARENA(9191424)
 #define v_l3_const CONST(21822464)
@@ -1268,11 +1255,8 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 12544u) return;
+static __device__ __forceinline__ void slice_basis_455e87ea(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -1299,16 +1283,119 @@ static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
         const float v2 = d[o0][1] + v0;
         const float v3 = d[o0][2] + v0;
         const float v4 = d[o0][3] + v0;
-        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
-            v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v1 < 0.f ? 0.f
+            : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
     }
+}
+
+// by basis change F(4x4,3x3)
+// l1.a.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.a.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0]
+//     * l1.a.a.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.a.r 0
+static __device__ __forceinline__ void slice_basis_df4df871(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t0 * 56 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// l1.a.r by slices in shared memory, then l1.a.b.c.data
+static __global__ void __launch_bounds__(224) k_stitch_2a08dd4d(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float own[3136];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_455e87ea(p0, p1, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_df4df871(own, y, slice * 196u + k);
 }
 
 // by basis change F(4x4,3x3)
 // l1.a.b.c[0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.const[i1])
+static __device__ __forceinline__ void slice_basis_27e34375(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4);
+        const float v1 = p2[i1];
+        const float v2 = d[o0][0] + v0.x + v1;
+        const float v3 = d[o0][1] + v0.y + v1;
+        const float v4 = d[o0][2] + v0.z + v1;
+        const float v5 = d[o0][3] + v0.w + v1;
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v2 < 0.f ? 0.f
+            : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+    }
+}
+
+// l1.a by slices in shared memory, then l1.b.a.c.data
+static __global__ void __launch_bounds__(224) k_stitch_fb6b195e(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float own[3136];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_27e34375(p0, p1, p2, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 784u; k += 224u)
+        reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
+            reinterpret_cast<const uint4 *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_df4df871(own, y, slice * 196u + k);
+}
+
+// by basis change F(4x4,3x3)
+// l1.b.b.c[0,i1,i2,i3] = sum(r0,r1) l1.b.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
+//     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// l1.b[0,i1,i2,i3] = relu(l1.b.b.c[0,i1,i2,i3] + l1.a[0,i1,i2,i3] + l1.b.const[i1])
 static __global__ void __launch_bounds__(64) k_basis_c1c18a66(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1389,11 +1476,8 @@ static __global__ void __launch_bounds__(256) k_product_84985c87(const float *__
 // by summation splitting
 // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1) l2.h.a.c.part[r0,r1,i1,i2,i3]
 // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1])
-static __global__ void __launch_bounds__(64) k_reduce_3d1da471(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
+static __device__ __forceinline__ void slice_reduce_5416b4ff(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
@@ -1410,8 +1494,8 @@ static __global__ void __launch_bounds__(64) k_reduce_3d1da471(const float *p0,
     const float v3 = acc1 + v1;
     const float v4 = acc2 + v1;
     const float v5 = acc3 + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+    *reinterpret_cast<float4 *>(y + i3) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
+        v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
 }
 
 // l2.h.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
@@ -1429,11 +1513,8 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l2.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0]
 //     * l2.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
+static __device__ __forceinline__ void slice_basis_bd5283fa(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
     const int i2 = (int)(id / 196u);
@@ -1444,8 +1525,7 @@ static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
 #pragma unroll
         for (int r1 = 0; r1 < 4; r1++) {
             const int t1 = i4 * 2 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
-                : 0.f;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[t0 * 28 + t1] : 0.f;
             d[r0][r1] = v0;
         }
     }
@@ -1464,6 +1544,19 @@ static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
             y[o0 * 100352 + o1 * 25088 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
         }
     }
+}
+
+// l2.h.r by slices in shared memory, then l2.h.b.c.data
+static __global__ void __launch_bounds__(224) k_stitch_7092dd14(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float own[784];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_reduce_5416b4ff(p0, p1, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_bd5283fa(own, y, slice * 196u + k);
 }
 
 // l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
@@ -1511,14 +1604,51 @@ static __global__ void __launch_bounds__(64) k_basis_8f675f12(const float *p0,
 }
 
 // by basis change F(2x2,3x3)
-// l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
-//     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
-// l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+// l2.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0] *
+//     l2.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.h 0
+static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
+    float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i3 * 2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i4 * 2 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        basis_1e3aed31(&d[0][r1], 4);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_1e3aed31(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 100352 + o1 * 25088 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(2x2,3x3)
+// l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
+//     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
+// l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.r.const[i1])
+static __device__ __forceinline__ void slice_basis_c8b101a3(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -1543,9 +1673,22 @@ static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
         const float v0 = p1[i1];
         const float v1 = d[o0][0] + v0;
         const float v2 = d[o0][1] + v0;
-        *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
-            + i3 * 2) = make_float2(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2);
+        *reinterpret_cast<float2 *>(y + i2 * 56 + o0 * 28 + i3 * 2) = make_float2(v1 < 0.f ? 0.f
+            : v1, v2 < 0.f ? 0.f : v2);
     }
+}
+
+// l2.r by slices in shared memory, then l2.b.c.data
+static __global__ void __launch_bounds__(224) k_stitch_3cbdd0b3(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float own[784];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_c8b101a3(p0, p1, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_bd5283fa(own, y, slice * 196u + k);
 }
 
 // by basis change F(2x2,3x3)
@@ -1631,11 +1774,8 @@ static __global__ void __launch_bounds__(256) k_product_163c7891(const float *__
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,0,i1,i2,i3]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.r.const[i1])
-static __global__ void __launch_bounds__(128) k_reduce_63a0f256(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 50176u) return;
+static __device__ __forceinline__ void slice_reduce_95e76c9f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
@@ -1644,12 +1784,95 @@ static __global__ void __launch_bounds__(128) k_reduce_63a0f256(const float *p0,
         acc += p0[r0 * 50176 + i1 * 196 + i3];
     }
     const float v0 = acc + p1[i1];
-    y[i1 * 196 + i3] = v0 < 0.f ? 0.f : v0;
+    y[i3] = v0 < 0.f ? 0.f : v0;
 }
 
 // by basis change F(2x2,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0]
 //     * l2.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.r 0
+static __device__ __forceinline__ void slice_basis_a2003854(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i3 * 2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i4 * 2 + r1 - 1;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[t0 * 14 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        basis_1e3aed31(&d[0][r1], 4);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_1e3aed31(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 50176 + o1 * 12544 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// l3.h.r by slices in shared memory, then l3.h.b.c.data
+static __global__ void __launch_bounds__(224) k_stitch_0750be21(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float own[196];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_reduce_95e76c9f(p0, p1, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
+        slice_basis_a2003854(own, y, slice * 49u + k);
+}
+
+// by basis change F(2x2,3x3)
+// l3.h.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
+//     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
+static __global__ void __launch_bounds__(64) k_basis_0836aedd(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            d[r0][r1] = p0[r0 * 50176 + r1 * 12544 + i1 * 49 + i2 * 7 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        basis_f17325cc(&d[0][r1], 4);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        basis_f17325cc(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
+            + i3 * 2) = make_float2(d[o0][0], d[o0][1]);
+    }
+}
+
+// by basis change F(2x2,3x3)
+// l3.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0] *
+//     l2.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h 0
 static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1688,48 +1911,11 @@ static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
 }
 
 // by basis change F(2x2,3x3)
-// l3.h.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
-//     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_0836aedd(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 12544u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float d[4][4];
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            d[r0][r1] = p0[r0 * 50176 + r1 * 12544 + i1 * 49 + i2 * 7 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_f17325cc(&d[0][r1], 4);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        basis_f17325cc(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
-            + i3 * 2) = make_float2(d[o0][0], d[o0][1]);
-    }
-}
-
-// by basis change F(2x2,3x3)
 // l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.r.const[i1])
-static __global__ void __launch_bounds__(64) k_basis_691e9faa(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 12544u) return;
+static __device__ __forceinline__ void slice_basis_f4b832a4(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
@@ -1754,9 +1940,22 @@ static __global__ void __launch_bounds__(64) k_basis_691e9faa(const float *p0,
         const float v0 = p1[i1];
         const float v1 = d[o0][0] + v0;
         const float v2 = d[o0][1] + v0;
-        *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
-            + i3 * 2) = make_float2(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2);
+        *reinterpret_cast<float2 *>(y + i2 * 28 + o0 * 14 + i3 * 2) = make_float2(v1 < 0.f ? 0.f
+            : v1, v2 < 0.f ? 0.f : v2);
     }
+}
+
+// l3.r by slices in shared memory, then l3.b.c.data
+static __global__ void __launch_bounds__(64) k_stitch_2c6abe67(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float own[196];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_basis_f4b832a4(p0, p1, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_basis_a2003854(own, y, slice * 49u + k);
 }
 
 // by basis change F(2x2,3x3)
@@ -2606,28 +2805,22 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product,
-        v_l1_a_r_const, v_l1_a_r));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r,
-        v_l1_a_b_c_data));
+    CALL(launch(m, ORDERED, k_stitch_2a08dd4d, "l1.a.b.c.data", 64, 224, stream, v_l1_a_a_c_product,
+        v_l1_a_r_const, v_l1_a_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c1c18a66, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0,
-        v_l1_a_const, v_l1_a));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.a.c.data", 196, 64, stream, v_l1_a,
-        v_l1_b_a_c_data));
+    CALL(launch(m, ORDERED, k_stitch_fb6b195e, "l1.b.a.c.data", 64, 224, stream, v_l1_a_b_c_product,
+        v_p0, v_l1_a_const, v_l1_b_a_c_data, v_l1_a));
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product,
-        v_l1_b_r_const, v_l1_b_r));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r,
-        v_l1_b_b_c_data));
+    CALL(launch(m, ORDERED, k_stitch_2a08dd4d, "l1.b.b.c.data", 64, 224, stream, v_l1_b_a_c_product,
+        v_l1_b_r_const, v_l1_b_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
@@ -2637,10 +2830,8 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l1_b_const, v_l1_b));
     CALL(launch(m, EARLY, k_product_84985c87, "l2.h.a.c.part", 126, 256, stream,
         v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
-    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.r", 392, 64, stream, v_l2_h_a_c_part,
-        v_l2_h_r_const, v_l2_h_r));
-    CALL(launch(m, EARLY, k_basis_0588b848, "l2.h.b.c.data", 392, 64, stream, v_l2_h_r,
-        v_l2_h_b_c_data));
+    CALL(launch(m, EARLY, k_stitch_7092dd14, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
+        v_l2_h_r_const, v_l2_h_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.b.c.filter[i0,i1,i2,r0]
@@ -2659,9 +2850,8 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     // l2.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4] *
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.r", 392, 64, stream, v_l2_a_c_product,
-        v_l2_r_const, v_l2_r));
-    CALL(launch(m, EARLY, k_basis_0588b848, "l2.b.c.data", 392, 64, stream, v_l2_r, v_l2_b_c_data));
+    CALL(launch(m, ORDERED, k_stitch_3cbdd0b3, "l2.b.c.data", 128, 224, stream, v_l2_a_c_product,
+        v_l2_r_const, v_l2_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.b.c.filter[i0,i1,i2,r0]
@@ -2670,10 +2860,8 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l2_const, v_l2));
     CALL(launch(m, EARLY, k_product_163c7891, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
-    CALL(launch(m, EARLY, k_reduce_63a0f256, "l3.h.r", 392, 128, stream, v_l3_h_a_c_parts,
-        v_l3_h_r_const, v_l3_h_r));
-    CALL(launch(m, EARLY, k_basis_35ce91cf, "l3.h.b.c.data", 196, 64, stream, v_l3_h_r,
-        v_l3_h_b_c_data));
+    CALL(launch(m, EARLY, k_stitch_0750be21, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
+        v_l3_h_r_const, v_l3_h_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.b.c.filter[i0,i1,i2,r0]
@@ -2692,9 +2880,8 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     // l3.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4] *
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.r", 196, 64, stream, v_l3_a_c_product,
-        v_l3_r_const, v_l3_r));
-    CALL(launch(m, EARLY, k_basis_35ce91cf, "l3.b.c.data", 196, 64, stream, v_l3_r, v_l3_b_c_data));
+    CALL(launch(m, ORDERED, k_stitch_2c6abe67, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
+        v_l3_r_const, v_l3_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.b.c.filter[i0,i1,i2,r0]
@@ -2705,14 +2892,6 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l3, v_l4_h_a_c_parts));
     CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
         v_l4_h_r_const, v_l4_h_r));
-    return 0;
-}
-
-static int steps_2(resnet18 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     CALL(launch(m, EARLY, k_product_6f18b6c3, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_225bb5e1, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
@@ -2727,6 +2906,14 @@ static int steps_2(resnet18 *m, const void *const *in, void *const *out,
         v_l4_r, v_l4_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_7bafd890, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
         v_l4_const, v_l4));
+    return 0;
+}
+
+static int steps_2(resnet18 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    (void)stream;
     CALL(launch(m, EARLY, k_reduce_1c5a3a38, "f", 512, 32, stream, v_l4, v_f));
     CALL(launch(m, EARLY, k_reduce_60cac80d, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;

@@ -8,22 +8,19 @@
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 112 MB (workspace 32 MB of it), constants 153 MB, peak in create 344 MB
-// plan      57 steps, 831.4 us estimated; 1733.9 us without derivation
+// plan      50 steps, 812.7 us estimated; 1733.9 us without derivation
 // libraries cuDNN (415 MB) 4 steps, without it up to 12.3 us more
 //           cuBLAS (596 MB) 16 steps, without it up to 76.4 us more
-// by        basis change 39, operand re-laid 4, summation splitting 3
+// by        basis change 34, operand re-laid 4, summation splitting 2
 //   116.9 us est. r0               k_product_47598f54
 //    16.4 us est. p0               k_reduce_2d2b8b7d
 //    10.2 us est. l1.a.a.c.data    k_basis_41424005
 //    24.3 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. l1.a.r           k_basis_db7d7919
-//    10.2 us est. l1.a.b.c.data    k_basis_41424005
+//    14.8 us est. l1.a.b.c.data    k_stitch_e6326c19
 //    24.3 us est. l1.a.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    13.6 us est. l1.a             k_basis_39cb0e18
-//    10.2 us est. l1.b.a.c.data    k_basis_41424005
+//    20.9 us est. l1.b.a.c.data    k_stitch_961ed165
 //    24.3 us est. l1.b.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. l1.b.r           k_basis_db7d7919
-//    10.2 us est. l1.b.b.c.data    k_basis_41424005
+//    14.8 us est. l1.b.b.c.data    k_stitch_e6326c19
 //    24.3 us est. l1.b.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    13.6 us est. l1.b             k_basis_39cb0e18
 //    46.9 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
@@ -33,8 +30,7 @@
 //     5.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     4.3 us est. l2.a.c.data      k_basis_e54c1587
 //    23.6 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. l2.r             k_basis_55a511fd
-//     4.3 us est. l2.b.c.data      k_basis_e54c1587
+//     7.3 us est. l2.b.c.data      k_stitch_cbba90d5
 //    23.6 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
 //     4.9 us est. l2               k_basis_3f5708d4
 //     3.2 us est. l3.h.a.c.columns k_map_5ee0c7e3
@@ -43,8 +39,7 @@
 //     1.3 us est. l3.h.a.c.border  k_reduce_ef17e894
 //     3.2 us est. l3.h.a.c.border.parts k_product_21dc6976
 //     1.3 us est. l3.h.a.c.border  k_reduce_3281b169
-//     1.3 us est. l3.h.r           k_map_b7d70515
-//     2.8 us est. l3.h.b.c.data    k_basis_69a41e97
+//     3.2 us est. l3.h.b.c.data    k_stitch_32bc07ae
 //    34.7 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
 //     2.3 us est. l3.h.b.c         k_basis_249a3beb
 //     6.9 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
@@ -53,11 +48,9 @@
 //     2.3 us est. l3.r             k_basis_a555f2c9
 //     2.8 us est. l3.b.c.data      k_basis_69a41e97
 //    34.7 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.8 us est. l3               k_basis_23a65c0d
-//     3.2 us est. l4.h.a.c.columns k_map_70c56800
+//     4.5 us est. l4.h.a.c.columns k_stitch_8bccb8ea
 //    47.2 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
-//     2.7 us est. l4.h.r           k_reduce_f87a9ae4
-//     1.4 us est. l4.h.b.c.data    k_basis_c0ad8cee
+//     3.6 us est. l4.h.b.c.data    k_stitch_a8ebbf37
 //    38.2 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     1.3 us est. l4.h.b.c         k_basis_464642db
 //     6.9 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -263,7 +256,6 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l1_a_a_c_data ARENA(33554432)
 #define v_l1_a_a_c_product ARENA(62455808)
 #define v_l1_a_r_const CONST(3269632)
-#define v_l1_a_r ARENA(0)
 #define v_l1_a_b_c_data ARENA(33554432)
 #define v_l1_a_b_c_product ARENA(62455808)
 #define v_l1_a_const CONST(3269888)
@@ -277,7 +269,6 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l1_b_a_c_data ARENA(33554432)
 #define v_l1_b_a_c_product ARENA(62455808)
 #define v_l1_b_r_const CONST(4449792)
-#define v_l1_b_r ARENA(0)
 #define v_l1_b_b_c_data ARENA(33554432)
 #define v_l1_b_b_c_product ARENA(62455808)
 #define v_l1_b_const CONST(4450048)
@@ -305,7 +296,6 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l2_a_c_data ARENA(33554432)
 #define v_l2_a_c_product ARENA(48005120)
 #define v_l2_r_const CONST(11856896)
-#define v_l2_r ARENA(0)
 #define v_l2_b_c_data ARENA(33554432)
 #define v_l2_b_c_product ARENA(48005120)
 #define v_l2_const CONST(11857408)
@@ -319,17 +309,16 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l3_h_a_c_scaled CONST(21426176)
 #define v_l3_h_a_c_columns ARENA(33554432)
 #define v_l3_h_a_c_border_parts ARENA(0)
-#define v_l3_h_a_c_border ARENA(3440640)
+#define v_l3_h_a_c_border ARENA(2064384)
 #define v_l3_h_a_c_border_lines CONST(22605824)
 #define v_l3_h_a_c_border_parts_2 ARENA(0)
-#define v_l3_h_a_c_border_2 ARENA(3211264)
+#define v_l3_h_a_c_border_2 ARENA(1835008)
 #define v_l3_h_r_const CONST(23392256)
-#define v_l3_h_r ARENA(0)
 #define v_l3_h_b_c_data ARENA(33554432)
 #define v_l3_h_b_c_product ARENA(42991616)
 #define v_l3_h_b_c ARENA(33554432)
 #define v_l3_h_const CONST(23393280)
-#define v_l3_h ARENA(52428800)
+#define v_l3_h ARENA(59654144)
 #define v_l3_b_s INIT(49469952)
 #define v_l3_b_c_scaled INIT(49470976)
 #define v_l3_b_c_filter CONST(23394304)
@@ -351,10 +340,9 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_h_a_s INIT(63631872)
 #define v_l4_h_a_c_relaid CONST(80543744)
 #define v_l4_h_r_const CONST(85262336)
-#define v_l4_h_r ARENA(0)
-#define v_l4_h_b_c_data ARENA(33554432)
-#define v_l4_h_b_c_product ARENA(38273024)
-#define v_l4_h_b_c ARENA(33554432)
+#define v_l4_h_b_c_data ARENA(48005120)
+#define v_l4_h_b_c_product ARENA(33554432)
+#define v_l4_h_b_c ARENA(38273024)
 #define v_l4_h_const CONST(85264384)
 #define v_l4_h ARENA(42991616)
 #define v_l4_b_s INIT(63633920)
@@ -373,8 +361,8 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4 ARENA(0)
 #define v_f ARENA(33554432)
 #define v_l3_h_a_c_interior ARENA(46014464)
-#define v_l3 ARENA(55640064)
-#define v_l4_h_a_c_columns ARENA(48005120)
+#define v_l3 ARENA(62865408)
+#define v_l4_h_a_c_columns ARENA(52428800)
 #define v_l4_h_a_c_part ARENA(33554432)
 #define v_workspace ARENA_OF(char, 0)
 
@@ -1328,15 +1316,12 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[i0,i1,i2,i3] + l1.a.r.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_db7d7919(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 200704u) return;
+static __device__ __forceinline__ void slice_basis_cdff4c7a(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
-    const int i0 = (int)(id / 196u % 16u);
-    const int i1 = (int)(id / 3136u);
+    const int i1 = (int)(id / 196u % 64u);
+    const int i0 = (int)(id / 12544u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1361,16 +1346,122 @@ static __global__ void __launch_bounds__(256) k_basis_db7d7919(const float *p0,
         const float v3 = d[o0][1] + v1;
         const float v4 = d[o0][2] + v1;
         const float v5 = d[o0][3] + v1;
-        *reinterpret_cast<float4 *>(y + i0 * 200704 + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4,
-            v5 < 0.f ? 0.f : v5);
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v2 < 0.f ? 0.f
+            : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
     }
+}
+
+// by basis change F(4x4,3x3)
+// l1.a.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l1.a.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
+//     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:14, i5 in 0:14, pad l1.a.r 0
+static __device__ __forceinline__ void slice_basis_fde9f4e0(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i5 = (int)(id % 14u);
+    const int i4 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u % 64u);
+    const int i3 = (int)(id / 12544u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i4 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i5 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t0 * 56 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 1204224 + o1 * 200704 + i2 * 3136 + i3 * 196 + i4 * 14 + i5] = d[o0][o1];
+        }
+    }
+}
+
+// l1.a.r by slices in shared memory, then l1.a.b.c.data
+static __global__ void __launch_bounds__(224) k_stitch_e6326c19(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float own[3136];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_cdff4c7a(p0, p1, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_fde9f4e0(own, y, slice * 196u + k);
 }
 
 // by basis change F(4x4,3x3)
 // l1.a.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[i0,i1,i2,i3] + p0[i0,i1,i2,i3] + l1.a.const[i1])
+static __device__ __forceinline__ void slice_basis_99242d5b(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u % 64u);
+    const int i0 = (int)(id / 12544u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const float v0 = p0[r0 * 1204224 + r1 * 200704 + i1 * 3136 + i0 * 196 + i2 * 14 + i3];
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0 * 200704 + i1 * 3136 + i2 * 224
+            + o0 * 56 + i3 * 4);
+        const float v2 = p2[i1];
+        const float v3 = d[o0][0] + v1.x + v2;
+        const float v4 = d[o0][1] + v1.y + v2;
+        const float v5 = d[o0][2] + v1.z + v2;
+        const float v6 = d[o0][3] + v1.w + v2;
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v3 < 0.f ? 0.f
+            : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5, v6 < 0.f ? 0.f : v6);
+    }
+}
+
+// l1.a by slices in shared memory, then l1.b.a.c.data
+static __global__ void __launch_bounds__(224) k_stitch_961ed165(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float own[3136];
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_99242d5b(p0, p1, p2, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 784u; k += 224u)
+        reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
+            reinterpret_cast<const uint4 *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_basis_fde9f4e0(own, y, slice * 196u + k);
+}
+
+// by basis change F(4x4,3x3)
+// l1.b.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.b.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
+//     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// l1.b[i0,i1,i2,i3] = relu(l1.b.b.c[i0,i1,i2,i3] + l1.a[i0,i1,i2,i3] + l1.b.const[i1])
 static __global__ void __launch_bounds__(256) k_basis_39cb0e18(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1493,15 +1584,12 @@ static __global__ void __launch_bounds__(256) k_basis_ce695093(const float *p0,
 // l2.a.c[i0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.r.const[i1])
-static __global__ void __launch_bounds__(256) k_basis_55a511fd(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 100352u) return;
+static __device__ __forceinline__ void slice_basis_5aebb50f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
-    const int i0 = (int)(id / 49u % 16u);
-    const int i1 = (int)(id / 784u);
+    const int i1 = (int)(id / 49u % 128u);
+    const int i0 = (int)(id / 6272u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1526,10 +1614,60 @@ static __global__ void __launch_bounds__(256) k_basis_55a511fd(const float *p0,
         const float v3 = d[o0][1] + v1;
         const float v4 = d[o0][2] + v1;
         const float v5 = d[o0][3] + v1;
-        *reinterpret_cast<float4 *>(y + i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4,
-            v5 < 0.f ? 0.f : v5);
+        *reinterpret_cast<float4 *>(y + i2 * 112 + o0 * 28 + i3 * 4) = make_float4(v2 < 0.f ? 0.f
+            : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
     }
+}
+
+// by basis change F(4x4,3x3)
+// l2.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l2.r[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
+//     * l1.a.a.c.bt[i1,r1] where i4 in 0:7, i5 in 0:7, pad l2.r 0
+static __device__ __forceinline__ void slice_basis_0efd252c(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i5 = (int)(id % 7u);
+    const int i4 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u % 128u);
+    const int i3 = (int)(id / 6272u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i4 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i5 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[t0 * 28 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 602112 + o1 * 100352 + i2 * 784 + i3 * 49 + i4 * 7 + i5] = d[o0][o1];
+        }
+    }
+}
+
+// l2.r by slices in shared memory, then l2.b.c.data
+static __global__ void __launch_bounds__(256) k_stitch_cbba90d5(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[4u][784];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_basis_5aebb50f(p0, p1, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_basis_0efd252c(own, y, slice * 49u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1713,11 +1851,8 @@ static __global__ void __launch_bounds__(128) k_reduce_3281b169(const float *p0,
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c.border[i0,i1,i2-1,i3] + l3.h.a.c.border[i0,i1,i2,i3] +
 //     l3.h.a.c.interior[i0,i1,i2-1,i3-1] + l3.h.r.const[i1]) where i2 in 0:14, i3 in 0:14, pad
 //     l3.h.a.c.border 0, pad l3.h.a.c.border 0, pad l3.h.a.c.interior 0
-static __global__ void __launch_bounds__(256) k_map_b7d70515(const float *p0, const float *p1,
-    const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 802816u) return;
+static __device__ __forceinline__ void slice_map_dab408d3(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u % 256u);
@@ -1726,21 +1861,18 @@ static __global__ void __launch_bounds__(256) k_map_b7d70515(const float *p0, co
     const float v1 = i2 >= 1 && i3 >= 1 ? p2[i1 * 2704 + i0 * 169 + i2 * 13 + i3 - 14] : 0.f;
     const float v2 = v0 + (i2 < 1 ? p1[i0 * 3584 + i1 * 14 + i2 * 14 + i3] : 0.f) + v1;
     const float v3 = v2 + p3[i1];
-    y[i0 * 50176 + i1 * 196 + i2 * 14 + i3] = v3 < 0.f ? 0.f : v3;
+    y[i2 * 14 + i3] = v3 < 0.f ? 0.f : v3;
 }
 
 // by basis change F(4x4,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h.r 0
-static __global__ void __launch_bounds__(128) k_basis_69a41e97(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 65536u) return;
+static __device__ __forceinline__ void slice_basis_fc21c785(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 16u);
-    const int i2 = (int)(id / 256u);
+    const int i2 = (int)(id / 16u % 256u);
+    const int i3 = (int)(id / 4096u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1748,8 +1880,7 @@ static __global__ void __launch_bounds__(128) k_basis_69a41e97(const float *p0,
 #pragma unroll
         for (int r1 = 0; r1 < 6; r1++) {
             const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i3 * 50176 + i2 * 196
-                + t0 * 14 + t1] : 0.f;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[t0 * 14 + t1] : 0.f;
             d[r0][r1] = v0;
         }
     }
@@ -1768,6 +1899,20 @@ static __global__ void __launch_bounds__(128) k_basis_69a41e97(const float *p0,
             y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3 * 16 + i4 * 4 + i5] = d[o0][o1];
         }
     }
+}
+
+// l3.h.r by slices in shared memory, then l3.h.b.c.data
+static __global__ void __launch_bounds__(256) k_stitch_32bc07ae(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[4u][196];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 64u)
+        slice_map_dab408d3(p0, p1, p2, p3, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 16u; k += 64u)
+        slice_basis_fc21c785(own, y, slice * 16u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1807,6 +1952,47 @@ static __global__ void __launch_bounds__(128) k_basis_249a3beb(const float *p0,
                 *reinterpret_cast<float2 *>(y + i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
                     + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
             }
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l3.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
+//     * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h 0
+static __global__ void __launch_bounds__(128) k_basis_69a41e97(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
+    if (id >= 65536u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i3 = (int)(id / 16u % 16u);
+    const int i2 = (int)(id / 256u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i4 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i5 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i3 * 50176 + i2 * 196
+                + t0 * 14 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3 * 16 + i4 * 4 + i5] = d[o0][o1];
         }
     }
 }
@@ -1860,15 +2046,12 @@ static __global__ void __launch_bounds__(128) k_basis_a555f2c9(const float *p0,
 // l3.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.const[i1])
-static __global__ void __launch_bounds__(128) k_basis_23a65c0d(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 65536u) return;
+static __device__ __forceinline__ void slice_basis_f17ca0fd(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
-    const int i0 = (int)(id / 16u % 16u);
-    const int i1 = (int)(id / 256u);
+    const int i1 = (int)(id / 16u % 256u);
+    const int i0 = (int)(id / 4096u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1897,7 +2080,7 @@ static __global__ void __launch_bounds__(128) k_basis_23a65c0d(const float *p0, 
                 const float v2 = p2[i1];
                 const float v3 = d[o0][o1] + v1.x + v2;
                 const float v4 = d[o0][o1 + 1] + v1.y + v2;
-                *reinterpret_cast<float2 *>(y + i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
+                *reinterpret_cast<float2 *>(y + i2 * 56 + o0 * 14 + i3 * 4
                     + o1) = make_float2(v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
             }
         }
@@ -1907,30 +2090,41 @@ static __global__ void __launch_bounds__(128) k_basis_23a65c0d(const float *p0, 
 // by summation splitting (r0 inside), variable substitution; operand re-laid
 // l4.h.a.c.columns[i0,i1,i2,i3,i4,i5] = l3[i2,i5,i0+2*i3-1,i1+2*i4-1] where i0 in 0:3, i1 in 0:3,
 //     i3 in 0:7, i4 in 0:7, pad l3 0
-static __global__ void __launch_bounds__(256) k_map_70c56800(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 1806336u) return;
-    const int i5 = (int)(id % 256u);
-    const int i4 = (int)(id / 256u % 7u);
-    const int i3 = (int)(id / 1792u % 7u);
-    const int i2 = (int)(id / 12544u % 16u);
-    const int i1 = (int)(id / 200704u % 3u);
-    const int i0 = (int)(id / 602112u);
-    const float v0 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p0[i2 * 50176 + i5 * 196 + i3 * 28
-        + i0 * 14 + i4 * 2 + i1 - 15] : 0.f;
+static __device__ __forceinline__ void slice_map_9c91905b(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u % 3u);
+    const int i0 = (int)(id / 147u % 3u);
+    const int i5 = (int)(id / 441u % 256u);
+    const int i2 = (int)(id / 112896u);
+    const float v0 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p0[i3 * 28 + i0 * 14 + i4 * 2 + i1 - 15]
+        : 0.f;
     y[i0 * 602112 + i1 * 200704 + i2 * 12544 + i3 * 1792 + i4 * 256 + i5] = v0;
+}
+
+// l3 by slices in shared memory, then l4.h.a.c.columns
+static __global__ void __launch_bounds__(256) k_stitch_8bccb8ea(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[2u][196];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 2u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 16u; k += 128u)
+        slice_basis_f17ca0fd(p0, p1, p2, own, slice * 16u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 128u)
+        reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
+            reinterpret_cast<const uint4 *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 441u; k += 128u)
+        slice_map_9c91905b(own, y, slice * 441u + k);
 }
 
 // by summation splitting
 // l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.a.c.part[r0,r1,i0,i1,i2,i3]
 // l4.h.r[i0,i1,i2,i3] = relu(l4.h.a.c[i0,i1,i2,i3] + l4.h.r.const[i1])
-static __global__ void __launch_bounds__(256) k_reduce_f87a9ae4(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 401408u) return;
+static __device__ __forceinline__ void slice_reduce_98acf2e9(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u % 512u);
     const int i0 = (int)(id / 25088u);
@@ -1940,21 +2134,18 @@ static __global__ void __launch_bounds__(256) k_reduce_f87a9ae4(const float *p0,
         acc += p0[r1 * 401408 + i1 * 784 + i0 * 49 + i3];
     }
     const float v0 = acc + p1[i1];
-    y[i0 * 25088 + i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
+    y[i3] = v0 < 0.f ? 0.f : v0;
 }
 
 // by basis change F(4x4,3x3)
 // l4.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l4.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:2, i5 in 0:2, pad l4.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_c0ad8cee(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 32768u) return;
+static __device__ __forceinline__ void slice_basis_0a2fbf06(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i5 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 2u);
-    const int i3 = (int)(id / 4u % 16u);
-    const int i2 = (int)(id / 64u);
+    const int i2 = (int)(id / 4u % 512u);
+    const int i3 = (int)(id / 2048u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1962,8 +2153,7 @@ static __global__ void __launch_bounds__(64) k_basis_c0ad8cee(const float *p0,
 #pragma unroll
         for (int r1 = 0; r1 < 6; r1++) {
             const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i3 * 25088 + i2 * 49
-                + t0 * 7 + t1] : 0.f;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[t0 * 7 + t1] : 0.f;
             d[r0][r1] = v0;
         }
     }
@@ -1982,6 +2172,20 @@ static __global__ void __launch_bounds__(64) k_basis_c0ad8cee(const float *p0,
             y[o0 * 196608 + o1 * 32768 + i2 * 64 + i3 * 4 + i4 * 2 + i5] = d[o0][o1];
         }
     }
+}
+
+// l4.h.r by slices in shared memory, then l4.h.b.c.data
+static __global__ void __launch_bounds__(256) k_stitch_a8ebbf37(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[8u][52];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 32u)
+        slice_reduce_98acf2e9(p0, p1, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 4u; k += 32u)
+        slice_basis_0a2fbf06(own, y, slice * 4u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -2020,6 +2224,47 @@ static __global__ void __launch_bounds__(64) k_basis_464642db(const float *p0,
             if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
                 y[i0 * 25088 + i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = d[o0][o1];
             }
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l4.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l4.h[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
+//     * l1.a.a.c.bt[i1,r1] where i4 in 0:2, i5 in 0:2, pad l4.h 0
+static __global__ void __launch_bounds__(64) k_basis_c0ad8cee(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 32768u) return;
+    const int i5 = (int)(id % 2u);
+    const int i4 = (int)(id / 2u % 2u);
+    const int i3 = (int)(id / 4u % 16u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i4 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i5 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i3 * 25088 + i2 * 49
+                + t0 * 7 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 196608 + o1 * 32768 + i2 * 64 + i3 * 4 + i4 * 2 + i5] = d[o0][o1];
         }
     }
 }
@@ -2843,28 +3088,22 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_db7d7919, "l1.a.r", 784, 256, stream, v_l1_a_a_c_product,
-        v_l1_a_r_const, v_l1_a_r));
-    CALL(launch(m, EARLY, k_basis_41424005, "l1.a.b.c.data", 784, 256, stream, v_l1_a_r,
-        v_l1_a_b_c_data));
+    CALL(launch(m, ORDERED, k_stitch_e6326c19, "l1.a.b.c.data", 1024, 224, stream,
+        v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_39cb0e18, "l1.a", 784, 256, stream, v_l1_a_b_c_product, v_p0,
-        v_l1_a_const, v_l1_a));
-    CALL(launch(m, EARLY, k_basis_41424005, "l1.b.a.c.data", 784, 256, stream, v_l1_a,
-        v_l1_b_a_c_data));
+    CALL(launch(m, ORDERED, k_stitch_961ed165, "l1.b.a.c.data", 1024, 224, stream,
+        v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_b_a_c_data, v_l1_a));
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_db7d7919, "l1.b.r", 784, 256, stream, v_l1_b_a_c_product,
-        v_l1_b_r_const, v_l1_b_r));
-    CALL(launch(m, EARLY, k_basis_41424005, "l1.b.b.c.data", 784, 256, stream, v_l1_b_r,
-        v_l1_b_b_c_data));
+    CALL(launch(m, ORDERED, k_stitch_e6326c19, "l1.b.b.c.data", 1024, 224, stream,
+        v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
@@ -2897,10 +3136,8 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     // l2.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_55a511fd, "l2.r", 392, 256, stream, v_l2_a_c_product,
-        v_l2_r_const, v_l2_r));
-    CALL(launch(m, EARLY, k_basis_e54c1587, "l2.b.c.data", 392, 256, stream, v_l2_r,
-        v_l2_b_c_data));
+    CALL(launch(m, ORDERED, k_stitch_cbba90d5, "l2.b.c.data", 512, dim3(64, 4), stream,
+        v_l2_a_c_product, v_l2_r_const, v_l2_b_c_data));
     // by basis change F(4x4,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.b.c.filter[i0,i1,i2,r0]
@@ -2923,9 +3160,8 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2));
     CALL(launch(m, EARLY, k_reduce_3281b169, "l3.h.a.c.border", 448, 128, stream,
         v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));
-    CALL(launch(m, EARLY, k_map_b7d70515, "l3.h.r", 3136, 256, stream, v_l3_h_a_c_border,
-        v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_r_const, v_l3_h_r));
-    CALL(launch(m, EARLY, k_basis_69a41e97, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
+    CALL(launch(m, EARLY, k_stitch_32bc07ae, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
+        v_l3_h_a_c_border, v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_r_const,
         v_l3_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l3.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4,i5] *
@@ -2949,6 +3185,24 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_l3_r_const, v_l3_r));
     CALL(launch(m, EARLY, k_basis_69a41e97, "l3.b.c.data", 512, 128, stream, v_l3_r,
         v_l3_b_c_data));
+    // by basis change F(4x4,3x3)
+    // l3.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4,i5] *
+    //     l3.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
+    CALL(launch(m, ORDERED, k_stitch_8bccb8ea, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
+        v_l3_b_c_product, v_l3_h, v_l3_const, v_l4_h_a_c_columns, v_l3));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid
+    // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *
+    //     l4.h.a.c.relaid[i0,i1,i3,r0]
+    // l4.h.a.c.part stored as [i0,i1,i3,i2,i4,i5]
+    CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
+    CALL(launch(m, ORDERED, k_stitch_a8ebbf37, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
+        v_l4_h_a_c_part, v_l4_h_r_const, v_l4_h_b_c_data));
+    // by basis change F(4x4,3x3)
+    // l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
+    //     l4.h.b.c.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
+        v_l4_h_b_c_product));
     return 0;
 }
 
@@ -2957,28 +3211,6 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by basis change F(4x4,3x3)
-    // l3.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l3.b.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_23a65c0d, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
-        v_l3_const, v_l3));
-    CALL(launch(m, EARLY, k_map_70c56800, "l4.h.a.c.columns", 7056, 256, stream, v_l3,
-        v_l4_h_a_c_columns));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid
-    // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *
-    //     l4.h.a.c.relaid[i0,i1,i3,r0]
-    // l4.h.a.c.part stored as [i0,i1,i3,i2,i4,i5]
-    CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
-    CALL(launch(m, ORDERED, k_reduce_f87a9ae4, "l4.h.r", 1568, 256, stream, v_l4_h_a_c_part,
-        v_l4_h_r_const, v_l4_h_r));
-    CALL(launch(m, EARLY, k_basis_c0ad8cee, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r,
-        v_l4_h_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l4.h.b.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
-        v_l4_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_464642db, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
         v_l4_h_b_c));
     // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3

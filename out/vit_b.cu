@@ -8,12 +8,11 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 370 MB
-// plan      103 steps, 1331.1 us estimated; 1334.5 us without derivation
+// plan      102 steps, 1330.4 us estimated; 1333.6 us without derivation
 // libraries cuBLAS (596 MB) 48 steps, without it up to 170.2 us more
-// by        summation splitting 2, online softmax 12
+// by        summation splitting 1, online softmax 12
 //     8.8 us est. patches.sum.part k_product_ca005b1f
-//     1.7 us est. patches.sum      k_reduce_1f05f04f
-//     1.3 us est. h                k_map_c5be1a73
+//     2.3 us est. h                k_stitch_06732060
 //     1.3 us est. n.0              k_row_5e8e7580
 //    24.1 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     8.5 us est. a.0.o            k_attention_e3309909
@@ -356,7 +355,6 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_0_c ARENA(35369984)
 #define v_patches_sum_part_lines CONST(343911424)
 #define v_patches_sum_part ARENA(0)
-#define v_patches_sum ARENA(9633792)
 #define v_h ARENA(35975168)
 #define v_n_0 ARENA(35369984)
 #define v_a_0_t_split ARENA(33554432)
@@ -906,16 +904,14 @@ static __global__ void __launch_bounds__(256) k_product_ca005b1f(const float *__
 
 // by summation splitting
 // patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.part[r0,i1,i2,i3]
-static __global__ void __launch_bounds__(128) k_reduce_1f05f04f(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 37632u) return;
-    const int i3 = (int)id * 4;
+static __device__ __forceinline__ void slice_reduce_4bf3964a(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 49u) * 4;
+    const int i1 = (int)(id / 49u);
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 16; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 150528 + i3);
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 150528 + i1 * 196 + i3);
         acc0 += v0.x;
         acc1 += v0.y;
         acc2 += v0.z;
@@ -926,17 +922,30 @@ static __global__ void __launch_bounds__(128) k_reduce_1f05f04f(const float *p0,
 
 // h[0,i1,i2] = place[0,i1,i2] + first[0,i1,i2] + (patches.sum[0,i2,(i1+13)/14-1,(i1+13)%14] +
 //     b[i2]) * [i1 >= 1] where i1 in 0:197, pad first 0, pad patches.sum 0
-static __global__ void __launch_bounds__(256) k_map_c5be1a73(const float *__restrict__ p0,
+static __device__ __forceinline__ void slice_map_68c71b39(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 151296u) return;
-    const int i2 = (int)(id % 768u);
-    const int i1 = (int)(id / 768u);
+    float *__restrict__ y, unsigned id) {
+    const int i1 = (int)(id % 197u);
+    const int i2 = (int)(id / 197u);
     const int t0 = (i1 + 13) / 14;
-    const float v0 = i1 >= 1 ? (t0 >= 1 ? p2[i2 * 196 + i1 - 1] : 0.f) + p3[i2] : 0.f;
-    y[i1 * 768 + i2] = p0[i1 * 768 + i2] + (i1 < 1 ? p1[i2] : 0.f) + v0;
+    const float v0 = p0[i1 * 768 + i2] + (i1 < 1 ? p1[i2] : 0.f) + (i1 >= 1 ? (t0 >= 1 ? p2[i1 - 1]
+        : 0.f) + p3[i2] : 0.f);
+    y[i1 * 768 + i2] = v0;
+}
+
+// patches.sum by slices in shared memory, then h
+static __global__ void __launch_bounds__(256) k_stitch_06732060(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    __shared__ __align__(16) float slices[4u][196];
+    float *const own = slices[threadIdx.y];
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_reduce_4bf3964a(p0, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 197u; k += 64u)
+        slice_map_68c71b39(p1, p2, own, p3, y, slice * 197u + k);
 }
 
 // n.0.sum[0,i1] = sum(r0) h[0,i1,r0]
@@ -1699,10 +1708,8 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     (void)stream;
     CALL(launch(m, ORDERED, k_product_ca005b1f, "patches.sum.part", 384, 256, stream,
         v_patches_sum_part_lines, v_x, v_patches_sum_part));
-    CALL(launch(m, EARLY, k_reduce_1f05f04f, "patches.sum", 294, 128, stream, v_patches_sum_part,
-        v_patches_sum));
-    CALL(launch(m, EARLY, k_map_c5be1a73, "h", 591, 256, stream, v_place, v_token, v_patches_sum,
-        v_b, v_h));
+    CALL(launch(m, EARLY, k_stitch_06732060, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
+        v_place, v_token, v_b, v_h));
     CALL(launch(m, EARLY, k_row_5e8e7580, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
         v_n_0));
     // a.0.qkv.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * a.0.qkv.w[r0,i2]
@@ -1792,6 +1799,8 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias,
         v_m_4));
+    // f.4.p[0,i1,i2] = sum(r0) m.4[0,i1,r0] * f.4.w[r0,i2]
+    CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
     return 0;
 }
 
@@ -1800,8 +1809,6 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // f.4.p[0,i1,i2] = sum(r0) m.4[0,i1,r0] * f.4.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
     // b.4.p[0,i1,i2] = sum(r0) g.4[0,i1,r0] * b.4.w[r0,i2]
     // h.4[0,i1,i2] = r.4[0,i1,i2] + b.4.p[0,i1,i2] + b.4.b[i2]
@@ -1895,6 +1902,8 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias,
         v_m_9));
+    // f.9.p[0,i1,i2] = sum(r0) m.9[0,i1,r0] * f.9.w[r0,i2]
+    CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
     return 0;
 }
 
@@ -1903,8 +1912,6 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // f.9.p[0,i1,i2] = sum(r0) m.9[0,i1,r0] * f.9.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // b.9.p[0,i1,i2] = sum(r0) g.9[0,i1,r0] * b.9.w[r0,i2]
     // h.9[0,i1,i2] = r.9[0,i1,i2] + b.9.p[0,i1,i2] + b.9.b[i2]

@@ -104,7 +104,8 @@ def runs(folder, text):
     bare = "static __global__ ".join(
         kernel.replace("    __syncthreads();\n", "", 1) if " k_stitch_" in kernel[:200] else kernel
         for kernel in kernels)
-    expect("barriers to take away", 4, text.count("__syncthreads();") - bare.count("__syncthreads();"))
+    barrier = "__syncthreads();"
+    expect("barriers to take away", 4, text.count(barrier) - bare.count(barrier))
     expect("a race without them", RACE, status("bare", "race", bare, ""))
 
 
