@@ -343,6 +343,7 @@ static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *alph
     }
     if (!ein__ex_contains(ctx, ex, read)) return false;
     ein__ex a, r;
+    double zero;
     if (e->op == EIN__X_UNARY && e->fn == EIN__NEG) {
         if (!ein__linear_in(ctx, e->kid[0], read, &a, &r)) return false;
         *alpha = ein__ex_unary(ctx, EIN__NEG, a);
@@ -354,6 +355,8 @@ static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *alph
          right = ein__ex_contains(ctx, e->kid[1], read);
     ein__ex with = e->kid[left ? 0 : 1], other = e->kid[left ? 1 : 0];
     if ((left && right) || !ein__linear_in(ctx, with, read, &a, &r)) return false;
+    // No rest: 0 times an infinity would make one.
+    bool none = ein__ex_is_const(ctx, r, &zero) && zero == 0;
     switch (e->fn) {
     case EIN__ADD:
         *alpha = a;
@@ -366,12 +369,12 @@ static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *alph
         return true;
     case EIN__MUL:
         *alpha = ein__ex_binary(ctx, EIN__MUL, a, other);
-        *rest = ein__ex_binary(ctx, EIN__MUL, r, other);
+        *rest = none ? r : ein__ex_binary(ctx, EIN__MUL, r, other);
         return true;
     case EIN__DIV:
         if (!left) return false;
         *alpha = ein__ex_binary(ctx, EIN__DIV, a, other);
-        *rest = ein__ex_binary(ctx, EIN__DIV, r, other);
+        *rest = none ? r : ein__ex_binary(ctx, EIN__DIV, r, other);
         return true;
     default: return false;
     }

@@ -408,212 +408,212 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_head_n_var INIT(9039360)
 #define v_stem_n_s INIT(9044480)
 #define v_stem_n_c_scaled CONST(5124096)
-#define v_stem_const CONST(5127680)
+#define v_stem_n_t CONST(5127680)
 #define v_stem ARENA(0)
 #define v_b1_d_n_s INIT(9044736)
 #define v_b1_d_n_c_scaled CONST(5127936)
-#define v_b1_d_const CONST(5129216)
+#define v_b1_d_n_t CONST(5129216)
 #define v_b1_d ARENA(3459072)
 #define v_b1_s INIT(9044992)
 #define v_b1_c_scaled CONST(5129472)
-#define v_b1_const CONST(5131520)
+#define v_b1_t CONST(5131520)
 #define v_b1 ARENA(5064704)
 #define v_b2_h_e_n_s INIT(9045248)
 #define v_b2_h_e_n_c_scaled CONST(5131776)
-#define v_b2_h_e_const CONST(5137920)
+#define v_b2_h_e_n_t CONST(5137920)
 #define v_b2_h_e ARENA(0)
 #define v_b2_h_d_n_s INIT(9045760)
 #define v_b2_h_d_n_c_scaled CONST(5138432)
-#define v_b2_h_d_const CONST(5142016)
+#define v_b2_h_d_n_t CONST(5142016)
 #define v_b2_h_d ARENA(4816896)
 #define v_b2_h_s INIT(9046272)
 #define v_b2_h_c_scaled CONST(5142528)
-#define v_b2_h_const CONST(5151744)
+#define v_b2_h_t CONST(5151744)
 #define v_b2_h ARENA(6021120)
 #define v_b2_b_0_e_n_s INIT(9046528)
 #define v_b2_b_0_e_n_c_scaled CONST(5152000)
-#define v_b2_b_0_e_const CONST(5165824)
+#define v_b2_b_0_e_n_t CONST(5165824)
 #define v_b2_b_0_e ARENA(0)
 #define v_b2_b_0_d_n_s INIT(9047296)
 #define v_b2_b_0_d_n_c_scaled CONST(5166592)
-#define v_b2_b_0_d_const CONST(5171968)
+#define v_b2_b_0_d_n_t CONST(5171968)
 #define v_b2_b_0_d ARENA(3459072)
 #define v_b2_b_0_s INIT(9048064)
 #define v_b2_b_0_c_scaled CONST(5172736)
-#define v_b2_h_0_const CONST(5186560)
+#define v_b2_b_0_t CONST(5186560)
 #define v_b2_h_0 ARENA(5265408)
 #define v_b3_h_e_n_s INIT(9048320)
 #define v_b3_h_e_n_c_scaled CONST(5186816)
-#define v_b3_h_e_const CONST(5200640)
+#define v_b3_h_e_n_t CONST(5200640)
 #define v_b3_h_e ARENA(0)
 #define v_b3_h_d_n_s INIT(9049088)
 #define v_b3_h_d_n_c_scaled CONST(5201408)
-#define v_b3_h_d_const CONST(5206784)
+#define v_b3_h_d_n_t CONST(5206784)
 #define v_b3_h_d ARENA(3459072)
 #define v_b3_h_s INIT(9049856)
 #define v_b3_h_c_scaled CONST(5207552)
-#define v_b3_h_const CONST(5225984)
+#define v_b3_h_t CONST(5225984)
 #define v_b3_h ARENA(4061184)
 #define v_b3_b_0_e_n_s INIT(9050112)
 #define v_b3_b_0_e_n_c_scaled CONST(5226240)
-#define v_b3_b_0_e_const CONST(5250816)
+#define v_b3_b_0_e_n_t CONST(5250816)
 #define v_b3_b_0_e ARENA(0)
 #define v_b3_b_0_d_n_s INIT(9050880)
 #define v_b3_b_0_d_n_c_scaled CONST(5251584)
-#define v_b3_b_0_d_const CONST(5258496)
+#define v_b3_b_0_d_n_t CONST(5258496)
 #define v_b3_b_0_d ARENA(3459072)
 #define v_b3_b_0_s INIT(9051648)
 #define v_b3_b_0_c_scaled CONST(5259264)
-#define v_b3_h_0_const CONST(5283840)
+#define v_b3_b_0_t CONST(5283840)
 #define v_b3_h_0 ARENA(4161536)
 #define v_b3_b_1_e_n_s INIT(9051904)
 #define v_b3_b_1_e_n_c_scaled CONST(5284096)
-#define v_b3_b_1_e_const CONST(5308672)
+#define v_b3_b_1_e_n_t CONST(5308672)
 #define v_b3_b_1_e ARENA(0)
 #define v_b3_b_1_d_n_s INIT(9052672)
 #define v_b3_b_1_d_n_c_scaled CONST(5309440)
-#define v_b3_b_1_d_const CONST(5316352)
+#define v_b3_b_1_d_n_t CONST(5316352)
 #define v_b3_b_1_d ARENA(3459072)
 #define v_b3_b_1_s INIT(9053440)
 #define v_b3_b_1_c_scaled CONST(5317120)
-#define v_b3_h_1_const CONST(5341696)
+#define v_b3_b_1_t CONST(5341696)
 #define v_b3_h_1 ARENA(4061184)
 #define v_b4_h_e_n_s INIT(9053696)
 #define v_b4_h_e_n_c_scaled CONST(5341952)
-#define v_b4_h_e_const CONST(5366528)
+#define v_b4_h_e_n_t CONST(5366528)
 #define v_b4_h_e ARENA(0)
 #define v_b4_h_d_n_s INIT(9054464)
 #define v_b4_h_d_n_c_scaled CONST(5367296)
-#define v_b4_h_d_const CONST(5374208)
+#define v_b4_h_d_n_t CONST(5374208)
 #define v_b4_h_d ARENA(602112)
 #define v_b4_h_s INIT(9055232)
 #define v_b4_h_c_scaled CONST(5374976)
-#define v_b4_h_const CONST(5424128)
+#define v_b4_h_t CONST(5424128)
 #define v_b4_h ARENA(3760128)
 #define v_b4_b_0_e_n_s INIT(9055488)
 #define v_b4_b_0_e_n_c_scaled CONST(5424384)
-#define v_b4_b_0_e_const CONST(5522688)
+#define v_b4_b_0_e_n_t CONST(5522688)
 #define v_b4_b_0_e ARENA(0)
 #define v_b4_b_0_d_n_s INIT(9057024)
 #define v_b4_b_0_d_n_c_scaled CONST(5524224)
-#define v_b4_b_0_d_const CONST(5538048)
+#define v_b4_b_0_d_n_t CONST(5538048)
 #define v_b4_b_0_d ARENA(3459072)
 #define v_b4_b_0_s INIT(9058560)
 #define v_b4_b_0_c_scaled CONST(5539584)
-#define v_b4_h_0_const CONST(5637888)
+#define v_b4_b_0_t CONST(5637888)
 #define v_b4_h_0 ARENA(3810304)
 #define v_b4_b_1_e_n_s INIT(9058816)
 #define v_b4_b_1_e_n_c_scaled CONST(5638144)
-#define v_b4_b_1_e_const CONST(5736448)
+#define v_b4_b_1_e_n_t CONST(5736448)
 #define v_b4_b_1_e ARENA(0)
 #define v_b4_b_1_d_n_s INIT(9060352)
 #define v_b4_b_1_d_n_c_scaled CONST(5737984)
-#define v_b4_b_1_d_const CONST(5751808)
+#define v_b4_b_1_d_n_t CONST(5751808)
 #define v_b4_b_1_d ARENA(3459072)
 #define v_b4_b_1_s INIT(9061888)
 #define v_b4_b_1_c_scaled CONST(5753344)
-#define v_b4_h_1_const CONST(5851648)
+#define v_b4_b_1_t CONST(5851648)
 #define v_b4_h_1 ARENA(3760128)
 #define v_b4_b_2_e_n_s INIT(9062144)
 #define v_b4_b_2_e_n_c_scaled CONST(5851904)
-#define v_b4_b_2_e_const CONST(5950208)
+#define v_b4_b_2_e_n_t CONST(5950208)
 #define v_b4_b_2_e ARENA(0)
 #define v_b4_b_2_d_n_s INIT(9063680)
 #define v_b4_b_2_d_n_c_scaled CONST(5951744)
-#define v_b4_b_2_d_const CONST(5965568)
+#define v_b4_b_2_d_n_t CONST(5965568)
 #define v_b4_b_2_d ARENA(3459072)
 #define v_b4_b_2_s INIT(9065216)
 #define v_b4_b_2_c_scaled CONST(5967104)
-#define v_b4_h_2_const CONST(6065408)
+#define v_b4_b_2_t CONST(6065408)
 #define v_b4_h_2 ARENA(3810304)
 #define v_b5_h_e_n_s INIT(9065472)
 #define v_b5_h_e_n_c_scaled CONST(6065664)
-#define v_b5_h_e_const CONST(6163968)
+#define v_b5_h_e_n_t CONST(6163968)
 #define v_b5_h_e ARENA(0)
 #define v_b5_h_d_n_s INIT(9067008)
 #define v_b5_h_d_n_c_scaled CONST(6165504)
-#define v_b5_h_d_const CONST(6179328)
+#define v_b5_h_d_n_t CONST(6179328)
 #define v_b5_h_d ARENA(3459072)
 #define v_b5_h_s INIT(9068544)
 #define v_b5_h_c_scaled CONST(6180864)
-#define v_b5_h_const CONST(6328320)
+#define v_b5_h_t CONST(6328320)
 #define v_b5_h ARENA(3910656)
 #define v_b5_b_0_e_n_s INIT(9069056)
 #define v_b5_b_0_e_n_c_scaled CONST(6328832)
-#define v_b5_b_0_e_const CONST(6550016)
+#define v_b5_b_0_e_n_t CONST(6550016)
 #define v_b5_b_0_e ARENA(0)
 #define v_b5_b_0_d_n_s INIT(9071360)
 #define v_b5_b_0_d_n_c_scaled CONST(6552320)
-#define v_b5_b_0_d_const CONST(6573056)
+#define v_b5_b_0_d_n_t CONST(6573056)
 #define v_b5_b_0_d ARENA(3459072)
 #define v_b5_b_0_s INIT(9073664)
 #define v_b5_b_0_c_scaled CONST(6575360)
-#define v_b5_h_0_const CONST(6796544)
+#define v_b5_b_0_t CONST(6796544)
 #define v_b5_h_0 ARENA(3985920)
 #define v_b5_b_1_e_n_s INIT(9074176)
 #define v_b5_b_1_e_n_c_scaled CONST(6797056)
-#define v_b5_b_1_e_const CONST(7018240)
+#define v_b5_b_1_e_n_t CONST(7018240)
 #define v_b5_b_1_e ARENA(0)
 #define v_b5_b_1_d_n_s INIT(9076480)
 #define v_b5_b_1_d_n_c_scaled CONST(7020544)
-#define v_b5_b_1_d_const CONST(7041280)
+#define v_b5_b_1_d_n_t CONST(7041280)
 #define v_b5_b_1_d ARENA(3459072)
 #define v_b5_b_1_s INIT(9078784)
 #define v_b5_b_1_c_scaled CONST(7043584)
-#define v_b5_h_1_const CONST(7264768)
+#define v_b5_b_1_t CONST(7264768)
 #define v_b5_h_1 ARENA(3910656)
 #define v_b6_h_e_n_s INIT(9079296)
 #define v_b6_h_e_n_c_scaled CONST(7265280)
-#define v_b6_h_e_const CONST(7486464)
+#define v_b6_h_e_n_t CONST(7486464)
 #define v_b6_h_e ARENA(0)
 #define v_b6_h_d_n_s INIT(9081600)
 #define v_b6_h_d_n_c_scaled CONST(7488768)
-#define v_b6_h_d_const CONST(7509504)
+#define v_b6_h_d_n_t CONST(7509504)
 #define v_b6_h_d ARENA(451584)
 #define v_b6_h_s INIT(9083904)
 #define v_b6_h_c_scaled CONST(7511808)
-#define v_b6_h_const CONST(7880448)
+#define v_b6_h_t CONST(7880448)
 #define v_b6_h ARENA(3647232)
 #define v_b6_b_0_e_n_s INIT(9084672)
 #define v_b6_b_0_e_n_c_scaled CONST(7881216)
-#define v_b6_b_0_e_const CONST(8495616)
+#define v_b6_b_0_e_n_t CONST(8495616)
 #define v_b6_b_0_e ARENA(0)
 #define v_b6_b_0_d_n_s INIT(9088512)
 #define v_b6_b_0_d_n_c_scaled CONST(8499456)
-#define v_b6_b_0_d_const CONST(8534016)
+#define v_b6_b_0_d_n_t CONST(8534016)
 #define v_b6_b_0_d ARENA(3459072)
 #define v_b6_b_0_s INIT(9092352)
 #define v_b6_b_0_c_scaled CONST(8537856)
-#define v_b6_h_0_const CONST(9152256)
+#define v_b6_b_0_t CONST(9152256)
 #define v_b6_h_0 ARENA(3678720)
 #define v_b6_b_1_e_n_s INIT(9093120)
 #define v_b6_b_1_e_n_c_scaled CONST(9153024)
-#define v_b6_b_1_e_const CONST(9767424)
+#define v_b6_b_1_e_n_t CONST(9767424)
 #define v_b6_b_1_e ARENA(0)
 #define v_b6_b_1_d_n_s INIT(9096960)
 #define v_b6_b_1_d_n_c_scaled CONST(9771264)
-#define v_b6_b_1_d_const CONST(9805824)
+#define v_b6_b_1_d_n_t CONST(9805824)
 #define v_b6_b_1_d ARENA(3459072)
 #define v_b6_b_1_s INIT(9100800)
 #define v_b6_b_1_c_scaled CONST(9809664)
-#define v_b6_h_1_const CONST(10424064)
+#define v_b6_b_1_t CONST(10424064)
 #define v_b6_h_1 ARENA(3647232)
 #define v_b7_e_n_s INIT(9101568)
 #define v_b7_e_n_c_scaled CONST(10424832)
-#define v_b7_e_const CONST(11039232)
+#define v_b7_e_n_t CONST(11039232)
 #define v_b7_e ARENA(0)
 #define v_b7_d_n_s INIT(9105408)
 #define v_b7_d_n_c_scaled CONST(11043072)
-#define v_b7_d_const CONST(11077632)
+#define v_b7_d_n_t CONST(11077632)
 #define v_b7_d ARENA(3459072)
 #define v_b7_s INIT(9109248)
 #define v_b7_c_scaled CONST(11081472)
-#define v_b7_const CONST(12310272)
+#define v_b7_t CONST(12310272)
 #define v_b7 ARENA(4713472)
 #define v_head_n_s INIT(9110528)
 #define v_head_n_c_scaled CONST(12311552)
 #define v_head_n_c_parts ARENA(3459072)
-#define v_head_const CONST(13949952)
+#define v_head_n_t CONST(13949952)
 #define v_head ARENA(0)
 #define v_f ARENA(250880)
 #define v_workspace ARENA_OF(char, 0)
@@ -1070,8 +1070,8 @@ static __global__ void __launch_bounds__(64) k_map_58e64328(const float *__restr
     y[i0 * 27 + i3] = p0[i0 * 27 + i3] * p1[i0];
 }
 
-// stem.const[i0] = stem.n.bias[i0] - stem.n.mean[i0] * stem.n.s[i0] + 0 * stem.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_92e77144(const float *__restrict__ p0,
+// stem.n.t[i0] = stem.n.bias[i0] - stem.n.mean[i0] * stem.n.s[i0]
+static __global__ void __launch_bounds__(64) k_map_2988c5e5(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1080,9 +1080,8 @@ static __global__ void __launch_bounds__(64) k_map_92e77144(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b1.d.n.c.scaled[i0,i1,i2] = b1.d.n.s[i0] * b1.d.n.k[i0,0,i1,i2]
@@ -1124,8 +1123,8 @@ static __global__ void __launch_bounds__(64) k_map_dddc40c3(const float *__restr
         v0.w * v1);
 }
 
-// b1.const[i0] = b1.bias[i0] - b1.mean[i0] * b1.s[i0] + 0 * b1.s[i0]
-static __global__ void __launch_bounds__(64) k_map_95f46529(const float *__restrict__ p0,
+// b1.t[i0] = b1.bias[i0] - b1.mean[i0] * b1.s[i0]
+static __global__ void __launch_bounds__(64) k_map_e33cbe9a(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1134,9 +1133,8 @@ static __global__ void __launch_bounds__(64) k_map_95f46529(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
-        v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
-        v0.w - v1.w * v2.w + v2.w * 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b2.h.e.n.s[i0] = b2.h.e.n.scale[i0] * rsqrt(b2.h.e.n.var[i0] + 1e-05)
@@ -1167,8 +1165,8 @@ static __global__ void __launch_bounds__(64) k_map_58edfcb2(const float *__restr
         v0.w * v1);
 }
 
-// b2.h.e.const[i0] = b2.h.e.n.bias[i0] - b2.h.e.n.mean[i0] * b2.h.e.n.s[i0] + 0 * b2.h.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_db8dab6b(const float *__restrict__ p0,
+// b2.h.e.n.t[i0] = b2.h.e.n.bias[i0] - b2.h.e.n.mean[i0] * b2.h.e.n.s[i0]
+static __global__ void __launch_bounds__(64) k_map_14bccb16(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1177,9 +1175,8 @@ static __global__ void __launch_bounds__(64) k_map_db8dab6b(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
-        v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
-        v0.w - v1.w * v2.w + v2.w * 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b2.h.d.n.c.scaled[i0,i1,i2] = b2.h.d.n.s[i0] * b2.h.d.n.k[i0,0,i1,i2]
@@ -1221,8 +1218,8 @@ static __global__ void __launch_bounds__(64) k_map_d5b8e6e8(const float *__restr
         v0.w * v1);
 }
 
-// b2.h.const[i0] = b2.h.bias[i0] - b2.h.mean[i0] * b2.h.s[i0] + 0 * b2.h.s[i0]
-static __global__ void __launch_bounds__(64) k_map_0ecf60d2(const float *__restrict__ p0,
+// b2.h.t[i0] = b2.h.bias[i0] - b2.h.mean[i0] * b2.h.s[i0]
+static __global__ void __launch_bounds__(64) k_map_c500b7ec(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1231,9 +1228,8 @@ static __global__ void __launch_bounds__(64) k_map_0ecf60d2(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b2.b.0.e.n.s[i0] = b2.b.0.e.n.scale[i0] * rsqrt(b2.b.0.e.n.var[i0] + 1e-05)
@@ -1264,9 +1260,8 @@ static __global__ void __launch_bounds__(64) k_map_aee4fafa(const float *__restr
         v0.w * v1);
 }
 
-// b2.b.0.e.const[i0] = b2.b.0.e.n.bias[i0] - b2.b.0.e.n.mean[i0] * b2.b.0.e.n.s[i0] + 0 *
-//     b2.b.0.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_4bfb1823(const float *__restrict__ p0,
+// b2.b.0.e.n.t[i0] = b2.b.0.e.n.bias[i0] - b2.b.0.e.n.mean[i0] * b2.b.0.e.n.s[i0]
+static __global__ void __launch_bounds__(64) k_map_ea060a2e(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1275,9 +1270,8 @@ static __global__ void __launch_bounds__(64) k_map_4bfb1823(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b2.b.0.d.n.c.scaled[i0,i1,i2] = b2.b.0.d.n.s[i0] * b2.b.0.d.n.k[i0,0,i1,i2]
@@ -1347,9 +1341,8 @@ static __global__ void __launch_bounds__(64) k_map_9bd88cd7(const float *__restr
         v0.w * v1);
 }
 
-// b3.b.0.e.const[i0] = b3.b.0.e.n.bias[i0] - b3.b.0.e.n.mean[i0] * b3.b.0.e.n.s[i0] + 0 *
-//     b3.b.0.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_08a67009(const float *__restrict__ p0,
+// b3.b.0.e.n.t[i0] = b3.b.0.e.n.bias[i0] - b3.b.0.e.n.mean[i0] * b3.b.0.e.n.s[i0]
+static __global__ void __launch_bounds__(64) k_map_47d3f32e(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1358,9 +1351,8 @@ static __global__ void __launch_bounds__(64) k_map_08a67009(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
-        v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
-        v0.w - v1.w * v2.w + v2.w * 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b3.b.0.d.n.c.scaled[i0,i1,i2] = b3.b.0.d.n.s[i0] * b3.b.0.d.n.k[i0,0,i1,i2]
@@ -1416,8 +1408,8 @@ static __global__ void __launch_bounds__(64) k_map_a4a779e9(const float *__restr
         v0.w * v1);
 }
 
-// b4.h.const[i0] = b4.h.bias[i0] - b4.h.mean[i0] * b4.h.s[i0] + 0 * b4.h.s[i0]
-static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restrict__ p0,
+// b4.h.t[i0] = b4.h.bias[i0] - b4.h.mean[i0] * b4.h.s[i0]
+static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1426,9 +1418,8 @@ static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b4.b.0.e.n.s[i0] = b4.b.0.e.n.scale[i0] * rsqrt(b4.b.0.e.n.var[i0] + 1e-05)
@@ -1459,9 +1450,8 @@ static __global__ void __launch_bounds__(64) k_map_6d69ca0d(const float *__restr
         v0.w * v1);
 }
 
-// b4.b.0.e.const[i0] = b4.b.0.e.n.bias[i0] - b4.b.0.e.n.mean[i0] * b4.b.0.e.n.s[i0] + 0 *
-//     b4.b.0.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_e464d4ca(const float *__restrict__ p0,
+// b4.b.0.e.n.t[i0] = b4.b.0.e.n.bias[i0] - b4.b.0.e.n.mean[i0] * b4.b.0.e.n.s[i0]
+static __global__ void __launch_bounds__(64) k_map_8a6ac0bc(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1470,9 +1460,8 @@ static __global__ void __launch_bounds__(64) k_map_e464d4ca(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b4.b.0.d.n.c.scaled[i0,i1,i2] = b4.b.0.d.n.s[i0] * b4.b.0.d.n.k[i0,0,i1,i2]
@@ -1542,9 +1531,8 @@ static __global__ void __launch_bounds__(64) k_map_fb33e939(const float *__restr
         v0.w * v1);
 }
 
-// b5.b.0.e.const[i0] = b5.b.0.e.n.bias[i0] - b5.b.0.e.n.mean[i0] * b5.b.0.e.n.s[i0] + 0 *
-//     b5.b.0.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_6f7b34f0(const float *__restrict__ p0,
+// b5.b.0.e.n.t[i0] = b5.b.0.e.n.bias[i0] - b5.b.0.e.n.mean[i0] * b5.b.0.e.n.s[i0]
+static __global__ void __launch_bounds__(64) k_map_5c4b7a67(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1553,9 +1541,8 @@ static __global__ void __launch_bounds__(64) k_map_6f7b34f0(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
-        v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
-        v0.w - v1.w * v2.w + v2.w * 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b5.b.0.d.n.c.scaled[i0,i1,i2] = b5.b.0.d.n.s[i0] * b5.b.0.d.n.k[i0,0,i1,i2]
@@ -1611,8 +1598,8 @@ static __global__ void __launch_bounds__(64) k_map_d49ae2ff(const float *__restr
         v0.w * v1);
 }
 
-// b6.h.const[i0] = b6.h.bias[i0] - b6.h.mean[i0] * b6.h.s[i0] + 0 * b6.h.s[i0]
-static __global__ void __launch_bounds__(64) k_map_9e8393b9(const float *__restrict__ p0,
+// b6.h.t[i0] = b6.h.bias[i0] - b6.h.mean[i0] * b6.h.s[i0]
+static __global__ void __launch_bounds__(64) k_map_878d6317(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1621,9 +1608,8 @@ static __global__ void __launch_bounds__(64) k_map_9e8393b9(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
-        v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
-        v0.w - v1.w * v2.w + v2.w * 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b6.b.0.e.n.s[i0] = b6.b.0.e.n.scale[i0] * rsqrt(b6.b.0.e.n.var[i0] + 1e-05)
@@ -1654,9 +1640,8 @@ static __global__ void __launch_bounds__(128) k_map_8bd205b3(const float *__rest
         v0.w * v1);
 }
 
-// b6.b.0.e.const[i0] = b6.b.0.e.n.bias[i0] - b6.b.0.e.n.mean[i0] * b6.b.0.e.n.s[i0] + 0 *
-//     b6.b.0.e.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_24f1dc1d(const float *__restrict__ p0,
+// b6.b.0.e.n.t[i0] = b6.b.0.e.n.bias[i0] - b6.b.0.e.n.mean[i0] * b6.b.0.e.n.s[i0]
+static __global__ void __launch_bounds__(64) k_map_fa60d46c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1665,9 +1650,8 @@ static __global__ void __launch_bounds__(64) k_map_24f1dc1d(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b6.b.0.d.n.c.scaled[i0,i1,i2] = b6.b.0.d.n.s[i0] * b6.b.0.d.n.k[i0,0,i1,i2]
@@ -1723,8 +1707,8 @@ static __global__ void __launch_bounds__(256) k_map_8337326d(const float *__rest
         v0.w * v1);
 }
 
-// b7.const[i0] = b7.bias[i0] - b7.mean[i0] * b7.s[i0] + 0 * b7.s[i0]
-static __global__ void __launch_bounds__(64) k_map_f32c4898(const float *__restrict__ p0,
+// b7.t[i0] = b7.bias[i0] - b7.mean[i0] * b7.s[i0]
+static __global__ void __launch_bounds__(64) k_map_9ea0aac9(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1733,9 +1717,8 @@ static __global__ void __launch_bounds__(64) k_map_f32c4898(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // head.n.s[i0] = head.n.scale[i0] * rsqrt(head.n.var[i0] + 1e-05)
@@ -1766,8 +1749,8 @@ static __global__ void __launch_bounds__(256) k_map_49a51f56(const float *__rest
         v0.w * v1);
 }
 
-// head.const[i0] = head.n.bias[i0] - head.n.mean[i0] * head.n.s[i0] + 0 * head.n.s[i0]
-static __global__ void __launch_bounds__(64) k_map_cbe66113(const float *__restrict__ p0,
+// head.n.t[i0] = head.n.bias[i0] - head.n.mean[i0] * head.n.s[i0]
+static __global__ void __launch_bounds__(64) k_map_55741e52(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1776,14 +1759,13 @@ static __global__ void __launch_bounds__(64) k_map_cbe66113(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
-        v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
-        v0.w - v1.w * v2.w + v2.w * 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // stem.n.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-1,2*i3+r2-1] * stem.n.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
-// stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.const[i1], 0), 6)
+// stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_product_1e27c0a5(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1822,7 +1804,7 @@ static __global__ void __launch_bounds__(256) k_product_1e27c0a5(const float *__
 
 // b1.d.n.c[0,i1,i2,i3] = sum(r0,r1) stem[0,i1,i2+r0-1,i3+r1-1] * b1.d.n.c.scaled[i1,r0,r1] where
 //     i2 in 0:112, i3 in 0:112, pad stem 0
-// b1.d[0,i1,i2,i3] = min(max(b1.d.n.c[0,i1,i2,i3] + b1.d.const[i1], 0), 6)
+// b1.d[0,i1,i2,i3] = min(max(b1.d.n.c[0,i1,i2,i3] + b1.d.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_reduce_12871220(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1866,7 +1848,7 @@ static __global__ void __launch_bounds__(256) k_reduce_12871220(const float *p0,
 }
 
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
-// b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.const[i1], 0), 6)
+// b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_product_6040a342(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
@@ -1903,7 +1885,7 @@ static __global__ void __launch_bounds__(256) k_product_6040a342(const float *__
 
 // b2.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b2.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b2.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:56, i3 in 0:56, pad b2.h.e 0
-// b2.h.d[0,i1,i2,i3] = min(max(b2.h.d.n.c[0,i1,i2,i3] + b2.h.d.const[i1], 0), 6)
+// b2.h.d[0,i1,i2,i3] = min(max(b2.h.d.n.c[0,i1,i2,i3] + b2.h.d.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_reduce_69dd86bf(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1946,7 +1928,7 @@ static __global__ void __launch_bounds__(256) k_reduce_69dd86bf(const float *p0,
 }
 
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
-// b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.const[i1], 0), 6)
+// b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_product_1a6cac61(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
@@ -1984,7 +1966,7 @@ static __global__ void __launch_bounds__(256) k_product_1a6cac61(const float *__
 
 // b2.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b2.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b2.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:56, i3 in 0:56, pad b2.b.0.e 0
-// b2.b.0.d[0,i1,i2,i3] = min(max(b2.b.0.d.n.c[0,i1,i2,i3] + b2.b.0.d.const[i1], 0), 6)
+// b2.b.0.d[0,i1,i2,i3] = min(max(b2.b.0.d.n.c[0,i1,i2,i3] + b2.b.0.d.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_reduce_6ae237f0(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -2029,7 +2011,7 @@ static __global__ void __launch_bounds__(256) k_reduce_6ae237f0(const float *p0,
 
 // b3.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b3.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b3.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.h.e 0
-// b3.h.d[0,i1,i2,i3] = min(max(b3.h.d.n.c[0,i1,i2,i3] + b3.h.d.const[i1], 0), 6)
+// b3.h.d[0,i1,i2,i3] = min(max(b3.h.d.n.c[0,i1,i2,i3] + b3.h.d.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(64) k_reduce_e90e6ddc(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2072,7 +2054,7 @@ static __global__ void __launch_bounds__(64) k_reduce_e90e6ddc(const float *p0,
 }
 
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
-// b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.const[i1], 0), 6)
+// b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_product_7b9a5283(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
@@ -2109,7 +2091,7 @@ static __global__ void __launch_bounds__(256) k_product_7b9a5283(const float *__
 
 // b3.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b3.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b3.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.b.0.e 0
-// b3.b.0.d[0,i1,i2,i3] = min(max(b3.b.0.d.n.c[0,i1,i2,i3] + b3.b.0.d.const[i1], 0), 6)
+// b3.b.0.d[0,i1,i2,i3] = min(max(b3.b.0.d.n.c[0,i1,i2,i3] + b3.b.0.d.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(128) k_reduce_f37a980b(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -2154,7 +2136,7 @@ static __global__ void __launch_bounds__(128) k_reduce_f37a980b(const float *p0,
 
 // b4.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b4.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b4.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b4.h.e 0
-// b4.h.d[0,i1,i2,i3] = min(max(b4.h.d.n.c[0,i1,i2,i3] + b4.h.d.const[i1], 0), 6)
+// b4.h.d[0,i1,i2,i3] = min(max(b4.h.d.n.c[0,i1,i2,i3] + b4.h.d.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(64) k_reduce_340920ad(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2192,7 +2174,7 @@ static __global__ void __launch_bounds__(64) k_reduce_340920ad(const float *p0,
 }
 
 // b4.h.c[0,i1,i2,i3] = sum(r0) b4.h.d[0,r0,i2,i3] * b4.h.c.scaled[i1,r0]
-// b4.h[0,i1,i2,i3] = b4.h.c[0,i1,i2,i3] + b4.h.const[i1]
+// b4.h[0,i1,i2,i3] = b4.h.c[0,i1,i2,i3] + b4.h.t[i1]
 static __global__ void __launch_bounds__(256) k_reduce_142005d3(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][32];
@@ -2219,7 +2201,7 @@ static __global__ void __launch_bounds__(256) k_reduce_142005d3(const float *p0,
 }
 
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
-// b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.const[i1], 0), 6)
+// b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_product_48bb5d4a(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
@@ -2256,7 +2238,7 @@ static __global__ void __launch_bounds__(256) k_product_48bb5d4a(const float *__
 
 // b4.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b4.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b4.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b4.b.0.e 0
-// b4.b.0.d[0,i1,i2,i3] = min(max(b4.b.0.d.n.c[0,i1,i2,i3] + b4.b.0.d.const[i1], 0), 6)
+// b4.b.0.d[0,i1,i2,i3] = min(max(b4.b.0.d.n.c[0,i1,i2,i3] + b4.b.0.d.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(128) k_reduce_c2c57a34(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -2295,7 +2277,7 @@ static __global__ void __launch_bounds__(128) k_reduce_c2c57a34(const float *p0,
 }
 
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
-// b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.const[i1], 0), 6)
+// b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_product_5faa3b03(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -2332,7 +2314,7 @@ static __global__ void __launch_bounds__(256) k_product_5faa3b03(const float *__
 
 // b5.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b5.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b5.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b5.b.0.e 0
-// b5.b.0.d[0,i1,i2,i3] = min(max(b5.b.0.d.n.c[0,i1,i2,i3] + b5.b.0.d.const[i1], 0), 6)
+// b5.b.0.d[0,i1,i2,i3] = min(max(b5.b.0.d.n.c[0,i1,i2,i3] + b5.b.0.d.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(128) k_reduce_2dfb3f1e(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -2372,7 +2354,7 @@ static __global__ void __launch_bounds__(128) k_reduce_2dfb3f1e(const float *p0,
 
 // b6.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b6.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b6.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:7, i3 in 0:7, pad b6.h.e 0
-// b6.h.d[0,i1,i2,i3] = min(max(b6.h.d.n.c[0,i1,i2,i3] + b6.h.d.const[i1], 0), 6)
+// b6.h.d[0,i1,i2,i3] = min(max(b6.h.d.n.c[0,i1,i2,i3] + b6.h.d.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(64) k_reduce_08724233(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2395,7 +2377,7 @@ static __global__ void __launch_bounds__(64) k_reduce_08724233(const float *p0,
 }
 
 // b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
-// b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.const[i1]
+// b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.t[i1]
 static __global__ void __launch_bounds__(128) k_reduce_163d20de(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -2417,7 +2399,7 @@ static __global__ void __launch_bounds__(128) k_reduce_163d20de(const float *p0,
 }
 
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
-// b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.const[i1], 0), 6)
+// b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_product_c282ab1d(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
@@ -2449,7 +2431,7 @@ static __global__ void __launch_bounds__(256) k_product_c282ab1d(const float *__
 
 // b6.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b6.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
 //     b6.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:7, i3 in 0:7, pad b6.b.0.e 0
-// b6.b.0.d[0,i1,i2,i3] = min(max(b6.b.0.d.n.c[0,i1,i2,i3] + b6.b.0.d.const[i1], 0), 6)
+// b6.b.0.d[0,i1,i2,i3] = min(max(b6.b.0.d.n.c[0,i1,i2,i3] + b6.b.0.d.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(128) k_reduce_016af1fa(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -2474,7 +2456,7 @@ static __global__ void __launch_bounds__(128) k_reduce_016af1fa(const float *p0,
 }
 
 // head.n.c[0,i1,i2,i3] = sum(r0) head.n.c.parts[r0,0,i1,i2,i3]
-// head[0,i1,i2,i3] = min(max(head.n.c[0,i1,i2,i3] + head.const[i1], 0), 6)
+// head[0,i1,i2,i3] = min(max(head.n.c[0,i1,i2,i3] + head.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(128) k_reduce_9975bf1c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -2819,79 +2801,79 @@ static int prepare_weights_1(mobilenet_v2 *m, cudaStream_t stream) {
         v_stem_n_s));
     CALL(launch(m, ORDERED, k_map_58e64328, "stem.n.c.scaled", 14, 64, stream, v_stem_n_k,
         v_stem_n_s, v_stem_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_92e77144, "stem.const", 1, 64, stream, v_stem_n_s, v_stem_n_bias,
-        v_stem_n_mean, v_stem_const));
+    CALL(launch(m, ORDERED, k_map_2988c5e5, "stem.n.t", 1, 64, stream, v_stem_n_bias, v_stem_n_mean,
+        v_stem_n_s, v_stem_n_t));
     CALL(launch(m, ORDERED, k_map_eb71dbd0, "b1.d.n.s", 1, 64, stream, v_b1_d_n_var, v_b1_d_n_scale,
         v_b1_d_n_s));
     CALL(launch(m, ORDERED, k_map_482b90c6, "b1.d.n.c.scaled", 5, 64, stream, v_b1_d_n_k,
         v_b1_d_n_s, v_b1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_92e77144, "b1.d.const", 1, 64, stream, v_b1_d_n_s, v_b1_d_n_bias,
-        v_b1_d_n_mean, v_b1_d_const));
+    CALL(launch(m, ORDERED, k_map_2988c5e5, "b1.d.n.t", 1, 64, stream, v_b1_d_n_bias, v_b1_d_n_mean,
+        v_b1_d_n_s, v_b1_d_n_t));
     CALL(launch(m, ORDERED, k_map_208a1330, "b1.s", 1, 64, stream, v_b1_scale, v_b1_var, v_b1_s));
     CALL(launch(m, ORDERED, k_map_dddc40c3, "b1.c.scaled", 2, 64, stream, v_b1_k, v_b1_s,
         v_b1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_95f46529, "b1.const", 1, 64, stream, v_b1_bias, v_b1_mean, v_b1_s,
-        v_b1_const));
+    CALL(launch(m, ORDERED, k_map_e33cbe9a, "b1.t", 1, 64, stream, v_b1_bias, v_b1_mean, v_b1_s,
+        v_b1_t));
     CALL(launch(m, ORDERED, k_map_8eab5ea1, "b2.h.e.n.s", 1, 64, stream, v_b2_h_e_n_var,
         v_b2_h_e_n_scale, v_b2_h_e_n_s));
     CALL(launch(m, ORDERED, k_map_58edfcb2, "b2.h.e.n.c.scaled", 6, 64, stream, v_b2_h_e_n_k,
         v_b2_h_e_n_s, v_b2_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_db8dab6b, "b2.h.e.const", 1, 64, stream, v_b2_h_e_n_bias,
-        v_b2_h_e_n_mean, v_b2_h_e_n_s, v_b2_h_e_const));
+    CALL(launch(m, ORDERED, k_map_14bccb16, "b2.h.e.n.t", 1, 64, stream, v_b2_h_e_n_bias,
+        v_b2_h_e_n_mean, v_b2_h_e_n_s, v_b2_h_e_n_t));
     CALL(launch(m, ORDERED, k_map_8eab5ea1, "b2.h.d.n.s", 1, 64, stream, v_b2_h_d_n_var,
         v_b2_h_d_n_scale, v_b2_h_d_n_s));
     CALL(launch(m, ORDERED, k_map_bcc3773f, "b2.h.d.n.c.scaled", 14, 64, stream, v_b2_h_d_n_k,
         v_b2_h_d_n_s, v_b2_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_db8dab6b, "b2.h.d.const", 1, 64, stream, v_b2_h_d_n_bias,
-        v_b2_h_d_n_mean, v_b2_h_d_n_s, v_b2_h_d_const));
+    CALL(launch(m, ORDERED, k_map_14bccb16, "b2.h.d.n.t", 1, 64, stream, v_b2_h_d_n_bias,
+        v_b2_h_d_n_mean, v_b2_h_d_n_s, v_b2_h_d_n_t));
     CALL(launch(m, ORDERED, k_map_320cfc75, "b2.h.s", 1, 64, stream, v_b2_h_scale, v_b2_h_var,
         v_b2_h_s));
     CALL(launch(m, ORDERED, k_map_d5b8e6e8, "b2.h.c.scaled", 9, 64, stream, v_b2_h_k, v_b2_h_s,
         v_b2_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0ecf60d2, "b2.h.const", 1, 64, stream, v_b2_h_s, v_b2_h_bias,
-        v_b2_h_mean, v_b2_h_const));
+    CALL(launch(m, ORDERED, k_map_c500b7ec, "b2.h.t", 1, 64, stream, v_b2_h_bias, v_b2_h_mean,
+        v_b2_h_s, v_b2_h_t));
     CALL(launch(m, ORDERED, k_map_504aae7e, "b2.b.0.e.n.s", 1, 64, stream, v_b2_b_0_e_n_var,
         v_b2_b_0_e_n_scale, v_b2_b_0_e_n_s));
     CALL(launch(m, ORDERED, k_map_aee4fafa, "b2.b.0.e.n.c.scaled", 14, 64, stream, v_b2_b_0_e_n_k,
         v_b2_b_0_e_n_s, v_b2_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4bfb1823, "b2.b.0.e.const", 1, 64, stream, v_b2_b_0_e_n_s,
-        v_b2_b_0_e_n_bias, v_b2_b_0_e_n_mean, v_b2_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_ea060a2e, "b2.b.0.e.n.t", 1, 64, stream, v_b2_b_0_e_n_bias,
+        v_b2_b_0_e_n_mean, v_b2_b_0_e_n_s, v_b2_b_0_e_n_t));
     CALL(launch(m, ORDERED, k_map_504aae7e, "b2.b.0.d.n.s", 1, 64, stream, v_b2_b_0_d_n_var,
         v_b2_b_0_d_n_scale, v_b2_b_0_d_n_s));
     CALL(launch(m, ORDERED, k_map_b7d92157, "b2.b.0.d.n.c.scaled", 21, 64, stream, v_b2_b_0_d_n_k,
         v_b2_b_0_d_n_s, v_b2_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4bfb1823, "b2.b.0.d.const", 1, 64, stream, v_b2_b_0_d_n_s,
-        v_b2_b_0_d_n_bias, v_b2_b_0_d_n_mean, v_b2_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_ea060a2e, "b2.b.0.d.n.t", 1, 64, stream, v_b2_b_0_d_n_bias,
+        v_b2_b_0_d_n_mean, v_b2_b_0_d_n_s, v_b2_b_0_d_n_t));
     CALL(launch(m, ORDERED, k_map_320cfc75, "b2.b.0.s", 1, 64, stream, v_b2_b_0_scale, v_b2_b_0_var,
         v_b2_b_0_s));
     CALL(launch(m, ORDERED, k_map_f184fb1b, "b2.b.0.c.scaled", 14, 64, stream, v_b2_b_0_k,
         v_b2_b_0_s, v_b2_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0ecf60d2, "b2.h.0.const", 1, 64, stream, v_b2_b_0_s,
-        v_b2_b_0_bias, v_b2_b_0_mean, v_b2_h_0_const));
+    CALL(launch(m, ORDERED, k_map_c500b7ec, "b2.b.0.t", 1, 64, stream, v_b2_b_0_bias, v_b2_b_0_mean,
+        v_b2_b_0_s, v_b2_b_0_t));
     CALL(launch(m, ORDERED, k_map_504aae7e, "b3.h.e.n.s", 1, 64, stream, v_b3_h_e_n_var,
         v_b3_h_e_n_scale, v_b3_h_e_n_s));
     CALL(launch(m, ORDERED, k_map_aee4fafa, "b3.h.e.n.c.scaled", 14, 64, stream, v_b3_h_e_n_k,
         v_b3_h_e_n_s, v_b3_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4bfb1823, "b3.h.e.const", 1, 64, stream, v_b3_h_e_n_s,
-        v_b3_h_e_n_bias, v_b3_h_e_n_mean, v_b3_h_e_const));
+    CALL(launch(m, ORDERED, k_map_ea060a2e, "b3.h.e.n.t", 1, 64, stream, v_b3_h_e_n_bias,
+        v_b3_h_e_n_mean, v_b3_h_e_n_s, v_b3_h_e_n_t));
     CALL(launch(m, ORDERED, k_map_504aae7e, "b3.h.d.n.s", 1, 64, stream, v_b3_h_d_n_var,
         v_b3_h_d_n_scale, v_b3_h_d_n_s));
     CALL(launch(m, ORDERED, k_map_b7d92157, "b3.h.d.n.c.scaled", 21, 64, stream, v_b3_h_d_n_k,
         v_b3_h_d_n_s, v_b3_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4bfb1823, "b3.h.d.const", 1, 64, stream, v_b3_h_d_n_s,
-        v_b3_h_d_n_bias, v_b3_h_d_n_mean, v_b3_h_d_const));
+    CALL(launch(m, ORDERED, k_map_ea060a2e, "b3.h.d.n.t", 1, 64, stream, v_b3_h_d_n_bias,
+        v_b3_h_d_n_mean, v_b3_h_d_n_s, v_b3_h_d_n_t));
     CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.h.s", 1, 64, stream, v_b3_h_var, v_b3_h_scale,
         v_b3_h_s));
     CALL(launch(m, ORDERED, k_map_43622f97, "b3.h.c.scaled", 18, 64, stream, v_b3_h_k, v_b3_h_s,
         v_b3_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.const", 1, 64, stream, v_b3_h_s, v_b3_h_bias,
-        v_b3_h_mean, v_b3_h_const));
+    CALL(launch(m, ORDERED, k_map_2988c5e5, "b3.h.t", 1, 64, stream, v_b3_h_bias, v_b3_h_mean,
+        v_b3_h_s, v_b3_h_t));
     CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.0.e.n.s", 1, 64, stream, v_b3_b_0_e_n_scale,
         v_b3_b_0_e_n_var, v_b3_b_0_e_n_s));
     CALL(launch(m, ORDERED, k_map_9bd88cd7, "b3.b.0.e.n.c.scaled", 24, 64, stream, v_b3_b_0_e_n_k,
         v_b3_b_0_e_n_s, v_b3_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.0.e.const", 1, 64, stream, v_b3_b_0_e_n_bias,
-        v_b3_b_0_e_n_mean, v_b3_b_0_e_n_s, v_b3_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_47d3f32e, "b3.b.0.e.n.t", 1, 64, stream, v_b3_b_0_e_n_bias,
+        v_b3_b_0_e_n_mean, v_b3_b_0_e_n_s, v_b3_b_0_e_n_t));
     CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.0.d.n.s", 1, 64, stream, v_b3_b_0_d_n_scale,
         v_b3_b_0_d_n_var, v_b3_b_0_d_n_s));
     return 0;
@@ -2901,80 +2883,80 @@ static int prepare_weights_2(mobilenet_v2 *m, cudaStream_t stream) {
     (void)stream;
     CALL(launch(m, ORDERED, k_map_261d0c99, "b3.b.0.d.n.c.scaled", 27, 64, stream, v_b3_b_0_d_n_k,
         v_b3_b_0_d_n_s, v_b3_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.0.d.const", 1, 64, stream, v_b3_b_0_d_n_bias,
-        v_b3_b_0_d_n_mean, v_b3_b_0_d_n_s, v_b3_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_47d3f32e, "b3.b.0.d.n.t", 1, 64, stream, v_b3_b_0_d_n_bias,
+        v_b3_b_0_d_n_mean, v_b3_b_0_d_n_s, v_b3_b_0_d_n_t));
     CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.b.0.s", 1, 64, stream, v_b3_b_0_var, v_b3_b_0_scale,
         v_b3_b_0_s));
     CALL(launch(m, ORDERED, k_map_6dbe850f, "b3.b.0.c.scaled", 24, 64, stream, v_b3_b_0_k,
         v_b3_b_0_s, v_b3_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.0.const", 1, 64, stream, v_b3_b_0_s,
-        v_b3_b_0_bias, v_b3_b_0_mean, v_b3_h_0_const));
+    CALL(launch(m, ORDERED, k_map_2988c5e5, "b3.b.0.t", 1, 64, stream, v_b3_b_0_bias, v_b3_b_0_mean,
+        v_b3_b_0_s, v_b3_b_0_t));
     CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.1.e.n.s", 1, 64, stream, v_b3_b_1_e_n_scale,
         v_b3_b_1_e_n_var, v_b3_b_1_e_n_s));
     CALL(launch(m, ORDERED, k_map_9bd88cd7, "b3.b.1.e.n.c.scaled", 24, 64, stream, v_b3_b_1_e_n_k,
         v_b3_b_1_e_n_s, v_b3_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.1.e.const", 1, 64, stream, v_b3_b_1_e_n_bias,
-        v_b3_b_1_e_n_mean, v_b3_b_1_e_n_s, v_b3_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_47d3f32e, "b3.b.1.e.n.t", 1, 64, stream, v_b3_b_1_e_n_bias,
+        v_b3_b_1_e_n_mean, v_b3_b_1_e_n_s, v_b3_b_1_e_n_t));
     CALL(launch(m, ORDERED, k_map_c72b783b, "b3.b.1.d.n.s", 1, 64, stream, v_b3_b_1_d_n_scale,
         v_b3_b_1_d_n_var, v_b3_b_1_d_n_s));
     CALL(launch(m, ORDERED, k_map_261d0c99, "b3.b.1.d.n.c.scaled", 27, 64, stream, v_b3_b_1_d_n_k,
         v_b3_b_1_d_n_s, v_b3_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b3.b.1.d.const", 1, 64, stream, v_b3_b_1_d_n_bias,
-        v_b3_b_1_d_n_mean, v_b3_b_1_d_n_s, v_b3_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_47d3f32e, "b3.b.1.d.n.t", 1, 64, stream, v_b3_b_1_d_n_bias,
+        v_b3_b_1_d_n_mean, v_b3_b_1_d_n_s, v_b3_b_1_d_n_t));
     CALL(launch(m, ORDERED, k_map_eb71dbd0, "b3.b.1.s", 1, 64, stream, v_b3_b_1_var, v_b3_b_1_scale,
         v_b3_b_1_s));
     CALL(launch(m, ORDERED, k_map_6dbe850f, "b3.b.1.c.scaled", 24, 64, stream, v_b3_b_1_k,
         v_b3_b_1_s, v_b3_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_92e77144, "b3.h.1.const", 1, 64, stream, v_b3_b_1_s,
-        v_b3_b_1_bias, v_b3_b_1_mean, v_b3_h_1_const));
+    CALL(launch(m, ORDERED, k_map_2988c5e5, "b3.b.1.t", 1, 64, stream, v_b3_b_1_bias, v_b3_b_1_mean,
+        v_b3_b_1_s, v_b3_b_1_t));
     CALL(launch(m, ORDERED, k_map_c72b783b, "b4.h.e.n.s", 1, 64, stream, v_b4_h_e_n_scale,
         v_b4_h_e_n_var, v_b4_h_e_n_s));
     CALL(launch(m, ORDERED, k_map_9bd88cd7, "b4.h.e.n.c.scaled", 24, 64, stream, v_b4_h_e_n_k,
         v_b4_h_e_n_s, v_b4_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b4.h.e.const", 1, 64, stream, v_b4_h_e_n_bias,
-        v_b4_h_e_n_mean, v_b4_h_e_n_s, v_b4_h_e_const));
+    CALL(launch(m, ORDERED, k_map_47d3f32e, "b4.h.e.n.t", 1, 64, stream, v_b4_h_e_n_bias,
+        v_b4_h_e_n_mean, v_b4_h_e_n_s, v_b4_h_e_n_t));
     CALL(launch(m, ORDERED, k_map_c72b783b, "b4.h.d.n.s", 1, 64, stream, v_b4_h_d_n_scale,
         v_b4_h_d_n_var, v_b4_h_d_n_s));
     CALL(launch(m, ORDERED, k_map_261d0c99, "b4.h.d.n.c.scaled", 27, 64, stream, v_b4_h_d_n_k,
         v_b4_h_d_n_s, v_b4_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_08a67009, "b4.h.d.const", 1, 64, stream, v_b4_h_d_n_bias,
-        v_b4_h_d_n_mean, v_b4_h_d_n_s, v_b4_h_d_const));
+    CALL(launch(m, ORDERED, k_map_47d3f32e, "b4.h.d.n.t", 1, 64, stream, v_b4_h_d_n_bias,
+        v_b4_h_d_n_mean, v_b4_h_d_n_s, v_b4_h_d_n_t));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.h.s", 1, 64, stream, v_b4_h_var, v_b4_h_scale,
         v_b4_h_s));
     CALL(launch(m, ORDERED, k_map_a4a779e9, "b4.h.c.scaled", 48, 64, stream, v_b4_h_k, v_b4_h_s,
         v_b4_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.const", 1, 64, stream, v_b4_h_s, v_b4_h_bias,
-        v_b4_h_mean, v_b4_h_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "b4.h.t", 1, 64, stream, v_b4_h_bias, v_b4_h_mean,
+        v_b4_h_s, v_b4_h_t));
     CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.0.e.n.s", 2, 64, stream, v_b4_b_0_e_n_var,
         v_b4_b_0_e_n_scale, v_b4_b_0_e_n_s));
     CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.0.e.n.c.scaled", 96, 64, stream, v_b4_b_0_e_n_k,
         v_b4_b_0_e_n_s, v_b4_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.0.e.const", 2, 64, stream, v_b4_b_0_e_n_s,
-        v_b4_b_0_e_n_bias, v_b4_b_0_e_n_mean, v_b4_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_8a6ac0bc, "b4.b.0.e.n.t", 2, 64, stream, v_b4_b_0_e_n_bias,
+        v_b4_b_0_e_n_mean, v_b4_b_0_e_n_s, v_b4_b_0_e_n_t));
     CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.0.d.n.s", 2, 64, stream, v_b4_b_0_d_n_var,
         v_b4_b_0_d_n_scale, v_b4_b_0_d_n_s));
     CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.0.d.n.c.scaled", 54, 64, stream, v_b4_b_0_d_n_k,
         v_b4_b_0_d_n_s, v_b4_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.0.d.const", 2, 64, stream, v_b4_b_0_d_n_s,
-        v_b4_b_0_d_n_bias, v_b4_b_0_d_n_mean, v_b4_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_8a6ac0bc, "b4.b.0.d.n.t", 2, 64, stream, v_b4_b_0_d_n_bias,
+        v_b4_b_0_d_n_mean, v_b4_b_0_d_n_s, v_b4_b_0_d_n_t));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.0.s", 1, 64, stream, v_b4_b_0_var, v_b4_b_0_scale,
         v_b4_b_0_s));
     CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.0.c.scaled", 96, 64, stream, v_b4_b_0_k,
         v_b4_b_0_s, v_b4_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.0.const", 1, 64, stream, v_b4_b_0_s,
-        v_b4_b_0_bias, v_b4_b_0_mean, v_b4_h_0_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "b4.b.0.t", 1, 64, stream, v_b4_b_0_bias, v_b4_b_0_mean,
+        v_b4_b_0_s, v_b4_b_0_t));
     CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.1.e.n.s", 2, 64, stream, v_b4_b_1_e_n_var,
         v_b4_b_1_e_n_scale, v_b4_b_1_e_n_s));
     CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.1.e.n.c.scaled", 96, 64, stream, v_b4_b_1_e_n_k,
         v_b4_b_1_e_n_s, v_b4_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.1.e.const", 2, 64, stream, v_b4_b_1_e_n_s,
-        v_b4_b_1_e_n_bias, v_b4_b_1_e_n_mean, v_b4_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_8a6ac0bc, "b4.b.1.e.n.t", 2, 64, stream, v_b4_b_1_e_n_bias,
+        v_b4_b_1_e_n_mean, v_b4_b_1_e_n_s, v_b4_b_1_e_n_t));
     CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.1.d.n.s", 2, 64, stream, v_b4_b_1_d_n_var,
         v_b4_b_1_d_n_scale, v_b4_b_1_d_n_s));
     CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.1.d.n.c.scaled", 54, 64, stream, v_b4_b_1_d_n_k,
         v_b4_b_1_d_n_s, v_b4_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.1.d.const", 2, 64, stream, v_b4_b_1_d_n_s,
-        v_b4_b_1_d_n_bias, v_b4_b_1_d_n_mean, v_b4_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_8a6ac0bc, "b4.b.1.d.n.t", 2, 64, stream, v_b4_b_1_d_n_bias,
+        v_b4_b_1_d_n_mean, v_b4_b_1_d_n_s, v_b4_b_1_d_n_t));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.1.s", 1, 64, stream, v_b4_b_1_var, v_b4_b_1_scale,
         v_b4_b_1_s));
     CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.1.c.scaled", 96, 64, stream, v_b4_b_1_k,
@@ -2984,86 +2966,86 @@ static int prepare_weights_2(mobilenet_v2 *m, cudaStream_t stream) {
 
 static int prepare_weights_3(mobilenet_v2 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.1.const", 1, 64, stream, v_b4_b_1_s,
-        v_b4_b_1_bias, v_b4_b_1_mean, v_b4_h_1_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "b4.b.1.t", 1, 64, stream, v_b4_b_1_bias, v_b4_b_1_mean,
+        v_b4_b_1_s, v_b4_b_1_t));
     CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.2.e.n.s", 2, 64, stream, v_b4_b_2_e_n_var,
         v_b4_b_2_e_n_scale, v_b4_b_2_e_n_s));
     CALL(launch(m, ORDERED, k_map_6d69ca0d, "b4.b.2.e.n.c.scaled", 96, 64, stream, v_b4_b_2_e_n_k,
         v_b4_b_2_e_n_s, v_b4_b_2_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.2.e.const", 2, 64, stream, v_b4_b_2_e_n_s,
-        v_b4_b_2_e_n_bias, v_b4_b_2_e_n_mean, v_b4_b_2_e_const));
+    CALL(launch(m, ORDERED, k_map_8a6ac0bc, "b4.b.2.e.n.t", 2, 64, stream, v_b4_b_2_e_n_bias,
+        v_b4_b_2_e_n_mean, v_b4_b_2_e_n_s, v_b4_b_2_e_n_t));
     CALL(launch(m, ORDERED, k_map_5971a794, "b4.b.2.d.n.s", 2, 64, stream, v_b4_b_2_d_n_var,
         v_b4_b_2_d_n_scale, v_b4_b_2_d_n_s));
     CALL(launch(m, ORDERED, k_map_81aa1578, "b4.b.2.d.n.c.scaled", 54, 64, stream, v_b4_b_2_d_n_k,
         v_b4_b_2_d_n_s, v_b4_b_2_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b4.b.2.d.const", 2, 64, stream, v_b4_b_2_d_n_s,
-        v_b4_b_2_d_n_bias, v_b4_b_2_d_n_mean, v_b4_b_2_d_const));
+    CALL(launch(m, ORDERED, k_map_8a6ac0bc, "b4.b.2.d.n.t", 2, 64, stream, v_b4_b_2_d_n_bias,
+        v_b4_b_2_d_n_mean, v_b4_b_2_d_n_s, v_b4_b_2_d_n_t));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "b4.b.2.s", 1, 64, stream, v_b4_b_2_var, v_b4_b_2_scale,
         v_b4_b_2_s));
     CALL(launch(m, ORDERED, k_map_3c9158e0, "b4.b.2.c.scaled", 96, 64, stream, v_b4_b_2_k,
         v_b4_b_2_s, v_b4_b_2_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "b4.h.2.const", 1, 64, stream, v_b4_b_2_s,
-        v_b4_b_2_bias, v_b4_b_2_mean, v_b4_h_2_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "b4.b.2.t", 1, 64, stream, v_b4_b_2_bias, v_b4_b_2_mean,
+        v_b4_b_2_s, v_b4_b_2_t));
     CALL(launch(m, ORDERED, k_map_5971a794, "b5.h.e.n.s", 2, 64, stream, v_b5_h_e_n_var,
         v_b5_h_e_n_scale, v_b5_h_e_n_s));
     CALL(launch(m, ORDERED, k_map_6d69ca0d, "b5.h.e.n.c.scaled", 96, 64, stream, v_b5_h_e_n_k,
         v_b5_h_e_n_s, v_b5_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b5.h.e.const", 2, 64, stream, v_b5_h_e_n_s,
-        v_b5_h_e_n_bias, v_b5_h_e_n_mean, v_b5_h_e_const));
+    CALL(launch(m, ORDERED, k_map_8a6ac0bc, "b5.h.e.n.t", 2, 64, stream, v_b5_h_e_n_bias,
+        v_b5_h_e_n_mean, v_b5_h_e_n_s, v_b5_h_e_n_t));
     CALL(launch(m, ORDERED, k_map_5971a794, "b5.h.d.n.s", 2, 64, stream, v_b5_h_d_n_var,
         v_b5_h_d_n_scale, v_b5_h_d_n_s));
     CALL(launch(m, ORDERED, k_map_81aa1578, "b5.h.d.n.c.scaled", 54, 64, stream, v_b5_h_d_n_k,
         v_b5_h_d_n_s, v_b5_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e464d4ca, "b5.h.d.const", 2, 64, stream, v_b5_h_d_n_s,
-        v_b5_h_d_n_bias, v_b5_h_d_n_mean, v_b5_h_d_const));
+    CALL(launch(m, ORDERED, k_map_8a6ac0bc, "b5.h.d.n.t", 2, 64, stream, v_b5_h_d_n_bias,
+        v_b5_h_d_n_mean, v_b5_h_d_n_s, v_b5_h_d_n_t));
     CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.h.s", 1, 64, stream, v_b5_h_var, v_b5_h_scale,
         v_b5_h_s));
     CALL(launch(m, ORDERED, k_map_c04774f9, "b5.h.c.scaled", 144, 64, stream, v_b5_h_k, v_b5_h_s,
         v_b5_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.const", 1, 64, stream, v_b5_h_bias, v_b5_h_mean,
-        v_b5_h_s, v_b5_h_const));
+    CALL(launch(m, ORDERED, k_map_14bccb16, "b5.h.t", 1, 64, stream, v_b5_h_bias, v_b5_h_mean,
+        v_b5_h_s, v_b5_h_t));
     CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.0.e.n.s", 3, 64, stream, v_b5_b_0_e_n_scale,
         v_b5_b_0_e_n_var, v_b5_b_0_e_n_s));
     CALL(launch(m, ORDERED, k_map_fb33e939, "b5.b.0.e.n.c.scaled", 216, 64, stream, v_b5_b_0_e_n_k,
         v_b5_b_0_e_n_s, v_b5_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.0.e.const", 3, 64, stream, v_b5_b_0_e_n_bias,
-        v_b5_b_0_e_n_mean, v_b5_b_0_e_n_s, v_b5_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_5c4b7a67, "b5.b.0.e.n.t", 3, 64, stream, v_b5_b_0_e_n_bias,
+        v_b5_b_0_e_n_mean, v_b5_b_0_e_n_s, v_b5_b_0_e_n_t));
     CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.0.d.n.s", 3, 64, stream, v_b5_b_0_d_n_scale,
         v_b5_b_0_d_n_var, v_b5_b_0_d_n_s));
     CALL(launch(m, ORDERED, k_map_b3a7686a, "b5.b.0.d.n.c.scaled", 81, 64, stream, v_b5_b_0_d_n_k,
         v_b5_b_0_d_n_s, v_b5_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.0.d.const", 3, 64, stream, v_b5_b_0_d_n_bias,
-        v_b5_b_0_d_n_mean, v_b5_b_0_d_n_s, v_b5_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_5c4b7a67, "b5.b.0.d.n.t", 3, 64, stream, v_b5_b_0_d_n_bias,
+        v_b5_b_0_d_n_mean, v_b5_b_0_d_n_s, v_b5_b_0_d_n_t));
     CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.b.0.s", 1, 64, stream, v_b5_b_0_var, v_b5_b_0_scale,
         v_b5_b_0_s));
     CALL(launch(m, ORDERED, k_map_cdb21b70, "b5.b.0.c.scaled", 216, 64, stream, v_b5_b_0_k,
         v_b5_b_0_s, v_b5_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.0.const", 1, 64, stream, v_b5_b_0_bias,
-        v_b5_b_0_mean, v_b5_b_0_s, v_b5_h_0_const));
+    CALL(launch(m, ORDERED, k_map_14bccb16, "b5.b.0.t", 1, 64, stream, v_b5_b_0_bias, v_b5_b_0_mean,
+        v_b5_b_0_s, v_b5_b_0_t));
     CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.1.e.n.s", 3, 64, stream, v_b5_b_1_e_n_scale,
         v_b5_b_1_e_n_var, v_b5_b_1_e_n_s));
     CALL(launch(m, ORDERED, k_map_fb33e939, "b5.b.1.e.n.c.scaled", 216, 64, stream, v_b5_b_1_e_n_k,
         v_b5_b_1_e_n_s, v_b5_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.1.e.const", 3, 64, stream, v_b5_b_1_e_n_bias,
-        v_b5_b_1_e_n_mean, v_b5_b_1_e_n_s, v_b5_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_5c4b7a67, "b5.b.1.e.n.t", 3, 64, stream, v_b5_b_1_e_n_bias,
+        v_b5_b_1_e_n_mean, v_b5_b_1_e_n_s, v_b5_b_1_e_n_t));
     CALL(launch(m, ORDERED, k_map_b0f63616, "b5.b.1.d.n.s", 3, 64, stream, v_b5_b_1_d_n_scale,
         v_b5_b_1_d_n_var, v_b5_b_1_d_n_s));
     CALL(launch(m, ORDERED, k_map_b3a7686a, "b5.b.1.d.n.c.scaled", 81, 64, stream, v_b5_b_1_d_n_k,
         v_b5_b_1_d_n_s, v_b5_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b5.b.1.d.const", 3, 64, stream, v_b5_b_1_d_n_bias,
-        v_b5_b_1_d_n_mean, v_b5_b_1_d_n_s, v_b5_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_5c4b7a67, "b5.b.1.d.n.t", 3, 64, stream, v_b5_b_1_d_n_bias,
+        v_b5_b_1_d_n_mean, v_b5_b_1_d_n_s, v_b5_b_1_d_n_t));
     CALL(launch(m, ORDERED, k_map_8eab5ea1, "b5.b.1.s", 1, 64, stream, v_b5_b_1_var, v_b5_b_1_scale,
         v_b5_b_1_s));
     CALL(launch(m, ORDERED, k_map_cdb21b70, "b5.b.1.c.scaled", 216, 64, stream, v_b5_b_1_k,
         v_b5_b_1_s, v_b5_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_db8dab6b, "b5.h.1.const", 1, 64, stream, v_b5_b_1_bias,
-        v_b5_b_1_mean, v_b5_b_1_s, v_b5_h_1_const));
+    CALL(launch(m, ORDERED, k_map_14bccb16, "b5.b.1.t", 1, 64, stream, v_b5_b_1_bias, v_b5_b_1_mean,
+        v_b5_b_1_s, v_b5_b_1_t));
     CALL(launch(m, ORDERED, k_map_b0f63616, "b6.h.e.n.s", 3, 64, stream, v_b6_h_e_n_scale,
         v_b6_h_e_n_var, v_b6_h_e_n_s));
     CALL(launch(m, ORDERED, k_map_fb33e939, "b6.h.e.n.c.scaled", 216, 64, stream, v_b6_h_e_n_k,
         v_b6_h_e_n_s, v_b6_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b6.h.e.const", 3, 64, stream, v_b6_h_e_n_bias,
-        v_b6_h_e_n_mean, v_b6_h_e_n_s, v_b6_h_e_const));
+    CALL(launch(m, ORDERED, k_map_5c4b7a67, "b6.h.e.n.t", 3, 64, stream, v_b6_h_e_n_bias,
+        v_b6_h_e_n_mean, v_b6_h_e_n_s, v_b6_h_e_n_t));
     return 0;
 }
 
@@ -3073,73 +3055,73 @@ static int prepare_weights_4(mobilenet_v2 *m, cudaStream_t stream) {
         v_b6_h_d_n_var, v_b6_h_d_n_s));
     CALL(launch(m, ORDERED, k_map_b3a7686a, "b6.h.d.n.c.scaled", 81, 64, stream, v_b6_h_d_n_k,
         v_b6_h_d_n_s, v_b6_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_6f7b34f0, "b6.h.d.const", 3, 64, stream, v_b6_h_d_n_bias,
-        v_b6_h_d_n_mean, v_b6_h_d_n_s, v_b6_h_d_const));
+    CALL(launch(m, ORDERED, k_map_5c4b7a67, "b6.h.d.n.t", 3, 64, stream, v_b6_h_d_n_bias,
+        v_b6_h_d_n_mean, v_b6_h_d_n_s, v_b6_h_d_n_t));
     CALL(launch(m, ORDERED, k_map_70d2b956, "b6.h.s", 1, 64, stream, v_b6_h_scale, v_b6_h_var,
         v_b6_h_s));
     CALL(launch(m, ORDERED, k_map_d49ae2ff, "b6.h.c.scaled", 360, 64, stream, v_b6_h_k, v_b6_h_s,
         v_b6_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.const", 1, 64, stream, v_b6_h_bias, v_b6_h_mean,
-        v_b6_h_s, v_b6_h_const));
+    CALL(launch(m, ORDERED, k_map_878d6317, "b6.h.t", 1, 64, stream, v_b6_h_bias, v_b6_h_mean,
+        v_b6_h_s, v_b6_h_t));
     CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.0.e.n.s", 4, 64, stream, v_b6_b_0_e_n_var,
         v_b6_b_0_e_n_scale, v_b6_b_0_e_n_s));
     CALL(launch(m, ORDERED, k_map_8bd205b3, "b6.b.0.e.n.c.scaled", 300, 128, stream, v_b6_b_0_e_n_k,
         v_b6_b_0_e_n_s, v_b6_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.0.e.const", 4, 64, stream, v_b6_b_0_e_n_s,
-        v_b6_b_0_e_n_bias, v_b6_b_0_e_n_mean, v_b6_b_0_e_const));
+    CALL(launch(m, ORDERED, k_map_fa60d46c, "b6.b.0.e.n.t", 4, 64, stream, v_b6_b_0_e_n_bias,
+        v_b6_b_0_e_n_mean, v_b6_b_0_e_n_s, v_b6_b_0_e_n_t));
     CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.0.d.n.s", 4, 64, stream, v_b6_b_0_d_n_var,
         v_b6_b_0_d_n_scale, v_b6_b_0_d_n_s));
     CALL(launch(m, ORDERED, k_map_379fde7b, "b6.b.0.d.n.c.scaled", 135, 64, stream, v_b6_b_0_d_n_k,
         v_b6_b_0_d_n_s, v_b6_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.0.d.const", 4, 64, stream, v_b6_b_0_d_n_s,
-        v_b6_b_0_d_n_bias, v_b6_b_0_d_n_mean, v_b6_b_0_d_const));
+    CALL(launch(m, ORDERED, k_map_fa60d46c, "b6.b.0.d.n.t", 4, 64, stream, v_b6_b_0_d_n_bias,
+        v_b6_b_0_d_n_mean, v_b6_b_0_d_n_s, v_b6_b_0_d_n_t));
     CALL(launch(m, ORDERED, k_map_70d2b956, "b6.b.0.s", 1, 64, stream, v_b6_b_0_scale, v_b6_b_0_var,
         v_b6_b_0_s));
     CALL(launch(m, ORDERED, k_map_38334159, "b6.b.0.c.scaled", 300, 128, stream, v_b6_b_0_k,
         v_b6_b_0_s, v_b6_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.0.const", 1, 64, stream, v_b6_b_0_bias,
-        v_b6_b_0_mean, v_b6_b_0_s, v_b6_h_0_const));
+    CALL(launch(m, ORDERED, k_map_878d6317, "b6.b.0.t", 1, 64, stream, v_b6_b_0_bias, v_b6_b_0_mean,
+        v_b6_b_0_s, v_b6_b_0_t));
     CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.1.e.n.s", 4, 64, stream, v_b6_b_1_e_n_var,
         v_b6_b_1_e_n_scale, v_b6_b_1_e_n_s));
     CALL(launch(m, ORDERED, k_map_8bd205b3, "b6.b.1.e.n.c.scaled", 300, 128, stream, v_b6_b_1_e_n_k,
         v_b6_b_1_e_n_s, v_b6_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.1.e.const", 4, 64, stream, v_b6_b_1_e_n_s,
-        v_b6_b_1_e_n_bias, v_b6_b_1_e_n_mean, v_b6_b_1_e_const));
+    CALL(launch(m, ORDERED, k_map_fa60d46c, "b6.b.1.e.n.t", 4, 64, stream, v_b6_b_1_e_n_bias,
+        v_b6_b_1_e_n_mean, v_b6_b_1_e_n_s, v_b6_b_1_e_n_t));
     CALL(launch(m, ORDERED, k_map_e0e28a73, "b6.b.1.d.n.s", 4, 64, stream, v_b6_b_1_d_n_var,
         v_b6_b_1_d_n_scale, v_b6_b_1_d_n_s));
     CALL(launch(m, ORDERED, k_map_379fde7b, "b6.b.1.d.n.c.scaled", 135, 64, stream, v_b6_b_1_d_n_k,
         v_b6_b_1_d_n_s, v_b6_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b6.b.1.d.const", 4, 64, stream, v_b6_b_1_d_n_s,
-        v_b6_b_1_d_n_bias, v_b6_b_1_d_n_mean, v_b6_b_1_d_const));
+    CALL(launch(m, ORDERED, k_map_fa60d46c, "b6.b.1.d.n.t", 4, 64, stream, v_b6_b_1_d_n_bias,
+        v_b6_b_1_d_n_mean, v_b6_b_1_d_n_s, v_b6_b_1_d_n_t));
     CALL(launch(m, ORDERED, k_map_70d2b956, "b6.b.1.s", 1, 64, stream, v_b6_b_1_scale, v_b6_b_1_var,
         v_b6_b_1_s));
     CALL(launch(m, ORDERED, k_map_38334159, "b6.b.1.c.scaled", 300, 128, stream, v_b6_b_1_k,
         v_b6_b_1_s, v_b6_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9e8393b9, "b6.h.1.const", 1, 64, stream, v_b6_b_1_bias,
-        v_b6_b_1_mean, v_b6_b_1_s, v_b6_h_1_const));
+    CALL(launch(m, ORDERED, k_map_878d6317, "b6.b.1.t", 1, 64, stream, v_b6_b_1_bias, v_b6_b_1_mean,
+        v_b6_b_1_s, v_b6_b_1_t));
     CALL(launch(m, ORDERED, k_map_e0e28a73, "b7.e.n.s", 4, 64, stream, v_b7_e_n_var, v_b7_e_n_scale,
         v_b7_e_n_s));
     CALL(launch(m, ORDERED, k_map_8bd205b3, "b7.e.n.c.scaled", 300, 128, stream, v_b7_e_n_k,
         v_b7_e_n_s, v_b7_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b7.e.const", 4, 64, stream, v_b7_e_n_s, v_b7_e_n_bias,
-        v_b7_e_n_mean, v_b7_e_const));
+    CALL(launch(m, ORDERED, k_map_fa60d46c, "b7.e.n.t", 4, 64, stream, v_b7_e_n_bias, v_b7_e_n_mean,
+        v_b7_e_n_s, v_b7_e_n_t));
     CALL(launch(m, ORDERED, k_map_e0e28a73, "b7.d.n.s", 4, 64, stream, v_b7_d_n_var, v_b7_d_n_scale,
         v_b7_d_n_s));
     CALL(launch(m, ORDERED, k_map_379fde7b, "b7.d.n.c.scaled", 135, 64, stream, v_b7_d_n_k,
         v_b7_d_n_s, v_b7_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_24f1dc1d, "b7.d.const", 4, 64, stream, v_b7_d_n_s, v_b7_d_n_bias,
-        v_b7_d_n_mean, v_b7_d_const));
+    CALL(launch(m, ORDERED, k_map_fa60d46c, "b7.d.n.t", 4, 64, stream, v_b7_d_n_bias, v_b7_d_n_mean,
+        v_b7_d_n_s, v_b7_d_n_t));
     CALL(launch(m, ORDERED, k_map_cdc2b094, "b7.s", 2, 64, stream, v_b7_var, v_b7_scale, v_b7_s));
     CALL(launch(m, ORDERED, k_map_8337326d, "b7.c.scaled", 300, 256, stream, v_b7_k, v_b7_s,
         v_b7_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f32c4898, "b7.const", 2, 64, stream, v_b7_s, v_b7_bias, v_b7_mean,
-        v_b7_const));
+    CALL(launch(m, ORDERED, k_map_9ea0aac9, "b7.t", 2, 64, stream, v_b7_bias, v_b7_mean, v_b7_s,
+        v_b7_t));
     CALL(launch(m, ORDERED, k_map_da3916ac, "head.n.s", 5, 64, stream, v_head_n_var, v_head_n_scale,
         v_head_n_s));
     CALL(launch(m, ORDERED, k_map_49a51f56, "head.n.c.scaled", 400, 256, stream, v_head_n_k,
         v_head_n_s, v_head_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_cbe66113, "head.const", 5, 64, stream, v_head_n_bias,
-        v_head_n_mean, v_head_n_s, v_head_const));
+    CALL(launch(m, ORDERED, k_map_55741e52, "head.n.t", 5, 64, stream, v_head_n_bias, v_head_n_mean,
+        v_head_n_s, v_head_n_t));
     return 0;
 }
 
@@ -3287,108 +3269,105 @@ static int steps_1(mobilenet_v2 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_product_1e27c0a5, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
-        v_stem_const, v_stem));
+        v_stem_n_t, v_stem));
     CALL(launch(m, EARLY, k_reduce_12871220, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
-        v_b1_d_const, v_b1_d));
+        v_b1_d_n_t, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
-    // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.const[i1]
-    CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_const, NULL, v_b1, v_workspace));
+    // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
+    CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_t, NULL, v_b1, v_workspace));
     CALL(launch(m, ORDERED, k_product_6040a342, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
-        v_b1, v_b2_h_e_const, v_b2_h_e));
+        v_b1, v_b2_h_e_n_t, v_b2_h_e));
     CALL(launch(m, EARLY, k_reduce_69dd86bf, "b2.h.d", 294, 256, stream, v_b2_h_e,
-        v_b2_h_d_n_c_scaled, v_b2_h_d_const, v_b2_h_d));
+        v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
     // b2.h.c[0,i1,i2,i3] = sum(r0) b2.h.d[0,r0,i2,i3] * b2.h.c.scaled[i1,r0]
-    // b2.h[0,i1,i2,i3] = b2.h.c[0,i1,i2,i3] + b2.h.const[i1]
-    CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_const, NULL, v_b2_h,
-        v_workspace));
+    // b2.h[0,i1,i2,i3] = b2.h.c[0,i1,i2,i3] + b2.h.t[i1]
+    CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_t, NULL, v_b2_h, v_workspace));
     CALL(launch(m, ORDERED, k_product_1a6cac61, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
-        v_b2_h, v_b2_b_0_e_const, v_b2_b_0_e));
+        v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
     CALL(launch(m, EARLY, k_reduce_6ae237f0, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
-        v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_const, v_b2_b_0_d));
+        v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
     // b2.b.0.c[0,i1,i2,i3] = sum(r0) b2.b.0.d[0,r0,i2,i3] * b2.b.0.c.scaled[i1,r0]
-    // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.h.0.const[i1]
-    CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_h_0_const, v_b2_h, v_b2_h_0,
+    // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
+    CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_b_0_t, v_b2_h, v_b2_h_0,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_1a6cac61, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
-        v_b2_h_0, v_b3_h_e_const, v_b3_h_e));
+        v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, EARLY, k_reduce_e90e6ddc, "b3.h.d", 441, 64, stream, v_b3_h_e,
-        v_b3_h_d_n_c_scaled, v_b3_h_d_const, v_b3_h_d));
+        v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
     // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
-    // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.const[i1]
-    CALL(conv_run(m, CONV_b3_h, v_b3_h_d, v_b3_h_c_scaled, v_b3_h_const, NULL, v_b3_h,
-        v_workspace));
+    // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
+    CALL(conv_run(m, CONV_b3_h, v_b3_h_d, v_b3_h_c_scaled, v_b3_h_t, NULL, v_b3_h, v_workspace));
     CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
-        v_b3_h, v_b3_b_0_e_const, v_b3_b_0_e));
+        v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
-        v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_const, v_b3_b_0_d));
+        v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
     // b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
-    // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.h.0.const[i1]
-    CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_h_0_const, v_b3_h, v_b3_h_0,
+    // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.b.0.t[i1]
+    CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_b_0_t, v_b3_h, v_b3_h_0,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
-        v_b3_h_0, v_b3_b_1_e_const, v_b3_b_1_e));
+        v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
-        v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_const, v_b3_b_1_d));
+        v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
     // b3.b.1.c[0,i1,i2,i3] = sum(r0) b3.b.1.d[0,r0,i2,i3] * b3.b.1.c.scaled[i1,r0]
-    // b3.h.1[0,i1,i2,i3] = b3.b.1.c[0,i1,i2,i3] + b3.h.0[0,i1,i2,i3] + b3.h.1.const[i1]
-    CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_h_1_const, v_b3_h_0, v_b3_h_1,
+    // b3.h.1[0,i1,i2,i3] = b3.b.1.c[0,i1,i2,i3] + b3.h.0[0,i1,i2,i3] + b3.b.1.t[i1]
+    CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_b_1_t, v_b3_h_0, v_b3_h_1,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_7b9a5283, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
-        v_b3_h_1, v_b4_h_e_const, v_b4_h_e));
+        v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, EARLY, k_reduce_340920ad, "b4.h.d", 294, 64, stream, v_b4_h_e,
-        v_b4_h_d_n_c_scaled, v_b4_h_d_const, v_b4_h_d));
+        v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
     CALL(launch(m, EARLY, k_reduce_142005d3, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
-        v_b4_h_c_scaled, v_b4_h_const, v_b4_h));
+        v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
     CALL(launch(m, EARLY, k_product_48bb5d4a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
-        v_b4_h, v_b4_b_0_e_const, v_b4_b_0_e));
+        v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
-        v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_const, v_b4_b_0_d));
+        v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
     // b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
-    // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.h.0.const[i1]
-    CALL(conv_run(m, CONV_b4_h_0, v_b4_b_0_d, v_b4_b_0_c_scaled, v_b4_h_0_const, v_b4_h, v_b4_h_0,
+    // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.b.0.t[i1]
+    CALL(conv_run(m, CONV_b4_h_0, v_b4_b_0_d, v_b4_b_0_c_scaled, v_b4_b_0_t, v_b4_h, v_b4_h_0,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
-        v_b4_h_0, v_b4_b_1_e_const, v_b4_b_1_e));
+        v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
-        v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_const, v_b4_b_1_d));
+        v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
     // b4.b.1.c[0,i1,i2,i3] = sum(r0) b4.b.1.d[0,r0,i2,i3] * b4.b.1.c.scaled[i1,r0]
-    // b4.h.1[0,i1,i2,i3] = b4.b.1.c[0,i1,i2,i3] + b4.h.0[0,i1,i2,i3] + b4.h.1.const[i1]
-    CALL(conv_run(m, CONV_b4_h_1, v_b4_b_1_d, v_b4_b_1_c_scaled, v_b4_h_1_const, v_b4_h_0, v_b4_h_1,
+    // b4.h.1[0,i1,i2,i3] = b4.b.1.c[0,i1,i2,i3] + b4.h.0[0,i1,i2,i3] + b4.b.1.t[i1]
+    CALL(conv_run(m, CONV_b4_h_1, v_b4_b_1_d, v_b4_b_1_c_scaled, v_b4_b_1_t, v_b4_h_0, v_b4_h_1,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
-        v_b4_h_1, v_b4_b_2_e_const, v_b4_b_2_e));
+        v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
-        v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_const, v_b4_b_2_d));
+        v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
     // b4.b.2.c[0,i1,i2,i3] = sum(r0) b4.b.2.d[0,r0,i2,i3] * b4.b.2.c.scaled[i1,r0]
-    // b4.h.2[0,i1,i2,i3] = b4.b.2.c[0,i1,i2,i3] + b4.h.1[0,i1,i2,i3] + b4.h.2.const[i1]
-    CALL(conv_run(m, CONV_b4_h_2, v_b4_b_2_d, v_b4_b_2_c_scaled, v_b4_h_2_const, v_b4_h_1, v_b4_h_2,
+    // b4.h.2[0,i1,i2,i3] = b4.b.2.c[0,i1,i2,i3] + b4.h.1[0,i1,i2,i3] + b4.b.2.t[i1]
+    CALL(conv_run(m, CONV_b4_h_2, v_b4_b_2_d, v_b4_b_2_c_scaled, v_b4_b_2_t, v_b4_h_1, v_b4_h_2,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_48bb5d4a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
-        v_b4_h_2, v_b5_h_e_const, v_b5_h_e));
+        v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b5.h.d", 294, 128, stream, v_b5_h_e,
-        v_b5_h_d_n_c_scaled, v_b5_h_d_const, v_b5_h_d));
+        v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
     // b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
-    // b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.const[i1]
-    CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_const, NULL, v_b5_h,
-        v_workspace));
+    // b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.t[i1]
+    CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_t, NULL, v_b5_h, v_workspace));
     CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
-        v_b5_h, v_b5_b_0_e_const, v_b5_b_0_e));
+        v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
     CALL(launch(m, EARLY, k_reduce_2dfb3f1e, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
-        v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_const, v_b5_b_0_d));
+        v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
     // b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
-    // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.h.0.const[i1]
-    CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_h_0_const, v_b5_h, v_b5_h_0,
+    // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.b.0.t[i1]
+    CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_b_0_t, v_b5_h, v_b5_h_0,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
-        v_b5_h_0, v_b5_b_1_e_const, v_b5_b_1_e));
+        v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, EARLY, k_reduce_2dfb3f1e, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
-        v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_const, v_b5_b_1_d));
+        v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
     // b5.b.1.c[0,i1,i2,i3] = sum(r0) b5.b.1.d[0,r0,i2,i3] * b5.b.1.c.scaled[i1,r0]
-    // b5.h.1[0,i1,i2,i3] = b5.b.1.c[0,i1,i2,i3] + b5.h.0[0,i1,i2,i3] + b5.h.1.const[i1]
-    CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_h_1_const, v_b5_h_0, v_b5_h_1,
+    // b5.h.1[0,i1,i2,i3] = b5.b.1.c[0,i1,i2,i3] + b5.h.0[0,i1,i2,i3] + b5.b.1.t[i1]
+    CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_b_1_t, v_b5_h_0, v_b5_h_1,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_5faa3b03, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
-        v_b5_h_1, v_b6_h_e_const, v_b6_h_e));
+        v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     return 0;
 }
 
@@ -3398,38 +3377,38 @@ static int steps_2(mobilenet_v2 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, EARLY, k_reduce_08724233, "b6.h.d", 441, 64, stream, v_b6_h_e,
-        v_b6_h_d_n_c_scaled, v_b6_h_d_const, v_b6_h_d));
+        v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
     CALL(launch(m, EARLY, k_reduce_163d20de, "b6.h", 1960, 128, stream, v_b6_h_d, v_b6_h_c_scaled,
-        v_b6_h_const, v_b6_h));
+        v_b6_h_t, v_b6_h));
     CALL(launch(m, EARLY, k_product_c282ab1d, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
-        v_b6_h, v_b6_b_0_e_const, v_b6_b_0_e));
+        v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
     CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
-        v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_const, v_b6_b_0_d));
+        v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
     // b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.d[0,r0,i2,i3] * b6.b.0.c.scaled[i1,r0]
-    // b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.h.0.const[i1]
-    CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_h_0_const, v_b6_h, v_b6_h_0,
+    // b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.b.0.t[i1]
+    CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_b_0_t, v_b6_h, v_b6_h_0,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_c282ab1d, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
-        v_b6_h_0, v_b6_b_1_e_const, v_b6_b_1_e));
+        v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
     CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
-        v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_const, v_b6_b_1_d));
+        v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
     // b6.b.1.c[0,i1,i2,i3] = sum(r0) b6.b.1.d[0,r0,i2,i3] * b6.b.1.c.scaled[i1,r0]
-    // b6.h.1[0,i1,i2,i3] = b6.b.1.c[0,i1,i2,i3] + b6.h.0[0,i1,i2,i3] + b6.h.1.const[i1]
-    CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_h_1_const, v_b6_h_0, v_b6_h_1,
+    // b6.h.1[0,i1,i2,i3] = b6.b.1.c[0,i1,i2,i3] + b6.h.0[0,i1,i2,i3] + b6.b.1.t[i1]
+    CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_b_1_t, v_b6_h_0, v_b6_h_1,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_c282ab1d, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
-        v_b6_h_1, v_b7_e_const, v_b7_e));
+        v_b6_h_1, v_b7_e_n_t, v_b7_e));
     CALL(launch(m, EARLY, k_reduce_016af1fa, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
-        v_b7_d_const, v_b7_d));
+        v_b7_d_n_t, v_b7_d));
     // b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
-    // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.const[i1]
-    CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_const, NULL, v_b7, v_workspace));
+    // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.t[i1]
+    CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_t, NULL, v_b7, v_workspace));
     // by summation splitting (parts)
     // head.n.c.parts[i0,0,i2,i3,i4] = sum(r0) b7[0,64*i0+r0,i3,i4] * head.n.c.scaled[i2,64*i0+r0]
     //     where i0 in 0:5, r0 in 0:64
     CALL(gemm_run(m, &gemm_head_n_c_parts, v_head_n_c_scaled, v_b7, v_head_n_c_parts));
     CALL(launch(m, ORDERED, k_reduce_9975bf1c, "head", 490, 128, stream, v_head_n_c_parts,
-        v_head_const, v_head));
+        v_head_n_t, v_head));
     CALL(launch(m, EARLY, k_reduce_59cf178c, "f", 1280, 32, stream, v_head, v_f));
     CALL(launch(m, EARLY, k_reduce_e3119e86, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;

@@ -234,7 +234,7 @@ const resnet18_info *resnet18_describe(void);
 #define v_l4_b_var INIT(44742400)
 #define v_stem_s INIT(44744448)
 #define v_stem_c_scaled CONST(2052096)
-#define v_r0_const CONST(2089728)
+#define v_stem_t CONST(2089728)
 #define v_r0 ARENA(0)
 #define v_p0 ARENA(12001280)
 #define v_l1_a_b_s INIT(44744704)
@@ -245,10 +245,10 @@ const resnet18_info *resnet18_describe(void);
 #define v_l1_a_a_c_filter CONST(2679808)
 #define v_l1_a_a_c_data ARENA(8388608)
 #define v_l1_a_a_c_product ARENA(10194944)
-#define v_l1_a_r_const CONST(3269632)
+#define v_l1_a_a_t CONST(3269632)
 #define v_l1_a_b_c_data ARENA(8388608)
 #define v_l1_a_b_c_product ARENA(10194944)
-#define v_l1_a_const CONST(3269888)
+#define v_l1_a_b_t CONST(3269888)
 #define v_l1_a ARENA(12804096)
 #define v_l1_b_b_s INIT(45040128)
 #define v_l1_b_b_c_scaled INIT(45040384)
@@ -258,10 +258,10 @@ const resnet18_info *resnet18_describe(void);
 #define v_l1_b_a_c_filter CONST(3859968)
 #define v_l1_b_a_c_data ARENA(8388608)
 #define v_l1_b_a_c_product ARENA(10194944)
-#define v_l1_b_r_const CONST(4449792)
+#define v_l1_b_a_t CONST(4449792)
 #define v_l1_b_b_c_data ARENA(8388608)
 #define v_l1_b_b_c_product ARENA(10194944)
-#define v_l1_b_const CONST(4450048)
+#define v_l1_b_b_t CONST(4450048)
 #define v_l1_b ARENA(12001280)
 #define v_l2_d_s INIT(45335552)
 #define v_l2_d_c_scaled CONST(4450304)
@@ -271,7 +271,7 @@ const resnet18_info *resnet18_describe(void);
 #define v_l2_h_a_s INIT(45926400)
 #define v_l2_h_a_c_part_lines CONST(5531648)
 #define v_l2_h_a_c_part ARENA(0)
-#define v_l2_h_r_const CONST(5826560)
+#define v_l2_h_a_t CONST(5826560)
 #define v_l2_h_b_c_data ARENA(8388608)
 #define v_l2_h_b_c_product ARENA(9994240)
 #define v_l2_h_b_c ARENA(8388608)
@@ -285,10 +285,10 @@ const resnet18_info *resnet18_describe(void);
 #define v_l2_a_c_filter CONST(6876160)
 #define v_l2_a_c_data ARENA(8388608)
 #define v_l2_a_c_product ARENA(9994240)
-#define v_l2_r_const CONST(7924736)
+#define v_l2_a_t CONST(7924736)
 #define v_l2_b_c_data ARENA(8388608)
 #define v_l2_b_c_product ARENA(9994240)
-#define v_l2_const CONST(7925248)
+#define v_l2_b_t CONST(7925248)
 #define v_l2 ARENA(12001280)
 #define v_l3_d_s INIT(47107584)
 #define v_l3_d_c_scaled CONST(7925760)
@@ -298,7 +298,7 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3_h_a_s INIT(49468928)
 #define v_l3_h_a_c_lines CONST(12251136)
 #define v_l3_h_a_c_parts ARENA(0)
-#define v_l3_h_r_const CONST(13430784)
+#define v_l3_h_a_t CONST(13430784)
 #define v_l3_h_b_c_data ARENA(8388608)
 #define v_l3_h_b_c_product ARENA(9191424)
 #define v_l3_h_b_c ARENA(8388608)
@@ -312,17 +312,17 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3_a_c_filter CONST(17627136)
 #define v_l3_a_c_data ARENA(8388608)
 #define v_l3_a_c_product ARENA(9191424)
-#define v_l3_r_const CONST(21821440)
+#define v_l3_a_t CONST(21821440)
 #define v_l3_b_c_data ARENA(8388608)
 #define v_l3_b_c_product ARENA(9191424)
-#define v_l3_const CONST(21822464)
+#define v_l3_b_t CONST(21822464)
 #define v_l3 ARENA(8388608)
 #define v_l4_d_s INIT(54190592)
 #define v_l4_d_c_scaled CONST(21823488)
 #define v_l4_h_a_s INIT(54192640)
 #define v_l4_h_a_c_lines CONST(22347776)
 #define v_l4_h_a_c_parts ARENA(0)
-#define v_l4_h_r_const CONST(27066368)
+#define v_l4_h_a_t CONST(27066368)
 #define v_l4_h_r ARENA(1605632)
 #define v_l4_h_b_s INIT(54194688)
 #define v_l4_h_b_c_lines CONST(27068416)
@@ -333,12 +333,12 @@ const resnet18_info *resnet18_describe(void);
 #define v_l4_a_s INIT(54196736)
 #define v_l4_a_c_lines CONST(36507648)
 #define v_l4_a_c_parts ARENA(0)
-#define v_l4_r_const CONST(45944832)
+#define v_l4_a_t CONST(45944832)
 #define v_l4_r ARENA(1605632)
 #define v_l4_b_s INIT(54198784)
 #define v_l4_b_c_lines CONST(45946880)
 #define v_l4_b_c_parts ARENA(0)
-#define v_l4_const CONST(55384064)
+#define v_l4_b_t CONST(55384064)
 #define v_l4 ARENA(1605632)
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
@@ -666,8 +666,8 @@ static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restr
     y[i0 * 147 + i3] = p0[i0 * 147 + i3] * p1[i0];
 }
 
-// r0.const[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0] + 0 * stem.s[i0]
-static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restrict__ p0,
+// stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
+static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -676,9 +676,8 @@ static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
@@ -844,8 +843,8 @@ static __global__ void __launch_bounds__(256) k_map_c8781a4f(const float *__rest
     y[i1 * 8192 + i2 * 64 + i3] = p0[i2 * 576 + i3 * 9 + i1] * p1[i2];
 }
 
-// l2.h.r.const[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0] + 0 * l2.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_be4c2f11(const float *__restrict__ p0,
+// l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
+static __global__ void __launch_bounds__(64) k_map_bc0add16(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -854,14 +853,13 @@ static __global__ void __launch_bounds__(64) k_map_be4c2f11(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + 0 * l2.d.s[i0] + (l2.h.b.bias[i0]
-//     - l2.h.b.mean[i0] * l2.h.b.s[i0] + 0 * l2.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_c16d8f29(const float *__restrict__ p0,
+// l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.b.bias[i0] - l2.h.b.mean[i0]
+//     * l2.h.b.s[i0])
+static __global__ void __launch_bounds__(64) k_map_66a8b90d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -874,11 +872,9 @@ static __global__ void __launch_bounds__(64) k_map_c16d8f29(const float *__restr
     const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
     const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
     const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    const float v6 = v0.x * 0.f + (v1.x - v2.x * v0.x) + (v3.x * 0.f + (v4.x - v5.x * v3.x));
-    const float v7 = v0.y * 0.f + (v1.y - v2.y * v0.y) + (v3.y * 0.f + (v4.y - v5.y * v3.y));
-    const float v8 = v0.z * 0.f + (v1.z - v2.z * v0.z) + (v3.z * 0.f + (v4.z - v5.z * v3.z));
-    const float v9 = v0.w * 0.f + (v1.w - v2.w * v0.w) + (v3.w * 0.f + (v4.w - v5.w * v3.w));
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
@@ -970,8 +966,8 @@ static __global__ void __launch_bounds__(256) k_map_69d70981(const float *__rest
     y[i0 * 1152 + i2 * 128 + i3] = p0[i0 * 1152 + i3 * 9 + i2] * p1[i0];
 }
 
-// l3.h.r.const[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0] + 0 * l3.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_9f1fc504(const float *__restrict__ p0,
+// l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
+static __global__ void __launch_bounds__(64) k_map_58f2f1dd(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -980,14 +976,13 @@ static __global__ void __launch_bounds__(64) k_map_9f1fc504(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
-        v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
-        v0.w - v1.w * v2.w + v2.w * 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + 0 * l3.d.s[i0] + (l3.h.b.bias[i0]
-//     - l3.h.b.mean[i0] * l3.h.b.s[i0] + 0 * l3.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_37f2748c(const float *__restrict__ p0,
+// l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.b.bias[i0] - l3.h.b.mean[i0]
+//     * l3.h.b.s[i0])
+static __global__ void __launch_bounds__(64) k_map_01aa345b(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1000,11 +995,9 @@ static __global__ void __launch_bounds__(64) k_map_37f2748c(const float *__restr
     const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
     const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
     const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    const float v6 = v0.x - v1.x * v2.x + v2.x * 0.f + (v3.x - v4.x * v5.x + v5.x * 0.f);
-    const float v7 = v0.y - v1.y * v2.y + v2.y * 0.f + (v3.y - v4.y * v5.y + v5.y * 0.f);
-    const float v8 = v0.z - v1.z * v2.z + v2.z * 0.f + (v3.z - v4.z * v5.z + v5.z * 0.f);
-    const float v9 = v0.w - v1.w * v2.w + v2.w * 0.f + (v3.w - v4.w * v5.w + v5.w * 0.f);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
@@ -1047,8 +1040,8 @@ static __global__ void __launch_bounds__(256) k_map_b47b3e3d(const float *__rest
     y[i0 * 2304 + i2 * 256 + i3] = p0[i0 * 2304 + i3 * 9 + i2] * p1[i0];
 }
 
-// l4.h.r.const[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0] + 0 * l4.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restrict__ p0,
+// l4.h.a.t[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0]
+static __global__ void __launch_bounds__(64) k_map_49309487(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1057,9 +1050,8 @@ static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
@@ -1074,9 +1066,9 @@ static __global__ void __launch_bounds__(256) k_map_a734fca2(const float *__rest
     y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
 }
 
-// l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + 0 * l4.d.s[i0] + (l4.h.b.bias[i0]
-//     - l4.h.b.mean[i0] * l4.h.b.s[i0] + 0 * l4.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_4359391d(const float *__restrict__ p0,
+// l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.b.bias[i0] - l4.h.b.mean[i0]
+//     * l4.h.b.s[i0])
+static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1089,16 +1081,14 @@ static __global__ void __launch_bounds__(64) k_map_4359391d(const float *__restr
     const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
     const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
     const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    const float v6 = v0.x * 0.f + (v1.x - v2.x * v0.x) + (v3.x * 0.f + (v4.x - v5.x * v3.x));
-    const float v7 = v0.y * 0.f + (v1.y - v2.y * v0.y) + (v3.y * 0.f + (v4.y - v5.y * v3.y));
-    const float v8 = v0.z * 0.f + (v1.z - v2.z * v0.z) + (v3.z * 0.f + (v4.z - v5.z * v3.z));
-    const float v9 = v0.w * 0.f + (v1.w - v2.w * v0.w) + (v3.w * 0.f + (v4.w - v5.w * v3.w));
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
-// r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + r0.const[i1])
+// r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 static __global__ void __launch_bounds__(256) k_product_89711744(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
@@ -1254,7 +1244,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.a.c[0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.r.const[i1])
+// l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.a.t[i1])
 static __device__ __forceinline__ void slice_basis_455e87ea(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -1340,7 +1330,7 @@ static __global__ void __launch_bounds__(224) k_stitch_2a08dd4d(const float *p0,
 // by basis change F(4x4,3x3)
 // l1.a.b.c[0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.const[i1])
+// l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.b.t[i1])
 static __device__ __forceinline__ void slice_basis_27e34375(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -1395,7 +1385,7 @@ static __global__ void __launch_bounds__(224) k_stitch_fb6b195e(const float *p0,
 // by basis change F(4x4,3x3)
 // l1.b.b.c[0,i1,i2,i3] = sum(r0,r1) l1.b.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.b[0,i1,i2,i3] = relu(l1.b.b.c[0,i1,i2,i3] + l1.a[0,i1,i2,i3] + l1.b.const[i1])
+// l1.b[0,i1,i2,i3] = relu(l1.b.b.c[0,i1,i2,i3] + l1.a[0,i1,i2,i3] + l1.b.b.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_c1c18a66(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1475,7 +1465,7 @@ static __global__ void __launch_bounds__(256) k_product_84985c87(const float *__
 
 // by summation splitting
 // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1) l2.h.a.c.part[r0,r1,i1,i2,i3]
-// l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1])
+// l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
 static __device__ __forceinline__ void slice_reduce_5416b4ff(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u) * 4;
@@ -1646,7 +1636,7 @@ static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
 // by basis change F(2x2,3x3)
 // l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
-// l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.r.const[i1])
+// l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.a.t[i1])
 static __device__ __forceinline__ void slice_basis_c8b101a3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -1694,7 +1684,7 @@ static __global__ void __launch_bounds__(224) k_stitch_3cbdd0b3(const float *p0,
 // by basis change F(2x2,3x3)
 // l2.b.c[0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
-// l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.const[i1])
+// l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.b.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_7788b9a2(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1773,7 +1763,7 @@ static __global__ void __launch_bounds__(256) k_product_163c7891(const float *__
 }
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,0,i1,i2,i3]
-// l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.r.const[i1])
+// l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
 static __device__ __forceinline__ void slice_reduce_95e76c9f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u);
@@ -1913,7 +1903,7 @@ static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
 // by basis change F(2x2,3x3)
 // l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
-// l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.r.const[i1])
+// l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.a.t[i1])
 static __device__ __forceinline__ void slice_basis_f4b832a4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -1961,7 +1951,7 @@ static __global__ void __launch_bounds__(64) k_stitch_2c6abe67(const float *p0,
 // by basis change F(2x2,3x3)
 // l3.b.c[0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
-// l3[0,i1,i2,i3] = relu(l3.b.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.const[i1])
+// l3[0,i1,i2,i3] = relu(l3.b.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.b.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_99113042(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2039,7 +2029,7 @@ static __global__ void __launch_bounds__(256) k_product_fd50a1a0(const float *__
 }
 
 // l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
-// l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.r.const[i1])
+// l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
 static __global__ void __launch_bounds__(64) k_reduce_de3e16ae(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2152,7 +2142,7 @@ static __global__ void __launch_bounds__(256) k_product_9bf6d7c2(const float *__
 }
 
 // l4.b.c[0,i1,i2,i3] = sum(r0) l4.b.c.parts[r0,0,i1,i2,i3]
-// l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.const[i1])
+// l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.b.t[i1])
 static __global__ void __launch_bounds__(64) k_reduce_7bafd890(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2516,8 +2506,8 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
         v_stem_s));
     CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias,
-        v_stem_mean, v_r0_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+        v_stem_s, v_stem_t));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
         v_l1_a_b_s));
     CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
@@ -2530,10 +2520,10 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
         v_l1_a_a_s, v_l1_a_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
         v_l1_a_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.r.const", 1, 64, stream, v_l1_a_a_s,
-        v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.const", 1, 64, stream, v_l1_a_b_s, v_l1_a_b_bias,
-        v_l1_a_b_mean, v_l1_a_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
+        v_l1_a_a_s, v_l1_a_a_t));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
+        v_l1_a_b_s, v_l1_a_b_t));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
         v_l1_b_b_s));
     CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
@@ -2546,10 +2536,10 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
         v_l1_b_a_s, v_l1_b_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
         v_l1_b_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.r.const", 1, 64, stream, v_l1_b_a_s,
-        v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.const", 1, 64, stream, v_l1_b_b_s, v_l1_b_b_bias,
-        v_l1_b_b_mean, v_l1_b_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
+        v_l1_b_a_s, v_l1_b_a_t));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
+        v_l1_b_b_s, v_l1_b_b_t));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
         v_l2_d_s));
     CALL(launch(m, ORDERED, k_map_0792829c, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
@@ -2564,10 +2554,10 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
         v_l2_h_a_s));
     CALL(launch(m, ORDERED, k_map_c8781a4f, "l2.h.a.c.part.lines", 288, 256, stream, v_l2_h_a_k,
         v_l2_h_a_s, v_l2_h_a_c_part_lines));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s,
-        v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
-    CALL(launch(m, ORDERED, k_map_c16d8f29, "l2.h.const", 1, 64, stream, v_l2_d_s, v_l2_d_bias,
-        v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+        v_l2_h_a_s, v_l2_h_a_t));
+    CALL(launch(m, ORDERED, k_map_66a8b90d, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
+        v_l2_d_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_b_s, v_l2_h_const));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
         v_l2_b_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
@@ -2580,10 +2570,10 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
         v_l2_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_dc750460, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
         v_l2_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.r.const", 1, 64, stream, v_l2_a_s, v_l2_a_bias,
-        v_l2_a_mean, v_l2_r_const));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.const", 1, 64, stream, v_l2_b_s, v_l2_b_bias,
-        v_l2_b_mean, v_l2_const));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
+        v_l2_a_s, v_l2_a_t));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
+        v_l2_b_s, v_l2_b_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
         v_l3_d_s));
     CALL(launch(m, ORDERED, k_map_48393a8d, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
@@ -2603,9 +2593,9 @@ static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
         v_l3_h_a_s));
     CALL(launch(m, ORDERED, k_map_69d70981, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias,
-        v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
-    CALL(launch(m, ORDERED, k_map_37f2748c, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+        v_l3_h_a_s, v_l3_h_a_t));
+    CALL(launch(m, ORDERED, k_map_01aa345b, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
         v_l3_b_s));
@@ -2619,10 +2609,10 @@ static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
         v_l3_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
         v_l3_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.r.const", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
-        v_l3_a_s, v_l3_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.const", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
-        v_l3_b_s, v_l3_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
+        v_l3_a_s, v_l3_a_t));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
+        v_l3_b_s, v_l3_b_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
     CALL(launch(m, ORDERED, k_map_1402fab5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
@@ -2631,26 +2621,26 @@ static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
         v_l4_h_a_s));
     CALL(launch(m, ORDERED, k_map_b47b3e3d, "l4.h.a.c.lines", 4608, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s,
-        v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+        v_l4_h_a_s, v_l4_h_a_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
     CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_4359391d, "l4.h.const", 2, 64, stream, v_l4_d_s, v_l4_d_bias,
-        v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const));
+    CALL(launch(m, ORDERED, k_map_3d8b6448, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
+        v_l4_d_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_b_s, v_l4_h_const));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
         v_l4_a_s));
     CALL(launch(m, ORDERED, k_map_a734fca2, "l4.a.c.lines", 9216, 256, stream, v_l4_a_k, v_l4_a_s,
         v_l4_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.r.const", 2, 64, stream, v_l4_a_s, v_l4_a_bias,
-        v_l4_a_mean, v_l4_r_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
+        v_l4_a_s, v_l4_a_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
         v_l4_b_s));
     CALL(launch(m, ORDERED, k_map_a734fca2, "l4.b.c.lines", 9216, 256, stream, v_l4_b_k, v_l4_b_s,
         v_l4_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.const", 2, 64, stream, v_l4_b_s, v_l4_b_bias,
-        v_l4_b_mean, v_l4_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
+        v_l4_b_s, v_l4_b_t));
     return 0;
 }
 
@@ -2796,7 +2786,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
-        v_r0_const, v_r0));
+        v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0));
     CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.a.c.data", 196, 64, stream, v_p0,
         v_l1_a_a_c_data));
@@ -2806,32 +2796,32 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_2a08dd4d, "l1.a.b.c.data", 64, 224, stream, v_l1_a_a_c_product,
-        v_l1_a_r_const, v_l1_a_b_c_data));
+        v_l1_a_a_t, v_l1_a_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
     CALL(launch(m, ORDERED, k_stitch_fb6b195e, "l1.b.a.c.data", 64, 224, stream, v_l1_a_b_c_product,
-        v_p0, v_l1_a_const, v_l1_b_a_c_data, v_l1_a));
+        v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_2a08dd4d, "l1.b.b.c.data", 64, 224, stream, v_l1_b_a_c_product,
-        v_l1_b_r_const, v_l1_b_b_c_data));
+        v_l1_b_a_t, v_l1_b_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
     CALL(launch(m, ORDERED, k_basis_c1c18a66, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
-        v_l1_b_const, v_l1_b));
+        v_l1_b_b_t, v_l1_b));
     CALL(launch(m, EARLY, k_product_84985c87, "l2.h.a.c.part", 126, 256, stream,
         v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
     CALL(launch(m, EARLY, k_stitch_7092dd14, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
-        v_l2_h_r_const, v_l2_h_b_c_data));
+        v_l2_h_a_t, v_l2_h_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.h.b.c.filter[i0,i1,i2,r0]
@@ -2851,17 +2841,17 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_3cbdd0b3, "l2.b.c.data", 128, 224, stream, v_l2_a_c_product,
-        v_l2_r_const, v_l2_b_c_data));
+        v_l2_a_t, v_l2_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4] *
     //     l2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_7788b9a2, "l2", 392, 64, stream, v_l2_b_c_product, v_l2_h,
-        v_l2_const, v_l2));
+        v_l2_b_t, v_l2));
     CALL(launch(m, EARLY, k_product_163c7891, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
     CALL(launch(m, EARLY, k_stitch_0750be21, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
-        v_l3_h_r_const, v_l3_h_b_c_data));
+        v_l3_h_a_t, v_l3_h_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.b.c.filter[i0,i1,i2,r0]
@@ -2881,17 +2871,17 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_2c6abe67, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
-        v_l3_r_const, v_l3_b_c_data));
+        v_l3_a_t, v_l3_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
     CALL(launch(m, ORDERED, k_basis_99113042, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
-        v_l3_const, v_l3));
+        v_l3_b_t, v_l3));
     CALL(launch(m, EARLY, k_product_fd50a1a0, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
         v_l3, v_l4_h_a_c_parts));
     CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
-        v_l4_h_r_const, v_l4_h_r));
+        v_l4_h_a_t, v_l4_h_r));
     CALL(launch(m, EARLY, k_product_6f18b6c3, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_225bb5e1, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
@@ -2900,12 +2890,12 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, EARLY, k_product_6f18b6c3, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));
-    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_r_const,
+    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
         v_l4_r));
     CALL(launch(m, EARLY, k_product_6f18b6c3, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
         v_l4_r, v_l4_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_7bafd890, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
-        v_l4_const, v_l4));
+        v_l4_b_t, v_l4));
     return 0;
 }
 

@@ -244,7 +244,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_b_var INIT(44742400)
 #define v_stem_s INIT(44744448)
 #define v_stem_c_scaled CONST(2052096)
-#define v_r0_const CONST(2089728)
+#define v_stem_t CONST(2089728)
 #define v_r0 ARENA(0)
 #define v_p0 ARENA(91357184)
 #define v_l1_a_b_s INIT(44744704)
@@ -255,10 +255,10 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l1_a_a_c_filter CONST(2679808)
 #define v_l1_a_a_c_data ARENA(33554432)
 #define v_l1_a_a_c_product ARENA(62455808)
-#define v_l1_a_r_const CONST(3269632)
+#define v_l1_a_a_t CONST(3269632)
 #define v_l1_a_b_c_data ARENA(33554432)
 #define v_l1_a_b_c_product ARENA(62455808)
-#define v_l1_a_const CONST(3269888)
+#define v_l1_a_b_t CONST(3269888)
 #define v_l1_a ARENA(104202240)
 #define v_l1_b_b_s INIT(45040128)
 #define v_l1_b_b_c_scaled INIT(45040384)
@@ -268,10 +268,10 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l1_b_a_c_filter CONST(3859968)
 #define v_l1_b_a_c_data ARENA(33554432)
 #define v_l1_b_a_c_product ARENA(62455808)
-#define v_l1_b_r_const CONST(4449792)
+#define v_l1_b_a_t CONST(4449792)
 #define v_l1_b_b_c_data ARENA(33554432)
 #define v_l1_b_b_c_product ARENA(62455808)
-#define v_l1_b_const CONST(4450048)
+#define v_l1_b_b_t CONST(4450048)
 #define v_l1_b ARENA(91357184)
 #define v_l2_d_s INIT(45335552)
 #define v_l2_d_c_scaled CONST(4450304)
@@ -280,7 +280,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l2_h_b_c_filter CONST(4483072)
 #define v_l2_h_a_s INIT(45926400)
 #define v_l2_h_a_c_scaled CONST(6842368)
-#define v_l2_h_r_const CONST(7137280)
+#define v_l2_h_a_t CONST(7137280)
 #define v_l2_h_r ARENA(48005120)
 #define v_l2_h_b_c_data ARENA(33554432)
 #define v_l2_h_b_c_product ARENA(48005120)
@@ -295,10 +295,10 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l2_a_c_filter CONST(9497600)
 #define v_l2_a_c_data ARENA(33554432)
 #define v_l2_a_c_product ARENA(48005120)
-#define v_l2_r_const CONST(11856896)
+#define v_l2_a_t CONST(11856896)
 #define v_l2_b_c_data ARENA(33554432)
 #define v_l2_b_c_product ARENA(48005120)
-#define v_l2_const CONST(11857408)
+#define v_l2_b_t CONST(11857408)
 #define v_l2 ARENA(68878336)
 #define v_l3_d_s INIT(47107584)
 #define v_l3_d_c_scaled CONST(11857920)
@@ -313,7 +313,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l3_h_a_c_border_lines CONST(22605824)
 #define v_l3_h_a_c_border_parts_2 ARENA(0)
 #define v_l3_h_a_c_border_2 ARENA(1835008)
-#define v_l3_h_r_const CONST(23392256)
+#define v_l3_h_a_t CONST(23392256)
 #define v_l3_h_b_c_data ARENA(33554432)
 #define v_l3_h_b_c_product ARENA(42991616)
 #define v_l3_h_b_c ARENA(33554432)
@@ -327,11 +327,11 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l3_a_c_filter CONST(32831488)
 #define v_l3_a_c_data ARENA(33554432)
 #define v_l3_a_c_product ARENA(42991616)
-#define v_l3_r_const CONST(42268672)
+#define v_l3_a_t CONST(42268672)
 #define v_l3_r ARENA(0)
 #define v_l3_b_c_data ARENA(33554432)
 #define v_l3_b_c_product ARENA(42991616)
-#define v_l3_const CONST(42269696)
+#define v_l3_b_t CONST(42269696)
 #define v_l4_d_s INIT(54190592)
 #define v_l4_d_c_scaled CONST(42270720)
 #define v_l4_h_b_s INIT(54192640)
@@ -339,7 +339,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_h_b_c_filter CONST(42795008)
 #define v_l4_h_a_s INIT(63631872)
 #define v_l4_h_a_c_relaid CONST(80543744)
-#define v_l4_h_r_const CONST(85262336)
+#define v_l4_h_a_t CONST(85262336)
 #define v_l4_h_b_c_data ARENA(48005120)
 #define v_l4_h_b_c_product ARENA(33554432)
 #define v_l4_h_b_c ARENA(38273024)
@@ -353,11 +353,11 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_a_c_filter CONST(123015168)
 #define v_l4_a_c_data ARENA(33554432)
 #define v_l4_a_c_product ARENA(38273024)
-#define v_l4_r_const CONST(160763904)
+#define v_l4_a_t CONST(160763904)
 #define v_l4_r ARENA(0)
 #define v_l4_b_c_data ARENA(33554432)
 #define v_l4_b_c_product ARENA(38273024)
-#define v_l4_const CONST(160765952)
+#define v_l4_b_t CONST(160765952)
 #define v_l4 ARENA(0)
 #define v_f ARENA(33554432)
 #define v_l3_h_a_c_interior ARENA(46014464)
@@ -669,8 +669,8 @@ static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restr
     y[i0 * 147 + i3] = p0[i0 * 147 + i3] * p1[i0];
 }
 
-// r0.const[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0] + 0 * stem.s[i0]
-static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restrict__ p0,
+// stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
+static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -679,9 +679,8 @@ static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
@@ -838,8 +837,8 @@ static __global__ void __launch_bounds__(64) k_map_2b502fd1(const float *__restr
         v0.w * v1);
 }
 
-// l2.h.r.const[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0] + 0 * l2.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_be4c2f11(const float *__restrict__ p0,
+// l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
+static __global__ void __launch_bounds__(64) k_map_bc0add16(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -848,14 +847,13 @@ static __global__ void __launch_bounds__(64) k_map_be4c2f11(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + 0 * l2.d.s[i0] + (l2.h.b.bias[i0]
-//     - l2.h.b.mean[i0] * l2.h.b.s[i0] + 0 * l2.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_c16d8f29(const float *__restrict__ p0,
+// l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.b.bias[i0] - l2.h.b.mean[i0]
+//     * l2.h.b.s[i0])
+static __global__ void __launch_bounds__(64) k_map_66a8b90d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -868,11 +866,9 @@ static __global__ void __launch_bounds__(64) k_map_c16d8f29(const float *__restr
     const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
     const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
     const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    const float v6 = v0.x * 0.f + (v1.x - v2.x * v0.x) + (v3.x * 0.f + (v4.x - v5.x * v3.x));
-    const float v7 = v0.y * 0.f + (v1.y - v2.y * v0.y) + (v3.y * 0.f + (v4.y - v5.y * v3.y));
-    const float v8 = v0.z * 0.f + (v1.z - v2.z * v0.z) + (v3.z * 0.f + (v4.z - v5.z * v3.z));
-    const float v9 = v0.w * 0.f + (v1.w - v2.w * v0.w) + (v3.w * 0.f + (v4.w - v5.w * v3.w));
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
@@ -984,8 +980,8 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
     if (id == 0) y[to] = p0[from];
 }
 
-// l3.h.r.const[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0] + 0 * l3.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_9f1fc504(const float *__restrict__ p0,
+// l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
+static __global__ void __launch_bounds__(64) k_map_58f2f1dd(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -994,14 +990,13 @@ static __global__ void __launch_bounds__(64) k_map_9f1fc504(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
-        v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
-        v0.w - v1.w * v2.w + v2.w * 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + 0 * l3.d.s[i0] + (l3.h.b.bias[i0]
-//     - l3.h.b.mean[i0] * l3.h.b.s[i0] + 0 * l3.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_37f2748c(const float *__restrict__ p0,
+// l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.b.bias[i0] - l3.h.b.mean[i0]
+//     * l3.h.b.s[i0])
+static __global__ void __launch_bounds__(64) k_map_01aa345b(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1014,11 +1009,9 @@ static __global__ void __launch_bounds__(64) k_map_37f2748c(const float *__restr
     const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
     const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
     const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    const float v6 = v0.x - v1.x * v2.x + v2.x * 0.f + (v3.x - v4.x * v5.x + v5.x * 0.f);
-    const float v7 = v0.y - v1.y * v2.y + v2.y * 0.f + (v3.y - v4.y * v5.y + v5.y * 0.f);
-    const float v8 = v0.z - v1.z * v2.z + v2.z * 0.f + (v3.z - v4.z * v5.z + v5.z * 0.f);
-    const float v9 = v0.w - v1.w * v2.w + v2.w * 0.f + (v3.w - v4.w * v5.w + v5.w * 0.f);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
@@ -1111,8 +1104,8 @@ static __global__ void __launch_bounds__(256) k_map_87a50264(const float *__rest
     y[i1 * 131072 + i2 * 256 + i3] = p0[i2 * 2304 + i3 * 9 + i1] * p1[i2];
 }
 
-// l4.h.r.const[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0] + 0 * l4.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restrict__ p0,
+// l4.h.a.t[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0]
+static __global__ void __launch_bounds__(64) k_map_49309487(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1121,14 +1114,13 @@ static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + 0 * l4.d.s[i0] + (l4.h.b.bias[i0]
-//     - l4.h.b.mean[i0] * l4.h.b.s[i0] + 0 * l4.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_4359391d(const float *__restrict__ p0,
+// l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.b.bias[i0] - l4.h.b.mean[i0]
+//     * l4.h.b.s[i0])
+static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1141,16 +1133,14 @@ static __global__ void __launch_bounds__(64) k_map_4359391d(const float *__restr
     const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
     const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
     const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    const float v6 = v0.x * 0.f + (v1.x - v2.x * v0.x) + (v3.x * 0.f + (v4.x - v5.x * v3.x));
-    const float v7 = v0.y * 0.f + (v1.y - v2.y * v0.y) + (v3.y * 0.f + (v4.y - v5.y * v3.y));
-    const float v8 = v0.z * 0.f + (v1.z - v2.z * v0.z) + (v3.z * 0.f + (v4.z - v5.z * v3.z));
-    const float v9 = v0.w * 0.f + (v1.w - v2.w * v0.w) + (v3.w * 0.f + (v4.w - v5.w * v3.w));
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) x[i0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
-// r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + r0.const[i1])
+// r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
 static __global__ void __launch_bounds__(256) k_product_47598f54(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
@@ -1315,7 +1305,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.a.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[i0,i1,i2,i3] + l1.a.r.const[i1])
+// l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[i0,i1,i2,i3] + l1.a.a.t[i1])
 static __device__ __forceinline__ void slice_basis_cdff4c7a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -1404,7 +1394,7 @@ static __global__ void __launch_bounds__(224) k_stitch_e6326c19(const float *p0,
 // by basis change F(4x4,3x3)
 // l1.a.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[i0,i1,i2,i3] + p0[i0,i1,i2,i3] + l1.a.const[i1])
+// l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[i0,i1,i2,i3] + p0[i0,i1,i2,i3] + l1.a.b.t[i1])
 static __device__ __forceinline__ void slice_basis_99242d5b(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -1461,7 +1451,7 @@ static __global__ void __launch_bounds__(224) k_stitch_961ed165(const float *p0,
 // by basis change F(4x4,3x3)
 // l1.b.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.b.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.b[i0,i1,i2,i3] = relu(l1.b.b.c[i0,i1,i2,i3] + l1.a[i0,i1,i2,i3] + l1.b.const[i1])
+// l1.b[i0,i1,i2,i3] = relu(l1.b.b.c[i0,i1,i2,i3] + l1.a[i0,i1,i2,i3] + l1.b.b.t[i1])
 static __global__ void __launch_bounds__(256) k_basis_39cb0e18(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1583,7 +1573,7 @@ static __global__ void __launch_bounds__(256) k_basis_ce695093(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.a.c[i0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-// l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.r.const[i1])
+// l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.a.t[i1])
 static __device__ __forceinline__ void slice_basis_5aebb50f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -1673,7 +1663,7 @@ static __global__ void __launch_bounds__(256) k_stitch_cbba90d5(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-// l2[i0,i1,i2,i3] = relu(l2.b.c[i0,i1,i2,i3] + l2.h[i0,i1,i2,i3] + l2.const[i1])
+// l2[i0,i1,i2,i3] = relu(l2.b.c[i0,i1,i2,i3] + l2.h[i0,i1,i2,i3] + l2.b.t[i1])
 static __global__ void __launch_bounds__(256) k_basis_3f5708d4(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
@@ -1849,7 +1839,7 @@ static __global__ void __launch_bounds__(128) k_reduce_3281b169(const float *p0,
 }
 
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c.border[i0,i1,i2-1,i3] + l3.h.a.c.border[i0,i1,i2,i3] +
-//     l3.h.a.c.interior[i0,i1,i2-1,i3-1] + l3.h.r.const[i1]) where i2 in 0:14, i3 in 0:14, pad
+//     l3.h.a.c.interior[i0,i1,i2-1,i3-1] + l3.h.a.t[i1]) where i2 in 0:14, i3 in 0:14, pad
 //     l3.h.a.c.border 0, pad l3.h.a.c.border 0, pad l3.h.a.c.interior 0
 static __device__ __forceinline__ void slice_map_dab408d3(const float *p0, const float *p1,
     const float *p2, const float *__restrict__ p3, float *__restrict__ y, unsigned id) {
@@ -2000,7 +1990,7 @@ static __global__ void __launch_bounds__(128) k_basis_69a41e97(const float *p0,
 // by basis change F(4x4,3x3)
 // l3.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
-// l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.r.const[i1])
+// l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.a.t[i1])
 static __global__ void __launch_bounds__(128) k_basis_a555f2c9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -2045,7 +2035,7 @@ static __global__ void __launch_bounds__(128) k_basis_a555f2c9(const float *p0,
 // by basis change F(4x4,3x3)
 // l3.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
-// l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.const[i1])
+// l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.b.t[i1])
 static __device__ __forceinline__ void slice_basis_f17ca0fd(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 4u);
@@ -2122,7 +2112,7 @@ static __global__ void __launch_bounds__(256) k_stitch_8bccb8ea(const float *p0,
 
 // by summation splitting
 // l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.a.c.part[r0,r1,i0,i1,i2,i3]
-// l4.h.r[i0,i1,i2,i3] = relu(l4.h.a.c[i0,i1,i2,i3] + l4.h.r.const[i1])
+// l4.h.r[i0,i1,i2,i3] = relu(l4.h.a.c[i0,i1,i2,i3] + l4.h.a.t[i1])
 static __device__ __forceinline__ void slice_reduce_98acf2e9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u);
@@ -2272,7 +2262,7 @@ static __global__ void __launch_bounds__(64) k_basis_c0ad8cee(const float *p0,
 // by basis change F(4x4,3x3)
 // l4.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
-// l4.r[i0,i1,i2,i3] = relu(l4.a.c[i0,i1,i2,i3] + l4.r.const[i1])
+// l4.r[i0,i1,i2,i3] = relu(l4.a.c[i0,i1,i2,i3] + l4.a.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_103a2868(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2314,7 +2304,7 @@ static __global__ void __launch_bounds__(64) k_basis_103a2868(const float *p0,
 // by basis change F(4x4,3x3)
 // l4.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
-// l4[i0,i1,i2,i3] = relu(l4.b.c[i0,i1,i2,i3] + l4.h[i0,i1,i2,i3] + l4.const[i1])
+// l4[i0,i1,i2,i3] = relu(l4.b.c[i0,i1,i2,i3] + l4.h[i0,i1,i2,i3] + l4.b.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_3fd33347(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2782,8 +2772,8 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
         v_stem_s));
     CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias,
-        v_stem_mean, v_r0_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+        v_stem_s, v_stem_t));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
         v_l1_a_b_s));
     CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
@@ -2796,10 +2786,10 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
         v_l1_a_a_s, v_l1_a_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
         v_l1_a_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.r.const", 1, 64, stream, v_l1_a_a_s,
-        v_l1_a_a_bias, v_l1_a_a_mean, v_l1_a_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.a.const", 1, 64, stream, v_l1_a_b_s, v_l1_a_b_bias,
-        v_l1_a_b_mean, v_l1_a_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
+        v_l1_a_a_s, v_l1_a_a_t));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
+        v_l1_a_b_s, v_l1_a_b_t));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
         v_l1_b_b_s));
     CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
@@ -2812,10 +2802,10 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
         v_l1_b_a_s, v_l1_b_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
         v_l1_b_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.r.const", 1, 64, stream, v_l1_b_a_s,
-        v_l1_b_a_bias, v_l1_b_a_mean, v_l1_b_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.b.const", 1, 64, stream, v_l1_b_b_s, v_l1_b_b_bias,
-        v_l1_b_b_mean, v_l1_b_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
+        v_l1_b_a_s, v_l1_b_a_t));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
+        v_l1_b_b_s, v_l1_b_b_t));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
         v_l2_d_s));
     CALL(launch(m, ORDERED, k_map_0792829c, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
@@ -2830,10 +2820,10 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
         v_l2_h_a_s));
     CALL(launch(m, ORDERED, k_map_2b502fd1, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
         v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s,
-        v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
-    CALL(launch(m, ORDERED, k_map_c16d8f29, "l2.h.const", 1, 64, stream, v_l2_d_s, v_l2_d_bias,
-        v_l2_d_mean, v_l2_h_b_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+        v_l2_h_a_s, v_l2_h_a_t));
+    CALL(launch(m, ORDERED, k_map_66a8b90d, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
+        v_l2_d_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_b_s, v_l2_h_const));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
         v_l2_b_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
@@ -2846,10 +2836,10 @@ static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
         v_l2_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
         v_l2_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.r.const", 1, 64, stream, v_l2_a_s, v_l2_a_bias,
-        v_l2_a_mean, v_l2_r_const));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.const", 1, 64, stream, v_l2_b_s, v_l2_b_bias,
-        v_l2_b_mean, v_l2_const));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
+        v_l2_a_s, v_l2_a_t));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
+        v_l2_b_s, v_l2_b_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
         v_l3_d_s));
     CALL(launch(m, ORDERED, k_map_48393a8d, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
@@ -2873,9 +2863,9 @@ static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.h.a.c.border.lines", 768, 256, stream,
         v_l3_h_a_c_scaled, v_l3_h_a_c_border_lines, relay{3, 3, {256, 128, 6}, {1152, 9, 1}, {768,
         1, 128}}));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias,
-        v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
-    CALL(launch(m, ORDERED, k_map_37f2748c, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+        v_l3_h_a_s, v_l3_h_a_t));
+    CALL(launch(m, ORDERED, k_map_01aa345b, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
         v_l3_b_s));
@@ -2889,10 +2879,10 @@ static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
         v_l3_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_14756834, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
         v_l3_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.r.const", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
-        v_l3_a_s, v_l3_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.const", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
-        v_l3_b_s, v_l3_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
+        v_l3_a_s, v_l3_a_t));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
+        v_l3_b_s, v_l3_b_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
     CALL(launch(m, ORDERED, k_map_1402fab5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
@@ -2907,10 +2897,10 @@ static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
         v_l4_h_a_s));
     CALL(launch(m, ORDERED, k_map_87a50264, "l4.h.a.c.relaid", 4608, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_relaid));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s,
-        v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
-    CALL(launch(m, ORDERED, k_map_4359391d, "l4.h.const", 2, 64, stream, v_l4_d_s, v_l4_d_bias,
-        v_l4_d_mean, v_l4_h_b_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+        v_l4_h_a_s, v_l4_h_a_t));
+    CALL(launch(m, ORDERED, k_map_3d8b6448, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
+        v_l4_d_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_b_s, v_l4_h_const));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
         v_l4_b_s));
     CALL(launch(m, ORDERED, k_map_733ea32e, "l4.b.c.scaled", 2304, 256, stream, v_l4_b_k, v_l4_b_s,
@@ -2923,10 +2913,10 @@ static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
         v_l4_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.a.c.filter", 1024, 256, stream, v_l4_a_c_scaled,
         v_l4_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.r.const", 2, 64, stream, v_l4_a_s, v_l4_a_bias,
-        v_l4_a_mean, v_l4_r_const));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.const", 2, 64, stream, v_l4_b_s, v_l4_b_bias,
-        v_l4_b_mean, v_l4_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
+        v_l4_a_s, v_l4_a_t));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
+        v_l4_b_s, v_l4_b_t));
     return 0;
 }
 
@@ -3079,7 +3069,7 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_product_47598f54, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
-        v_r0_const, v_r0));
+        v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_2d2b8b7d, "p0", 1568, 256, stream, v_r0, v_p0));
     CALL(launch(m, EARLY, k_basis_41424005, "l1.a.a.c.data", 784, 256, stream, v_p0,
         v_l1_a_a_c_data));
@@ -3089,32 +3079,32 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_e6326c19, "l1.a.b.c.data", 1024, 224, stream,
-        v_l1_a_a_c_product, v_l1_a_r_const, v_l1_a_b_c_data));
+        v_l1_a_a_c_product, v_l1_a_a_t, v_l1_a_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.a.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
     CALL(launch(m, ORDERED, k_stitch_961ed165, "l1.b.a.c.data", 1024, 224, stream,
-        v_l1_a_b_c_product, v_p0, v_l1_a_const, v_l1_b_a_c_data, v_l1_a));
+        v_l1_a_b_c_product, v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
     // by basis change F(4x4,3x3)
     // l1.b.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_e6326c19, "l1.b.b.c.data", 1024, 224, stream,
-        v_l1_b_a_c_product, v_l1_b_r_const, v_l1_b_b_c_data));
+        v_l1_b_a_c_product, v_l1_b_a_t, v_l1_b_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.b.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.b.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
     CALL(launch(m, ORDERED, k_basis_39cb0e18, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
-        v_l1_b_const, v_l1_b));
+        v_l1_b_b_t, v_l1_b));
     // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
-    // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.r.const[i1])
-    CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_r_const, NULL, v_l2_h_r,
+    // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.a.t[i1])
+    CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
         v_l2_h_b_c_data));
@@ -3137,13 +3127,13 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     //     l2.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_cbba90d5, "l2.b.c.data", 512, dim3(64, 4), stream,
-        v_l2_a_c_product, v_l2_r_const, v_l2_b_c_data));
+        v_l2_a_c_product, v_l2_a_t, v_l2_b_c_data));
     // by basis change F(4x4,3x3)
     // l2.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_3f5708d4, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
-        v_l2_const, v_l2));
+        v_l2_b_t, v_l2));
     CALL(launch(m, EARLY, k_map_5ee0c7e3, "l3.h.a.c.columns", 12168, 256, stream, v_l2,
         v_l3_h_a_c_columns));
     // by expression splitting; operand re-laid
@@ -3161,8 +3151,7 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     CALL(launch(m, EARLY, k_reduce_3281b169, "l3.h.a.c.border", 448, 128, stream,
         v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));
     CALL(launch(m, EARLY, k_stitch_32bc07ae, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
-        v_l3_h_a_c_border, v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_r_const,
-        v_l3_h_b_c_data));
+        v_l3_h_a_c_border, v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_a_t, v_l3_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l3.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.h.b.c.filter[i0,i1,i2,r0]
@@ -3181,8 +3170,8 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     // l3.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l3.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_a555f2c9, "l3.r", 512, 128, stream, v_l3_a_c_product,
-        v_l3_r_const, v_l3_r));
+    CALL(launch(m, ORDERED, k_basis_a555f2c9, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_a_t,
+        v_l3_r));
     CALL(launch(m, EARLY, k_basis_69a41e97, "l3.b.c.data", 512, 128, stream, v_l3_r,
         v_l3_b_c_data));
     // by basis change F(4x4,3x3)
@@ -3190,14 +3179,14 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     //     l3.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
     CALL(launch(m, ORDERED, k_stitch_8bccb8ea, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
-        v_l3_b_c_product, v_l3_h, v_l3_const, v_l4_h_a_c_columns, v_l3));
+        v_l3_b_c_product, v_l3_h, v_l3_b_t, v_l4_h_a_c_columns, v_l3));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *
     //     l4.h.a.c.relaid[i0,i1,i3,r0]
     // l4.h.a.c.part stored as [i0,i1,i3,i2,i4,i5]
     CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
     CALL(launch(m, ORDERED, k_stitch_a8ebbf37, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
-        v_l4_h_a_c_part, v_l4_h_r_const, v_l4_h_b_c_data));
+        v_l4_h_a_c_part, v_l4_h_a_t, v_l4_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.h.b.c.filter[i0,i1,i2,r0]
@@ -3224,15 +3213,15 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
     // l4.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_103a2868, "l4.r", 512, 64, stream, v_l4_a_c_product,
-        v_l4_r_const, v_l4_r));
+    CALL(launch(m, ORDERED, k_basis_103a2868, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
+        v_l4_r));
     CALL(launch(m, EARLY, k_basis_c0ad8cee, "l4.b.c.data", 512, 64, stream, v_l4_r, v_l4_b_c_data));
     // by basis change F(4x4,3x3)
     // l4.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l4.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
     CALL(launch(m, ORDERED, k_basis_3fd33347, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
-        v_l4_const, v_l4));
+        v_l4_b_t, v_l4));
     CALL(launch(m, EARLY, k_reduce_1ad0551a, "f", 2048, 128, stream, v_l4, v_f));
     // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
     // y[i0,i1] = y.sum[i0,i1] + bias[i1]

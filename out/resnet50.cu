@@ -440,7 +440,7 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h_1_c_var INIT(94236416)
 #define v_stem_s INIT(94244608)
 #define v_stem_c_scaled CONST(8196096)
-#define v_r0_const CONST(8233728)
+#define v_stem_t CONST(8233728)
 #define v_r0 ARENA(0)
 #define v_p0 ARENA(17063936)
 #define v_l1_d_s INIT(94244864)
@@ -450,11 +450,11 @@ const resnet50_info *resnet50_describe(void);
 #define v_l1_h_b_c_filter CONST(8299520)
 #define v_l1_h_a_s INIT(94393600)
 #define v_l1_h_a_c_scaled CONST(8889344)
-#define v_l1_h_r_const CONST(8905728)
+#define v_l1_h_a_t CONST(8905728)
 #define v_l1_h_r ARENA(12447744)
 #define v_l1_h_b_c_data ARENA(10641408)
 #define v_l1_h_b_c_product ARENA(12447744)
-#define v_l1_h_t_const CONST(8905984)
+#define v_l1_h_b_t CONST(8905984)
 #define v_l1_h_t ARENA(14254080)
 #define v_l1_h_c_s INIT(94393856)
 #define v_l1_h_c_c_scaled CONST(8906240)
@@ -466,41 +466,41 @@ const resnet50_info *resnet50_describe(void);
 #define v_l1_h_0_b_c_filter CONST(8972800)
 #define v_l1_h_0_a_s INIT(94542592)
 #define v_l1_h_0_a_c_scaled CONST(9562624)
-#define v_l1_h_0_r_const CONST(9628160)
+#define v_l1_h_0_a_t CONST(9628160)
 #define v_l1_h_0_r ARENA(12447744)
 #define v_l1_h_0_b_c_data ARENA(10641408)
 #define v_l1_h_0_b_c_product ARENA(17063936)
-#define v_l1_h_0_t_const CONST(9628416)
+#define v_l1_h_0_b_t CONST(9628416)
 #define v_l1_h_0_t ARENA(18870272)
 #define v_l1_h_0_c_s INIT(94542848)
 #define v_l1_h_0_c_c_scaled CONST(9628672)
-#define v_l1_h_0_const CONST(9694208)
+#define v_l1_h_0_c_t CONST(9694208)
 #define v_l1_h_0 ARENA(10641408)
 #define v_l1_h_1_b_s INIT(94543872)
 #define v_l1_h_1_b_c_scaled INIT(94544128)
 #define v_l1_h_1_b_c_filter CONST(9695232)
 #define v_l1_h_1_a_s INIT(94691584)
 #define v_l1_h_1_a_c_scaled CONST(10285056)
-#define v_l1_h_1_r_const CONST(10350592)
+#define v_l1_h_1_a_t CONST(10350592)
 #define v_l1_h_1_r ARENA(15659008)
 #define v_l1_h_1_b_c_data ARENA(13852672)
 #define v_l1_h_1_b_c_product ARENA(15659008)
-#define v_l1_h_1_t_const CONST(10350848)
+#define v_l1_h_1_b_t CONST(10350848)
 #define v_l1_h_1_t ARENA(17465344)
 #define v_l1_h_1_c_s INIT(94691840)
 #define v_l1_h_1_c_c_scaled CONST(10351104)
-#define v_l1_h_1_const CONST(10416640)
+#define v_l1_h_1_c_t CONST(10416640)
 #define v_l1_h_1 ARENA(13852672)
 #define v_l2_d_s INIT(94692864)
 #define v_l2_d_c_scaled CONST(10417664)
 #define v_l2_h_a_s INIT(94694912)
 #define v_l2_h_a_c_scaled CONST(10941952)
-#define v_l2_h_r_const CONST(11073024)
+#define v_l2_h_a_t CONST(11073024)
 #define v_l2_h_r ARENA(10641408)
 #define v_l2_h_b_s INIT(94695424)
 #define v_l2_h_b_c_part_lines CONST(11073536)
 #define v_l2_h_b_c_part ARENA(0)
-#define v_l2_h_t_const CONST(11663360)
+#define v_l2_h_b_t CONST(11663360)
 #define v_l2_h_t ARENA(12247040)
 #define v_l2_h_c_s INIT(94695936)
 #define v_l2_h_c_c_scaled CONST(11663872)
@@ -512,56 +512,56 @@ const resnet50_info *resnet50_describe(void);
 #define v_l2_h_0_b_c_filter CONST(11928064)
 #define v_l2_h_0_a_s INIT(95288320)
 #define v_l2_h_0_a_c_scaled CONST(12976640)
-#define v_l2_h_0_r_const CONST(13238784)
+#define v_l2_h_0_a_t CONST(13238784)
 #define v_l2_h_0_r ARENA(13852672)
 #define v_l2_h_0_b_c_data ARENA(10641408)
 #define v_l2_h_0_b_c_product ARENA(13852672)
-#define v_l2_h_0_t_const CONST(13239296)
+#define v_l2_h_0_b_t CONST(13239296)
 #define v_l2_h_0_t ARENA(15458304)
 #define v_l2_h_0_c_s INIT(95288832)
 #define v_l2_h_0_c_c_scaled CONST(13239808)
-#define v_l2_h_0_const CONST(13501952)
+#define v_l2_h_0_c_t CONST(13501952)
 #define v_l2_h_0 ARENA(10641408)
 #define v_l2_h_1_b_s INIT(95290880)
 #define v_l2_h_1_b_c_scaled INIT(95291392)
 #define v_l2_h_1_b_c_filter CONST(13504000)
 #define v_l2_h_1_a_s INIT(95881216)
 #define v_l2_h_1_a_c_scaled CONST(14552576)
-#define v_l2_h_1_r_const CONST(14814720)
+#define v_l2_h_1_a_t CONST(14814720)
 #define v_l2_h_1_r ARENA(13852672)
 #define v_l2_h_1_b_c_data ARENA(12247040)
 #define v_l2_h_1_b_c_product ARENA(13852672)
-#define v_l2_h_1_t_const CONST(14815232)
+#define v_l2_h_1_b_t CONST(14815232)
 #define v_l2_h_1_t ARENA(15458304)
 #define v_l2_h_1_c_s INIT(95881728)
 #define v_l2_h_1_c_c_scaled CONST(14815744)
-#define v_l2_h_1_const CONST(15077888)
+#define v_l2_h_1_c_t CONST(15077888)
 #define v_l2_h_1 ARENA(12247040)
 #define v_l2_h_2_b_s INIT(95883776)
 #define v_l2_h_2_b_c_scaled INIT(95884288)
 #define v_l2_h_2_b_c_filter CONST(15079936)
 #define v_l2_h_2_a_s INIT(96474112)
 #define v_l2_h_2_a_c_scaled CONST(16128512)
-#define v_l2_h_2_r_const CONST(16390656)
+#define v_l2_h_2_a_t CONST(16390656)
 #define v_l2_h_2_r ARENA(13852672)
 #define v_l2_h_2_b_c_data ARENA(10641408)
 #define v_l2_h_2_b_c_product ARENA(13852672)
-#define v_l2_h_2_t_const CONST(16391168)
+#define v_l2_h_2_b_t CONST(16391168)
 #define v_l2_h_2_t ARENA(15458304)
 #define v_l2_h_2_c_s INIT(96474624)
 #define v_l2_h_2_c_c_scaled CONST(16391680)
-#define v_l2_h_2_const CONST(16653824)
+#define v_l2_h_2_c_t CONST(16653824)
 #define v_l2_h_2 ARENA(10641408)
 #define v_l3_d_s INIT(96476672)
 #define v_l3_d_c_scaled CONST(16655872)
 #define v_l3_h_a_s INIT(96480768)
 #define v_l3_h_a_c_scaled CONST(18753024)
-#define v_l3_h_r_const CONST(19277312)
+#define v_l3_h_a_t CONST(19277312)
 #define v_l3_h_r ARENA(12247040)
 #define v_l3_h_b_s INIT(96481792)
 #define v_l3_h_b_c_lines CONST(19278336)
 #define v_l3_h_b_c_parts ARENA(0)
-#define v_l3_h_t_const CONST(21637632)
+#define v_l3_h_b_t CONST(21637632)
 #define v_l3_h_t ARENA(13049856)
 #define v_l3_h_c_s INIT(96482816)
 #define v_l3_h_c_c_scaled CONST(21638656)
@@ -573,86 +573,86 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_0_b_c_filter CONST(22691328)
 #define v_l3_h_0_a_s INIT(98847232)
 #define v_l3_h_0_a_c_scaled CONST(26885632)
-#define v_l3_h_0_r_const CONST(27934208)
+#define v_l3_h_0_a_t CONST(27934208)
 #define v_l3_h_0_r ARENA(11444224)
 #define v_l3_h_0_b_c_data ARENA(10641408)
 #define v_l3_h_0_b_c_product ARENA(11444224)
-#define v_l3_h_0_t_const CONST(27935232)
+#define v_l3_h_0_b_t CONST(27935232)
 #define v_l3_h_0_t ARENA(12247040)
 #define v_l3_h_0_c_s INIT(98848256)
 #define v_l3_h_0_c_c_scaled CONST(27936256)
-#define v_l3_h_0_const CONST(28984832)
+#define v_l3_h_0_c_t CONST(28984832)
 #define v_l3_h_0 ARENA(10641408)
 #define v_l3_h_1_b_s INIT(98852352)
 #define v_l3_h_1_b_c_scaled INIT(98853376)
 #define v_l3_h_1_b_c_filter CONST(28988928)
 #define v_l3_h_1_a_s INIT(101212672)
 #define v_l3_h_1_a_c_scaled CONST(33183232)
-#define v_l3_h_1_r_const CONST(34231808)
+#define v_l3_h_1_a_t CONST(34231808)
 #define v_l3_h_1_r ARENA(12247040)
 #define v_l3_h_1_b_c_data ARENA(11444224)
 #define v_l3_h_1_b_c_product ARENA(12247040)
-#define v_l3_h_1_t_const CONST(34232832)
+#define v_l3_h_1_b_t CONST(34232832)
 #define v_l3_h_1_t ARENA(13049856)
 #define v_l3_h_1_c_s INIT(101213696)
 #define v_l3_h_1_c_c_scaled CONST(34233856)
-#define v_l3_h_1_const CONST(35282432)
+#define v_l3_h_1_c_t CONST(35282432)
 #define v_l3_h_1 ARENA(11444224)
 #define v_l3_h_2_b_s INIT(101217792)
 #define v_l3_h_2_b_c_scaled INIT(101218816)
 #define v_l3_h_2_b_c_filter CONST(35286528)
 #define v_l3_h_2_a_s INIT(103578112)
 #define v_l3_h_2_a_c_scaled CONST(39480832)
-#define v_l3_h_2_r_const CONST(40529408)
+#define v_l3_h_2_a_t CONST(40529408)
 #define v_l3_h_2_r ARENA(12247040)
 #define v_l3_h_2_b_c_data ARENA(10641408)
 #define v_l3_h_2_b_c_product ARENA(12247040)
-#define v_l3_h_2_t_const CONST(40530432)
+#define v_l3_h_2_b_t CONST(40530432)
 #define v_l3_h_2_t ARENA(13049856)
 #define v_l3_h_2_c_s INIT(103579136)
 #define v_l3_h_2_c_c_scaled CONST(40531456)
-#define v_l3_h_2_const CONST(41580032)
+#define v_l3_h_2_c_t CONST(41580032)
 #define v_l3_h_2 ARENA(10641408)
 #define v_l3_h_3_b_s INIT(103583232)
 #define v_l3_h_3_b_c_scaled INIT(103584256)
 #define v_l3_h_3_b_c_filter CONST(41584128)
 #define v_l3_h_3_a_s INIT(105943552)
 #define v_l3_h_3_a_c_scaled CONST(45778432)
-#define v_l3_h_3_r_const CONST(46827008)
+#define v_l3_h_3_a_t CONST(46827008)
 #define v_l3_h_3_r ARENA(12247040)
 #define v_l3_h_3_b_c_data ARENA(11444224)
 #define v_l3_h_3_b_c_product ARENA(12247040)
-#define v_l3_h_3_t_const CONST(46828032)
+#define v_l3_h_3_b_t CONST(46828032)
 #define v_l3_h_3_t ARENA(13049856)
 #define v_l3_h_3_c_s INIT(105944576)
 #define v_l3_h_3_c_c_scaled CONST(46829056)
-#define v_l3_h_3_const CONST(47877632)
+#define v_l3_h_3_c_t CONST(47877632)
 #define v_l3_h_3 ARENA(11444224)
 #define v_l3_h_4_b_s INIT(105948672)
 #define v_l3_h_4_b_c_scaled INIT(105949696)
 #define v_l3_h_4_b_c_filter CONST(47881728)
 #define v_l3_h_4_a_s INIT(108308992)
 #define v_l3_h_4_a_c_scaled CONST(52076032)
-#define v_l3_h_4_r_const CONST(53124608)
+#define v_l3_h_4_a_t CONST(53124608)
 #define v_l3_h_4_r ARENA(12247040)
 #define v_l3_h_4_b_c_data ARENA(10641408)
 #define v_l3_h_4_b_c_product ARENA(12247040)
-#define v_l3_h_4_t_const CONST(53125632)
+#define v_l3_h_4_b_t CONST(53125632)
 #define v_l3_h_4_t ARENA(13049856)
 #define v_l3_h_4_c_s INIT(108310016)
 #define v_l3_h_4_c_c_scaled CONST(53126656)
-#define v_l3_h_4_const CONST(54175232)
+#define v_l3_h_4_c_t CONST(54175232)
 #define v_l3_h_4 ARENA(10641408)
 #define v_l4_d_s INIT(108314112)
 #define v_l4_d_c_scaled CONST(54179328)
 #define v_l4_h_a_s INIT(108322304)
 #define v_l4_h_a_c_scaled CONST(62567936)
-#define v_l4_h_r_const CONST(64665088)
+#define v_l4_h_a_t CONST(64665088)
 #define v_l4_h_r ARENA(11444224)
 #define v_l4_h_b_s INIT(108324352)
 #define v_l4_h_b_c_lines CONST(64667136)
 #define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_t_const CONST(74104320)
+#define v_l4_h_b_t CONST(74104320)
 #define v_l4_h_t ARENA(11845632)
 #define v_l4_h_c_s INIT(108326400)
 #define v_l4_h_c_c_scaled CONST(74106368)
@@ -661,29 +661,29 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h ARENA(11845632)
 #define v_l4_h_0_a_s INIT(108334592)
 #define v_l4_h_0_a_c_scaled CONST(78308864)
-#define v_l4_h_0_r_const CONST(82503168)
+#define v_l4_h_0_a_t CONST(82503168)
 #define v_l4_h_0_r ARENA(10641408)
 #define v_l4_h_0_b_s INIT(108336640)
 #define v_l4_h_0_b_c_lines CONST(82505216)
 #define v_l4_h_0_b_c_parts ARENA(0)
-#define v_l4_h_0_t_const CONST(91942400)
+#define v_l4_h_0_b_t CONST(91942400)
 #define v_l4_h_0_t ARENA(11042816)
 #define v_l4_h_0_c_s INIT(108338688)
 #define v_l4_h_0_c_c_scaled CONST(91944448)
-#define v_l4_h_0_const CONST(96138752)
+#define v_l4_h_0_c_t CONST(96138752)
 #define v_l4_h_0 ARENA(10641408)
 #define v_l4_h_1_a_s INIT(108346880)
 #define v_l4_h_1_a_c_scaled CONST(96146944)
-#define v_l4_h_1_r_const CONST(100341248)
+#define v_l4_h_1_a_t CONST(100341248)
 #define v_l4_h_1_r ARENA(11042816)
 #define v_l4_h_1_b_s INIT(108348928)
 #define v_l4_h_1_b_c_lines CONST(100343296)
 #define v_l4_h_1_b_c_parts ARENA(0)
-#define v_l4_h_1_t_const CONST(109780480)
+#define v_l4_h_1_b_t CONST(109780480)
 #define v_l4_h_1_t ARENA(11444224)
 #define v_l4_h_1_c_s INIT(108350976)
 #define v_l4_h_1_c_c_scaled CONST(109782528)
-#define v_l4_h_1_const CONST(113976832)
+#define v_l4_h_1_c_t CONST(113976832)
 #define v_l4_h_1 ARENA(11042816)
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
@@ -1187,8 +1187,8 @@ static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restr
     y[i0 * 147 + i3] = p0[i0 * 147 + i3] * p1[i0];
 }
 
-// r0.const[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0] + 0 * stem.s[i0]
-static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restrict__ p0,
+// stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
+static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1197,9 +1197,8 @@ static __global__ void __launch_bounds__(64) k_map_9bc48ec1(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l1.d.s[i0] = l1.d.scale[i0] * rsqrt(l1.d.var[i0] + 1e-05)
@@ -1307,9 +1306,9 @@ static __global__ void __launch_bounds__(64) k_map_2d1c076a(const float *__restr
         v0.w * v1);
 }
 
-// l1.h.const[i0] = l1.d.bias[i0] - l1.d.mean[i0] * l1.d.s[i0] + 0 * l1.d.s[i0] + (l1.h.c.bias[i0]
-//     - l1.h.c.mean[i0] * l1.h.c.s[i0] + 0 * l1.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_37f2748c(const float *__restrict__ p0,
+// l1.h.const[i0] = l1.d.bias[i0] - l1.d.mean[i0] * l1.d.s[i0] + (l1.h.c.bias[i0] - l1.h.c.mean[i0]
+//     * l1.h.c.s[i0])
+static __global__ void __launch_bounds__(64) k_map_01aa345b(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1322,11 +1321,9 @@ static __global__ void __launch_bounds__(64) k_map_37f2748c(const float *__restr
     const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
     const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
     const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    const float v6 = v0.x - v1.x * v2.x + v2.x * 0.f + (v3.x - v4.x * v5.x + v5.x * 0.f);
-    const float v7 = v0.y - v1.y * v2.y + v2.y * 0.f + (v3.y - v4.y * v5.y + v5.y * 0.f);
-    const float v8 = v0.z - v1.z * v2.z + v2.z * 0.f + (v3.z - v4.z * v5.z + v5.z * 0.f);
-    const float v9 = v0.w - v1.w * v2.w + v2.w * 0.f + (v3.w - v4.w * v5.w + v5.w * 0.f);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l1.h.0.a.c.scaled[i0,i1] = l1.h.0.a.s[i0] * l1.h.0.a.k[i0,i1,0,0]
@@ -1343,8 +1340,8 @@ static __global__ void __launch_bounds__(64) k_map_9d3d8b7e(const float *__restr
         v0.w * v1);
 }
 
-// l1.h.0.const[i0] = l1.h.0.c.bias[i0] - l1.h.0.c.mean[i0] * l1.h.0.c.s[i0] + 0 * l1.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_9f1fc504(const float *__restrict__ p0,
+// l1.h.0.c.t[i0] = l1.h.0.c.bias[i0] - l1.h.0.c.mean[i0] * l1.h.0.c.s[i0]
+static __global__ void __launch_bounds__(64) k_map_58f2f1dd(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1353,9 +1350,8 @@ static __global__ void __launch_bounds__(64) k_map_9f1fc504(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
-        v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
-        v0.w - v1.w * v2.w + v2.w * 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
@@ -1414,8 +1410,8 @@ static __global__ void __launch_bounds__(64) k_map_abdb68cc(const float *__restr
         v0.w * v1);
 }
 
-// l2.h.r.const[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0] + 0 * l2.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_be4c2f11(const float *__restrict__ p0,
+// l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
+static __global__ void __launch_bounds__(64) k_map_bc0add16(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1424,9 +1420,8 @@ static __global__ void __launch_bounds__(64) k_map_be4c2f11(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l2.h.b.c.part.lines[i0,i1,i2,i3] = l2.h.b.s[i2] * l2.h.b.k[i2,i3,i0,i1]
@@ -1455,9 +1450,9 @@ static __global__ void __launch_bounds__(64) k_map_b6223132(const float *__restr
         v0.w * v1);
 }
 
-// l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + 0 * l2.d.s[i0] + (l2.h.c.bias[i0]
-//     - l2.h.c.mean[i0] * l2.h.c.s[i0] + 0 * l2.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_4359391d(const float *__restrict__ p0,
+// l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.c.bias[i0] - l2.h.c.mean[i0]
+//     * l2.h.c.s[i0])
+static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1470,11 +1465,9 @@ static __global__ void __launch_bounds__(64) k_map_4359391d(const float *__restr
     const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
     const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
     const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    const float v6 = v0.x * 0.f + (v1.x - v2.x * v0.x) + (v3.x * 0.f + (v4.x - v5.x * v3.x));
-    const float v7 = v0.y * 0.f + (v1.y - v2.y * v0.y) + (v3.y * 0.f + (v4.y - v5.y * v3.y));
-    const float v8 = v0.z * 0.f + (v1.z - v2.z * v0.z) + (v3.z * 0.f + (v4.z - v5.z * v3.z));
-    const float v9 = v0.w * 0.f + (v1.w - v2.w * v0.w) + (v3.w * 0.f + (v4.w - v5.w * v3.w));
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l2.h.0.b.c.scaled[i0,i1,i2,i3] = l2.h.0.b.s[i0] * l2.h.0.b.k[i0,i1,i2,i3]
@@ -1551,8 +1544,8 @@ static __global__ void __launch_bounds__(64) k_map_3ae9929b(const float *__restr
         v0.w * v1);
 }
 
-// l2.h.0.const[i0] = l2.h.0.c.bias[i0] - l2.h.0.c.mean[i0] * l2.h.0.c.s[i0] + 0 * l2.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restrict__ p0,
+// l2.h.0.c.t[i0] = l2.h.0.c.bias[i0] - l2.h.0.c.mean[i0] * l2.h.0.c.s[i0]
+static __global__ void __launch_bounds__(64) k_map_49309487(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1561,9 +1554,8 @@ static __global__ void __launch_bounds__(64) k_map_765391ac(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
@@ -1634,9 +1626,9 @@ static __global__ void __launch_bounds__(128) k_map_aa4faf3c(const float *__rest
         v0.w * v1);
 }
 
-// l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + 0 * l3.d.s[i0] + (l3.h.c.bias[i0]
-//     - l3.h.c.mean[i0] * l3.h.c.s[i0] + 0 * l3.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_96de38f1(const float *__restrict__ p0,
+// l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.c.bias[i0] - l3.h.c.mean[i0]
+//     * l3.h.c.s[i0])
+static __global__ void __launch_bounds__(64) k_map_b9529674(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1649,11 +1641,9 @@ static __global__ void __launch_bounds__(64) k_map_96de38f1(const float *__restr
     const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
     const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
     const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    const float v6 = v0.x - v1.x * v2.x + v2.x * 0.f + (v3.x - v4.x * v5.x + v5.x * 0.f);
-    const float v7 = v0.y - v1.y * v2.y + v2.y * 0.f + (v3.y - v4.y * v5.y + v5.y * 0.f);
-    const float v8 = v0.z - v1.z * v2.z + v2.z * 0.f + (v3.z - v4.z * v5.z + v5.z * 0.f);
-    const float v9 = v0.w - v1.w * v2.w + v2.w * 0.f + (v3.w - v4.w * v5.w + v5.w * 0.f);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l3.h.0.b.c.scaled[i0,i1,i2,i3] = l3.h.0.b.s[i0] * l3.h.0.b.k[i0,i1,i2,i3]
@@ -1719,8 +1709,8 @@ static __global__ void __launch_bounds__(128) k_map_9f959f1d(const float *__rest
         v0.w * v1);
 }
 
-// l3.h.0.const[i0] = l3.h.0.c.bias[i0] - l3.h.0.c.mean[i0] * l3.h.0.c.s[i0] + 0 * l3.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_73cf8979(const float *__restrict__ p0,
+// l3.h.0.c.t[i0] = l3.h.0.c.bias[i0] - l3.h.0.c.mean[i0] * l3.h.0.c.s[i0]
+static __global__ void __launch_bounds__(64) k_map_3e73f02d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1729,9 +1719,8 @@ static __global__ void __launch_bounds__(64) k_map_73cf8979(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + v2.x * 0.f,
-        v0.y - v1.y * v2.y + v2.y * 0.f, v0.z - v1.z * v2.z + v2.z * 0.f,
-        v0.w - v1.w * v2.w + v2.w * 0.f);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
@@ -1802,9 +1791,9 @@ static __global__ void __launch_bounds__(256) k_map_e414b945(const float *__rest
         v0.w * v1);
 }
 
-// l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + 0 * l4.d.s[i0] + (l4.h.c.bias[i0]
-//     - l4.h.c.mean[i0] * l4.h.c.s[i0] + 0 * l4.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_bea23f87(const float *__restrict__ p0,
+// l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.c.bias[i0] - l4.h.c.mean[i0]
+//     * l4.h.c.s[i0])
+static __global__ void __launch_bounds__(64) k_map_503f0895(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1817,11 +1806,9 @@ static __global__ void __launch_bounds__(64) k_map_bea23f87(const float *__restr
     const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
     const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
     const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    const float v6 = v0.x * 0.f + (v1.x - v2.x * v0.x) + (v3.x * 0.f + (v4.x - v5.x * v3.x));
-    const float v7 = v0.y * 0.f + (v1.y - v2.y * v0.y) + (v3.y * 0.f + (v4.y - v5.y * v3.y));
-    const float v8 = v0.z * 0.f + (v1.z - v2.z * v0.z) + (v3.z * 0.f + (v4.z - v5.z * v3.z));
-    const float v9 = v0.w * 0.f + (v1.w - v2.w * v0.w) + (v3.w * 0.f + (v4.w - v5.w * v3.w));
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v6, v7, v8, v9);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l4.h.0.a.c.scaled[i0,i1] = l4.h.0.a.s[i0] * l4.h.0.a.k[i0,i1,0,0]
@@ -1838,8 +1825,8 @@ static __global__ void __launch_bounds__(256) k_map_83e4adad(const float *__rest
         v0.w * v1);
 }
 
-// l4.h.0.const[i0] = l4.h.0.c.bias[i0] - l4.h.0.c.mean[i0] * l4.h.0.c.s[i0] + 0 * l4.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_0cfcbc62(const float *__restrict__ p0,
+// l4.h.0.c.t[i0] = l4.h.0.c.bias[i0] - l4.h.0.c.mean[i0] * l4.h.0.c.s[i0]
+static __global__ void __launch_bounds__(64) k_map_34a83ab5(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1848,14 +1835,13 @@ static __global__ void __launch_bounds__(64) k_map_0cfcbc62(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
     const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * 0.f + (v1.x - v2.x * v0.x),
-        v0.y * 0.f + (v1.y - v2.y * v0.y), v0.z * 0.f + (v1.z - v2.z * v0.z),
-        v0.w * 0.f + (v1.w - v2.w * v0.w));
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
-// r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + r0.const[i1])
+// r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 static __global__ void __launch_bounds__(256) k_product_89711744(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
@@ -2011,7 +1997,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.h.b.c[0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.h.b.c.at[i2%4,r0] *
 //     l1.h.b.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.h.t[0,i1,i2,i3] = relu(l1.h.b.c[0,i1,i2,i3] + l1.h.t.const[i1])
+// l1.h.t[0,i1,i2,i3] = relu(l1.h.b.c[0,i1,i2,i3] + l1.h.b.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2089,7 +2075,7 @@ static __global__ void __launch_bounds__(256) k_product_10a99002(const float *__
 
 // by summation splitting
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.part[r0,r1,i1,i2,i3]
-// l2.h.t[0,i1,i2,i3] = relu(l2.h.b.c[0,i1,i2,i3] + l2.h.t.const[i1])
+// l2.h.t[0,i1,i2,i3] = relu(l2.h.b.c[0,i1,i2,i3] + l2.h.b.t[i1])
 static __global__ void __launch_bounds__(64) k_reduce_3d1da471(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2180,7 +2166,7 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l2.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.h.0.b.c.at[i2%2,r0] * l2.h.0.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
-// l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.t.const[i1])
+// l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.b.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2257,7 +2243,7 @@ static __global__ void __launch_bounds__(256) k_product_07a84daf(const float *__
 }
 
 // l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
-// l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.t.const[i1])
+// l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
 static __global__ void __launch_bounds__(128) k_reduce_4f1cfce3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -2317,7 +2303,7 @@ static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
 // by basis change F(2x2,3x3)
 // l3.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.h.0.b.c.at[i2%2,r0] * l2.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
-// l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.t.const[i1])
+// l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.b.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_691e9faa(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2393,7 +2379,7 @@ static __global__ void __launch_bounds__(256) k_product_46b388ba(const float *__
 }
 
 // l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
-// l4.h.t[0,i1,i2,i3] = relu(l4.h.b.c[0,i1,i2,i3] + l4.h.t.const[i1])
+// l4.h.t[0,i1,i2,i3] = relu(l4.h.b.c[0,i1,i2,i3] + l4.h.b.t[i1])
 static __global__ void __launch_bounds__(64) k_reduce_de3e16ae(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2801,8 +2787,8 @@ static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
         v_stem_s));
     CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "r0.const", 1, 64, stream, v_stem_s, v_stem_bias,
-        v_stem_mean, v_r0_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+        v_stem_s, v_stem_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var,
         v_l1_d_s));
     CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.d.c.scaled", 64, 64, stream, v_l1_d_k, v_l1_d_s,
@@ -2817,15 +2803,15 @@ static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
         v_l1_h_a_s));
     CALL(launch(m, ORDERED, k_map_2d1c076a, "l1.h.a.c.scaled", 16, 64, stream, v_l1_h_a_k,
         v_l1_h_a_s, v_l1_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.r.const", 1, 64, stream, v_l1_h_a_s,
-        v_l1_h_a_bias, v_l1_h_a_mean, v_l1_h_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.t.const", 1, 64, stream, v_l1_h_b_s,
-        v_l1_h_b_bias, v_l1_h_b_mean, v_l1_h_t_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.a.t", 1, 64, stream, v_l1_h_a_bias, v_l1_h_a_mean,
+        v_l1_h_a_s, v_l1_h_a_t));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.b.t", 1, 64, stream, v_l1_h_b_bias, v_l1_h_b_mean,
+        v_l1_h_b_s, v_l1_h_b_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var,
         v_l1_h_c_s));
     CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.c.c.scaled", 64, 64, stream, v_l1_h_c_k,
         v_l1_h_c_s, v_l1_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_37f2748c, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean,
+    CALL(launch(m, ORDERED, k_map_01aa345b, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean,
         v_l1_d_s, v_l1_h_c_bias, v_l1_h_c_mean, v_l1_h_c_s, v_l1_h_const));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var,
         v_l1_h_0_b_scale, v_l1_h_0_b_s));
@@ -2837,16 +2823,16 @@ static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
         v_l1_h_0_a_scale, v_l1_h_0_a_s));
     CALL(launch(m, ORDERED, k_map_9d3d8b7e, "l1.h.0.a.c.scaled", 64, 64, stream, v_l1_h_0_a_k,
         v_l1_h_0_a_s, v_l1_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.0.r.const", 1, 64, stream, v_l1_h_0_a_s,
-        v_l1_h_0_a_bias, v_l1_h_0_a_mean, v_l1_h_0_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.0.t.const", 1, 64, stream, v_l1_h_0_b_s,
-        v_l1_h_0_b_bias, v_l1_h_0_b_mean, v_l1_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.0.a.t", 1, 64, stream, v_l1_h_0_a_bias,
+        v_l1_h_0_a_mean, v_l1_h_0_a_s, v_l1_h_0_a_t));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.0.b.t", 1, 64, stream, v_l1_h_0_b_bias,
+        v_l1_h_0_b_mean, v_l1_h_0_b_s, v_l1_h_0_b_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.0.c.s", 1, 64, stream, v_l1_h_0_c_scale,
         v_l1_h_0_c_var, v_l1_h_0_c_s));
     CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.0.c.c.scaled", 64, 64, stream, v_l1_h_0_c_k,
         v_l1_h_0_c_s, v_l1_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l1.h.0.const", 1, 64, stream, v_l1_h_0_c_bias,
-        v_l1_h_0_c_mean, v_l1_h_0_c_s, v_l1_h_0_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l1.h.0.c.t", 1, 64, stream, v_l1_h_0_c_bias,
+        v_l1_h_0_c_mean, v_l1_h_0_c_s, v_l1_h_0_c_t));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.1.b.s", 1, 64, stream, v_l1_h_1_b_var,
         v_l1_h_1_b_scale, v_l1_h_1_b_s));
     CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.1.b.c.scaled", 144, 64, stream, v_l1_h_1_b_k,
@@ -2857,16 +2843,16 @@ static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
         v_l1_h_1_a_scale, v_l1_h_1_a_s));
     CALL(launch(m, ORDERED, k_map_9d3d8b7e, "l1.h.1.a.c.scaled", 64, 64, stream, v_l1_h_1_a_k,
         v_l1_h_1_a_s, v_l1_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.1.r.const", 1, 64, stream, v_l1_h_1_a_s,
-        v_l1_h_1_a_bias, v_l1_h_1_a_mean, v_l1_h_1_r_const));
-    CALL(launch(m, ORDERED, k_map_9bc48ec1, "l1.h.1.t.const", 1, 64, stream, v_l1_h_1_b_s,
-        v_l1_h_1_b_bias, v_l1_h_1_b_mean, v_l1_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.1.a.t", 1, 64, stream, v_l1_h_1_a_bias,
+        v_l1_h_1_a_mean, v_l1_h_1_a_s, v_l1_h_1_a_t));
+    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.1.b.t", 1, 64, stream, v_l1_h_1_b_bias,
+        v_l1_h_1_b_mean, v_l1_h_1_b_s, v_l1_h_1_b_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.1.c.s", 1, 64, stream, v_l1_h_1_c_scale,
         v_l1_h_1_c_var, v_l1_h_1_c_s));
     CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.1.c.c.scaled", 64, 64, stream, v_l1_h_1_c_k,
         v_l1_h_1_c_s, v_l1_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l1.h.1.const", 1, 64, stream, v_l1_h_1_c_bias,
-        v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l1.h.1.c.t", 1, 64, stream, v_l1_h_1_c_bias,
+        v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_c_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale,
         v_l2_d_s));
     CALL(launch(m, ORDERED, k_map_1402fab5, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s,
@@ -2875,8 +2861,8 @@ static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
         v_l2_h_a_s));
     CALL(launch(m, ORDERED, k_map_abdb68cc, "l2.h.a.c.scaled", 128, 64, stream, v_l2_h_a_k,
         v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.r.const", 1, 64, stream, v_l2_h_a_s,
-        v_l2_h_a_bias, v_l2_h_a_mean, v_l2_h_r_const));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+        v_l2_h_a_s, v_l2_h_a_t));
     return 0;
 }
 
@@ -2886,14 +2872,14 @@ static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
         v_l2_h_b_s));
     CALL(launch(m, ORDERED, k_map_ddd5bbec, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_part_lines));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.t.const", 1, 64, stream, v_l2_h_b_s,
-        v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_t_const));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.b.t", 1, 64, stream, v_l2_h_b_bias, v_l2_h_b_mean,
+        v_l2_h_b_s, v_l2_h_b_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.c.s", 2, 64, stream, v_l2_h_c_var, v_l2_h_c_scale,
         v_l2_h_c_s));
     CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.c.c.scaled", 256, 64, stream, v_l2_h_c_k,
         v_l2_h_c_s, v_l2_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4359391d, "l2.h.const", 2, 64, stream, v_l2_d_s, v_l2_d_bias,
-        v_l2_d_mean, v_l2_h_c_s, v_l2_h_c_bias, v_l2_h_c_mean, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_3d8b6448, "l2.h.const", 2, 64, stream, v_l2_d_bias, v_l2_d_mean,
+        v_l2_d_s, v_l2_h_c_bias, v_l2_h_c_mean, v_l2_h_c_s, v_l2_h_const));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.0.b.s", 1, 64, stream, v_l2_h_0_b_scale,
         v_l2_h_0_b_var, v_l2_h_0_b_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k,
@@ -2904,16 +2890,16 @@ static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
         v_l2_h_0_a_var, v_l2_h_0_a_s));
     CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.0.a.c.scaled", 256, 64, stream, v_l2_h_0_a_k,
         v_l2_h_0_a_s, v_l2_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.0.r.const", 1, 64, stream, v_l2_h_0_a_s,
-        v_l2_h_0_a_bias, v_l2_h_0_a_mean, v_l2_h_0_r_const));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.0.t.const", 1, 64, stream, v_l2_h_0_b_s,
-        v_l2_h_0_b_bias, v_l2_h_0_b_mean, v_l2_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.0.a.t", 1, 64, stream, v_l2_h_0_a_bias,
+        v_l2_h_0_a_mean, v_l2_h_0_a_s, v_l2_h_0_a_t));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.0.b.t", 1, 64, stream, v_l2_h_0_b_bias,
+        v_l2_h_0_b_mean, v_l2_h_0_b_s, v_l2_h_0_b_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.0.c.s", 2, 64, stream, v_l2_h_0_c_var,
         v_l2_h_0_c_scale, v_l2_h_0_c_s));
     CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.0.c.c.scaled", 256, 64, stream, v_l2_h_0_c_k,
         v_l2_h_0_c_s, v_l2_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.0.const", 2, 64, stream, v_l2_h_0_c_s,
-        v_l2_h_0_c_bias, v_l2_h_0_c_mean, v_l2_h_0_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l2.h.0.c.t", 2, 64, stream, v_l2_h_0_c_bias,
+        v_l2_h_0_c_mean, v_l2_h_0_c_s, v_l2_h_0_c_t));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.1.b.s", 1, 64, stream, v_l2_h_1_b_scale,
         v_l2_h_1_b_var, v_l2_h_1_b_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k,
@@ -2924,16 +2910,16 @@ static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
         v_l2_h_1_a_var, v_l2_h_1_a_s));
     CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.1.a.c.scaled", 256, 64, stream, v_l2_h_1_a_k,
         v_l2_h_1_a_s, v_l2_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.1.r.const", 1, 64, stream, v_l2_h_1_a_s,
-        v_l2_h_1_a_bias, v_l2_h_1_a_mean, v_l2_h_1_r_const));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.1.t.const", 1, 64, stream, v_l2_h_1_b_s,
-        v_l2_h_1_b_bias, v_l2_h_1_b_mean, v_l2_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.1.a.t", 1, 64, stream, v_l2_h_1_a_bias,
+        v_l2_h_1_a_mean, v_l2_h_1_a_s, v_l2_h_1_a_t));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.1.b.t", 1, 64, stream, v_l2_h_1_b_bias,
+        v_l2_h_1_b_mean, v_l2_h_1_b_s, v_l2_h_1_b_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.1.c.s", 2, 64, stream, v_l2_h_1_c_var,
         v_l2_h_1_c_scale, v_l2_h_1_c_s));
     CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.1.c.c.scaled", 256, 64, stream, v_l2_h_1_c_k,
         v_l2_h_1_c_s, v_l2_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.1.const", 2, 64, stream, v_l2_h_1_c_s,
-        v_l2_h_1_c_bias, v_l2_h_1_c_mean, v_l2_h_1_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l2.h.1.c.t", 2, 64, stream, v_l2_h_1_c_bias,
+        v_l2_h_1_c_mean, v_l2_h_1_c_s, v_l2_h_1_c_t));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.2.b.s", 1, 64, stream, v_l2_h_2_b_scale,
         v_l2_h_2_b_var, v_l2_h_2_b_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k,
@@ -2944,16 +2930,16 @@ static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
         v_l2_h_2_a_var, v_l2_h_2_a_s));
     CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.2.a.c.scaled", 256, 64, stream, v_l2_h_2_a_k,
         v_l2_h_2_a_s, v_l2_h_2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.2.r.const", 1, 64, stream, v_l2_h_2_a_s,
-        v_l2_h_2_a_bias, v_l2_h_2_a_mean, v_l2_h_2_r_const));
-    CALL(launch(m, ORDERED, k_map_be4c2f11, "l2.h.2.t.const", 1, 64, stream, v_l2_h_2_b_s,
-        v_l2_h_2_b_bias, v_l2_h_2_b_mean, v_l2_h_2_t_const));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.2.a.t", 1, 64, stream, v_l2_h_2_a_bias,
+        v_l2_h_2_a_mean, v_l2_h_2_a_s, v_l2_h_2_a_t));
+    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.2.b.t", 1, 64, stream, v_l2_h_2_b_bias,
+        v_l2_h_2_b_mean, v_l2_h_2_b_s, v_l2_h_2_b_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var,
         v_l2_h_2_c_scale, v_l2_h_2_c_s));
     CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k,
         v_l2_h_2_c_s, v_l2_h_2_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l2.h.2.const", 2, 64, stream, v_l2_h_2_c_s,
-        v_l2_h_2_c_bias, v_l2_h_2_c_mean, v_l2_h_2_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l2.h.2.c.t", 2, 64, stream, v_l2_h_2_c_bias,
+        v_l2_h_2_c_mean, v_l2_h_2_c_s, v_l2_h_2_c_t));
     CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
         v_l3_d_s));
     CALL(launch(m, ORDERED, k_map_082fd5f8, "l3.d.c.scaled", 512, 256, stream, v_l3_d_k, v_l3_d_s,
@@ -2967,19 +2953,19 @@ static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
 
 static int prepare_weights_3(resnet50 *m, cudaStream_t stream) {
     (void)stream;
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.r.const", 1, 64, stream, v_l3_h_a_bias,
-        v_l3_h_a_mean, v_l3_h_a_s, v_l3_h_r_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+        v_l3_h_a_s, v_l3_h_a_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
         v_l3_h_b_s));
     CALL(launch(m, ORDERED, k_map_5ae268ff, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k,
         v_l3_h_b_s, v_l3_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.t.const", 1, 64, stream, v_l3_h_b_bias,
-        v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_t_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.b.t", 1, 64, stream, v_l3_h_b_bias, v_l3_h_b_mean,
+        v_l3_h_b_s, v_l3_h_b_t));
     CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.c.s", 4, 64, stream, v_l3_h_c_var, v_l3_h_c_scale,
         v_l3_h_c_s));
     CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.c.c.scaled", 512, 128, stream, v_l3_h_c_k,
         v_l3_h_c_s, v_l3_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_96de38f1, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ORDERED, k_map_b9529674, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_c_bias, v_l3_h_c_mean, v_l3_h_c_s, v_l3_h_const));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.0.b.s", 1, 64, stream, v_l3_h_0_b_scale,
         v_l3_h_0_b_var, v_l3_h_0_b_s));
@@ -2991,16 +2977,16 @@ static int prepare_weights_3(resnet50 *m, cudaStream_t stream) {
         v_l3_h_0_a_var, v_l3_h_0_a_s));
     CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.0.a.c.scaled", 512, 128, stream, v_l3_h_0_a_k,
         v_l3_h_0_a_s, v_l3_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.0.r.const", 1, 64, stream, v_l3_h_0_a_bias,
-        v_l3_h_0_a_mean, v_l3_h_0_a_s, v_l3_h_0_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.0.t.const", 1, 64, stream, v_l3_h_0_b_bias,
-        v_l3_h_0_b_mean, v_l3_h_0_b_s, v_l3_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.0.a.t", 1, 64, stream, v_l3_h_0_a_bias,
+        v_l3_h_0_a_mean, v_l3_h_0_a_s, v_l3_h_0_a_t));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.0.b.t", 1, 64, stream, v_l3_h_0_b_bias,
+        v_l3_h_0_b_mean, v_l3_h_0_b_s, v_l3_h_0_b_t));
     CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.0.c.s", 4, 64, stream, v_l3_h_0_c_var,
         v_l3_h_0_c_scale, v_l3_h_0_c_s));
     CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.0.c.c.scaled", 512, 128, stream, v_l3_h_0_c_k,
         v_l3_h_0_c_s, v_l3_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.0.const", 4, 64, stream, v_l3_h_0_c_bias,
-        v_l3_h_0_c_mean, v_l3_h_0_c_s, v_l3_h_0_const));
+    CALL(launch(m, ORDERED, k_map_3e73f02d, "l3.h.0.c.t", 4, 64, stream, v_l3_h_0_c_bias,
+        v_l3_h_0_c_mean, v_l3_h_0_c_s, v_l3_h_0_c_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.1.b.s", 1, 64, stream, v_l3_h_1_b_scale,
         v_l3_h_1_b_var, v_l3_h_1_b_s));
     CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.1.b.c.scaled", 576, 256, stream, v_l3_h_1_b_k,
@@ -3011,16 +2997,16 @@ static int prepare_weights_3(resnet50 *m, cudaStream_t stream) {
         v_l3_h_1_a_var, v_l3_h_1_a_s));
     CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.1.a.c.scaled", 512, 128, stream, v_l3_h_1_a_k,
         v_l3_h_1_a_s, v_l3_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.1.r.const", 1, 64, stream, v_l3_h_1_a_bias,
-        v_l3_h_1_a_mean, v_l3_h_1_a_s, v_l3_h_1_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.1.t.const", 1, 64, stream, v_l3_h_1_b_bias,
-        v_l3_h_1_b_mean, v_l3_h_1_b_s, v_l3_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.1.a.t", 1, 64, stream, v_l3_h_1_a_bias,
+        v_l3_h_1_a_mean, v_l3_h_1_a_s, v_l3_h_1_a_t));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.1.b.t", 1, 64, stream, v_l3_h_1_b_bias,
+        v_l3_h_1_b_mean, v_l3_h_1_b_s, v_l3_h_1_b_t));
     CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.1.c.s", 4, 64, stream, v_l3_h_1_c_var,
         v_l3_h_1_c_scale, v_l3_h_1_c_s));
     CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.1.c.c.scaled", 512, 128, stream, v_l3_h_1_c_k,
         v_l3_h_1_c_s, v_l3_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.1.const", 4, 64, stream, v_l3_h_1_c_bias,
-        v_l3_h_1_c_mean, v_l3_h_1_c_s, v_l3_h_1_const));
+    CALL(launch(m, ORDERED, k_map_3e73f02d, "l3.h.1.c.t", 4, 64, stream, v_l3_h_1_c_bias,
+        v_l3_h_1_c_mean, v_l3_h_1_c_s, v_l3_h_1_c_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.2.b.s", 1, 64, stream, v_l3_h_2_b_scale,
         v_l3_h_2_b_var, v_l3_h_2_b_s));
     CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.2.b.c.scaled", 576, 256, stream, v_l3_h_2_b_k,
@@ -3031,16 +3017,16 @@ static int prepare_weights_3(resnet50 *m, cudaStream_t stream) {
         v_l3_h_2_a_var, v_l3_h_2_a_s));
     CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.2.a.c.scaled", 512, 128, stream, v_l3_h_2_a_k,
         v_l3_h_2_a_s, v_l3_h_2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.2.r.const", 1, 64, stream, v_l3_h_2_a_bias,
-        v_l3_h_2_a_mean, v_l3_h_2_a_s, v_l3_h_2_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.2.t.const", 1, 64, stream, v_l3_h_2_b_bias,
-        v_l3_h_2_b_mean, v_l3_h_2_b_s, v_l3_h_2_t_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.2.a.t", 1, 64, stream, v_l3_h_2_a_bias,
+        v_l3_h_2_a_mean, v_l3_h_2_a_s, v_l3_h_2_a_t));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.2.b.t", 1, 64, stream, v_l3_h_2_b_bias,
+        v_l3_h_2_b_mean, v_l3_h_2_b_s, v_l3_h_2_b_t));
     CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.2.c.s", 4, 64, stream, v_l3_h_2_c_var,
         v_l3_h_2_c_scale, v_l3_h_2_c_s));
     CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.2.c.c.scaled", 512, 128, stream, v_l3_h_2_c_k,
         v_l3_h_2_c_s, v_l3_h_2_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.2.const", 4, 64, stream, v_l3_h_2_c_bias,
-        v_l3_h_2_c_mean, v_l3_h_2_c_s, v_l3_h_2_const));
+    CALL(launch(m, ORDERED, k_map_3e73f02d, "l3.h.2.c.t", 4, 64, stream, v_l3_h_2_c_bias,
+        v_l3_h_2_c_mean, v_l3_h_2_c_s, v_l3_h_2_c_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale,
         v_l3_h_3_b_var, v_l3_h_3_b_s));
     CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k,
@@ -3056,16 +3042,16 @@ static int prepare_weights_4(resnet50 *m, cudaStream_t stream) {
         v_l3_h_3_a_var, v_l3_h_3_a_s));
     CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k,
         v_l3_h_3_a_s, v_l3_h_3_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.3.r.const", 1, 64, stream, v_l3_h_3_a_bias,
-        v_l3_h_3_a_mean, v_l3_h_3_a_s, v_l3_h_3_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.3.t.const", 1, 64, stream, v_l3_h_3_b_bias,
-        v_l3_h_3_b_mean, v_l3_h_3_b_s, v_l3_h_3_t_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.3.a.t", 1, 64, stream, v_l3_h_3_a_bias,
+        v_l3_h_3_a_mean, v_l3_h_3_a_s, v_l3_h_3_a_t));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.3.b.t", 1, 64, stream, v_l3_h_3_b_bias,
+        v_l3_h_3_b_mean, v_l3_h_3_b_s, v_l3_h_3_b_t));
     CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.3.c.s", 4, 64, stream, v_l3_h_3_c_var,
         v_l3_h_3_c_scale, v_l3_h_3_c_s));
     CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.3.c.c.scaled", 512, 128, stream, v_l3_h_3_c_k,
         v_l3_h_3_c_s, v_l3_h_3_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.3.const", 4, 64, stream, v_l3_h_3_c_bias,
-        v_l3_h_3_c_mean, v_l3_h_3_c_s, v_l3_h_3_const));
+    CALL(launch(m, ORDERED, k_map_3e73f02d, "l3.h.3.c.t", 4, 64, stream, v_l3_h_3_c_bias,
+        v_l3_h_3_c_mean, v_l3_h_3_c_s, v_l3_h_3_c_t));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.4.b.s", 1, 64, stream, v_l3_h_4_b_scale,
         v_l3_h_4_b_var, v_l3_h_4_b_s));
     CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.4.b.c.scaled", 576, 256, stream, v_l3_h_4_b_k,
@@ -3076,16 +3062,16 @@ static int prepare_weights_4(resnet50 *m, cudaStream_t stream) {
         v_l3_h_4_a_var, v_l3_h_4_a_s));
     CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.4.a.c.scaled", 512, 128, stream, v_l3_h_4_a_k,
         v_l3_h_4_a_s, v_l3_h_4_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.4.r.const", 1, 64, stream, v_l3_h_4_a_bias,
-        v_l3_h_4_a_mean, v_l3_h_4_a_s, v_l3_h_4_r_const));
-    CALL(launch(m, ORDERED, k_map_9f1fc504, "l3.h.4.t.const", 1, 64, stream, v_l3_h_4_b_bias,
-        v_l3_h_4_b_mean, v_l3_h_4_b_s, v_l3_h_4_t_const));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.4.a.t", 1, 64, stream, v_l3_h_4_a_bias,
+        v_l3_h_4_a_mean, v_l3_h_4_a_s, v_l3_h_4_a_t));
+    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.4.b.t", 1, 64, stream, v_l3_h_4_b_bias,
+        v_l3_h_4_b_mean, v_l3_h_4_b_s, v_l3_h_4_b_t));
     CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.4.c.s", 4, 64, stream, v_l3_h_4_c_var,
         v_l3_h_4_c_scale, v_l3_h_4_c_s));
     CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.4.c.c.scaled", 512, 128, stream, v_l3_h_4_c_k,
         v_l3_h_4_c_s, v_l3_h_4_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_73cf8979, "l3.h.4.const", 4, 64, stream, v_l3_h_4_c_bias,
-        v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_const));
+    CALL(launch(m, ORDERED, k_map_3e73f02d, "l3.h.4.c.t", 4, 64, stream, v_l3_h_4_c_bias,
+        v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_c_t));
     CALL(launch(m, ORDERED, k_map_136cc498, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
     CALL(launch(m, ORDERED, k_map_7e3f4061, "l4.d.c.scaled", 2048, 256, stream, v_l4_d_k, v_l4_d_s,
@@ -3094,44 +3080,44 @@ static int prepare_weights_4(resnet50 *m, cudaStream_t stream) {
         v_l4_h_a_s));
     CALL(launch(m, ORDERED, k_map_c64bd7ff, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.r.const", 2, 64, stream, v_l4_h_a_s,
-        v_l4_h_a_bias, v_l4_h_a_mean, v_l4_h_r_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+        v_l4_h_a_s, v_l4_h_a_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
     CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.t.const", 2, 64, stream, v_l4_h_b_s,
-        v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_t_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.b.t", 2, 64, stream, v_l4_h_b_bias, v_l4_h_b_mean,
+        v_l4_h_b_s, v_l4_h_b_t));
     CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale,
         v_l4_h_c_s));
     CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k,
         v_l4_h_c_s, v_l4_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bea23f87, "l4.h.const", 8, 64, stream, v_l4_d_s, v_l4_d_bias,
-        v_l4_d_mean, v_l4_h_c_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_const));
+    CALL(launch(m, ORDERED, k_map_503f0895, "l4.h.const", 8, 64, stream, v_l4_d_bias, v_l4_d_mean,
+        v_l4_d_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_c_s, v_l4_h_const));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.a.s", 2, 64, stream, v_l4_h_0_a_var,
         v_l4_h_0_a_scale, v_l4_h_0_a_s));
     CALL(launch(m, ORDERED, k_map_83e4adad, "l4.h.0.a.c.scaled", 1024, 256, stream, v_l4_h_0_a_k,
         v_l4_h_0_a_s, v_l4_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.0.r.const", 2, 64, stream, v_l4_h_0_a_s,
-        v_l4_h_0_a_bias, v_l4_h_0_a_mean, v_l4_h_0_r_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.0.a.t", 2, 64, stream, v_l4_h_0_a_bias,
+        v_l4_h_0_a_mean, v_l4_h_0_a_s, v_l4_h_0_a_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
         v_l4_h_0_b_scale, v_l4_h_0_b_s));
     CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.0.b.c.lines", 9216, 256, stream, v_l4_h_0_b_k,
         v_l4_h_0_b_s, v_l4_h_0_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.0.t.const", 2, 64, stream, v_l4_h_0_b_s,
-        v_l4_h_0_b_bias, v_l4_h_0_b_mean, v_l4_h_0_t_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.0.b.t", 2, 64, stream, v_l4_h_0_b_bias,
+        v_l4_h_0_b_mean, v_l4_h_0_b_s, v_l4_h_0_b_t));
     CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
         v_l4_h_0_c_scale, v_l4_h_0_c_s));
     CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.0.c.c.scaled", 1024, 256, stream, v_l4_h_0_c_k,
         v_l4_h_0_c_s, v_l4_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0cfcbc62, "l4.h.0.const", 8, 64, stream, v_l4_h_0_c_s,
-        v_l4_h_0_c_bias, v_l4_h_0_c_mean, v_l4_h_0_const));
+    CALL(launch(m, ORDERED, k_map_34a83ab5, "l4.h.0.c.t", 8, 64, stream, v_l4_h_0_c_bias,
+        v_l4_h_0_c_mean, v_l4_h_0_c_s, v_l4_h_0_c_t));
     CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.1.a.s", 2, 64, stream, v_l4_h_1_a_var,
         v_l4_h_1_a_scale, v_l4_h_1_a_s));
     CALL(launch(m, ORDERED, k_map_83e4adad, "l4.h.1.a.c.scaled", 1024, 256, stream, v_l4_h_1_a_k,
         v_l4_h_1_a_s, v_l4_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.1.r.const", 2, 64, stream, v_l4_h_1_a_s,
-        v_l4_h_1_a_bias, v_l4_h_1_a_mean, v_l4_h_1_r_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.1.a.t", 2, 64, stream, v_l4_h_1_a_bias,
+        v_l4_h_1_a_mean, v_l4_h_1_a_s, v_l4_h_1_a_t));
     return 0;
 }
 
@@ -3141,14 +3127,14 @@ static int prepare_weights_5(resnet50 *m, cudaStream_t stream) {
         v_l4_h_1_b_scale, v_l4_h_1_b_s));
     CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.1.b.c.lines", 9216, 256, stream, v_l4_h_1_b_k,
         v_l4_h_1_b_s, v_l4_h_1_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_765391ac, "l4.h.1.t.const", 2, 64, stream, v_l4_h_1_b_s,
-        v_l4_h_1_b_bias, v_l4_h_1_b_mean, v_l4_h_1_t_const));
+    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.1.b.t", 2, 64, stream, v_l4_h_1_b_bias,
+        v_l4_h_1_b_mean, v_l4_h_1_b_s, v_l4_h_1_b_t));
     CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
         v_l4_h_1_c_scale, v_l4_h_1_c_s));
     CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.1.c.c.scaled", 1024, 256, stream, v_l4_h_1_c_k,
         v_l4_h_1_c_s, v_l4_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0cfcbc62, "l4.h.1.const", 8, 64, stream, v_l4_h_1_c_s,
-        v_l4_h_1_c_bias, v_l4_h_1_c_mean, v_l4_h_1_const));
+    CALL(launch(m, ORDERED, k_map_34a83ab5, "l4.h.1.c.t", 8, 64, stream, v_l4_h_1_c_bias,
+        v_l4_h_1_c_mean, v_l4_h_1_c_s, v_l4_h_1_c_t));
     return 0;
 }
 
@@ -3296,11 +3282,11 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
-        v_r0_const, v_r0));
+        v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
-    // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.r.const[i1])
-    CALL(conv_run(m, CONV_l1_h_r, v_p0, v_l1_h_a_c_scaled, v_l1_h_r_const, NULL, v_l1_h_r,
+    // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
+    CALL(conv_run(m, CONV_l1_h_r, v_p0, v_l1_h_a_c_scaled, v_l1_h_a_t, NULL, v_l1_h_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
         v_l1_h_b_c_data));
@@ -3310,7 +3296,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l1_h_b_c_product, v_l1_h_b_c_filter, v_l1_h_b_c_data,
         v_l1_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
-        v_l1_h_t_const, v_l1_h_t));
+        v_l1_h_b_t, v_l1_h_t));
     // l1.h.c.c[0,i1,i2,i3] = sum(r0) l1.h.t[0,r0,i2,i3] * l1.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l1_h_c_c, v_l1_h_t, v_l1_h_c_c_scaled, NULL, NULL, v_l1_h_c_c,
         v_workspace));
@@ -3319,8 +3305,8 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l1_h, v_p0, v_l1_d_c_scaled, v_l1_h_const, v_l1_h_c_c, v_l1_h,
         v_workspace));
     // l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
-    // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.r.const[i1])
-    CALL(conv_run(m, CONV_l1_h_0_r, v_l1_h, v_l1_h_0_a_c_scaled, v_l1_h_0_r_const, NULL, v_l1_h_0_r,
+    // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
+    CALL(conv_run(m, CONV_l1_h_0_r, v_l1_h, v_l1_h_0_a_c_scaled, v_l1_h_0_a_t, NULL, v_l1_h_0_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
@@ -3330,15 +3316,15 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l1_h_0_b_c_product, v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data,
         v_l1_h_0_b_c_product));
     CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
-        v_l1_h_0_t_const, v_l1_h_0_t));
+        v_l1_h_0_b_t, v_l1_h_0_t));
     // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
-    // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.const[i1])
-    CALL(conv_run(m, CONV_l1_h_0, v_l1_h_0_t, v_l1_h_0_c_c_scaled, v_l1_h_0_const, v_l1_h, v_l1_h_0,
+    // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
+    CALL(conv_run(m, CONV_l1_h_0, v_l1_h_0_t, v_l1_h_0_c_c_scaled, v_l1_h_0_c_t, v_l1_h, v_l1_h_0,
         v_workspace));
     // l1.h.1.a.c[0,i1,i2,i3] = sum(r0) l1.h.0[0,r0,i2,i3] * l1.h.1.a.c.scaled[i1,r0]
-    // l1.h.1.r[0,i1,i2,i3] = relu(l1.h.1.a.c[0,i1,i2,i3] + l1.h.1.r.const[i1])
-    CALL(conv_run(m, CONV_l1_h_1_r, v_l1_h_0, v_l1_h_1_a_c_scaled, v_l1_h_1_r_const, NULL,
-        v_l1_h_1_r, v_workspace));
+    // l1.h.1.r[0,i1,i2,i3] = relu(l1.h.1.a.c[0,i1,i2,i3] + l1.h.1.a.t[i1])
+    CALL(conv_run(m, CONV_l1_h_1_r, v_l1_h_0, v_l1_h_1_a_c_scaled, v_l1_h_1_a_t, NULL, v_l1_h_1_r,
+        v_workspace));
     CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
     // by basis change F(4x4,3x3)
@@ -3347,19 +3333,19 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l1_h_1_b_c_product, v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data,
         v_l1_h_1_b_c_product));
     CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
-        v_l1_h_1_t_const, v_l1_h_1_t));
+        v_l1_h_1_b_t, v_l1_h_1_t));
     // l1.h.1.c.c[0,i1,i2,i3] = sum(r0) l1.h.1.t[0,r0,i2,i3] * l1.h.1.c.c.scaled[i1,r0]
-    // l1.h.1[0,i1,i2,i3] = relu(l1.h.1.c.c[0,i1,i2,i3] + l1.h.0[0,i1,i2,i3] + l1.h.1.const[i1])
-    CALL(conv_run(m, CONV_l1_h_1, v_l1_h_1_t, v_l1_h_1_c_c_scaled, v_l1_h_1_const, v_l1_h_0,
-        v_l1_h_1, v_workspace));
+    // l1.h.1[0,i1,i2,i3] = relu(l1.h.1.c.c[0,i1,i2,i3] + l1.h.0[0,i1,i2,i3] + l1.h.1.c.t[i1])
+    CALL(conv_run(m, CONV_l1_h_1, v_l1_h_1_t, v_l1_h_1_c_c_scaled, v_l1_h_1_c_t, v_l1_h_0, v_l1_h_1,
+        v_workspace));
     // l2.h.a.c[0,i1,i2,i3] = sum(r0) l1.h.1[0,r0,i2,i3] * l2.h.a.c.scaled[i1,r0]
-    // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.r.const[i1])
-    CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_r_const, NULL, v_l2_h_r,
+    // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
+    CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_10a99002, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
-    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part,
-        v_l2_h_t_const, v_l2_h_t));
+    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
+        v_l2_h_t));
     // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l2_h_c_c, v_l2_h_t, v_l2_h_c_c_scaled, NULL, NULL, v_l2_h_c_c,
         v_workspace));
@@ -3369,8 +3355,8 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l2_h, v_l1_h_1, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_c_c, v_l2_h,
         v_workspace));
     // l2.h.0.a.c[0,i1,i2,i3] = sum(r0) l2.h[0,r0,i2,i3] * l2.h.0.a.c.scaled[i1,r0]
-    // l2.h.0.r[0,i1,i2,i3] = relu(l2.h.0.a.c[0,i1,i2,i3] + l2.h.0.r.const[i1])
-    CALL(conv_run(m, CONV_l2_h_0_r, v_l2_h, v_l2_h_0_a_c_scaled, v_l2_h_0_r_const, NULL, v_l2_h_0_r,
+    // l2.h.0.r[0,i1,i2,i3] = relu(l2.h.0.a.c[0,i1,i2,i3] + l2.h.0.a.t[i1])
+    CALL(conv_run(m, CONV_l2_h_0_r, v_l2_h, v_l2_h_0_a_c_scaled, v_l2_h_0_a_t, NULL, v_l2_h_0_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.0.b.c.data", 392, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
@@ -3380,15 +3366,15 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l2_h_0_b_c_product, v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data,
         v_l2_h_0_b_c_product));
     CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.0.t", 392, 64, stream, v_l2_h_0_b_c_product,
-        v_l2_h_0_t_const, v_l2_h_0_t));
+        v_l2_h_0_b_t, v_l2_h_0_t));
     // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
-    // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.const[i1])
-    CALL(conv_run(m, CONV_l2_h_0, v_l2_h_0_t, v_l2_h_0_c_c_scaled, v_l2_h_0_const, v_l2_h, v_l2_h_0,
+    // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.c.t[i1])
+    CALL(conv_run(m, CONV_l2_h_0, v_l2_h_0_t, v_l2_h_0_c_c_scaled, v_l2_h_0_c_t, v_l2_h, v_l2_h_0,
         v_workspace));
     // l2.h.1.a.c[0,i1,i2,i3] = sum(r0) l2.h.0[0,r0,i2,i3] * l2.h.1.a.c.scaled[i1,r0]
-    // l2.h.1.r[0,i1,i2,i3] = relu(l2.h.1.a.c[0,i1,i2,i3] + l2.h.1.r.const[i1])
-    CALL(conv_run(m, CONV_l2_h_1_r, v_l2_h_0, v_l2_h_1_a_c_scaled, v_l2_h_1_r_const, NULL,
-        v_l2_h_1_r, v_workspace));
+    // l2.h.1.r[0,i1,i2,i3] = relu(l2.h.1.a.c[0,i1,i2,i3] + l2.h.1.a.t[i1])
+    CALL(conv_run(m, CONV_l2_h_1_r, v_l2_h_0, v_l2_h_1_a_c_scaled, v_l2_h_1_a_t, NULL, v_l2_h_1_r,
+        v_workspace));
     CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.1.b.c.data", 392, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
     // by basis change F(2x2,3x3)
@@ -3397,15 +3383,15 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l2_h_1_b_c_product, v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data,
         v_l2_h_1_b_c_product));
     CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.1.t", 392, 64, stream, v_l2_h_1_b_c_product,
-        v_l2_h_1_t_const, v_l2_h_1_t));
+        v_l2_h_1_b_t, v_l2_h_1_t));
     // l2.h.1.c.c[0,i1,i2,i3] = sum(r0) l2.h.1.t[0,r0,i2,i3] * l2.h.1.c.c.scaled[i1,r0]
-    // l2.h.1[0,i1,i2,i3] = relu(l2.h.1.c.c[0,i1,i2,i3] + l2.h.0[0,i1,i2,i3] + l2.h.1.const[i1])
-    CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_const, v_l2_h_0,
-        v_l2_h_1, v_workspace));
+    // l2.h.1[0,i1,i2,i3] = relu(l2.h.1.c.c[0,i1,i2,i3] + l2.h.0[0,i1,i2,i3] + l2.h.1.c.t[i1])
+    CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_c_t, v_l2_h_0, v_l2_h_1,
+        v_workspace));
     // l2.h.2.a.c[0,i1,i2,i3] = sum(r0) l2.h.1[0,r0,i2,i3] * l2.h.2.a.c.scaled[i1,r0]
-    // l2.h.2.r[0,i1,i2,i3] = relu(l2.h.2.a.c[0,i1,i2,i3] + l2.h.2.r.const[i1])
-    CALL(conv_run(m, CONV_l2_h_2_r, v_l2_h_1, v_l2_h_2_a_c_scaled, v_l2_h_2_r_const, NULL,
-        v_l2_h_2_r, v_workspace));
+    // l2.h.2.r[0,i1,i2,i3] = relu(l2.h.2.a.c[0,i1,i2,i3] + l2.h.2.a.t[i1])
+    CALL(conv_run(m, CONV_l2_h_2_r, v_l2_h_1, v_l2_h_2_a_c_scaled, v_l2_h_2_a_t, NULL, v_l2_h_2_r,
+        v_workspace));
     CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.2.b.c.data", 392, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
     // by basis change F(2x2,3x3)
@@ -3414,14 +3400,14 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l2_h_2_b_c_product, v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data,
         v_l2_h_2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.2.t", 392, 64, stream, v_l2_h_2_b_c_product,
-        v_l2_h_2_t_const, v_l2_h_2_t));
+        v_l2_h_2_b_t, v_l2_h_2_t));
     // l2.h.2.c.c[0,i1,i2,i3] = sum(r0) l2.h.2.t[0,r0,i2,i3] * l2.h.2.c.c.scaled[i1,r0]
-    // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.const[i1])
-    CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_const, v_l2_h_1,
-        v_l2_h_2, v_workspace));
+    // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.c.t[i1])
+    CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_c_t, v_l2_h_1, v_l2_h_2,
+        v_workspace));
     // l3.h.a.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,i2,i3] * l3.h.a.c.scaled[i1,r0]
-    // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.r.const[i1])
-    CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_r_const, NULL, v_l3_h_r,
+    // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
+    CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_a_t, NULL, v_l3_h_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_07a84daf, "l3.h.b.c.parts", 128, 256, stream,
         v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
@@ -3434,7 +3420,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, EARLY, k_reduce_4f1cfce3, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
-        v_l3_h_t_const, v_l3_h_t));
+        v_l3_h_b_t, v_l3_h_t));
     // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l3_h_c_c, v_l3_h_t, v_l3_h_c_c_scaled, NULL, NULL, v_l3_h_c_c,
         v_workspace));
@@ -3444,8 +3430,8 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l3_h, v_l2_h_2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_c_c, v_l3_h,
         v_workspace));
     // l3.h.0.a.c[0,i1,i2,i3] = sum(r0) l3.h[0,r0,i2,i3] * l3.h.0.a.c.scaled[i1,r0]
-    // l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.r.const[i1])
-    CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_r_const, NULL, v_l3_h_0_r,
+    // l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.a.t[i1])
+    CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_a_t, NULL, v_l3_h_0_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
@@ -3455,15 +3441,15 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_h_0_b_c_product, v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data,
         v_l3_h_0_b_c_product));
     CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
-        v_l3_h_0_t_const, v_l3_h_0_t));
+        v_l3_h_0_b_t, v_l3_h_0_t));
     // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
-    // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.const[i1])
-    CALL(conv_run(m, CONV_l3_h_0, v_l3_h_0_t, v_l3_h_0_c_c_scaled, v_l3_h_0_const, v_l3_h, v_l3_h_0,
+    // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
+    CALL(conv_run(m, CONV_l3_h_0, v_l3_h_0_t, v_l3_h_0_c_c_scaled, v_l3_h_0_c_t, v_l3_h, v_l3_h_0,
         v_workspace));
     // l3.h.1.a.c[0,i1,i2,i3] = sum(r0) l3.h.0[0,r0,i2,i3] * l3.h.1.a.c.scaled[i1,r0]
-    // l3.h.1.r[0,i1,i2,i3] = relu(l3.h.1.a.c[0,i1,i2,i3] + l3.h.1.r.const[i1])
-    CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_r_const, NULL,
-        v_l3_h_1_r, v_workspace));
+    // l3.h.1.r[0,i1,i2,i3] = relu(l3.h.1.a.c[0,i1,i2,i3] + l3.h.1.a.t[i1])
+    CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_a_t, NULL, v_l3_h_1_r,
+        v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
     // by basis change F(2x2,3x3)
@@ -3472,15 +3458,15 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_h_1_b_c_product, v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data,
         v_l3_h_1_b_c_product));
     CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
-        v_l3_h_1_t_const, v_l3_h_1_t));
+        v_l3_h_1_b_t, v_l3_h_1_t));
     // l3.h.1.c.c[0,i1,i2,i3] = sum(r0) l3.h.1.t[0,r0,i2,i3] * l3.h.1.c.c.scaled[i1,r0]
-    // l3.h.1[0,i1,i2,i3] = relu(l3.h.1.c.c[0,i1,i2,i3] + l3.h.0[0,i1,i2,i3] + l3.h.1.const[i1])
-    CALL(conv_run(m, CONV_l3_h_1, v_l3_h_1_t, v_l3_h_1_c_c_scaled, v_l3_h_1_const, v_l3_h_0,
-        v_l3_h_1, v_workspace));
+    // l3.h.1[0,i1,i2,i3] = relu(l3.h.1.c.c[0,i1,i2,i3] + l3.h.0[0,i1,i2,i3] + l3.h.1.c.t[i1])
+    CALL(conv_run(m, CONV_l3_h_1, v_l3_h_1_t, v_l3_h_1_c_c_scaled, v_l3_h_1_c_t, v_l3_h_0, v_l3_h_1,
+        v_workspace));
     // l3.h.2.a.c[0,i1,i2,i3] = sum(r0) l3.h.1[0,r0,i2,i3] * l3.h.2.a.c.scaled[i1,r0]
-    // l3.h.2.r[0,i1,i2,i3] = relu(l3.h.2.a.c[0,i1,i2,i3] + l3.h.2.r.const[i1])
-    CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_r_const, NULL,
-        v_l3_h_2_r, v_workspace));
+    // l3.h.2.r[0,i1,i2,i3] = relu(l3.h.2.a.c[0,i1,i2,i3] + l3.h.2.a.t[i1])
+    CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_a_t, NULL, v_l3_h_2_r,
+        v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
     // by basis change F(2x2,3x3)
@@ -3489,15 +3475,15 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_h_2_b_c_product, v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data,
         v_l3_h_2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
-        v_l3_h_2_t_const, v_l3_h_2_t));
+        v_l3_h_2_b_t, v_l3_h_2_t));
     // l3.h.2.c.c[0,i1,i2,i3] = sum(r0) l3.h.2.t[0,r0,i2,i3] * l3.h.2.c.c.scaled[i1,r0]
-    // l3.h.2[0,i1,i2,i3] = relu(l3.h.2.c.c[0,i1,i2,i3] + l3.h.1[0,i1,i2,i3] + l3.h.2.const[i1])
-    CALL(conv_run(m, CONV_l3_h_2, v_l3_h_2_t, v_l3_h_2_c_c_scaled, v_l3_h_2_const, v_l3_h_1,
-        v_l3_h_2, v_workspace));
+    // l3.h.2[0,i1,i2,i3] = relu(l3.h.2.c.c[0,i1,i2,i3] + l3.h.1[0,i1,i2,i3] + l3.h.2.c.t[i1])
+    CALL(conv_run(m, CONV_l3_h_2, v_l3_h_2_t, v_l3_h_2_c_c_scaled, v_l3_h_2_c_t, v_l3_h_1, v_l3_h_2,
+        v_workspace));
     // l3.h.3.a.c[0,i1,i2,i3] = sum(r0) l3.h.2[0,r0,i2,i3] * l3.h.3.a.c.scaled[i1,r0]
-    // l3.h.3.r[0,i1,i2,i3] = relu(l3.h.3.a.c[0,i1,i2,i3] + l3.h.3.r.const[i1])
-    CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_r_const, NULL,
-        v_l3_h_3_r, v_workspace));
+    // l3.h.3.r[0,i1,i2,i3] = relu(l3.h.3.a.c[0,i1,i2,i3] + l3.h.3.a.t[i1])
+    CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_a_t, NULL, v_l3_h_3_r,
+        v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
     // by basis change F(2x2,3x3)
@@ -3506,15 +3492,15 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_h_3_b_c_product, v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data,
         v_l3_h_3_b_c_product));
     CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
-        v_l3_h_3_t_const, v_l3_h_3_t));
+        v_l3_h_3_b_t, v_l3_h_3_t));
     // l3.h.3.c.c[0,i1,i2,i3] = sum(r0) l3.h.3.t[0,r0,i2,i3] * l3.h.3.c.c.scaled[i1,r0]
-    // l3.h.3[0,i1,i2,i3] = relu(l3.h.3.c.c[0,i1,i2,i3] + l3.h.2[0,i1,i2,i3] + l3.h.3.const[i1])
-    CALL(conv_run(m, CONV_l3_h_3, v_l3_h_3_t, v_l3_h_3_c_c_scaled, v_l3_h_3_const, v_l3_h_2,
-        v_l3_h_3, v_workspace));
+    // l3.h.3[0,i1,i2,i3] = relu(l3.h.3.c.c[0,i1,i2,i3] + l3.h.2[0,i1,i2,i3] + l3.h.3.c.t[i1])
+    CALL(conv_run(m, CONV_l3_h_3, v_l3_h_3_t, v_l3_h_3_c_c_scaled, v_l3_h_3_c_t, v_l3_h_2, v_l3_h_3,
+        v_workspace));
     // l3.h.4.a.c[0,i1,i2,i3] = sum(r0) l3.h.3[0,r0,i2,i3] * l3.h.4.a.c.scaled[i1,r0]
-    // l3.h.4.r[0,i1,i2,i3] = relu(l3.h.4.a.c[0,i1,i2,i3] + l3.h.4.r.const[i1])
-    CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_r_const, NULL,
-        v_l3_h_4_r, v_workspace));
+    // l3.h.4.r[0,i1,i2,i3] = relu(l3.h.4.a.c[0,i1,i2,i3] + l3.h.4.a.t[i1])
+    CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_a_t, NULL, v_l3_h_4_r,
+        v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
         v_l3_h_4_b_c_data));
     // by basis change F(2x2,3x3)
@@ -3523,19 +3509,19 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_h_4_b_c_product, v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data,
         v_l3_h_4_b_c_product));
     CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
-        v_l3_h_4_t_const, v_l3_h_4_t));
+        v_l3_h_4_b_t, v_l3_h_4_t));
     // l3.h.4.c.c[0,i1,i2,i3] = sum(r0) l3.h.4.t[0,r0,i2,i3] * l3.h.4.c.c.scaled[i1,r0]
-    // l3.h.4[0,i1,i2,i3] = relu(l3.h.4.c.c[0,i1,i2,i3] + l3.h.3[0,i1,i2,i3] + l3.h.4.const[i1])
-    CALL(conv_run(m, CONV_l3_h_4, v_l3_h_4_t, v_l3_h_4_c_c_scaled, v_l3_h_4_const, v_l3_h_3,
-        v_l3_h_4, v_workspace));
+    // l3.h.4[0,i1,i2,i3] = relu(l3.h.4.c.c[0,i1,i2,i3] + l3.h.3[0,i1,i2,i3] + l3.h.4.c.t[i1])
+    CALL(conv_run(m, CONV_l3_h_4, v_l3_h_4_t, v_l3_h_4_c_c_scaled, v_l3_h_4_c_t, v_l3_h_3, v_l3_h_4,
+        v_workspace));
     // l4.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,i2,i3] * l4.h.a.c.scaled[i1,r0]
-    // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.r.const[i1])
-    CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_r_const, NULL, v_l4_h_r,
+    // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
+    CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_a_t, NULL, v_l4_h_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_46b388ba, "l4.h.b.c.parts", 128, 256, stream,
         v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
-        v_l4_h_t_const, v_l4_h_t));
+        v_l4_h_b_t, v_l4_h_t));
     // l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
         v_workspace));
@@ -3545,25 +3531,25 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l4_h, v_l3_h_4, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_c_c, v_l4_h,
         v_workspace));
     // l4.h.0.a.c[0,i1,i2,i3] = sum(r0) l4.h[0,r0,i2,i3] * l4.h.0.a.c.scaled[i1,r0]
-    // l4.h.0.r[0,i1,i2,i3] = relu(l4.h.0.a.c[0,i1,i2,i3] + l4.h.0.r.const[i1])
-    CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_r_const, NULL, v_l4_h_0_r,
+    // l4.h.0.r[0,i1,i2,i3] = relu(l4.h.0.a.c[0,i1,i2,i3] + l4.h.0.a.t[i1])
+    CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_6f18b6c3, "l4.h.0.b.c.parts", 128, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
-        v_l4_h_0_t_const, v_l4_h_0_t));
+        v_l4_h_0_b_t, v_l4_h_0_t));
     // l4.h.0.c.c[0,i1,i2,i3] = sum(r0) l4.h.0.t[0,r0,i2,i3] * l4.h.0.c.c.scaled[i1,r0]
-    // l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.const[i1])
-    CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_const, v_l4_h, v_l4_h_0,
+    // l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.c.t[i1])
+    CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_c_t, v_l4_h, v_l4_h_0,
         v_workspace));
     // l4.h.1.a.c[0,i1,i2,i3] = sum(r0) l4.h.0[0,r0,i2,i3] * l4.h.1.a.c.scaled[i1,r0]
-    // l4.h.1.r[0,i1,i2,i3] = relu(l4.h.1.a.c[0,i1,i2,i3] + l4.h.1.r.const[i1])
-    CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_r_const, NULL,
-        v_l4_h_1_r, v_workspace));
+    // l4.h.1.r[0,i1,i2,i3] = relu(l4.h.1.a.c[0,i1,i2,i3] + l4.h.1.a.t[i1])
+    CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_a_t, NULL, v_l4_h_1_r,
+        v_workspace));
     CALL(launch(m, ORDERED, k_product_6f18b6c3, "l4.h.1.b.c.parts", 128, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
-        v_l4_h_1_t_const, v_l4_h_1_t));
+        v_l4_h_1_b_t, v_l4_h_1_t));
     return 0;
 }
 
@@ -3573,9 +3559,9 @@ static int steps_3(resnet50 *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     // l4.h.1.c.c[0,i1,i2,i3] = sum(r0) l4.h.1.t[0,r0,i2,i3] * l4.h.1.c.c.scaled[i1,r0]
-    // l4.h.1[0,i1,i2,i3] = relu(l4.h.1.c.c[0,i1,i2,i3] + l4.h.0[0,i1,i2,i3] + l4.h.1.const[i1])
-    CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_const, v_l4_h_0,
-        v_l4_h_1, v_workspace));
+    // l4.h.1[0,i1,i2,i3] = relu(l4.h.1.c.c[0,i1,i2,i3] + l4.h.0[0,i1,i2,i3] + l4.h.1.c.t[i1])
+    CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
+        v_workspace));
     CALL(launch(m, ORDERED, k_reduce_a7fb52c0, "f", 2048, 32, stream, v_l4_h_1, v_f));
     CALL(launch(m, EARLY, k_reduce_370fba15, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
