@@ -550,6 +550,20 @@ static void convert_reduce(ox *o, ox_node *n) {
     end_as(o, n, n->op);
 }
 
+static void convert_place(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    int64_t axis = ox_int(o, n, "axis", 0);
+    bool keep = ox_int(o, n, "keepdims", 1) != 0;
+    bool last = ox_int(o, n, "select_last_index", 0) != 0;
+    need_name(o, n);
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_int(o, "axis", axis);
+    ox_set_int(o, "keepdims", keep);
+    ox_set_int(o, "select_last_index", last);
+    ox_bind(o, n, 0, ox_end(o, n->op, n->out[0], CLI_I64));
+}
+
 static void convert_gemm(ox *o, ox_node *n) {
     double alpha = ox_float(o, n, "alpha", 1), beta = ox_float(o, n, "beta", 1);
     int64_t a = ox_int(o, n, "transA", 0), b = ox_int(o, n, "transB", 0);
@@ -617,6 +631,8 @@ static const ox_row rows[] = {
     {"ReduceProd", 1, 2, convert_reduce},
     {"ReduceSumSquare", 1, 2, convert_reduce},
     {"ReduceL2", 1, 2, convert_reduce},
+    {"ArgMax", 1, 1, convert_place},
+    {"ArgMin", 1, 1, convert_place},
     {"Concat", 1, -1, convert_concat},
     {"Split", 1, 2, convert_split},
     {"Slice", 1, 5, convert_slice},

@@ -242,6 +242,23 @@ EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, 
     return ein__ex_intern(ctx, &e);
 }
 
+// Whether the value is an integer whatever is read: so never NaN.
+EIN__FN bool ein__ex_integral(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c = ein__f64_of(e->bits);
+    bool whole = c > -9e15 && c < 9e15 && c == (double)(int64_t)c;
+    if (e->op == EIN__X_CONST) return whole;
+    if (e->op == EIN__X_IDX) return ein__ix_get(ctx, e->ix[0])->q == 1;
+    if (e->op == EIN__X_READ) return ctx->value[e->val].dtype > EIN__BF16 && whole;
+    if (e->op == EIN__X_UNARY && e->fn != EIN__NEG && e->fn != EIN__ABS && e->fn != EIN__RELU &&
+        e->fn != EIN__SQUARE)
+        return false;
+    if (e->op == EIN__X_BINARY && (e->fn == EIN__DIV || e->fn == EIN__POW)) return false;
+    for (uint32_t i = e->op == EIN__X_SELECT ? 2 : 0; i < e->nkid; i++)
+        if (!ein__ex_integral(ctx, e->kid[i])) return false;
+    return true;
+}
+
 // ------------------------------------------------------------------------------------ guards
 
 // a and b have equal linear part over one denominator: a = b + *shift.

@@ -356,6 +356,14 @@ static const char *ein__inner_name(ein__lowerer *l, const char *suffix) {
     return name;
 }
 
+// The type of a reduction's value inside an equation. Extrema of integers are compared with what
+// they are of, so they must stay what they are.
+static ein__dtype ein__inner_type(const ein_ctx *ctx, ein__red red, ein__ex body) {
+    const ein__expr *e = ein__ex_get(ctx, body);
+    if ((red != EIN__R_MAX && red != EIN__R_MIN) || !ein__ex_integral(ctx, body)) return EIN__F32;
+    return e->op == EIN__X_READ ? ctx->value[e->val].dtype : EIN__I64;
+}
+
 // Makes the value of a reduction over `all` bound slots (the last `ns` of them reduced) and gives
 // the read of it by the surrounding expression.
 static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int nouter, int ns,
@@ -394,7 +402,7 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
     ein__sc sc = ein__sc_make(ctx, &g.s);
     if (!sc.i) return (ein__ex){0};
     ein__val v = ein__val_new(ctx, ein__inner_name(l, suffix), EIN__V_SCOPE, l->tensor, sc, &shape,
-                              EIN__F32, l->node);
+                              ein__inner_type(ctx, red, g.s.body), l->node);
     return ein__ex_read(ctx, v, 0, g.read, (int)g.s.nt);
 }
 
@@ -475,8 +483,17 @@ static bool ein__is_whole_read(ein_ctx *ctx, ein__ex ex, const ein__scope *s, ei
     return true;
 }
 
-// The value of one equation. Inner reductions become values of their own; the result is a map over
-// them, or the reduction itself when the equation is nothing else.
+// Whether value `v`, which is made for an equation, can be its result of type `dtype` as it is. The
+// integers that a reduction gives are stored as what they are: f32 on the way would round them.
+static bool ein__has_type(const ein_ctx *ctx, ein__val v, ein__dtype dtype) {
+    const ein__scope *s = ein__sc_get(ctx, ctx->value[v.i].scope);
+    bool whole = dtype == EIN__F32 || dtype == EIN__I8 || dtype == EIN__I32 || dtype == EIN__I64;
+    if (ctx->value[v.i].dtype == dtype) return true;
+    return whole && s->reduce != EIN__R_NONE && ein__ex_integral(ctx, s->body);
+}
+
+// The value of one equation, of any type with EIN__NDTYPE. Inner reductions become values of their
+// own; the result is a map over them, or the reduction itself when the equation is nothing else.
 static ein__val ein__lower_equation(ein__lowerer *l, const char *name, ein__dtype dtype) {
     ein_ctx *ctx = l->ctx;
     ptrdiff_t before = arrlen(ctx->value);
@@ -493,12 +510,14 @@ static ein__val ein__lower_equation(ein__lowerer *l, const char *name, ein__dtyp
     if (!s.body.i || ctx->status) return (ein__val){0};
     ein__val v;
     if (ein__is_whole_read(ctx, s.body, &s, &v) && (ptrdiff_t)v.i >= before &&
-        ctx->value[v.i].dtype == dtype) {
+        (dtype == EIN__NDTYPE || ein__has_type(ctx, v, dtype))) {
         ctx->value[v.i].name = name;
+        if (dtype != EIN__NDTYPE) ctx->value[v.i].dtype = dtype;
         return v;
     }
     ein__sc sc = ein__sc_make(ctx, &s);
     if (!sc.i) return (ein__val){0};
+    if (dtype == EIN__NDTYPE) dtype = EIN__F32;
     return ein__val_new(ctx, name, EIN__V_SCOPE, l->tensor, sc, &shape, dtype, l->node);
 }
 
@@ -550,7 +569,7 @@ static bool ein__lower_op_equation(ein_ctx *ctx, int node, const ein__equation *
     ein__val v = {0};
     if (ein__resolve(ctx, eq, *operand, k < 0 ? NULL : &t->shape, &ranges))
         v = ein__lower_equation(&l, k < 0 ? ein__inner_name(&l, eq->result) : t->name,
-                                k < 0 ? EIN__F32 : t->dtype);
+                                k < 0 ? EIN__NDTYPE : t->dtype);
     arrfree(ranges.bound);
     if (!v.i) return false;
     if (k >= 0) ctx->tensor_value[n->out[k]] = v;

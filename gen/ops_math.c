@@ -250,8 +250,13 @@ static bool ein__reduce_write(ein__op *o, const bool *reduced, bool keep) {
     return ein__op_result(o, 0, &y);
 }
 
+// Integers of 32 and 64 bits stay what they are; smaller ones would not hold a sum.
 static bool ein__op_reduce(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
+    ein__dtype type = ein__op_tensor(o, 0)->dtype;
+    if (type == EIN__I8 || type == EIN__BOOL)
+        return ein__op_fail(o, NULL, "x has type %s, expected f32, f16, bf16, i32 or i64",
+                            ein__dtype_name(type));
     int at[EIN__MAX_RANK], n;
     bool keep, noop, reduced[EIN__MAX_RANK] = {0};
     if (!ein__op_axes(o, "axes", x->rank, at, &n) || !ein__op_flag(o, "keepdims", &keep) ||
@@ -266,6 +271,36 @@ static bool ein__op_global_pool(ein__op *o) {
     bool reduced[EIN__MAX_RANK];
     for (int i = 0; i < EIN__MAX_RANK; i++) reduced[i] = i >= 2;
     return ein__op_rank(o, 0, 3, EIN__MAX_RANK) && ein__reduce_write(o, reduced, true);
+}
+
+// ArgMax and ArgMin: the rows' extrema, whose reduction is the body, then the first or the last
+// place that has it. NaN is no extremum, as in the other reductions; a row of nothing else gives
+// the place that loses against all others, so that every result is a place.
+static bool ein__op_place(ein__op *o) {
+    const ein__shape *x = ein__op_in(o, 0);
+    ein__shape y = {.rank = 0};
+    int axis = 0;
+    bool keep, last;
+    if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis) ||
+        !ein__op_flag(o, "keepdims", &keep) || !ein__op_flag(o, "select_last_index", &last))
+        return false;
+    for (int i = 0, rows = 0; i < x->rank; i++) {
+        ein__op_str(o, "X", i, i == axis ? "r" : "i%d", y.rank);
+        if (i != axis) ein__op_str(o, "K", rows++, "i%d", y.rank);
+        if (i == axis && !keep) continue;
+        ein__op_each(o, "i", y.rank, i == axis ? 1 : x->d[i]);
+        y.d[y.rank++] = i == axis ? 1 : x->d[i];
+    }
+    ein__op_over(o, "r", -1, x->d[axis]);
+    ein__op_num(o, "NONE", -1, last ? 0 : x->d[axis] - 1);
+    ein__op_put(o, ein__namef(o->ctx, "m[{K#,}] = %s(r) x[{X#,}]", o->row->body), NULL);
+    ein__op_put(o,
+                ein__namef(o->ctx, "y[{i#,}] = %s(r) select(x[{X#,}] == m[{K#,}], idx(r), NONE)",
+                           last ? "max" : "min"),
+                NULL);
+    if (!ein__op_result(o, 0, &y)) return false;
+    o->dtype[0] = EIN__I64;
+    return true;
 }
 
 // ------------------------------------------------------------------------------- banded products

@@ -72,6 +72,12 @@ class ArrayOps:
     def reduce(self, kind, a, axes, keep):
         return getattr(self.xp, kind)(a, axis=tuple(axes), keepdims=keep)
 
+    def place(self, kind, a, axis, keep, last):
+        """The first place, or in what is turned around, so that `last` comes first, the last."""
+        at = getattr(self.xp, kind)(a if last is None else self.xp.flip(a, axis), axis=axis)
+        at = at if last is None else last - at
+        return self.xp.expand_dims(at, axis) if keep else at
+
     def clip(self, a, low, high):
         return self.xp.clip(a, low, high)
 

@@ -215,6 +215,13 @@ class Run:
         axes = [a % rank for a in node.attrs.get("axes", range(rank))]
         return self.ops.reduce(kind, self.args(node)[0], axes, bool(node.attrs.get("keepdims", 1)))
 
+    def place(self, node, kind):
+        x = self.args(node)[0]
+        shape = self.shape(node.inputs[0])
+        axis = node.attrs.get("axis", 0) % len(shape)
+        last = shape[axis] - 1 if node.attrs.get("select_last_index", 0) else None
+        return self.ops.place(kind, x, axis, bool(node.attrs.get("keepdims", 1)), last)
+
     # ---- shapes
 
     def reshaped(self, node):
@@ -296,3 +303,4 @@ define({"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Exp": "exp", "Log
 define({"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "Pow": "pow"}, "binary")
 define({"ReduceMean": "mean", "ReduceSum": "sum", "ReduceMax": "max", "ReduceMin": "min"},
        "reduced")
+define({"ArgMax": "argmax", "ArgMin": "argmin"}, "place")

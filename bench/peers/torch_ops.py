@@ -143,6 +143,11 @@ class TorchOps:
             return a
         return self.call(REDUCE[kind], a, dim=tuple(axes), keepdim=keep)
 
+    def place(self, kind, a, axis, keep, last):
+        a = a if last is None else self.call(torch.flip, a, (axis,))
+        at = self.call(getattr(torch, kind), a, dim=axis, keepdim=keep)
+        return at if last is None else self.call(torch.add, self.call(torch.neg, at), last)
+
     def clip(self, a, low, high):
         if (low, high) == (0.0, 6.0):
             return self.call(F.relu6, a)

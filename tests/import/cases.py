@@ -270,6 +270,19 @@ for opset in (9, 13, 18, 21):
 each("reduce_noop", lambda: Case(model([node("ReduceSum", "x", noop_with_empty_axes=1)],
                                        {"x": [3]}, opset=13), text="y = Identity(x)"))
 
+for opset in (1, 11, 13, 21):
+    def places(opset=opset):
+        more = {"select_last_index": 1} if opset >= 12 else {}
+        nodes = [node("ArgMax", "x", "a"), node("ArgMin", "x", "b", axis=-1, keepdims=0),
+                 node("ArgMax", "x", "c", axis=1, **more)]
+        made = model(nodes, {"x": [2, 3, 4]}, "a b c", opset=opset)
+        for out in made.graph.output:
+            out.type.tensor_type.elem_type = onnx.TensorProto.INT64
+        return Case(made,
+                    text=["ArgMax(x; axis=0, keepdims=1, select_last_index=0)",
+                          "ArgMin(x; axis=-1, keepdims=0, select_last_index=0)"])
+    each(f"place_opset_{opset}", places)
+
 for opset in (8, 11, 13, 18):
     def splits(opset=opset):
         inits = [ints("s", 1, 4)]

@@ -275,7 +275,20 @@ def reduce(op):
     axes = R.sample(range(rank), R.randint(1, rank))
     axes = [a - rank if R.random() < 0.3 else a for a in axes]
     attrs = {"keepdims": R.randint(0, 1)} if R.random() < 0.7 else {}
-    return Case(op, [array(shape(rank))], attrs, [("axes", maybe(np.array(axes), 0.8))])
+    x = array(shape(rank))
+    if op in ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd") and R.random() < 0.4:
+        x = G.integers(-3, 4, x.shape).astype(R.choice(["int32", "int64"]))
+    return Case(op, [x], attrs, [("axes", maybe(np.array(axes), 0.8))])
+
+
+def place(op):
+    dims = shape(R.randint(1, 4))
+    x = R.choice([array(dims), np.round(array(dims)), G.integers(-3, 3, dims).astype(np.int32)])
+    attrs = {"axis": R.randint(-len(dims), len(dims) - 1)} if R.random() < 0.8 else {}
+    for name in ("keepdims", "select_last_index"):
+        if R.random() < 0.6:
+            attrs[name] = R.randint(0, 1)
+    return Case(op, [x], attrs)
 
 
 def batch_normalization(op):
@@ -492,7 +505,8 @@ GENERATORS = {
     "Transpose": transpose, "Reshape": reshape, "Flatten": flatten, "Squeeze": squeeze,
     "Unsqueeze": unsqueeze, "Expand": expand, "DepthToSpace": depth, "SpaceToDepth": depth,
     "Resize": resize, "G2BMM": g2bmm, "GBMM": g2bmm,
-    "GlobalMaxPool": global_pool, "GlobalAveragePool": global_pool,
+    "GlobalMaxPool": global_pool, "GlobalAveragePool": global_pool, "ArgMax": place,
+    "ArgMin": place,
 }
 for _op in "Add Sub Mul Div Pow Max Min Sum".split():
     GENERATORS[_op] = elementwise
@@ -537,6 +551,11 @@ BAD = [
     ("MaxPool(a; kernel_shape=2, pads=2)", ["f32[1,3,8,8]"], 3, "smaller than the window"),
     ("MaxPool(a; kernel_shape=2, storage_order=1)", ["f32[1,3,8,8]"], 4, "storage_order=0"),
     ("Softmax(a; axis=2)", ["f32[3,4]"], 3, "axis is 2, expected -2 to 1"),
+    ("ReduceSum(a)", ["i8[3,4]"], 3, "x has type i8, expected"),
+    ("ReduceMean(a)", ["i32[3,4]"], 3, "x has type i32, expected"),
+    ("ArgMax(a; axis=2)", ["f32[3,4]"], 3, "axis is 2, expected -2 to 1"),
+    ("ArgMin(a; select_last_index=2)", ["f32[3,4]"], 3, "select_last_index is 2"),
+    ("ArgMin(a)", ["f32[]"], 3, "x has rank 0"),
     ("ReduceSum(a; axes=[0,-2])", ["f32[3,4]"], 3, "axis 0 twice"),
     ("Concat(a, b; axis=0)", ["f32[3,4]", "f32[3,5]"], 3, "does not continue"),
     ("Concat(a, b)", ["f32[3,4]", "f32[3,5]"], 3, "'axis' is missing"),
@@ -607,8 +626,8 @@ def onnx_model(case):
         if value is not None:
             init.append(onnx.numpy_helper.from_array(np.asarray(value), name))
     node = helper.make_node(case.op, names, case.outputs(), **case.attrs)
-    out = [helper.make_tensor_value_info(n, tensor_type(case.inputs[0]), None)
-           for n in case.outputs()]
+    kind = TensorProto.INT64 if case.op.startswith("Arg") else tensor_type(case.inputs[0])
+    out = [helper.make_tensor_value_info(n, kind, None) for n in case.outputs()]
     graph = helper.make_graph([node], "case", feeds, out, init)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 

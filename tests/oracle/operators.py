@@ -21,6 +21,7 @@ POOL = {"kernel_shape": INTS, "strides": INTS, "pads": INTS, "ceil_mode": INT, "
 CONV = {"kernel_shape": INTS, "strides": INTS, "pads": INTS, "dilations": INTS, "group": INT,
         "auto_pad": WORD}
 REDUCE = {"axes": INTS, "keepdims": INT, "noop_with_empty_axes": INT}
+PLACE = {"axis": INT, "keepdims": INT, "select_last_index": INT}
 
 # name: (fewest inputs, most inputs, attributes)
 OPERATORS = {
@@ -48,6 +49,7 @@ OPERATORS = {
     "Softmax": (1, 1, {"axis": INT}), "LogSoftmax": (1, 1, {"axis": INT}),
     "ReduceMean": (1, 1, REDUCE), "ReduceSum": (1, 1, REDUCE),
     "ReduceMax": (1, 1, REDUCE), "ReduceMin": (1, 1, REDUCE),
+    "ArgMax": (1, 1, PLACE), "ArgMin": (1, 1, PLACE),
     "ReduceProd": (1, 1, REDUCE), "ReduceSumSquare": (1, 1, REDUCE), "ReduceL2": (1, 1, REDUCE),
     "Concat": (1, 999, {"axis": INT}),
     "Split": (1, 1, {"axis": INT, "split": INTS, "num_outputs": INT}),
@@ -603,11 +605,26 @@ def gbmm(attrs, a, v):
     return o
 
 
+def place(attrs, x, largest):
+    """Where x is largest or smallest along an axis; NaN is no extremum, and where nothing else is
+    the place is that which would lose against all others."""
+    axis, last = attrs.get("axis", 0), attrs.get("select_last_index", 0)
+    extremum = (np.fmax if largest else np.fmin).reduce(x, axis=axis, keepdims=True)
+    hit = np.flip(x == extremum, axis) if last else x == extremum
+    at = np.argmax(hit, axis=axis, keepdims=True)
+    end = x.shape[axis] - 1
+    at = np.where(hit.any(axis=axis, keepdims=True), at, end)
+    at = end - at if last else at
+    return at if attrs.get("keepdims", 1) else np.squeeze(at, axis)
+
+
 NUMPY = {
     "Conv": conv, "ConvTranspose": conv_transpose, "MaxPool": max_pool,
     "AveragePool": average_pool, "PRelu": prelu, "Gelu": gelu, "Resize": resize,
     "LayerNormalization": layer_norm, "BatchNormalization": batch_norm, "Softmax": softmax,
     "LogSoftmax": log_softmax, "Elu": elu, "Softplus": lambda attrs, x: np.logaddexp(x, 0),
+    "ArgMax": lambda attrs, x: place(attrs, x, True),
+    "ArgMin": lambda attrs, x: place(attrs, x, False),
     "Reciprocal": lambda attrs, x: 1 / x,
     "Floor": lambda attrs, x: np.floor(x), "Ceil": lambda attrs, x: np.ceil(x),
     "SpaceToDepth": space_to_depth, "G2BMM": g2bmm, "GBMM": gbmm,

@@ -154,6 +154,16 @@ def op_reductions():
 
 
 @test
+def op_places():
+    ties = np.round(rand(3, 4, 5))
+    for op in ("ArgMax", "ArgMin"):
+        for x in (rand(2, 3, 4), ties):
+            against_ort(op, [x])
+            against_ort(op, [x], axis=-1, keepdims=0)
+            against_ort(op, [x], axis=1, select_last_index=1)
+
+
+@test
 def op_table():
     """The generator has no operator that the oracle does not know."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "gen", "ops.c")
