@@ -359,6 +359,7 @@ typedef enum {
     EIN__K_TRANSPOSE,  // a permutation whose innermost dimension changes: tiles through shared
                        // memory
     EIN__K_REDUCE,     // one output element a thread, the reduction in a loop, epilogue fused
+    EIN__K_PLACE,      // where rows are largest or smallest: values and places reduced as pairs
     EIN__K_ROW,        // one row a warp or block: reductions over the row in phases, then maps
     EIN__K_BAND,       // product whose second operand moves with the row (G2BMM, GBMM): tiled
     EIN__K_BASIS,      // small constant transform: tiles in registers

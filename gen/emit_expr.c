@@ -13,6 +13,7 @@ enum {
     EIN__NEED_AWAIT = 1 << 16,  // it can be launched before the kernel before it is over
     EIN__NEED_PARTS = 1 << 17,
     EIN__NEED_LAST = 1 << 18,
+    EIN__NEED_RANKED = 1 << 19,
     EIN__NEED_ATTEND_TF32 = 1 << 20,
     EIN__NEED_ATTEND_HALF = 1 << 21,
     EIN__NEED_TENSOR_TF32 = 1 << 22,
@@ -21,7 +22,8 @@ enum {
     EIN__NEED_STORE8 = 1 << 25,
     EIN__NEED_FILL8 = 1 << 26,
     EIN__NEED_FLOAT8 = 1 << 27,
-    EIN__NEED_ROWS = 1 << 28
+    EIN__NEED_ROWS = 1 << 28,
+    EIN__NEED_INTEGER = 1 << 29
 };
 enum { EIN__LONG = 60 };
 

@@ -7,6 +7,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     bool reduce = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope)->reduce != EIN__R_NONE;
     switch (step->kind) {
     case EIN__K_TRANSPOSE: return ein__ktranspose_kernel;
+    case EIN__K_PLACE: return ein__kplaces_kernel;
     case EIN__K_ROW: return ein__krow_kernel;
     case EIN__K_BAND: return ein__kband;
     case EIN__K_BASIS: return ein__kbasis;
@@ -32,20 +33,24 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
         ein__skind2 kind;
         const char *const *lines[8];
-    } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
-              {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
-              {EIN__K_REDUCE,
-               {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
-                ein__tmpl_warp, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail}},
-              {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
-              {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
-              {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
-              {EIN__K_ATTENTION,
-               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_attend,
-                ein__tmpl_warp}},
-              {EIN__K_PRODUCT,
-               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_mma,
-                ein__tmpl_tail, ein__tmpl_tiles_rows}}};
+    } of[] = {
+        {EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
+        {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
+        {EIN__K_REDUCE,
+         {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp, ein__tmpl_warp,
+          ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail}},
+        {EIN__K_PLACE,
+         {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column, ein__tmpl_place_warp,
+          ein__tmpl_tail}},
+        {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
+        {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
+        {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
+        {EIN__K_ATTENTION,
+         {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_attend,
+          ein__tmpl_warp}},
+        {EIN__K_PRODUCT,
+         {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_mma, ein__tmpl_tail,
+          ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -66,12 +71,18 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
     return rows || ein__elements(&v->shape) >= least ? 8 : 4;
 }
 
+// Starts a step's kernel, which has the iterators of its first value; places have some of their
+// own.
+static ein__kgen ein__kgen_of(ein_ctx *ctx, const ein__step *step, bool wide, int vec) {
+    return ein__kgen_make(ctx, step->val[step->kind == EIN__K_PLACE], wide, vec);
+}
+
 // The widest form of the family that applies.
 static void ein__emit_family(ein_ctx *ctx, const ein__step *step, ein__kfamily *family,
                              const char *hint, ein__buf *out, ein__launch *launch) {
     for (int wide = 0; wide < 2; wide++) {
         for (int vec = ein__kwidest(ctx, step, family); vec > 0; vec = vec == 8 ? 4 : vec - 3) {
-            ein__kgen g = ein__kgen_make(ctx, step->val[0], wide, vec);
+            ein__kgen g = ein__kgen_of(ctx, step, wide, vec);
             size_t start = out->n;
             *launch = (ein__launch){0};
             bool done = family(&g, step, hint, out, launch);
@@ -203,6 +214,14 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     }
     if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
         ein__tmpl_put(out, ein__tmpl_tiles_mma, rows, 1);
+        ein__put(out, "\n");
+    }
+    if (needs & EIN__NEED_INTEGER) {
+        ein__tmpl_put(out, ein__tmpl_integer, NULL, 0);
+        ein__put(out, "\n");
+    }
+    if (needs & EIN__NEED_RANKED) {
+        ein__tmpl_put(out, ein__tmpl_place, NULL, 0);
         ein__put(out, "\n");
     }
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},

@@ -38,12 +38,14 @@ static bool ein__is_taken(const char *name) {
         "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
-        " warp_sum warp_max product_tile tensor_tile tensor_type multiply_add_words TENSOR_CORES "
+        " warp_sum warp_max warp_join block_join product_tile tensor_tile tensor_type "
+        "multiply_add_words TENSOR_CORES "
         "half4 load_half4 store_half4 cublasStatus_t "
         "attend attend_put "
         "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
         "CALL LAUNCHED TILE arrange arrives_last await_event calls_on fork_streams libraries_on "
-        "open_branches record_event relay stepped snprintf memcpy memcmp memset strlen expf fmaxf "
+        "open_branches record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf "
+        "fmaxf "
         "atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE multiply_part ";
     const char *at = words;
     size_t n = strlen(name);

@@ -30,6 +30,21 @@ static const char *ein__kred_name(ein__red r) {
     return name[r];
 }
 
+// `acc` combined over the threads of a warp or of a block.
+static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp) {
+    static const char *const join[] = {"", "a + b", "a * b", "a > b ? a : b", "a < b ? a : b"};
+    ein_ctx *c = g->ctx;
+    const char *who = warp ? "warp" : "block", *part = warp ? "" : ", part";
+    if (g->num == EIN__NUM_INT) {
+        g->needs |= EIN__NEED_INTEGER;
+        const char *function = "[](long long a, long long b) { return";
+        return ein__namef(c, "%s_join(acc%s, %s %s; })", who, part, function, join[r]);
+    }
+    g->needs |= (unsigned)EIN__NEED_WARP << r;
+    if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << r;
+    return ein__namef(c, "%s_%s(acc%s)", who, ein__kred_name(r), part);
+}
+
 static void ein__kindent(ein__buf *out, const char *text, int by) {
     while (*text) {
         size_t n = strcspn(text, "\n");
@@ -226,9 +241,11 @@ typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_CO
 
 // Who works on one output. The read with the most elements decides: where neighbouring terms are
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
-// take outputs and the terms are split over the rows of a block.
-static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
-    if (r->outputs > EIN__SHARED_OUTPUTS || r->count < 32) return EIN__SHARE_NONE;
+// take outputs and the terms are split over the rows of a block. With many outputs a thread has
+// some of its own, unless `rows` says that neighbouring terms are lanes' even then.
+static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r, bool rows) {
+    bool many = r->outputs > EIN__SHARED_OUTPUTS;
+    if ((many && !rows) || r->count < 32) return EIN__SHARE_NONE;
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
@@ -241,6 +258,7 @@ static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
         }
         if (size > most) most = size, terms = t, outputs = o;
     }
+    if (many && terms < 32) return EIN__SHARE_NONE;
     if (terms < 32 && outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
     bool few = r->outputs <= EIN__BLOCK_OUTPUTS && r->count >= EIN__BLOCK_TERMS;
     return few ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
@@ -300,7 +318,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},
-        {"op", ein__kred_name(r->reduce)},
+        {"T", ein__knum_type(g)},
+        {"whole", NULL},
         {"block", several ? ein__namef(g->ctx, "blockIdx.x / %su", number) : "blockIdx.x"},
         {"start",
          several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
@@ -308,17 +327,16 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"parts", several ? ein__namef(g->ctx, "%su", number) : ""},
         {"add", ein__kcombine(g, r->reduce, "acc", "other")}};
     if (column) {
-        keys[11] = (ein__key){"join", ein__kcombine(g, r->reduce, "acc", "part[j][threadIdx.x]")};
-        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 17, out, l);
+        keys[12] = (ein__key){"join", ein__kcombine(g, r->reduce, "acc", "part[j][threadIdx.x]")};
+        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 18, out, l);
     } else {
-        g->needs |= (unsigned)EIN__NEED_WARP << r->reduce;
-        if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << r->reduce;
+        keys[12].text = ein__kwhole(g, r->reduce, warp);
         if (warp) {
-            keys[12] = (ein__key){"warps", ein__namef(g->ctx, "%d", warps)};
-            keys[13] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
+            keys[13] = (ein__key){"warps", ein__namef(g->ctx, "%d", warps)};
+            keys[14] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
         }
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 14 : 16, out, l);
+                     warp ? 15 : 17, out, l);
     }
     ein__buf_free(&terms);
     return true;
@@ -328,8 +346,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    bool whole = g->num == EIN__NUM_FLOAT && !g->sliced;
-    ein__kshare how = whole ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
+    ein__kshare how = g->sliced ? EIN__SHARE_NONE : ein__kshare_of(g, &r, false);
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);

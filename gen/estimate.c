@@ -483,11 +483,11 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
 
 // The iterator of a reduction's terms along which threads run that share one output: along that its
 // largest operand has adjacent, or, with few outputs and none of them adjacent either, that with
-// the shortest steps. -1: threads run along outputs.
-static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s) {
+// the shortest steps. -1: threads run along outputs, as they do with more than `most` of them.
+static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, int64_t most) {
     int64_t outputs = ein__outputs_of(s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;
-    const ein__expr *e = outputs > EIN__SHARED_OUTPUTS ? NULL : ein__largest_read(ctx, s);
+    const ein__expr *e = outputs > most ? NULL : ein__largest_read(ctx, s);
     int along = -1;
     if (!e) return -1;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
@@ -502,6 +502,16 @@ static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s) {
     return along;
 }
 
+// With how many outputs threads stop to share one. Rows are a warp's however many there are.
+static int64_t ein__shared_outputs(const ein__kernel *k) {
+    return k->kind == EIN__K_PLACE ? INT64_MAX : EIN__SHARED_OUTPUTS;
+}
+
+// Whether the kernel is a reduction by any of the ways to share its terms.
+static bool ein__shares(const ein__kernel *k) {
+    return k->kind == EIN__K_REDUCE || k->kind == EIN__K_PLACE;
+}
+
 // The iterator along which neighbouring threads run: that of the result's neighbours, or one of a
 // reduction's terms where threads share an output.
 static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
@@ -511,17 +521,17 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
-    int along = k->kind == EIN__K_REDUCE ? ein__terms_lane(ctx, k->s[0]) : -1;
+    int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0], ein__shared_outputs(k)) : -1;
     *terms = along >= 0;
     return *terms ? along : lane;
 }
 
 // Turns that one thread's loop makes: all the terms, or its part of them where there are few
-// outputs.
+// outputs, or `terms` of one lie together.
 static int64_t ein__loop_turns(const ein__scope *s, bool terms) {
     int64_t outputs = ein__outputs_of(s), count = ein__terms_of(s);
     int64_t turns = count;
-    if (outputs > EIN__SHARED_OUTPUTS) return turns;
+    if (outputs > EIN__SHARED_OUTPUTS && !terms) return turns;
     turns = ein__least(turns, ein__most(ein__ceil(count, terms ? 32 : EIN__COLUMN_THREADS), 32));
     if (terms && outputs <= EIN__BLOCK_OUTPUTS)
         turns = ein__least(turns, ein__most(ein__ceil(count, EIN__BLOCK_THREADS), 64));
@@ -731,6 +741,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     bool streams = ein__is_skinny(ctx, k, &skinny);
     ein__ekind kind = k->kind == EIN__K_ROW      ? EIN__E_ROW
                       : streams                  ? EIN__E_GEMM_SKINNY
+                      : k->kind == EIN__K_PLACE  ? EIN__E_ROW
                       : k->kind != EIN__K_REDUCE ? EIN__E_MAP
                       : ein__is_strip(ctx, k)    ? EIN__E_MAP
                                                  : EIN__E_LOOPS;
@@ -744,7 +755,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
         else if (k->kind == EIN__K_BASIS && s->reduce != EIN__R_NONE)
             flop = ein__plus(flop, ein__scope_flop(ctx, s));
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
-        if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
+        if (ein__shares(k) && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__reduce_chain(ctx, s, terms, ein__work_bytes(&w), parts);
         if (streams && s->reduce != EIN__R_NONE) {
             ein__skinny_work(ctx, &skinny, &w);
@@ -785,6 +796,7 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
         h = ein__mix(ein__mix(h, ein__hash_box(s, s->nt)), ein__hash_ex(&z, s->body));
         h = ein__mix(h, ein__hash_operand(&z, k->also));
     }
+    if (k->kind == EIN__K_PLACE) h = ein__mix(h, ein__scope_of(ctx, k->inner[0])->reduce);
     if (k->fma) h = ein__mix(h, EIN__MATH_FP32 + 1);
     h = ein__mix(h, (uint64_t)z.nseen);
     return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
@@ -837,9 +849,10 @@ static bool ein__is_scope_measured(ein_ctx *ctx, ein__skind2 kind, const ein__sc
 }
 
 static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
-    ein__kernel k = {.kind = step->kind, .n = step->nval};
+    int from = step->kind == EIN__K_PLACE;  // the extrema come with the places
+    ein__kernel k = {.kind = step->kind, .n = step->nval - from};
     for (int i = 0; i < step->nval; i++) {
-        k.s[i] = ein__scope_of(ctx, step->val[i]);
+        if (i >= from) k.s[i - from] = ein__scope_of(ctx, step->val[i]);
         if (i + 1 < step->nval) k.inner[i] = step->val[i];
     }
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];

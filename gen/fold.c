@@ -223,6 +223,9 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
     if (volume > its || ein__copy_of(ctx, p)) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
+    if (z->uses[old.i] == 2 && !statistic && ein__rule_on(ctx, EIN__RULE_FUSE) &&
+        ein__in_place(ctx, z->order, z->self))
+        return !behind;
     return !behind && (z->uses[old.i] == 1 || ein__is_centred(z, p));
 }
 

@@ -25,6 +25,7 @@ static const char *ein__kernel_word(ein__skind2 kind) {
     switch (kind) {
     case EIN__K_TRANSPOSE: return "transpose";
     case EIN__K_REDUCE: return "reduce";
+    case EIN__K_PLACE: return "place";
     case EIN__K_ROW: return "row";
     case EIN__K_BAND: return "band";
     case EIN__K_BASIS: return "basis";

@@ -163,7 +163,7 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
 // known at load is computed once, so it needs none.
 static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     const ein__value *v = &ctx->value[step->out.i];
-    if (v->weight_only || v->dtype > EIN__BF16) return;
+    if (v->weight_only) return;
     ein__kernel k = ein__step_kernel(ctx, step);
     int64_t outputs = ein__outputs_of(k.s[0]);
     (void)ein__kernel_work(ctx, &k, &step->parts);
@@ -171,7 +171,10 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     // Of whole groups: a block's neighbouring outputs may lie beyond the last one.
     int64_t groups = ein__ceil(outputs, EIN__COLUMN_OUTPUTS);
     step->counters = outputs;
-    step->workspace = ein__times(ein__times(groups, EIN__COLUMN_OUTPUTS), 4 * step->parts);
+    int64_t sums = ein__times(groups, ein__times(EIN__COLUMN_OUTPUTS, step->parts));
+    // A sum, or a value and its place; of integers of 64 bits.
+    int64_t each = step->kind == EIN__K_PLACE ? 16 : v->dtype > EIN__BF16 ? 8 : 4;
+    step->workspace = ein__times(sums, each);
 }
 
 // Fills the library parameters of a step whose first value is a contraction. False: the layouts do
@@ -216,6 +219,19 @@ static void ein__norm_step(ein_ctx *ctx, const ein__norm *n, ein__step *step) {
     step->loaded[0] = ein__load_of(ctx, read[read[0]->val != n->load.i], n->load);
 }
 
+// Places with their extrema in front, whether or not others need these as well.
+static void ein__place_step(ein_ctx *ctx, ein__step *step) {
+    ein__extremum p;
+    int first = 0;
+    while (first < step->nval && !ein__place_of(ctx, step->val[first], &p)) first++;
+    EIN_ASSERT(first < step->nval);
+    ein__val places = step->val[first], map = step->out;
+    step->nval = 0;
+    step->val[step->nval++] = p.best;
+    step->val[step->nval++] = places;
+    if (map.i != places.i) step->val[step->nval++] = map;
+}
+
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
@@ -223,6 +239,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
         if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
             step->val[step->nval++] = sel->order[i];
+    if (step->kind == EIN__K_PLACE) ein__place_step(ctx, step);
     const ein__norm *norm = ein__norm_of(ctx, v, false);
     if (norm) ein__norm_step(ctx, norm, step);
     else if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
@@ -234,7 +251,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
         step->kind = EIN__K_TRANSPOSE;
     if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, NULL);
-    if (step->kind == EIN__K_REDUCE) ein__share_step(ctx, step);
+    if (step->kind == EIN__K_REDUCE || step->kind == EIN__K_PLACE) ein__share_step(ctx, step);
     return false;
 }
 

@@ -142,7 +142,7 @@ static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, u
     const ein__scope *s = ein__scope_of(z->ctx, r);
     if (!s || s->reduce == EIN__R_NONE || z->root[r.i] || s->nt != rows || s->nt + s->ns != m->nt)
         return false;
-    if (z->ctx->value[r.i].weight_only) return false;
+    if (z->ctx->value[r.i].weight_only || z->kind[r.i] == EIN__K_PLACE) return false;
     for (uint32_t i = 0; i < m->nt; i++)
         if (s->n[i] != m->n[i]) return false;
     return !ein__is_contraction(z->ctx, s) || ein__is_square(z->ctx, s);
@@ -322,6 +322,26 @@ static void ein__select_norms(ein__selector *z) {
     z->home[0] = (ein__val){0};
 }
 
+// Places of extrema with these themselves, and with the map that alone reads the places. Extrema
+// that others need as well are no less theirs: the step has its own.
+static void ein__select_places(ein__selector *z) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && ein__rule_on(ctx, EIN__RULE_FUSE); i++) {
+        ein__val v = z->order[i], map = {0};
+        ein__ex read;
+        ein__extremum p;
+        if (ctx->value[v.i].weight_only || !ein__place_of(ctx, v, &p)) continue;
+        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        if (map.i && (z->home[map.i].i != map.i || z->kind[map.i] != EIN__K_MAP ||
+                      ctx->value[map.i].weight_only || ein__copy_of(ctx, map)))
+            map = (ein__val){0};
+        ein__val last = map.i ? map : v;
+        z->home[v.i] = last;
+        z->kind[last.i] = EIN__K_PLACE;
+        if (--z->uses[p.best.i] == 0) z->home[p.best.i] = last;
+    }
+}
+
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
@@ -447,13 +467,14 @@ static void ein__select_reductions(ein__selector *z) {
         ein__val v = z->order[i];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s || s->reduce == EIN__R_NONE || z->home[v.i].i != v.i) continue;
-        if (z->kind[v.i] == EIN__K_ATTENTION) continue;
+        if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE) continue;
         ein__ex read = {0};
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
         if (m.i &&
             (z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
-             ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
+             z->kind[m.i] == EIN__K_PLACE || ein__norm_of(ctx, m, false) ||
+             ein__norm_of(ctx, m, true) ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
         ctx->strict = ein__keeps_fp32(ctx, v);
@@ -498,6 +519,7 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
 
 EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
     ein__select_begin(z, root, nroot);
+    ein__select_places(z);
     ein__select_rows(z);
     ein__select_reductions(z);
 }

@@ -62,8 +62,8 @@
 #endif
 
 #if defined(LINT_reduce_warp) || defined(LINT_reduce_block) || defined(LINT_reduce_column)
-static __device__ float warp_$op(float v) { return v; }
-static __device__ float block_$op(float v, float *part) { return v + part[0]; }
+#define $T float
+#define $whole acc + part[0]
 #define $warps 4
 #define $block 128
 #define $outputs 1000u
@@ -74,6 +74,10 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #define $terms acc += p0[i0 * 777 + (int)k]
 #define $join acc += part[j][threadIdx.x]
 #define $add acc += other
+#ifdef LINT_reduce_warp
+#undef $whole
+#define $whole __shfl_xor_sync(0xffffffffu, acc, 1)
+#endif
 #ifndef LINT_reduce_warp
 #undef $params
 #define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
@@ -91,6 +95,35 @@ static __device__ float block_$op(float v, float *part) { return v + part[0]; }
 #endif
 #define $after (void)0
 #define $store y[i0] = acc
+#endif
+
+#if defined(LINT_place_warp) || defined(LINT_place_block) || defined(LINT_place_column)
+#include "place.cu"
+#define $pair ranked<true, false, float, int>
+#define $none {-INFINITY, 776}
+#define $warps 4
+#define $outputs 1000u
+#define $index const int i0 = (int)id
+#define $before (void)0
+#define $count 777u
+#define $terms best.take(p0[i0 * 777 + (int)k], (int)k)
+#define $after (void)0
+#define $store y[i0] = (float)best.place
+#ifdef LINT_place_warp
+#define $block 128
+#else
+#undef $params
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#include "tail.cu"
+#define $block blockIdx.x / 4u
+#define $parts 4u
+#define $stride 1024u
+#ifdef LINT_place_block
+#define $start blockIdx.x % 4u * 256u + threadIdx.x
+#else
+#define $start blockIdx.x % 4u * 256u + threadIdx.y
+#endif
+#endif
 #endif
 
 #if defined(LINT_row_warp) || defined(LINT_row_block)

@@ -9,13 +9,14 @@
 //@key terms     one term, from k: the position, loads, acc
 //@key after     statements of the epilogue
 //@key store     the store
-//@key op        the reduction
+//@key T         what is added up in
+//@key whole     acc combined over the threads
 //@key block     number of the output that this block works on
 //@key start     this thread's first term
 //@key stride    threads that share the terms
 //@key parts     blocks that share the terms of an output; empty: one
 static __global__ void __launch_bounds__(256) $name($params) {  // $outputs blocks
-    __shared__ float part[8];
+    __shared__ $T part[8];
     //@if index
     const $number id = $block;
     //@end
@@ -24,19 +25,19 @@ static __global__ void __launch_bounds__(256) $name($params) {  // $outputs bloc
     $index;
     //@end
     $before;
-    float acc = $identity;
+    $T acc = $identity;
 #pragma unroll 4
     for ($number k = $start; k < $count; k += $stride) {
         $terms;
     }
-    acc = block_$op(acc, part);
+    acc = $whole;
     //@if parts
-    float *const sums = reinterpret_cast<float *>(parts);
+    $T *const sums = reinterpret_cast<$T *>(parts);
     if (threadIdx.x == 0u) sums[blockIdx.x] = acc;
     if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
     acc = $identity;
     if (threadIdx.x < $parts) acc = __ldcg(&sums[blockIdx.x / $parts * $parts + threadIdx.x]);
-    acc = block_$op(acc, part);
+    acc = $whole;
     //@end
     if (threadIdx.x == 0u) {
         $after;

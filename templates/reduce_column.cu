@@ -9,6 +9,7 @@
 //@key terms     one term, from k: the position, loads, acc
 //@key after     statements of the epilogue
 //@key store     the store
+//@key T         what is added up in
 //@key join      acc combined with row j's
 //@key block     number of the 32 outputs that this block works on
 //@key start     this thread's first term
@@ -16,7 +17,7 @@
 //@key parts     blocks that share the terms of an output; empty: one
 //@key add       acc combined with other
 static __global__ void __launch_bounds__(256) $name($params) {
-    __shared__ float part[8][32];
+    __shared__ $T part[8][32];
     const $number column = ($number)$block * 32u + threadIdx.x;
     //@if index
     const $number id = column < $outputs ? column : $outputs - 1u;  // all load, some do not store
@@ -26,7 +27,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     $index;
     //@end
     $before;
-    float acc = $identity;
+    $T acc = $identity;
 #pragma unroll 4
     for ($number k = $start; k < $count; k += $stride) {
         $terms;
@@ -34,7 +35,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     part[threadIdx.y][threadIdx.x] = acc;
     __syncthreads();
     //@if parts
-    float *const sums = reinterpret_cast<float *>(parts) + threadIdx.x;
+    $T *const sums = reinterpret_cast<$T *>(parts) + threadIdx.x;
     if (threadIdx.y == 0u) {
 #pragma unroll
         for (int j = 1; j < 8; j++) {
@@ -45,7 +46,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
     acc = $identity;
     for (unsigned p = threadIdx.y; p < $parts; p += 8u) {
-        const float other = __ldcg(&sums[(blockIdx.x / $parts * $parts + p) * 32u]);
+        const $T other = __ldcg(&sums[(blockIdx.x / $parts * $parts + p) * 32u]);
         $add;
     }
     part[threadIdx.y][threadIdx.x] = acc;

@@ -10,7 +10,8 @@
 //@key terms     one term, from k: the position, loads, acc
 //@key after     statements of the epilogue
 //@key store     the store
-//@key op        the reduction
+//@key T         what is added up in
+//@key whole     acc combined over the threads
 //@key warps     warps a block, each for one output
 static __global__ void __launch_bounds__($block) $name($params) {
     const unsigned lane = threadIdx.x % 32u;
@@ -19,12 +20,12 @@ static __global__ void __launch_bounds__($block) $name($params) {
     if (id >= $outputs) return;
     $index;
     $before;
-    float acc = $identity;
+    $T acc = $identity;
 #pragma unroll 4
     for ($number k = lane; k < $count; k += 32u) {
         $terms;
     }
-    acc = warp_$op(acc);
+    acc = $whole;
     if (lane == 0u) {
         $after;
         $store;

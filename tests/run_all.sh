@@ -46,6 +46,7 @@ parts=(
     'spelled  -    python3 tests/check_statistics.py'
     'merge    -    python3 tests/check_merge.py'
     'norms    -    python3 tests/check_norms.py'
+    'places   -    python3 tests/check_places.py'
     'search   -    python3 tests/check_search.py'
     'candid   -    python3 tests/check_candidates.py'
     'proofs   -    sh tests/frame/test_proofs.sh'

@@ -576,6 +576,7 @@ static void same_text(ein_ctx *ctx) {
 #include "strips.h"
 #include "skinny.h"
 #include "shares.h"
+#include "places.h"
 #include "narrow.h"
 #include "halves.h"
 
@@ -597,6 +598,7 @@ static void all_cases(ein_ctx *ctx) {
     strips(ctx);
     skinny_products(ctx);
     shares(ctx);
+    places(ctx);
     halves(ctx);
     same_text(ctx);
 }

@@ -331,7 +331,7 @@ static void check_wide(ein_ctx *ctx, const char *name, const ein__step *step) {
     for (int vec = 4; vec > 0; vec -= 3) {
         ein__buf text = {0};
         ein__launch l = {0};
-        ein__kgen g = ein__kgen_make(ctx, step->val[0], true, vec);
+        ein__kgen g = ein__kgen_of(ctx, step, true, vec);
         if (ein__kfamily_of(ctx, step)(&g, step, ein__namef(ctx, "%s_wide", name), &text, &l)) {
             emit_once(&text, &l);
             put_case(ctx, name, false, &l);
@@ -356,7 +356,7 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
     ein__step step = {
         .kind = kind, .name = name, .nval = nval, .out = val[nval - 1], .tile = forced_tile};
     memcpy(step.val, val, (size_t)nval * sizeof *val);
-    if (kind == EIN__K_REDUCE) step.parts = forced_parts;
+    if (kind == EIN__K_REDUCE || kind == EIN__K_PLACE) step.parts = forced_parts;
     if (taken) ein__norm_step(ctx, taken, &step);
     if (kind == EIN__K_PRODUCT) step.parts = possible_parts(ctx, &step);
     ein__buf text = {0};

@@ -8,11 +8,13 @@ static void one_share(ein_ctx *ctx, int parts, ein__red how, int64_t outputs, in
     ein__val u = along ? input(ctx, type, 2, DIMS(outputs, terms))
                        : input(ctx, type, 2, DIMS(terms, outputs));
     ein__ex x = along ? READ(u, 0, i, k) : READ(u, 0, k, i);
-    ein__val v = define(ctx, EIN__F32, how, 1, 1, box, x);
+    bool integer = type > EIN__BF16;
+    if (how == EIN__R_PROD) x = BIN(MAX, BIN(MIN, x, NUM(1)), NUM(-1));
+    ein__val v = define(ctx, integer ? type : EIN__F32, how, 1, 1, box, x);
     forced_parts = parts;
     CHECK("share", EIN__K_REDUCE, v);
     ein__val m = define(ctx, type, EIN__R_NONE, 1, 0, DIMS(outputs),
-                        BIN(ADD, BIN(MUL, READ(v, 0, i), NUM(0.25)), NUM(1)));
+                        BIN(ADD, BIN(MUL, READ(v, 0, i), NUM(integer ? 3 : 0.25)), NUM(1)));
     CHECK("share_map", EIN__K_REDUCE, v, m);
     forced_parts = 0;
 }
@@ -28,10 +30,15 @@ static void shares(ein_ctx *ctx) {
             int p = parts[turn % COUNT(parts)];
             bool along = turn % 2;
             ein__red how = turn % 7 == 3 ? EIN__R_MIN : turn % 3 ? EIN__R_SUM : EIN__R_MAX;
-            ein__dtype type = turn % 5 == 2 ? EIN__F16 : EIN__F32;
+            ein__dtype type = turn % 5 == 2 ? EIN__F16 : turn % 5 == 4 ? EIN__I32 : EIN__F32;
+            if (type == EIN__I32 && turn % 2) how = EIN__R_PROD;
             while (along && outputs[o] * p > most) p /= 2;
             one_share(ctx, p, how, outputs[o], terms[t], along, type);
         }
     one_share(ctx, EIN__SHARE_PARTS, EIN__R_MIN, 2, 4100, true, EIN__F32);
     one_share(ctx, EIN__SHARE_PARTS, EIN__R_SUM, 40, 4100, false, EIN__F32);
+    for (int how = EIN__R_SUM; how <= EIN__R_MIN; how++)
+        for (int k = 0; k < 4; k++)
+            one_share(ctx, k < 2 ? 0 : 8, (ein__red)how, 5, k < 2 ? 1030 : 4100, k % 2,
+                      k == 1 ? EIN__I64 : EIN__I32);
 }

@@ -123,7 +123,8 @@ def twin(path, folder, libs):
 
 
 EQUATIONS = ("attention", "eq_band_forms", "eq_batches", "eq_guards", "eq_phases", "eq_ranges",
-             "eq_reduce", "conv_groups", "matmul_ranks", "norms", "split_concat", "scalars")
+             "eq_reduce", "conv_groups", "matmul_ranks", "norms", "places", "split_concat",
+             "scalars")
 
 
 def test_twins(folder):

@@ -1,0 +1,206 @@
+// Places of extrema (place.c) as reductions over pairs of a value and its place: a thread, a warp,
+// a block, several blocks or a column of threads for one output, as for other reductions.
+
+// The parts of a kernel beside those of a reduction.
+typedef struct ein__kplaces {
+    ein__extremum p;
+    ein__kred r;
+    const char *pair, *none;  // the pair's type, and what it begins with
+} ein__kplaces;
+
+static ein__kplaces ein__kplaces_make(ein__kgen *g, const ein__step *step) {
+    ein__kplaces z = {.r = {.acc = step->val[1], .out = step->out, .scan = ein__kscan_make(g)}};
+    ein__kred *r = &z.r;
+    const ein__scope *s = ein__scope_of(g->ctx, r->acc);
+    bool found = ein__match_place(g->ctx, s, &z.p);
+    EIN_ASSERT(found);
+    (void)found;
+    ein__kscan_expr(g, &r->scan, z.p.value);
+    r->scan.pinned |= ein__ix_uses(g->ctx, z.p.at);
+    g->inner[g->ninner++] = (ein__kinner){r->acc, {"best.place"}, false};
+    if (step->nval > 2) ein__kscan_expr(g, &r->scan, ein__kbody(g, r->out));
+    ein__kscan_out(g, &r->scan, r->out);
+    r->nt = ein__korder(g, r->out, r->t);
+    for (uint32_t i = 0; i < s->ns; i++) r->s[r->ns++] = (int)(s->nt + i);
+    ein__ksort_reduction(r);
+    r->nt = ein__kmerge(g, &r->scan, r->t, r->nt);
+    r->ns = ein__kmerge(g, &r->scan, r->s, r->ns);
+    r->outputs = ein__kcount_slots(g, r->t, r->nt);
+    r->count = ein__kcount_slots(g, r->s, r->ns);
+    if (ein__kinteger(g, z.p.value)) g->num = EIN__NUM_INT;
+    const char *identity = ein__kidentity(g, z.p.max ? EIN__R_MAX : EIN__R_MIN);
+    z.pair = ein__namef(g->ctx, "ranked<%s, %s, %s, %s>", z.p.max ? "true" : "false",
+                        z.p.last ? "true" : "false", ein__knum_type(g), ein__kint(g));
+    z.none = ein__namef(g->ctx, "{%s, %lld}", identity, (long long)z.p.none);
+    ein__put(&r->index, "");
+    ein__put(&r->post, "");
+    return z;
+}
+
+// Whether places fit the type that counts here.
+static bool ein__kplaces_fit(const ein__kgen *g, const ein__kplaces *z) {
+    const ein__index *f = ein__ix_get(g->ctx, z->p.at);
+    int64_t none = z->p.none < 0 ? -z->p.none : z->p.none;
+    return g->wide || (f->lo >= -INT32_MAX && f->hi <= INT32_MAX && none <= INT32_MAX);
+}
+
+// Fills the parts, as ein__kred_parts does: lanes are terms of one output.
+static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *step, bool levels,
+                               ein__launch *l) {
+    ein__kred *r = &z->r;
+    for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
+    ein__kcount(g, z->p.value);
+    int64_t flops = (g->flops + 2) * r->count;
+    g->flops = 0;
+    for (int i = 0; i < g->vec; i++) {
+        ein__ktext v = ein__kvalue(g, z->p.value, i);
+        ein__klin at = ein__klin_of(g, z->p.at, i);
+        ein__putf(&r->core, "best.take(%s, %s);\n", v.s, ein__klin_text(g, &at, i).s);
+    }
+    int vec = g->vec;
+    g->vec = 1;
+    g->vec_slot = -1;
+    g->post = &r->post;
+    ein__ktext value = {"best.place", EIN__PRIMARY, 0};
+    g->num = EIN__NUM_INT;
+    if (step->nval > 2) {
+        ein__ex body = ein__kbody(g, r->out);
+        bool whole = ein__kdtype(g, r->out) > EIN__BF16 && ein__kinteger(g, body);
+        if (!whole) g->num = EIN__NUM_FLOAT;
+        if (!whole) g->inner[0].text[0] = "(float)best.place";
+        ein__kcount(g, body);
+        value = ein__kvalue(g, body, 0);
+    }
+    ein__kstore(g, &r->store, r->out, &r->scan, &value);
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    flops += g->flops;
+    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
+    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
+    g->needs |= EIN__NEED_RANKED;
+    g->vec = vec;
+}
+
+static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *step,
+                               const char *hint, ein__buf *out, ein__launch *l) {
+    ein__kred *r = &z->r;
+    if (g->vec > 1) return false;
+    ein__kplaces_parts(g, z, step, true, l);
+    if (g->too_wide || (r->outputs > INT32_MAX && !g->wide)) return false;
+    int block = ein__kblock(r->outputs);
+    if (g->overflow || !ein__kgrid(g->ctx, l, (r->outputs + block - 1) / block, block)) return true;
+    ein__buf loops = {0};
+    ein__put(&loops, g->code[0].s);
+    ein__putf(&loops, "%s best = %s;\n", z->pair, z->none);
+    ein__kloops(g, &loops, r->s, r->ns, r->core.s);
+    ein__put(&loops, r->post.s);
+    ein__put(&loops, r->store.s);
+    ein__key keys[] = {{0},
+                       {0},
+                       {"block", ein__namef(g->ctx, "%d", block)},
+                       {"number", ein__kunsigned(g)},
+                       {"threads", ein__knumber(g, r->outputs)},
+                       {"index", r->index.s},
+                       {"body", loops.s},
+                       {"kind", ein__kfunction(g, block)},
+                       {"alone", ein__kalone(g)}};
+    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
+    ein__buf_free(&loops);
+    return true;
+}
+
+// A warp for each output.
+static void ein__kplace_warp(ein__kgen *g, ein__kplaces *z, const char *terms, int warps, int vec,
+                             const char *hint, ein__buf *out, ein__launch *l) {
+    ein__kred *r = &z->r;
+    ein__key keys[] = {{0},
+                       {0},
+                       {"number", ein__kunsigned(g)},
+                       {"outputs", ein__knumber(g, r->outputs)},
+                       {"block", ein__namef(g->ctx, "%d", 32 * warps)},
+                       {"index", r->index.s},
+                       {"before", g->code[0].s},
+                       {"pair", z->pair},
+                       {"none", z->none},
+                       {"count", ein__knumber(g, r->count / vec)},
+                       {"terms", terms},
+                       {"after", r->post.s},
+                       {"store", r->store.s},
+                       {"warps", ein__namef(g->ctx, "%d", warps)}};
+    ein__kfinish(g, r->out, hint, ein__tmpl_place_warp, keys, 14, out, l);
+}
+
+// Blocks of threads that share the terms of one output, or of 32 neighbours; `parts` of them.
+static void ein__kplace_block(ein__kgen *g, ein__kplaces *z, const char *terms, bool column,
+                              int parts, int vec, const char *hint, ein__buf *out, ein__launch *l) {
+    ein__kred *r = &z->r;
+    const char *number = ein__namef(g->ctx, "%d", parts),
+               *x = column ? "threadIdx.y" : "threadIdx.x";
+    bool several = parts > 1;
+    int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"number", ein__kunsigned(g)},
+        {"outputs", column ? ein__knumber(g, r->outputs)
+                           : ein__namef(g->ctx, "%lld", (long long)(r->outputs * parts))},
+        {"index", r->index.s},
+        {"before", g->code[0].s},
+        {"pair", z->pair},
+        {"none", z->none},
+        {"count", ein__knumber(g, r->count / vec)},
+        {"terms", terms},
+        {"after", r->post.s},
+        {"store", r->store.s},
+        {"block", several ? ein__namef(g->ctx, "blockIdx.x / %su", number) : "blockIdx.x"},
+        {"start",
+         several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
+        {"stride", ein__namef(g->ctx, "%du", threads * parts)},
+        {"parts", several ? ein__namef(g->ctx, "%su", number) : ""}};
+    ein__kfinish(g, r->out, hint, column ? ein__tmpl_place_column : ein__tmpl_place_block, keys, 16,
+                 out, l);
+}
+
+static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
+                               const ein__step *step, const char *hint, ein__buf *out,
+                               ein__launch *l) {
+    ein__kred *r = &z->r;
+    int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
+    int vec = g->vec, parts = step->parts > 1 ? step->parts : 1;
+    bool column = how == EIN__SHARE_COLUMN;
+    if ((column ? ein__ceil(r->outputs, EIN__COLUMN_OUTPUTS) : r->outputs) * parts > most)
+        parts = 1;
+    if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
+    if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
+    int last = g->vec_slot, warps = r->outputs >= 4096 ? 4 : 1;
+    ein__kplaces_parts(g, z, step, false, l);
+    if (g->too_wide || g->scattered) return false;
+    bool warp = how == EIN__SHARE_WARP;
+    if (!warp) warps = EIN__BLOCK_THREADS / 32;
+    int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
+    int64_t groups = (r->outputs + each - 1) / each;
+    if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
+    if (parts > 1) g->needs |= EIN__NEED_LAST;
+    g->shared = parts > 1;
+    if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
+    ein__buf terms = {0};
+    g->vec_slot = last;
+    ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
+    ein__put(&terms, g->code[1].s);
+    ein__put(&terms, r->core.s);
+    if (warp) ein__kplace_warp(g, z, terms.s, warps, vec, hint, out, l);
+    else ein__kplace_block(g, z, terms.s, column, parts, vec, hint, out, l);
+    ein__buf_free(&terms);
+    return true;
+}
+
+// One attempt; false: try again without vectors or with 64-bit indices.
+static bool ein__kplaces_kernel(ein__kgen *g, const ein__step *step, const char *hint,
+                                ein__buf *out, ein__launch *l) {
+    ein__kplaces z = ein__kplaces_make(g, step);
+    ein__kshare how = ein__kshare_of(g, &z.r, true);
+    bool ok = (z.r.count <= INT32_MAX || g->wide) && ein__kplaces_fit(g, &z);
+    if (ok && how == EIN__SHARE_NONE) ok = ein__kplace_thread(g, &z, step, hint, out, l);
+    else if (ok) ok = ein__kplace_shared(g, &z, how, step, hint, out, l);
+    ein__kred_free(&z.r);
+    return ok;
+}
