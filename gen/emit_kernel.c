@@ -49,8 +49,8 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
          {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_attend,
           ein__tmpl_warp}},
         {EIN__K_PRODUCT,
-         {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_mma, ein__tmpl_tail,
-          ein__tmpl_tiles_rows}}};
+         {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
+          ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -181,6 +181,10 @@ EIN__FN void ein__emit_naive(ein_ctx *ctx, ein__val v, const char *hint, ein__bu
 EIN__FN void ein__emit_includes(ein__buf *out, unsigned needs) {
     if (needs & EIN__NEED_HALF) ein__put(out, "#include <cuda_fp16.h>\n");
     if (needs & EIN__NEED_BF16) ein__put(out, "#include <cuda_bf16.h>\n");
+    if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF))
+        ein__put(out,
+                 "#if CUDART_VERSION >= 11000\n"
+                 "#include <cuda_pipeline_primitives.h>\n#endif\n");
 }
 
 // Device functions that they call; to stand before the first kernel.
@@ -213,6 +217,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__put(out, "\n");
     }
     if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
+        ein__tmpl_put(out, ein__tmpl_tiles_async, NULL, 0);
+        ein__put(out, "\n");
         ein__tmpl_put(out, ein__tmpl_tiles_mma, rows, 1);
         ein__put(out, "\n");
     }

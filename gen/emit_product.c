@@ -19,7 +19,8 @@ typedef struct ein__kprod {
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
     const char *along[2];
-    int width;                             // neighbours that a load of the rows' factor gives
+    bool fetched[2], wide[2];  // loads say where a factor lies (tiles_async.cu); several elements
+    int width;                 // neighbours that a load of the rows' factor gives
     ein__buf totals, factors, also;        // of a row operation (norm.c), or empty
     ein__ex made[EIN__NORM_ROWS], stored;  // definitions in the product's iterators
     bool sums;
@@ -201,6 +202,22 @@ static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein
                       ein__kparen(g, at->at, EIN__TERM));
 }
 
+// Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
+// the tile holds, and nobody else wants them.
+static bool ein__kprod_fetches(const ein__kprod *r, int side, const ein__kaccess *at, int width) {
+    if (r->math == EIN__MATH_FP32 || (r->sums && !side)) return false;
+    return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
+}
+
+// Such a load.
+static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at, int width,
+                             const char *guard, ein__buf *body) {
+    const char *type = r->math == EIN__MATH_FP16 ? "uint4" : width == 4 ? "float4" : "float";
+    ein__putf(body, "return fetch<%s>(%s", type, at->param);
+    if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", ein__kparen(g, at->at, EIN__TERM));
+    ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
+}
+
 // One factor's part of the loop: loads into registers, stores into the tile.
 static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
@@ -250,7 +267,10 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (guard.n) guard.s[guard.n -= 4] = 0;
     if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
     if (computed) ein__put(&body, g->code[1].s);
-    if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
+    r->wide[side] = width > 1;
+    r->fetched[side] = !computed && ein__kprod_fetches(r, side, &at, width);
+    if (r->fetched[side]) ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
+    else if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     else ein__putf(&body, "return %s;\n", value);
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
                        ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
@@ -354,6 +374,14 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     return below;
 }
 
+// Shared memory that a kernel has beside its tile, bytes: sums and factors of rows (which are
+// those of `kinds` and EIN__NORM_ROWS values at most), and a flag.
+static int ein__kprod_beside(const ein__kprod *r) {
+    int parts = r->t->terms / 32 + 1;
+    int sums = r->sums ? (r->kinds * parts + EIN__NORM_ROWS) * r->t->rows * 4 : 0;
+    return sums + (r->parts > 1 ? 16 : 0);
+}
+
 // The tile's type, and how many rows and columns of it a thread stores.
 static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
     const ein__product_tile *t = r->t;
@@ -368,9 +396,10 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     g->needs |= half ? EIN__NEED_TENSOR_HALF | EIN__NEED_HALF : EIN__NEED_TENSOR_TF32;
+    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t, ein__kprod_beside(r)) : 2;
     return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
-                      t->buffers, g->vec);
+                      stages, g->vec);
 }
 
 // ------------------------------------------------------------------------------- rows
@@ -564,6 +593,13 @@ static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     g->vec = vec;
 }
 
+// What the compiler is to keep registers for: where factors do not pass through them, blocks enough
+// for what the estimate has beside each other.
+static const char *ein__kprod_bounds(const ein__kprod *r) {
+    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
+    return few && r->t->resident > 1 ? "256, 2" : "256";
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
@@ -576,6 +612,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"RN", ein__namef(c, "%d", cols)},
                        {"rows", ein__namef(c, "%d", rows)},
                        {"V", ein__namef(c, "%d", g->vec)},
+                       {"bounds", ein__kprod_bounds(r)},
                        {"number", ein__kunsigned(g)},
                        {"many", blocks > r->parts ? "1" : ""},
                        {"index", r->index.s},

@@ -11,6 +11,7 @@ typedef struct ein__tiled {
     int64_t extent[3], depth;
     bool scattered;  // the result's neighbours belong to different batches
     ein__math math;  // of the tensor cores' tiles that may compute it; FP32: none
+    bool direct;     // both factors are of the type that these hold: several steps may be fetched
     int each;        // instructions for each load of the rows' factor that its sums take (norm.c)
 } ein__tiled;
 
@@ -22,12 +23,12 @@ typedef struct ein__tiled {
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
-    int resident;  // blocks that share an SM
+    int resident;  // blocks that share an SM; tensor cores: where `direct`, else one
     ein__math math;
-    int buffers;  // tensor cores: steps in shared memory
+    int stages;  // tensor cores: steps in shared memory where factors are copied there directly
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 19, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 18, EIN__PRODUCT_DEPTH = 1 << 30 };
 
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {128, 128, 8, 8, 8, 1, 585, 1, EIN__MATH_FP32, 2},  // large on both sides
@@ -36,24 +37,32 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {32, 64, 4, 4, 32, 2, 420, 3, EIN__MATH_FP32, 2},
     {32, 32, 4, 4, 32, 4, 340, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
     {16, 64, 4, 4, 64, 4, 330, 2, EIN__MATH_FP32, 2},
-    {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 2},
-    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_TF32, 1},
-    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
-    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_TF32, 1},
-    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_TF32, 1},
-    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 1},
-    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 2},
-    {64, 128, 32, 32, 64, 1, 0, 1, EIN__MATH_FP16, 1},
-    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 2},
-    {32, 64, 32, 32, 128, 4, 0, 1, EIN__MATH_FP16, 1},
-    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 2},
-    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 1},
-    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},  // half as many steps
+    {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 3},
+    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
+    {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
+    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 4},
+    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 3},
+    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 2},
+    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3},
+    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4},
+    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3},
+    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 4},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 3},
+    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 2},
 };
 
 // Whether a tile may compute product `p`.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     return t->math == EIN__MATH_FP32 || t->math == p->math;
+}
+
+enum { EIN__PRODUCT_SHARED = 48 << 10 };  // bytes that a block gets without asking for more
+
+// Steps of a tensor cores' tile that have room in shared memory beside `other` bytes: two or more.
+static int ein__product_stages(const ein__product_tile *t, int other) {
+    int64_t step = (t->rows + t->cols) * t->terms * (t->math == EIN__MATH_FP16 ? 2 : 4);
+    int64_t room = (EIN__PRODUCT_SHARED - other) / step;
+    return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
 }
 
 // The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread or a
@@ -89,6 +98,13 @@ static ein__math ein__tensor_math(const ein_ctx *ctx, const ein__expr *const *re
     return ctx->desc.math == EIN_MATH_TF32 ? EIN__MATH_TF32 : EIN__MATH_FP16;
 }
 
+// Whether both factors lie in memory as tensor cores' tiles hold them.
+static bool ein__tensor_direct(const ein_ctx *ctx, const ein__expr *const *read, ein__math math) {
+    ein__dtype t = math == EIN__MATH_FP16 ? EIN__F16 : EIN__F32;
+    return math != EIN__MATH_FP32 && ctx->value[read[0]->val].dtype == t &&
+           ctx->value[read[1]->val].dtype == t;
+}
+
 // Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
 // has more terms than an unsigned counts.
 EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
@@ -101,6 +117,7 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
     p->math = ein__tensor_math(ctx, read);
+    p->direct = ein__tensor_direct(ctx, read, p->math);
     int col = lane >= 0 && (in[0] >> lane & 1) && !(in[1] >> lane & 1) ? 0 : 1;
     p->scattered = lane >= 0 && (in[0] >> lane & 1) == (in[1] >> lane & 1);
     p->read[0] = read[1 - col];
@@ -180,13 +197,28 @@ static int64_t ein__product_rows_ps(const ein__gpu *g, const ein__tiled *p,
     return ein__muldiv(flop, 1000 * 1000 * g->sms, g->fp32 * EIN__PRODUCT_ROWS_SHARE);
 }
 
+// Steps of a tile's loop that are on their way while one is multiplied. A row operation's sums are
+// of what has passed through registers.
+static int64_t ein__product_ahead(const ein__tiled *p, const ein__product_tile *t) {
+    bool tensor = t->math != EIN__MATH_FP32;
+    return tensor && p->direct && !p->each ? ein__product_stages(t, 0) - 1 : 1;
+}
+
+// Blocks that the GPU's SMs hold at once.
+static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
+                                  const ein__product_tile *t) {
+    bool tensor = t->math != EIN__MATH_FP32;
+    return g->sms * (tensor && (!p->direct || p->each) ? 1 : t->resident);
+}
+
 // Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
 // from the L2 cache; and one block's steps, when those of others do not hide their latency.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
-    int64_t terms = ein__muldiv(steps, t->terms, 1), slots = g->sms * t->resident;
-    int64_t waves = blocks / g->sms + (blocks % g->sms != 0), ps;
+    int64_t terms = ein__muldiv(steps, t->terms, 1), slots = ein__product_slots(g, p, t);
+    int64_t turns = steps / ein__product_ahead(p, t),
+            waves = blocks / g->sms + (blocks % g->sms != 0), ps;
     if (t->math == EIN__MATH_FP32) {
         int64_t flop = ein__muldiv(ein__muldiv(waves, g->sms, 1),
                                    ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
@@ -201,8 +233,9 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
-    // A step and the first loads; blocks beside each other take their turns together.
-    int64_t chain = ein__muldiv(ein__muldiv(steps + 1, EIN__PRODUCT_STEP_PS, 1),
+    // Steps that are not on their way together, and the first loads; blocks beside each other take
+    // their turns together.
+    int64_t chain = ein__muldiv(ein__muldiv(turns + 1, EIN__PRODUCT_STEP_PS, 1),
                                 blocks / slots + (blocks % slots != 0), 1);
     ps = fetch > ps ? fetch : ps;
     return chain > ps ? chain : ps;

@@ -37,7 +37,7 @@ struct attend<__half> {
 
     // Keys 0 to 15, of columns 0 to 7 (registers 0 and 2) and 8 to 15.
     static __device__ __forceinline__ void values(const __half *p, int pitch, unsigned (&b)[4]) {
-        tensor_type<__half>::fragment<false>(b, p, pitch);
+        tensor_type<__half>::fragment<false>(b, p, pitched{static_cast<unsigned>(pitch)});
     }
 };
 

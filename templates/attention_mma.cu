@@ -80,10 +80,11 @@ static __global__ void __launch_bounds__(128) $name($params) {
 #pragma unroll 2
             for (int k = 0; k < KC; k += 8 * WORD) {
                 unsigned a[4], b[4];
-                type::fragment<true>(a, &query[own * (depth + PAD) + k0 + k], depth + PAD);
+                type::fragment<true>(a, &query[own * (depth + PAD) + k0 + k], pitched{depth + PAD});
 #pragma unroll
                 for (int j = 0; j < NK / 8; j += 2) {
-                    type::fragment<true>(b, &part[(first + 8 * j) * (KC + PAD) + k], KC + PAD);
+                    type::fragment<true>(b, &part[(first + 8 * j) * (KC + PAD) + k],
+                                         pitched{KC + PAD});
                     type::multiply_add(s[j], a, b[0], b[2]);
                     type::multiply_add(s[j + 1], a, b[1], b[3]);
                 }

@@ -257,6 +257,7 @@
 #include "tiles_rows.cu"
 #include "tiles.cu"
 #define $tile product_tile<64, 64, 16, 1, 4, 4, 1>
+#define $bounds 256
 #define $RM 4
 #define $RN 4
 #define $rows 4
@@ -291,7 +292,9 @@
 
 #ifdef LINT_tiles_mma
 #include <cuda_fp16.h>
+#include <cuda_pipeline_primitives.h>
 #include "mma.cu"
+#include "tiles_async.cu"
 #endif
 
 #ifdef LINT_warp

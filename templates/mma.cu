@@ -8,10 +8,50 @@
 
 // What tensor cores multiply. A fragment is what the 32 lanes of a warp hold of 16 lines of a
 // factor (rows of the first one, columns of the second) and of 32 bytes of each: its registers are
-// PTX's operand A; registers 0 and 2, and 1 and 3, are operands B of 8 lines. Without tensor cores
-// the lanes exchange fragments and multiply them term by term.
+// PTX's operand A; registers 0 and 2, and 1 and 3, are operands B of 8 lines. In memory its rows
+// are lines of terms (ALONG) or terms of lines; at(row, column) says where an element lies, 16
+// bytes of a row together. Without tensor cores the lanes exchange fragments and multiply them term
+// by term.
 template <typename T>
 struct tensor_type;
+
+// Rows that follow each other at a distance.
+struct pitched {
+    unsigned pitch;
+    __device__ __forceinline__ unsigned operator()(unsigned row, unsigned column) const {
+        return row * pitch + column;
+    }
+};
+
+// The address of shared memory that ldmatrix takes.
+static __device__ __forceinline__ unsigned shared_address(const void *p) {
+    unsigned at = 0u;
+#ifdef __CUDA_ARCH__
+    asm("{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}" : "=r"(at) : "l"(p));
+#else
+    (void)p;
+#endif
+    return at;
+}
+
+// Four times 8 rows of 16 bytes, which begin at the lanes' places in turn: lane 4g + t gets word t
+// of the rows g.
+template <typename T>
+static __device__ __forceinline__ void fragment_rows(unsigned (&q)[4], const T *p, unsigned at) {
+#if TENSOR_CORES >= 750
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(q[0]), "=r"(q[1]), "=r"(q[2]), "=r"(q[3])
+                 : "r"(shared_address(p + at))
+                 : "memory");
+#else
+    const unsigned l = threadIdx.x % 32u;
+#pragma unroll
+    for (unsigned i = 0; i < 4u; i++) {
+        const T *row = p + __shfl_sync(0xffffffffu, at, 8u * i + l / 4u);
+        q[i] = reinterpret_cast<const unsigned *>(row)[l % 4u];
+    }
+#endif
+}
 
 // c += A B for 16 rows, 8 columns and 32 bytes of terms. Lane 4g + t has columns 2t and 2t + 1 of
 // row g, then of row g + 8.
@@ -54,16 +94,26 @@ struct tensor_type<float> {
         return make_float4(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));
     }
 
-    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4. Term k of line i is
-    // p[i * pitch + k] or, where lines lie together (not ALONG), p[k * pitch + i].
-    template <bool ALONG>
-    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, int pitch) {
-        const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;
+    // The same of a fragment, whose last 13 bits nobody reads.
+    static __device__ __forceinline__ void round_words(unsigned (&q)[4]) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const int line = g + i % 2 * 8, k = t + i / 2 * 4;
-            q[i] = __float_as_uint(p[ALONG ? line * pitch + k : k * pitch + line]);
+            const float v = __uint_as_float(q[i]);
+            q[i] = v == v ? q[i] + 0x1000u : 0x7fffffffu;
         }
+    }
+
+    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4.
+    template <bool ALONG, typename P>
+    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, P at) {
+        const unsigned l = threadIdx.x % 32u;
+        if (ALONG) {
+            fragment_rows(q, p, at(l % 16u, l / 16u * 4u));
+            return;
+        }
+#pragma unroll
+        for (unsigned i = 0; i < 4u; i++)
+            q[i] = __float_as_uint(p[at(l % 4u + i / 2u * 4u, l / 4u + i % 2u * 8u)]);
     }
 
     // What a register of A and one of B add; of both the bits of TF32 alone are read.
@@ -89,11 +139,30 @@ struct tensor_type<float> {
 //@end
 //@if half
 
+// The same transposed: halves g of the rows 2t and 2t + 1.
+static __device__ __forceinline__ void fragment_columns(unsigned (&q)[4], const __half *p,
+                                                        unsigned at) {
+#if TENSOR_CORES >= 750
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(q[0]), "=r"(q[1]), "=r"(q[2]), "=r"(q[3])
+                 : "r"(shared_address(p + at))
+                 : "memory");
+#else
+    const unsigned l = threadIdx.x % 32u;
+#pragma unroll
+    for (unsigned i = 0; i < 4u; i++) {
+        q[i] = 0u;
+#pragma unroll
+        for (unsigned k = 0; k < 2u; k++) {
+            const __half *row = p + __shfl_sync(0xffffffffu, at, 8u * i + l % 4u * 2u + k);
+            q[i] |= static_cast<unsigned>(static_cast<__half_raw>(row[l / 4u]).x) << 16u * k;
+        }
+    }
+#endif
+}
+
 template <>
 struct tensor_type<__half> {
-    static __device__ __forceinline__ unsigned bits(__half v) {
-        return static_cast<__half_raw>(v).x;
-    }
     static __device__ __forceinline__ unsigned pair(float low, float high) {
         const __half2 v = __floats2half2_rn(low, high);
         return *reinterpret_cast<const unsigned *>(&v);
@@ -105,40 +174,14 @@ struct tensor_type<__half> {
         return make_uint2(pair(v.x, v.y), pair(v.z, v.w));
     }
 
-    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on. ldmatrix
-    // takes the places of four times 8 rows of 8 halves from the lanes in turn, and transposes
-    // where the rows are terms. Term k of line i as above.
-    template <bool ALONG>
-    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, int pitch) {
-        const int l = threadIdx.x % 32u, low = l % 8 + (ALONG ? l / 8 % 2 : l / 16) * 8,
-                  row = low * pitch + (ALONG ? l / 16 : l / 8 % 2) * 8;
-#if TENSOR_CORES >= 750
-        unsigned at;
-        asm("{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}"
-            : "=r"(at)
-            : "l"(p + row));
-        if (ALONG)
-            asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(q[0]), "=r"(q[1]), "=r"(q[2]), "=r"(q[3])
-                         : "r"(at)
-                         : "memory");
-        else
-            asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(q[0]), "=r"(q[1]), "=r"(q[2]), "=r"(q[3])
-                         : "r"(at)
-                         : "memory");
-#else
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            unsigned h[2];
-#pragma unroll
-            for (int k = 0; k < 2; k++) {
-                const int r = ALONG ? l / 4 : l % 4 * 2 + k, c = ALONG ? l % 4 * 2 + k : l / 4;
-                h[k] = bits(p[__shfl_sync(0xffffffffu, row, 8 * i + r) + c]);
-            }
-            q[i] = h[0] | h[1] << 16;
-        }
-#endif
+    static __device__ __forceinline__ void round_words(unsigned (&)[4]) {}
+
+    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on.
+    template <bool ALONG, typename P>
+    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, P at) {
+        const unsigned l = threadIdx.x % 32u;
+        if (ALONG) fragment_rows(q, p, at(l % 16u, l / 16u * 8u));
+        else fragment_columns(q, p, at(l % 8u + l / 16u * 8u, l / 8u % 2u * 8u));
     }
 
     static __device__ __forceinline__ float value(unsigned half) {

@@ -23,7 +23,7 @@
 //@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it
 //@key shared   elements or vectors of a block's share
 //@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store
-static __global__ void __launch_bounds__(256) $name($params) {
+static __global__ void __launch_bounds__($bounds) $name($params) {
     __shared__ $tile tile;
     //@if many
     const $number id = blockIdx.x;

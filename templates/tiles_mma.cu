@@ -1,20 +1,104 @@
 //@key rows  whether some loads are added up along their rows
+// Where elements of a tile lie that has rows of C of them, from (row, column) on: 16-byte chunks of
+// a row are exchanged, so that 8 rows at the same column, or 8 / W rows at W neighbouring chunks,
+// fill the 32 banks of shared memory.
+template <typename T, int C, int W>
+struct spread {
+    unsigned row, column;
+    __device__ __forceinline__ unsigned operator()(unsigned r, unsigned c) const {
+        const unsigned e = 16 / sizeof(T), n = C / e, each = n < 8 ? 8 / n : 1;
+        r += row;
+        c += column;
+        return r * C + ((c / e) ^ (r / each % ((n < 8 ? n : 8) / W) * W)) * e + c % e;
+    }
+};
+// For factors whose rows are lines of terms (ALONG), or terms of lines. Of the latter f32 fragments
+// take 8 neighbours of 4 rows.
+template <typename T, int B, int KC, bool ALONG>
+struct tile_place : spread<T, ALONG ? KC : B, sizeof(T) == 4 && !ALONG ? 2 : 1> {
+    __device__ __forceinline__ tile_place(unsigned line, unsigned term)
+        : spread < T,
+    ALONG ? KC : B, sizeof(T) == 4 && !ALONG ? 2 : 1 > {ALONG ? line : term, ALONG ? term : line} {}
+};
+
+// A factor's way to shared memory, B lines of KC terms a step: what a load gives waits in registers
+// until the step before is multiplied, rounded as it is stored; what it fetches is copied, where
+// the device can, several steps ahead and as it is (RAW).
+template <typename T, int B, int KC, bool ALONG, typename V, typename L>
+struct tensor_feed {
+    static const bool RAW = false;
+    typedef decltype(tensor_type<T>::rounded(V())) stored;
+    static const unsigned W = sizeof(stored) / sizeof(T), N = B * KC / 256 / W;
+    L load_from;
+    V v[N];
+
+    __device__ __forceinline__ explicit tensor_feed(L l) : load_from(l) {}
+    __device__ __forceinline__ void copy(T *, unsigned) const {}
+    __device__ __forceinline__ void load(unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) v[i] = load_from(threadIdx.x + 256u * i, k0);
+    }
+    __device__ __forceinline__ void store(T *to) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++)
+            *reinterpret_cast<stored *>(to + place(i)) = tensor_type<T>::rounded(v[i]);
+            //@if rows
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) loaded(load_from, static_cast<int>(i), v[i]);
+        //@end
+    }
+    // Vector i of the thread, of those that follow each other along the rows.
+    static __device__ __forceinline__ unsigned place(unsigned i) {
+        const unsigned e = (threadIdx.x + 256u * i) * W, c = ALONG ? KC : B;
+        return tile_place<T, B, KC, ALONG>(0u, 0u)(e / c, e % c);
+    }
+};
+#if ASYNC_COPIES
+template <typename T, int B, int KC, bool ALONG, typename V, typename L>
+struct tensor_feed<T, B, KC, ALONG, fetched<V>, L> {
+    static const bool RAW = true;
+    L load_from;
+
+    __device__ __forceinline__ explicit tensor_feed(L l) : load_from(l) {}
+    __device__ __forceinline__ void copy(T *to, unsigned k0) const {
+        const unsigned n = B * KC * sizeof(T) / sizeof(V) / 256;
+#pragma unroll
+        for (unsigned i = 0; i < n; i++)
+            copy_async(to + tensor_feed<T, B, KC, ALONG, V, L>::place(i),
+                       load_from(threadIdx.x + 256u * i, k0));
+    }
+    __device__ __forceinline__ void load(unsigned) {}
+    __device__ __forceinline__ void store(T *) {}
+};
+#else
+template <typename L>
+struct fetched_value {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0).value()) {
+        return load(e, k0).value();
+    }
+};
+template <typename T, int B, int KC, bool ALONG, typename V, typename L>
+struct tensor_feed<T, B, KC, ALONG, fetched<V>, L>
+    : tensor_feed<T, B, KC, ALONG, V, fetched_value<L> > {
+    __device__ __forceinline__ explicit tensor_feed(L l)
+        : tensor_feed<T, B, KC, ALONG, V, fetched_value<L> >(fetched_value<L>{l}) {}
+};
+#endif
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
-// terms of a step. A warp has WM rows and WN columns. With two BUFFERS a step is stored while the
-// one before is multiplied. A thread stores V neighbouring columns at once. A line of terms is
-// followed by 16 unused bytes and a term of lines by 8 elements, so that the lanes of a fragment
-// read from different banks.
-template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int BUFFERS, int V>
+// terms of a step. A warp has WM rows and WN columns. STAGES steps have room, two or more: one is
+// multiplied while others are on their way. A thread stores V neighbouring columns at once.
+template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int STAGES, int V>
 struct tensor_tile {
-    static const int KS = 32 / int(sizeof(T)), EDGE = 16 / int(sizeof(T));
-    static const int SIZE_A = BM * KC + (BM * EDGE > 8 * KC ? BM * EDGE : 8 * KC);
-    static const int SIZE_B = BN * KC + (BN * EDGE > 8 * KC ? BN * EDGE : 8 * KC);
-    static const int STEPS = BUFFERS * (SIZE_A + SIZE_B) * int(sizeof(T));
+    static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;
     static const int SUMS = PARTS > 1 ? PARTS *BM *(BN + 8) * 4 : 0;
+    static const int STEPS = STAGES * SIZE * int(sizeof(T));
     // A thread's result.
     static const int RM = PARTS > 1 ? BM *BN / 256 / V : V > 1 ? WM / 16 : WM / 8;
     static const int RN = PARTS > 1 ? V : V > 1 ? WN / 2 : WN / 4;
-    __align__(16) unsigned char bytes[STEPS > SUMS ? STEPS : SUMS];
+    __align__(128) unsigned char bytes[STEPS > SUMS ? STEPS : SUMS];
 
     static __device__ unsigned lane() { return threadIdx.x % 32u; }
     static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
@@ -33,42 +117,31 @@ struct tensor_tile {
         return left() + j / 2 * 8 + lane() % 4u * 2 + j % 2;
     }
 
-    template <bool ALONG, int B>
-    static __device__ unsigned at(unsigned line, unsigned k) {
-        return ALONG ? line * (KC + EDGE) + k : k * (B + 8) + line;
-    }
-    __device__ T *factor(int turn, int b) {
-        return reinterpret_cast<T *>(bytes) + turn * (SIZE_A + SIZE_B) + b * SIZE_A;
+    __device__ T *factor(int stage, int b) {
+        return reinterpret_cast<T *>(bytes) + stage * SIZE + b * BM * KC;
     }
 
-    // Vector e of a step begins at term e % KC of line e / KC, or (not ALONG) at line e % B of term
-    // e / B, counted in elements.
-    template <bool ALONG, int B, typename L>
-    static __device__ __forceinline__ void put(T *to, unsigned e, L v) {
-        typedef decltype(tensor_type<T>::rounded(v)) stored;
-        e *= static_cast<unsigned>(sizeof(stored) / sizeof(T));
-        const unsigned line = ALONG ? e / KC : e % B, k = ALONG ? e % KC : e / B;
-        *reinterpret_cast<stored *>(to + at<ALONG, B>(line, k)) = tensor_type<T>::rounded(v);
-    }
-
-    // c += the product of what was put at `turn`, over the warp's part of the terms.
-    template <bool ALONG_A, bool ALONG_B>
-    __device__ __forceinline__ void step(int turn, float (&c)[WM / 16][WN / 8][4]) {
+    // c += the product of the step at `stage`, over the warp's part of the terms.
+    template <bool ALONG_A, bool ALONG_B, bool RAW_A, bool RAW_B>
+    __device__ __forceinline__ void step(int stage, float (&c)[WM / 16][WN / 8][4]) {
         typedef tensor_type<T> type;
+        const T *a = factor(stage, 0), *b = factor(stage, 1);
 #pragma unroll
         for (int s = 0; s < KC / PARTS / KS; s++) {
             const unsigned k = part() * (KC / PARTS) + s * KS;
             unsigned x[WM / 16][4], y[WN / 16][4];
 #pragma unroll
-            for (int i = 0; i < WM / 16; i++)
-                type::template fragment<ALONG_A>(
-                    x[i], factor(turn, 0) + at<ALONG_A, BM>(top() + 16 * i, k),
-                    ALONG_A ? KC + EDGE : BM + 8);
+            for (int i = 0; i < WM / 16; i++) {
+                const tile_place<T, BM, KC, ALONG_A> at(top() + 16 * i, k);
+                type::template fragment<ALONG_A>(x[i], a, at);
+                if (RAW_A) type::round_words(x[i]);
+            }
 #pragma unroll
-            for (int j = 0; j < WN / 16; j++)
-                type::template fragment<ALONG_B>(
-                    y[j], factor(turn, 1) + at<ALONG_B, BN>(left() + 16 * j, k),
-                    ALONG_B ? KC + EDGE : BN + 8);
+            for (int j = 0; j < WN / 16; j++) {
+                const tile_place<T, BN, KC, ALONG_B> at(left() + 16 * j, k);
+                type::template fragment<ALONG_B>(y[j], b, at);
+                if (RAW_B) type::round_words(y[j]);
+            }
 #pragma unroll
             for (int i = 0; i < WM / 16; i++)
 #pragma unroll
@@ -123,43 +196,50 @@ struct tensor_tile {
         }
     }
 
-    // load_a(e, k0) gives vector (or element) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way.
+    // load_a(e, k0) gives vector (or element) e of the step from term k0 on, or where to fetch it.
     template <bool ALONG_A, bool ALONG_B, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef tensor_type<T> type;
-        const unsigned e = threadIdx.x, bytes_a = BM * KC * sizeof(T) / 256,
-                       bytes_b = BN * KC * sizeof(T) / 256,
-                       na = bytes_a / sizeof type::rounded(load_a(0u, terms)),
-                       nb = bytes_b / sizeof type::rounded(load_b(0u, terms));
-        decltype(load_a(0u, terms)) va[na];
-        decltype(load_b(0u, terms)) vb[nb];
+        typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, terms)), A> feed_a;
+        typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, terms)), B> feed_b;
+        const unsigned ahead = (STAGES - 1) * KC;
+        feed_a a(load_a);
+        feed_b b(load_b);
         float c[WM / 16][WN / 8][4] = {};
-        int turn = 0;
-        for (unsigned k0 = 0;; k0 += KC, turn = (turn + 1) % BUFFERS) {
-            //@if rows
-            if (k0 > 0) {
 #pragma unroll
-                for (unsigned i = 0; i < na; i++) loaded(load_a, static_cast<int>(i), va[i]);
-            }
-            //@end
+        for (unsigned k0 = 0; k0 < ahead; k0 += KC) {
             if (k0 < terms) {
-#pragma unroll
-                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
-#pragma unroll
-                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
+                a.copy(factor(k0 / KC, 0), k0);
+                b.copy(factor(k0 / KC, 1), k0);
             }
-            if (k0 > 0) step<ALONG_A, ALONG_B>((turn + BUFFERS - 1) % BUFFERS, c);
-            if (k0 >= terms) break;
-            if (BUFFERS == 1) __syncthreads();
-#pragma unroll
-            for (unsigned i = 0; i < na; i++)
-                put<ALONG_A, BM>(factor(turn, 0), e + 256u * i, va[i]);
-#pragma unroll
-            for (unsigned i = 0; i < nb; i++)
-                put<ALONG_B, BN>(factor(turn, 1), e + 256u * i, vb[i]);
+            end_step();
+        }
+        a.load(0u);
+        b.load(0u);
+        a.store(factor(0, 0));
+        b.store(factor(0, 1));
+        int stage = 0;
+        for (unsigned k0 = 0; k0 < terms; k0 += KC) {
+            const int next = stage + 1 < STAGES ? stage + 1 : 0,
+                      free = stage > 0 ? stage - 1 : STAGES - 1;
+            const bool more = k0 + KC < terms;
+            await_steps<STAGES - 2>();
             __syncthreads();
+            if (k0 + ahead < terms) {
+                a.copy(factor(free, 0), k0 + ahead);
+                b.copy(factor(free, 1), k0 + ahead);
+            }
+            end_step();
+            if (more) {
+                a.load(k0 + KC);
+                b.load(k0 + KC);
+            }
+            step<ALONG_A, ALONG_B, feed_a::RAW, feed_b::RAW>(stage, c);
+            if (more) {
+                a.store(factor(next, 0));
+                b.store(factor(next, 1));
+            }
+            stage = next;
         }
         if (PARTS > 1) sum(c, acc);
         else arrange(c, acc);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fiber.h"
+#include "include/cuda_pipeline_primitives.h"
 #include "judge.h"
 
 #define KEEP_OUT_OF_BSS \
@@ -47,7 +48,15 @@ struct warp {
     unsigned meeting, arrived, mask, returned;
 };
 
+// The asynchronous copies that a thread has begun and not yet waited for, from `first` on.
+struct copies {
+    std::vector<judge_copy> begun;
+    size_t first;
+    unsigned group;  // that copies begun now will belong to
+};
+
 KEEP_OUT_OF_BSS thread threads[max_threads] = {};
+KEEP_OUT_OF_BSS copies copying[max_threads] = {};
 KEEP_OUT_OF_BSS warp warps[max_threads / 32] = {};
 alignas(256) unsigned char dynamic_shared[max_shared + 256];
 
@@ -139,6 +148,9 @@ void fiber_main() {
             if (!t->ordered) {
                 fault("launched early, and a thread ends without cudaGridDependencySynchronize");
             }
+            if (copying[t->linear].first < copying[t->linear].begun.size()) {
+                fault("a thread ends without waiting for its asynchronous copies");
+            }
             t->state = returned;
             warps[t->warp].returned |= 1u << t->lane;
             block.returned++;
@@ -213,6 +225,45 @@ void judge_threadfence() {
     if (judge_race_fence) {
         judge_race_fence();
     }
+}
+
+// ---- asynchronous copies
+
+void judge_check_copy(const judge_copy &copy, const void *from, size_t zeros) {
+    self("__pipeline_memcpy_async");
+    bool sized = copy.bytes == 4 || copy.bytes == 8 || copy.bytes == 16;
+    if (!sized || zeros > copy.bytes) {
+        fault("an asynchronous copy is of 4, 8 or 16 bytes, and no more of them are zeros");
+    }
+    if ((uintptr_t)copy.to % copy.bytes || (uintptr_t)from % copy.bytes) {
+        fault("an asynchronous copy is not aligned to its size");
+    }
+    if (judge_is_device(copy.to) || (zeros < copy.bytes && !judge_in_device(from, 1))) {
+        fault("an asynchronous copy goes from global to shared memory");
+    }
+}
+
+bool judge_keep_copy(const judge_copy &copy) {
+    copies &c = copying[self("__pipeline_memcpy_async")->linear];
+    c.begun.push_back(copy);
+    c.begun.back().group = c.group;
+    // Static shared memory of a block that begins ahead is not kept for it.
+    bool at_once = !block.ahead && (block.reversed || (block.random && judge_random() % 2));
+    return !at_once && !judge_race_report;
+}
+
+void judge_end_group() { copying[self("__pipeline_commit")->linear].group++; }
+
+const judge_copy *judge_next_copy(unsigned groups) {
+    copies &c = copying[self("__pipeline_wait_prior")->linear];
+    if (c.first < c.begun.size() && c.begun[c.first].group + groups < c.group) {
+        return &c.begun[c.first++];
+    }
+    if (c.first == c.begun.size()) {
+        c.begun.clear();
+        c.first = 0;
+    }
+    return nullptr;
 }
 
 // The last lane of a warp meeting wakes the others.
@@ -294,6 +345,10 @@ static void begin_block(dim3 grid, size_t number, size_t shared) {
     for (unsigned w = 0; w <= (block.size - 1) / 32; w++) {
         warps[w].arrived = warps[w].returned = 0;
     }
+    for (unsigned i = 0; i < block.size; i++) {
+        copying[i].begun.clear();
+        copying[i].first = copying[i].group = 0;
+    }
     judge_now.block = (unsigned)number;
     judge_now.barrier = 0;
     memset(judge_now.warp_sync, 0, sizeof judge_now.warp_sync);
@@ -344,6 +399,7 @@ struct judge_held {
     decltype(block) running;
     std::vector<thread> threads;
     std::vector<warp> warps;
+    std::vector<copies> copying;
     std::vector<unsigned char> shared;
     judge_clock now;
 };
@@ -367,6 +423,7 @@ void judge_begin_ahead(judge_grid &grid) {
         held->running = block;
         held->threads.assign(threads, threads + block.size);
         held->warps.assign(warps, warps + (block.size + 31) / 32);
+        held->copying.assign(copying, copying + block.size);
         held->shared.assign(dynamic_shared, dynamic_shared + grid.config.shared);
         held->now = judge_now;
         grid.held.push_back(held);
@@ -380,6 +437,7 @@ static void end_ahead(const judge_grid &grid, const judge_held &held) {
     block.ahead = false;
     std::copy(held.threads.begin(), held.threads.end(), threads);
     std::copy(held.warps.begin(), held.warps.end(), warps);
+    std::copy(held.copying.begin(), held.copying.end(), copying);
     std::copy(held.shared.begin(), held.shared.end(), dynamic_shared);
     judge_now = held.now;
     judge_now.launch = launch;

@@ -1,14 +1,18 @@
 // Which lane holds what, register by register as the PTX manual has it for mma.m16n8k8 (TF32) and
 // mma.m16n8k16 (halves): the fragments that templates/mma.cu loads, of both ways in which a factor
-// lies in shared memory, and what it makes of fragments that are filled in here; and how it rounds.
+// lies in shared memory, and what it makes of fragments that are filled in here; how it rounds; and
+// that tiles of templates/tiles_mma.cu have no conflicts of banks.
 #include <cuda_fp16.h>
+#include <cuda_pipeline_primitives.h>
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../../templates/mma.cu"
+#include "../../templates/tiles_async.cu"
+#include "../../templates/tiles_mma.cu"
 
-enum { TERMS = 16, PITCH = 24 };  // terms of halves; TF32 has the first 8
+enum { TERMS = 16 };  // of halves; TF32 has the first 8
 
 static int passed, failed;
 
@@ -39,13 +43,16 @@ static int column_c(int lane, int i) { return lane % 4 * 2 + (i & 1); }
 
 static float value(int i) { return (float)(i * 37 % 61 - 30); }
 
-template <typename T, bool ALONG>
-static __global__ void load(const T *lines, unsigned *to) {
-    __shared__ __align__(16) T s[16 * PITCH];
-    for (unsigned i = threadIdx.x; i < 16u * PITCH; i += 32u) s[i] = lines[i];
+// A fragment from (row, column) on of 32 rows of C elements, as tiles have them in shared memory.
+template <typename T, bool ALONG, int C>
+static __global__ void load(const T *rows, unsigned row, unsigned column, unsigned *to) {
+    typedef tile_place<T, ALONG ? 32 : C, ALONG ? C : 32, ALONG> place;
+    __shared__ __align__(16) T s[32 * C];
+    for (unsigned i = threadIdx.x; i < 32u * C; i += 32u) s[place(0u, 0u)(i / C, i % C)] = rows[i];
     __syncthreads();
     unsigned q[4];
-    tensor_type<T>::template fragment<ALONG>(q, s, PITCH);
+    tensor_type<T>::template fragment<ALONG>(q, s,
+                                             place(ALONG ? row : column, ALONG ? column : row));
     for (int i = 0; i < 4; i++) to[threadIdx.x * 4u + i] = q[i];
 }
 
@@ -72,30 +79,26 @@ static float back(float v) { return v; }
 static float back(__half v) { return __half2float(v); }
 
 // The two operands B of a fragment of 16 lines are its registers 0 and 2 and 1 and 3.
-template <typename T>
-static void check_loads(const char *name, bool along) {
+template <typename T, bool ALONG, int C>
+static void check_load(const char *name, int row, int column) {
     const int words = 4 / (int)sizeof(T);
-    T lines[16 * PITCH], *device;
+    static T rows[32 * C];
+    T *device;
     unsigned q[128], *got;
-    for (int i = 0; i < 16 * PITCH; i++) lines[i] = as<T>(value(i));
-    cudaMalloc(&device, sizeof lines);
+    for (int i = 0; i < 32 * C; i++) rows[i] = as<T>(value(i));
+    cudaMalloc(&device, sizeof rows);
     cudaMalloc(&got, sizeof q);
-    cudaMemcpy(device, lines, sizeof lines, cudaMemcpyHostToDevice);
+    cudaMemcpy(device, rows, sizeof rows, cudaMemcpyHostToDevice);
     const dim3 grid(1), block(32);
-    if (along) {
-        const auto kernel = load<T, true>;
-        kernel<<<grid, block, 0, 0>>>(device, got);
-    } else {
-        const auto kernel = load<T, false>;
-        kernel<<<grid, block, 0, 0>>>(device, got);
-    }
+    const auto kernel = load<T, ALONG, C>;
+    kernel<<<grid, block, 0, 0>>>(device, (unsigned)row, (unsigned)column, got);
     cudaMemcpy(q, got, sizeof q, cudaMemcpyDeviceToHost);
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < 4 * words; i++) {
             T element;
             memcpy(&element, (const char *)&q[lane * 4] + i * sizeof(T), sizeof element);
             const int line = manual<T>::row(lane, i), k = manual<T>::term(lane, i);
-            const int at = along ? line * PITCH + k : k * PITCH + line;
+            const int at = (row + (ALONG ? line : k)) * C + column + (ALONG ? k : line);
             expect(back(element) == value(at), name, lane, i);
             // As operand B of lines 0 to 7, or of lines 8 to 15.
             const int b = i / words % 2, e = i / words / 2 * words + i % words;
@@ -103,6 +106,85 @@ static void check_loads(const char *name, bool along) {
         }
     cudaFree(device);
     cudaFree(got);
+}
+
+template <typename T>
+static void check_loads(const char *name) {
+    check_load<T, true, 16>(name, 0, 0);
+    check_load<T, true, 16>(name, 16, 0);
+    check_load<T, true, 32>(name, 16, 16);
+    check_load<T, true, 64>(name, 0, 48);
+    check_load<T, true, 128>(name, 16, 80);
+    check_load<T, false, 16>(name, 8, 0);
+    check_load<T, false, 32>(name, 16, 16);
+    check_load<T, false, 64>(name, 0, 32);
+    check_load<T, false, 128>(name, 8, 96);
+}
+
+// What fills 16 bytes of a tile.
+template <typename T>
+struct vector_of {
+    typedef float4 type;
+};
+template <>
+struct vector_of<__half> {
+    typedef uint4 type;
+};
+
+// Times that shared memory takes for the words of n lanes, `words` neighbours from at[i] on each:
+// of one of its 32 banks it gives one word at a time, whoever wants it. 16 bytes a lane are the
+// business of 8 lanes at once.
+static int times(const unsigned *at, int n, int words) {
+    int most = 0;
+    for (int bank = 0; bank < 32; bank++) {
+        unsigned of[32];
+        int found = 0;
+        for (int i = 0; i < n; i++)
+            for (unsigned w = at[i]; w < at[i] + words; w++) {
+                bool known = w % 32 != (unsigned)bank;
+                for (int k = 0; k < found; k++) known |= of[k] == w;
+                if (!known) of[found++] = w;
+            }
+        most = found > most ? found : most;
+    }
+    return most;
+}
+
+// A tile of B lines and KC terms in shared memory: neither the fragments' lanes nor those that
+// store 16 bytes want different words of one bank.
+template <typename T, int B, int KC, bool ALONG>
+static void check_banks(const char *name) {
+    struct load {
+        float4 operator()(unsigned, unsigned) const { return float4(); }
+    };
+    typedef tensor_feed<T, B, KC, ALONG, typename vector_of<T>::type, load> feed;
+    const int C = ALONG ? KC : B, R = ALONG ? B : KC, each = 4 / (int)sizeof(T);
+    const tile_place<T, B, KC, ALONG> place(0u, 0u);
+    const uint3 before = threadIdx;
+    unsigned at[32];
+    for (int first = 0; first < 256; first += 8) {
+        for (unsigned i = 0; i < 8u; i++) {
+            threadIdx.x = first + i;
+            at[i] = feed::place(0) / each;
+            expect(at[i] % 4u == 0u, name, first, (int)i);
+        }
+        expect(times(at, 8, 4) == 1, name, first, 0);
+    }
+    threadIdx = before;
+    const int rows = ALONG ? 16 : sizeof(T) == 4 ? 8 : 16, columns = ALONG ? 8 * each : 16;
+    for (int row = 0; row < R; row += rows)
+        for (int column = 0; column < C; column += columns)
+            for (int part = 0; part < 4; part++) {
+                if (ALONG || sizeof(T) == 2) {
+                    for (unsigned i = 0; i < 8u; i++)
+                        at[i] = place(row + i + part % 2 * 8, column + part / 2 * 4 * each) / each;
+                    expect(times(at, 8, 4) == 1, name, row, column);
+                } else {
+                    for (unsigned l = 0; l < 32u; l++)
+                        at[l] = place(row + l % 4u + part / 2 * 4, column + l / 4u + part % 2 * 8);
+                    expect(times(at, 32, 1) == 1, name, row, column);
+                }
+            }
 }
 
 template <typename T>
@@ -141,7 +223,10 @@ static void check_product(const char *name) {
 
 static __global__ void round_all(const unsigned *from, unsigned *to) {
     const unsigned i = threadIdx.x;
+    unsigned q[4] = {from[i], from[i], from[i], from[i]};
     to[i] = __float_as_uint(tensor_type<float>::rounded(__uint_as_float(from[i])));
+    tensor_type<float>::round_words(q);
+    to[blockDim.x + i] = q[i % 4u];
 }
 
 // What cvt.rna.tf32.f32 makes of a number, with the 13 bits that a product does not read: ties go
@@ -153,24 +238,40 @@ static void check_rounding() {
         {0x7f7fffffu, 0x7f800000u}, {0x7f800000u, 0x7f800000u}, {0xff800000u, 0xff800000u},
         {0x7f800001u, 0x7fffffffu}, {0xffc00000u, 0x7fffffffu}, {0x7fffffffu, 0x7fffffffu}};
     const int n = sizeof cases / sizeof *cases;
-    unsigned from[n], got[n], *device;
+    unsigned from[n], got[2 * n], *device;
     for (int i = 0; i < n; i++) from[i] = cases[i][0];
-    cudaMalloc(&device, 2 * sizeof from);
+    cudaMalloc(&device, 3 * sizeof from);
     cudaMemcpy(device, from, sizeof from, cudaMemcpyHostToDevice);
     const dim3 grid(1), block(n);
     const auto kernel = round_all;
     kernel<<<grid, block, 0, 0>>>(device, device + n);
     cudaMemcpy(got, device + n, sizeof got, cudaMemcpyDeviceToHost);
-    for (int i = 0; i < n; i++) expect(got[i] == cases[i][1], "rounding to TF32", 0, i);
+    for (int i = 0; i < n; i++) {
+        expect(got[i] == cases[i][1], "rounding to TF32", 0, i);
+        expect(got[n + i] >> 13 == cases[i][1] >> 13, "rounding of fragments", 0, i);
+    }
     cudaFree(device);
 }
 
 int main() {
     check_rounding();
-    check_loads<float>("TF32, terms together", true);
-    check_loads<float>("TF32, lines together", false);
-    check_loads<__half>("halves, terms together", true);
-    check_loads<__half>("halves, lines together", false);
+    check_loads<float>("fragments of TF32");
+    check_loads<__half>("fragments of halves");
+#define BANKS(T, B, KC)                                         \
+    check_banks<T, B, KC, true>("banks of " #T " " #B "x" #KC); \
+    check_banks<T, B, KC, false>("banks of " #T " " #KC "x" #B)
+    BANKS(float, 128, 16);
+    BANKS(float, 64, 16);
+    BANKS(float, 64, 32);
+    BANKS(float, 32, 32);
+    BANKS(float, 32, 64);
+    BANKS(float, 16, 64);
+    BANKS(__half, 128, 32);
+    BANKS(__half, 64, 32);
+    BANKS(__half, 64, 64);
+    BANKS(__half, 32, 64);
+    BANKS(__half, 32, 128);
+    BANKS(__half, 16, 128);
     check_product<float>("product of TF32");
     check_product<__half>("product of halves");
     if (cudaGetLastError() != cudaSuccess) failed++;
