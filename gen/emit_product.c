@@ -593,6 +593,27 @@ static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     g->vec = vec;
 }
 
+// Whether a factor is read as a kernel of the run finds it, since weights alone are: then its loads
+// need not wait for the kernel before. On tensor cores only what is fetched is loaded by itself.
+static bool ein__kprod_constant(ein__kgen *g, const ein__kprod *r, int side) {
+    ein__ex *reads = NULL;
+    ein__ex_reads(g->ctx, r->factor[side], &reads);
+    bool constant = r->math == EIN__MATH_FP32 || r->fetched[side];
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val v = {ein__ex_get(g->ctx, reads[i])->val};
+        constant = constant && ein__val_get(g->ctx, v)->weight_only;
+    }
+    arrfree(reads);
+    return constant;
+}
+
+// 1: the first factor's loads need not wait, 2: the second's (or both), 0: neither, or the place of
+// the tile itself is read from memory.
+static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
+    if (strchr(r->index.s, '[')) return "0";
+    return ein__kprod_constant(g, r, 1) ? "2" : ein__kprod_constant(g, r, 0) ? "1" : "0";
+}
+
 // What the compiler is to keep registers for: where factors do not pass through them, blocks enough
 // for what the estimate has beside each other.
 static const char *ein__kprod_bounds(const ein__kprod *r) {
@@ -616,10 +637,12 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"number", ein__kunsigned(g)},
                        {"many", blocks > r->parts ? "1" : ""},
                        {"index", r->index.s},
+                       {"reads", strchr(r->index.s, '[') ? "1" : ""},
                        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
                        {"loadA", r->load[0].s},
                        {"loadB", r->load[1].s},
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
+                       {"early", ein__kprod_early(g, r)},
                        {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
                        {"share", ein__namef(c, "%lldu", (long long)r->share)},
                        {"sums", r->sums ? ein__kprod_sums(g, r) : ""},
@@ -636,6 +659,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         const ein__value *v = ein__val_get(c, read);
         l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
     }
+    g->needs |= EIN__NEED_AWAIT;
     if (r->parts > 1) g->needs |= EIN__NEED_PARTS;
     g->shared = r->parts > 1;
     int64_t flops = 2 * r->p.depth + g->flops;

@@ -275,6 +275,7 @@
 #define $shared 64u
 #define $also y[e] = factor[0][e]
 #define $along true, false
+#define $early 2
 #define $loadA                                      \
     return *reinterpret_cast<const float4 *>(       \
         p0 + (m0 + e / 4u) * 96u + k0 + e % 4u * 4u)
@@ -284,6 +285,10 @@
 
 #ifdef LINT_tiles_rows
 #include <cuda_fp16.h>
+#endif
+
+#ifdef LINT_tiles_async
+#include <cuda_pipeline_primitives.h>
 #endif
 
 #ifdef LINT_mma

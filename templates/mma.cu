@@ -107,13 +107,10 @@ struct tensor_type<float> {
     template <bool ALONG, typename P>
     static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, P at) {
         const unsigned l = threadIdx.x % 32u;
-        if (ALONG) {
-            fragment_rows(q, p, at(l % 16u, l / 16u * 4u));
-            return;
-        }
+        if (ALONG) fragment_rows(q, p, at(l % 16u, l / 16u * 4u));
 #pragma unroll
-        for (unsigned i = 0; i < 4u; i++)
-            q[i] = __float_as_uint(p[at(l % 4u + i / 2u * 4u, l / 4u + i % 2u * 8u)]);
+        for (int i = 0; i < (ALONG ? 0 : 4); i++)
+            q[i] = __float_as_uint(p[at(l % 4u + i / 2 * 4, l / 4u + i % 2 * 8)]);
     }
 
     // What a register of A and one of B add; of both the bits of TF32 alone are read.

@@ -5,15 +5,18 @@
 //@key RN       columns a thread
 //@key rows     rows that a thread stores
 //@key V        neighbouring columns that a thread stores at once
+//@key bounds   threads; blocks that share an SM at least
 //@key number   unsigned type that counts blocks
 //@key many     whether there is more than one block
 //@key index    the batch's position, first column n0 and first row m0 of the tile, from id
+//@key reads    whether that reads memory; multiply waits for the kernel before anyhow
 //@key terms    terms of the product
 //@key loadA    returns element e (or four) of the first operand, in the step from term k0 on
 //@key loadB    the same for the second operand
 //@key parts    blocks that share the terms of a tile; empty: one
 //@key share    terms of each, the last one no more than those
 //@key along    whether neighbouring threads load neighbouring terms of the operands
+//@key early    which of them the kernel before cannot have written: 0, 1 or 2
 //@key sums     type of the sums along rows of the first operand; empty: none
 //@key lines    rows of a tile
 //@key totals   adds these up into total[..][line][part]
@@ -28,7 +31,9 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     //@if many
     const $number id = blockIdx.x;
     //@end
+    //@if reads
     await_previous();
+    //@end
     $index;
     const auto a = [&](unsigned e, unsigned k0) {
         $loadA;
@@ -38,14 +43,14 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     };
     float acc[$RM][$RN] = {};
     //@if parts
-    const bool last =
-        multiply_part<$parts, $rows, $along>(tile, $terms, $share, a, b, acc, parts, arrived);
+    const bool last = multiply_part<$parts, $rows, $along, $early>(tile, $terms, $share, a, b, acc,
+                                                                   parts, arrived);
     if (!last) return;
     //@else
     //@if sums
     $sums sums = {};
     const summed_load<decltype(a), $sums> summed = {a, &sums};
-    tile.multiply<$along>($terms, summed, b, acc);
+    tile.multiply<$along, $early>($terms, summed, b, acc);
     __shared__ float total[$kinds][$lines][$sums::PARTS], factor[$factors][$lines];
     $totals;
     __syncthreads();
@@ -60,7 +65,7 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     }
     //@end
     //@else
-    tile.multiply<$along>($terms, a, b, acc);
+    tile.multiply<$along, $early>($terms, a, b, acc);
     //@end
     //@end
 #pragma unroll

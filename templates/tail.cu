@@ -16,8 +16,8 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
 
 // PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
 // in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
-template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, typename TILE, typename A, typename B,
-          int RM, int RN>
+template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
+          typename B, int RM, int RN>
 static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
                                                      A a, B b, float (&acc)[RM][RN], float4 *parts,
                                                      unsigned *arrived) {
@@ -28,7 +28,7 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
     const auto part_b = [&](unsigned e, unsigned k0) {
         return b(e, from + k0);
     };
-    tile.template multiply<ALONG_A, ALONG_B>(min(share, terms - from), part_a, part_b, acc);
+    tile.template multiply<ALONG_A, ALONG_B, EARLY>(min(share, terms - from), part_a, part_b, acc);
     float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {

@@ -1,24 +1,22 @@
 //@key rows  whether some loads are added up along their rows
-// Where elements of a tile lie that has rows of C of them, from (row, column) on: 16-byte chunks of
-// a row are exchanged, so that 8 rows at the same column, or 8 / W rows at W neighbouring chunks,
-// fill the 32 banks of shared memory.
-template <typename T, int C, int W>
-struct spread {
+// Where elements lie of a factor of B lines and KC terms, from (line, term) on. Its rows are lines
+// of terms (ALONG) or terms of lines, and chunks of 16 bytes of a row are exchanged: 8 rows at the
+// same column fill the 32 banks of shared memory, and so do 4 rows at 8 neighbours, which fragments
+// of f32 terms take.
+template <typename T, int B, int KC, bool ALONG>
+struct tile_place {
+    static const unsigned C = ALONG ? KC : B, E = 16 / sizeof(T),
+                          W = sizeof(T) == 4 && !ALONG ? 2 : 1, SAME = C / E < 8 ? 8 * E / C : 1,
+                          TURNS = (C / E < 8 ? C / E : 8) / W;
     unsigned row, column;
+
+    __device__ __forceinline__ tile_place(unsigned line, unsigned term)
+        : row(ALONG ? line : term), column(ALONG ? term : line) {}
     __device__ __forceinline__ unsigned operator()(unsigned r, unsigned c) const {
-        const unsigned e = 16 / sizeof(T), n = C / e, each = n < 8 ? 8 / n : 1;
         r += row;
         c += column;
-        return r * C + ((c / e) ^ (r / each % ((n < 8 ? n : 8) / W) * W)) * e + c % e;
+        return r * C + ((c / E) ^ (r / SAME % TURNS * W)) * E + c % E;
     }
-};
-// For factors whose rows are lines of terms (ALONG), or terms of lines. Of the latter f32 fragments
-// take 8 neighbours of 4 rows.
-template <typename T, int B, int KC, bool ALONG>
-struct tile_place : spread<T, ALONG ? KC : B, sizeof(T) == 4 && !ALONG ? 2 : 1> {
-    __device__ __forceinline__ tile_place(unsigned line, unsigned term)
-        : spread < T,
-    ALONG ? KC : B, sizeof(T) == 4 && !ALONG ? 2 : 1 > {ALONG ? line : term, ALONG ? term : line} {}
 };
 
 // A factor's way to shared memory, B lines of KC terms a step: what a load gives waits in registers
@@ -197,7 +195,9 @@ struct tensor_tile {
     }
 
     // load_a(e, k0) gives vector (or element) e of the step from term k0 on, or where to fetch it.
-    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // on its way before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
         typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, terms)), A> feed_a;
@@ -208,10 +208,14 @@ struct tensor_tile {
         float c[WM / 16][WN / 8][4] = {};
 #pragma unroll
         for (unsigned k0 = 0; k0 < ahead; k0 += KC) {
-            if (k0 < terms) {
-                a.copy(factor(k0 / KC, 0), k0);
-                b.copy(factor(k0 / KC, 1), k0);
-            }
+            if (EARLY == 1 && k0 < terms) a.copy(factor(k0 / KC, 0), k0);
+            if (EARLY == 2 && k0 < terms) b.copy(factor(k0 / KC, 1), k0);
+        }
+        await_previous();
+#pragma unroll
+        for (unsigned k0 = 0; k0 < ahead; k0 += KC) {
+            if (EARLY != 1 && k0 < terms) a.copy(factor(k0 / KC, 0), k0);
+            if (EARLY != 2 && k0 < terms) b.copy(factor(k0 / KC, 1), k0);
             end_step();
         }
         a.load(0u);

@@ -69,6 +69,7 @@ parts=(
     'fit      -    python3 tests/check_fit.py'
     'figures  -    python3 tests/check_figures.py'
     'program  cuda sh tests/frame/test_program.sh'
+    'early    cuda sh tests/frame/test_early.sh'
     "peers    -    $python tests/peers/test_peers.py"
     'gpu      cuda sh tests/peers/test_gpu.sh'
     'cuda11   -    sh tests/frame/test_cuda11.sh'

@@ -1,7 +1,7 @@
 // Asynchronous copies to shared memory: right ones and planted faults, chosen by the argument.
 // run_judge_tests says what has to be noticed when.
-#include <cuda_pipeline_primitives.h>
 #include <cuda_runtime.h>
+#include <cuda_pipeline_primitives.h>
 #include <stdio.h>
 #include <string.h>
 

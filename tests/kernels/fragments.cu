@@ -3,11 +3,12 @@
 // lies in shared memory, and what it makes of fragments that are filled in here; how it rounds; and
 // that tiles of templates/tiles_mma.cu have no conflicts of banks.
 #include <cuda_fp16.h>
-#include <cuda_pipeline_primitives.h>
 #include <cuda_runtime.h>
+#include <cuda_pipeline_primitives.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "../../templates/await.cu"
 #include "../../templates/mma.cu"
 #include "../../templates/tiles_async.cu"
 #include "../../templates/tiles_mma.cu"

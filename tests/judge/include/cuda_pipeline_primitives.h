@@ -5,7 +5,7 @@
 #ifndef JUDGE_CUDA_PIPELINE_PRIMITIVES_H
 #define JUDGE_CUDA_PIPELINE_PRIMITIVES_H
 
-#include <cuda_runtime.h>
+#include "cuda_runtime.h"
 
 // A copy that the running thread has begun: `group` counts its groups.
 struct judge_copy {

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Products of ours fetch weights before the kernel before them is over (programmatic dependent
+# launch): the race checker has nothing against that, and notices when it is the other factor.
+. "$(dirname "$0")/lib.sh"
+
+model=tests/unseen/preactivation.ein
+for math in fp32 tf32; do
+    check "$math: emit" build/einnet emit $model --small --libs none --math $math -o "$work/p.cu" \
+        --test "$work/p_test.cu"
+    check "$math: pack" build/einnet pack $model --small -o "$work/p.weights"
+    check "$math: weights are early" grep -q -E 'multiply.*<.*(true|false), [12]>' "$work/p.cu"
+    check "$math: build" tests/judge/judgecc --mode race -o "$work/p" --light "$work/p_test.cu" \
+        "$work/p.cu"
+    JUDGE_LEAKCHECK=1 "$work/p" "$work/p.weights" --check > "$work/said" 2>&1
+    check "$math: right" [ $? = 0 ]
+    sed -E 's/(multiply.*<.*(true|false), )1>/\13>/; s/(multiply.*<.*(true|false), )2>/\11>/
+        s/(multiply.*<.*(true|false), )3>/\12>/' "$work/p.cu" > "$work/q.cu"
+    check "$math: build with the factors exchanged" tests/judge/judgecc --mode race -o "$work/q" \
+        --light "$work/p_test.cu" "$work/q.cu"
+    "$work/q" "$work/p.weights" --check > "$work/said" 2>&1
+    check "$math: it is noticed" [ $? = 88 ]
+    check "$math: as what it is" grep -q 'access before cudaGridDependencySynchronize' "$work/said"
+done
+finish
