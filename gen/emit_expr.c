@@ -23,7 +23,8 @@ enum {
     EIN__NEED_FILL8 = 1 << 26,
     EIN__NEED_FLOAT8 = 1 << 27,
     EIN__NEED_ROWS = 1 << 28,
-    EIN__NEED_INTEGER = 1 << 29
+    EIN__NEED_INTEGER = 1 << 29,
+    EIN__NEED_RELU = 1 << 30
 };
 enum { EIN__LONG = 60 };
 
@@ -203,8 +204,8 @@ static ein__ktext ein__kcall(ein__kgen *g, const char *name, ein__ktext a) {
 }
 
 static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
-    bool twice =
-        x->fn == EIN__RELU || x->fn == EIN__SQUARE || (x->fn == EIN__ABS && g->num == EIN__NUM_INT);
+    bool twice = x->fn == EIN__SQUARE || (x->fn == EIN__ABS && g->num == EIN__NUM_INT) ||
+                 (x->fn == EIN__RELU && g->num != EIN__NUM_FLOAT);
     ein__ktext a = twice ? ein__kvalue_named(g, x->kid[0], lane) : ein__kvalue(g, x->kid[0], lane);
     ein__ktext zero = ein__kliteral(g, 0), one = ein__kliteral(g, 1);
     const char *p = ein__kparen(g, a, EIN__PRIMARY);
@@ -212,8 +213,11 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     switch ((ein__fn)x->fn) {
     case EIN__NEG: return (ein__ktext){ein__namef(c, "-%s", p), EIN__PREFIX, a.level};
     case EIN__RELU:  // not fmax: NaN stays NaN
-        return (ein__ktext){ein__namef(c, "%s < %s ? %s : %s", p, zero.s, zero.s, p), EIN__COND,
-                            a.level};
+        if (g->num != EIN__NUM_FLOAT)
+            return (ein__ktext){ein__namef(c, "%s < %s ? %s : %s", p, zero.s, zero.s, p), EIN__COND,
+                                a.level};
+        g->needs |= EIN__NEED_RELU;
+        return (ein__ktext){ein__namef(c, "relu(%s)", a.s), EIN__PRIMARY, a.level};
     case EIN__SQUARE: return (ein__ktext){ein__namef(c, "%s * %s", p, p), EIN__PRODUCT, a.level};
     case EIN__ABS:
         if (g->num != EIN__NUM_INT) return ein__kcall(g, "fabs", a);

@@ -194,6 +194,10 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__tmpl_put(out, ein__tmpl_await, NULL, 0);
         ein__put(out, "\n");
     }
+    if (needs & EIN__NEED_RELU) {
+        ein__tmpl_put(out, ein__tmpl_relu, NULL, 0);
+        ein__put(out, "\n");
+    }
     const char *half_rows = needs & EIN__NEED_TENSOR_HALF ? "1" : "";
     ein__key rows[] = {{"rows", needs & EIN__NEED_ROWS ? "1" : ""}, {"half", half_rows}};
     if (needs & EIN__NEED_ROWS) {

@@ -41,7 +41,7 @@ static bool ein__is_taken(const char *name) {
         " warp_sum warp_max warp_join block_join product_tile tensor_tile tensor_type "
         "multiply_add_words TENSOR_CORES "
         "half4 load_half4 store_half4 cublasStatus_t "
-        "attend attend_put "
+        "attend attend_put relu "
         "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
         "CALL LAUNCHED TILE arrange arrives_last await_event calls_on fork_streams libraries_on "
         "open_branches record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf "
@@ -153,6 +153,11 @@ static void ein__put_shape(ein__buf *out, const ein__tensor *t) {
 
 // ------------------------------------------------------------------------------------ the emitter
 
+// Equations that a comment has, with numbers for names, and the step that it is of.
+typedef struct ein__said {
+    const char *form, *name;
+} ein__said;
+
 typedef struct ein__emitter {
     ein_ctx *ctx;
     ein__launch *run, *init;  // by step; library calls have an empty entry
@@ -172,6 +177,7 @@ typedef struct ein__emitter {
     int64_t zeros_bytes, blob_bytes, const_bytes;
     int64_t counters;     // bytes that count blocks, 0 between runs
     int64_t group_bytes;  // of addresses of grouped products' matrices
+    ein__said *said;      // equations that stand above the steps so far
 } ein__emitter;
 
 // Bytes of the weight blob, and the offset of weight `index` in it.
@@ -367,5 +373,6 @@ static void ein__emitter_free(ein__emitter *z) {
     arrfree(z->run);
     arrfree(z->init);
     arrfree(z->buffer);
+    arrfree(z->said);
     ein__buf_free(&z->kernels);
 }

@@ -272,12 +272,64 @@ static void ein__put_launch(ein__emitter *z, ein__buf *to, const ein__step *s, c
     ein__buf_free(&line);
 }
 
+// Equations with numbers for the names of tensors, which stand in front of [ or behind `pad`, in
+// the order of their appearance: alike for steps that differ in names alone.
+static const char *ein__equation_form(ein_ctx *ctx, const char *s) {
+    ein__buf form = {0};
+    const char **names = NULL;
+    for (bool pad = false; *s;) {
+        size_t n = 0;
+        while (ein__tmpl_word(s[n]) || s[n] == '_' || s[n] == '.') n++;
+        if (s[n] == '[' || (n && pad)) {
+            const char *name = ein__name_n(ctx, s, n);
+            ptrdiff_t k = 0;
+            while (k < arrlen(names) && names[k] != name) k++;
+            if (k == arrlen(names)) arrput(names, name);
+            ein__putf(&form, "#%d", (int)k);
+        } else if (n) {
+            ein__put_n(&form, s, n);
+        } else {
+            ein__put_n(&form, *s == '\n' ? " " : s, 1);
+        }
+        if (n) pad = n == 3 && !memcmp(s, "pad", 3);
+        s += n ? n : 1;
+    }
+    const char *text = ein__name(ctx, form.s);
+    ein__buf_free(&form);
+    arrfree(names);
+    return text;
+}
+
+// What a step computes, above it; of steps that differ in names alone once.
+static void ein__put_step_algebra(ein__emitter *z, ein__buf *out, const ein__step *s) {
+    ein_ctx *ctx = z->ctx;
+    ein__buf text = {0}, all = {0};
+    for (int k = 0; k < s->nval; k++) {
+        const char *why = ctx->value[s->val[k].i].why;
+        ein__put_algebra(z, &text, s->val[k], "    ");
+        ein__putf(&all, "%s: ", why ? why : "");
+        ein__print_brief(ctx, s->val[k], &all);
+    }
+    ein__said said = {ein__equation_form(ctx, all.s), s->name};
+    ptrdiff_t k = 0;
+    while (k < arrlen(z->said) && z->said[k].form != said.form) k++;
+    if (k < arrlen(z->said)) {
+        ein__put(out, "    // as ");
+        ein__put_comment(out, z->said[k].name, strlen(z->said[k].name));
+        ein__put(out, "\n");
+    } else {
+        arrput(z->said, said);
+        ein__put_n(out, text.s, text.n);
+    }
+    ein__buf_free(&text);
+    ein__buf_free(&all);
+}
+
 static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, const ein__launch *l,
                           bool early) {
     ein_ctx *ctx = z->ctx;
     const char *name = ein__call_name(ctx, s);
-    if (ein__is_library(s) || l->extra)
-        for (int k = 0; k < s->nval; k++) ein__put_algebra(z, out, s->val[k], "    ");
+    if (ein__is_library(s) || l->extra) ein__put_step_algebra(z, out, s);
     ein__put_order(ctx, out, s->out);
     for (int i = 0; i < s->npeer; i++) {
         ein__put_algebra(z, out, s->peer[i].val[0], "    ");
@@ -312,6 +364,7 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
     ptrdiff_t n = arrlen(steps),
               parts = (n + EIN__STEPS_PER_FUNCTION - 1) / EIN__STEPS_PER_FUNCTION;
     if (parts < 1) parts = 1;
+    arrsetlen(z->said, 0);
     for (ptrdiff_t p = 0; p < parts; p++) {
         ptrdiff_t from = p * EIN__STEPS_PER_FUNCTION, to = from + EIN__STEPS_PER_FUNCTION;
         if (to > n) to = n;
