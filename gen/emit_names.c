@@ -41,7 +41,7 @@ static bool ein__is_taken(const char *name) {
         " warp_sum warp_max warp_join block_join product_tile tensor_tile tensor_type "
         "multiply_add_words TENSOR_CORES "
         "half4 load_half4 store_half4 cublasStatus_t "
-        "attend attend_put relu "
+        "attend attend_put relu loaded row_sums summed_load "
         "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
         "CALL LAUNCHED TILE arrange arrives_last await_event calls_on fork_streams libraries_on "
         "open_branches record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf "
@@ -82,9 +82,10 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
     }
     // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
     static const char *const own[] = {
-        "_",       "v_",      "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
-        "engine_", "ENGINE_", "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
-        "CUDA_",   "CUDNN_",  "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "slice_"};
+        "_",       "v_",       "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
+        "engine_", "ENGINE_",  "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
+        "CUDA_",   "CUDNN_",   "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "slice_",
+        "group_",  "grouped_", "GROUP_",  "warp_",    "block_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));

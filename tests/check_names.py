@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""The prefix of a program's symbols meets no name that the file declares beside it: what templates
+and generated text declare at file scope is read from programs of every mode, and a model of that
+name must get another prefix. Ends with `N passed, N failed`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from harness import EINNET, ROOT, Checks
+
+# Together they have every helper: calls of all libraries, shared tiles, halves, both norms.
+PROGRAMS = [("models/gcn.ein", []), ("models/gcn.ein", ["--math", "fp16"]),
+            ("models/resnet18.ein", ["--math", "tf32", "--libs", "none"]),
+            ("models/longformer.ein", ["--math", "fp16"]),
+            ("tests/unseen/grouped.ein", ["--math", "tf32"]),
+            ("tests/unseen/long_rows.ein", []), ("tests/unseen/norms.ein", []),
+            ("tests/unseen/norm_products.ein", ["--math", "fp16", "--libs", "none"]),
+            ("tests/unseen/towers.ein", []), ("tests/unseen/half.ein", [])]
+DECLARED = [r"^(?:static|template)[^;={]*?\b(\w+)\(", r"^\s*#define (\w+)",
+            r"\bstruct (?:__align__\(\d+\) )?(\w+)", r"^static [\w :<>*]*?(\w+)(?:\[[^\]]*\])* =",
+            r"^\} (\w+);"]
+# What holds a model's own names has a prefix that no symbol begins with.
+OWN = re.compile(r"(k|v|gemm|basis|CONV|MATMUL)_")
+TINY = "ein 1\nmodel %s\ninput x: f32[4]\noutput y\ny = Relu(x)\n"
+
+
+def declared(path, options):
+    text = subprocess.run([EINNET, "emit", os.path.join(ROOT, path), "--prefix", "zz", "-o", "-"] +
+                          options, stdout=subprocess.PIPE, check=True).stdout.decode()
+    text = re.sub(r"//.*", "", text)
+    names = {name for form in DECLARED for name in re.findall(form, text, re.M)}
+    for words in re.findall(r"^enum \{(.*?)\}", text, re.M | re.S):
+        names |= set(re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", words))
+    return {name for name in names if not name.lower().startswith("zz") and not OWN.match(name)}
+
+
+def main():
+    checks, names = Checks(), set()
+    for path, options in PROGRAMS:
+        names |= declared(path, options)
+    checks.check("names are found", len(names) > 120, "%d" % len(names))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tiny.ein")
+        for name in sorted(names):
+            with open(path, "w") as file:
+                file.write(TINY % name)
+            text = subprocess.run([EINNET, "emit", path, "-o", "-"], stdout=subprocess.PIPE,
+                                  check=True).stdout.decode()
+            checks.check("a model called " + name, "int %s_create(" % name not in text,
+                         "gives its name to a type")
+    return checks.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
