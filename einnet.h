@@ -693,6 +693,7 @@ typedef enum {
     EIN__K_TRANSPOSE,  // a permutation whose innermost dimension changes: tiles through shared
                        // memory
     EIN__K_REDUCE,     // one output element a thread, the reduction in a loop, epilogue fused
+    EIN__K_PLACE,      // where rows are largest or smallest: values and places reduced as pairs
     EIN__K_ROW,        // one row a warp or block: reductions over the row in phases, then maps
     EIN__K_BAND,       // product whose second operand moves with the row (G2BMM, GBMM): tiled
     EIN__K_BASIS,      // small constant transform: tiles in registers
@@ -4365,8 +4366,13 @@ static bool ein__reduce_write(ein__op *o, const bool *reduced, bool keep) {
     return ein__op_result(o, 0, &y);
 }
 
+// Integers of 32 and 64 bits stay what they are; smaller ones would not hold a sum.
 static bool ein__op_reduce(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
+    ein__dtype type = ein__op_tensor(o, 0)->dtype;
+    if (type == EIN__I8 || type == EIN__BOOL)
+        return ein__op_fail(o, NULL, "x has type %s, expected f32, f16, bf16, i32 or i64",
+                            ein__dtype_name(type));
     int at[EIN__MAX_RANK], n;
     bool keep, noop, reduced[EIN__MAX_RANK] = {0};
     if (!ein__op_axes(o, "axes", x->rank, at, &n) || !ein__op_flag(o, "keepdims", &keep) ||
@@ -4381,6 +4387,36 @@ static bool ein__op_global_pool(ein__op *o) {
     bool reduced[EIN__MAX_RANK];
     for (int i = 0; i < EIN__MAX_RANK; i++) reduced[i] = i >= 2;
     return ein__op_rank(o, 0, 3, EIN__MAX_RANK) && ein__reduce_write(o, reduced, true);
+}
+
+// ArgMax and ArgMin: the rows' extrema, whose reduction is the body, then the first or the last
+// place that has it. NaN is no extremum, as in the other reductions; a row of nothing else gives
+// the place that loses against all others, so that every result is a place.
+static bool ein__op_place(ein__op *o) {
+    const ein__shape *x = ein__op_in(o, 0);
+    ein__shape y = {.rank = 0};
+    int axis = 0;
+    bool keep, last;
+    if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis) ||
+        !ein__op_flag(o, "keepdims", &keep) || !ein__op_flag(o, "select_last_index", &last))
+        return false;
+    for (int i = 0, rows = 0; i < x->rank; i++) {
+        ein__op_str(o, "X", i, i == axis ? "r" : "i%d", y.rank);
+        if (i != axis) ein__op_str(o, "K", rows++, "i%d", y.rank);
+        if (i == axis && !keep) continue;
+        ein__op_each(o, "i", y.rank, i == axis ? 1 : x->d[i]);
+        y.d[y.rank++] = i == axis ? 1 : x->d[i];
+    }
+    ein__op_over(o, "r", -1, x->d[axis]);
+    ein__op_num(o, "NONE", -1, last ? 0 : x->d[axis] - 1);
+    ein__op_put(o, ein__namef(o->ctx, "m[{K#,}] = %s(r) x[{X#,}]", o->row->body), NULL);
+    ein__op_put(o,
+                ein__namef(o->ctx, "y[{i#,}] = %s(r) select(x[{X#,}] == m[{K#,}], idx(r), NONE)",
+                           last ? "max" : "min"),
+                NULL);
+    if (!ein__op_result(o, 0, &y)) return false;
+    o->dtype[0] = EIN__I64;
+    return true;
 }
 
 // ------------------------------------------------------------------------------- banded products
@@ -5250,12 +5286,14 @@ static const ein__op_row ein__op_table[] = {
     {"GlobalMaxPool", "x", "", false, "max({r#,}) x[{X#,}]", ein__op_global_pool},
     {"GlobalAveragePool", "x", "", false, "(sum({r#,}) x[{X#,}]) / N", ein__op_global_pool},
     {"ReduceMean", "x", EIN__REDUCE, false, "(sum({r#,}) x[{X#,}]) / N", ein__op_reduce},
-    {"ReduceSum", "x", EIN__REDUCE, false, "sum({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceMax", "x", EIN__REDUCE, false, "max({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceMin", "x", EIN__REDUCE, false, "min({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceProd", "x", EIN__REDUCE, false, "prod({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceSum", "x", EIN__REDUCE, true, "sum({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceMax", "x", EIN__REDUCE, true, "max({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceMin", "x", EIN__REDUCE, true, "min({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceProd", "x", EIN__REDUCE, true, "prod({r#,}) x[{X#,}]", ein__op_reduce},
     {"ReduceSumSquare", "x", EIN__REDUCE, false, "sum({r#,}) square(x[{X#,}])", ein__op_reduce},
     {"ReduceL2", "x", EIN__REDUCE, false, "sqrt(sum({r#,}) square(x[{X#,}]))", ein__op_reduce},
+    {"ArgMax", "x", "axis=0 keepdims=1 select_last_index=0", true, "max", ein__op_place},
+    {"ArgMin", "x", "axis=0 keepdims=1 select_last_index=0", true, "min", ein__op_place},
     {"BatchNormalization", "x scale b mean var", "epsilon=1e-05 momentum=0.9 training_mode=0!",
      false, NULL, ein__op_batch_normalization},
     {"LayerNormalization", "x scale b?", "axis=-1 epsilon=1e-05 stash_type=1!", false, NULL,
@@ -8051,6 +8089,23 @@ EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, 
     return ein__ex_intern(ctx, &e);
 }
 
+// Whether the value is an integer whatever is read: so never NaN.
+EIN__FN bool ein__ex_integral(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c = ein__f64_of(e->bits);
+    bool whole = c > -9e15 && c < 9e15 && c == (double)(int64_t)c;
+    if (e->op == EIN__X_CONST) return whole;
+    if (e->op == EIN__X_IDX) return ein__ix_get(ctx, e->ix[0])->q == 1;
+    if (e->op == EIN__X_READ) return ctx->value[e->val].dtype > EIN__BF16 && whole;
+    if (e->op == EIN__X_UNARY && e->fn != EIN__NEG && e->fn != EIN__ABS && e->fn != EIN__RELU &&
+        e->fn != EIN__SQUARE)
+        return false;
+    if (e->op == EIN__X_BINARY && (e->fn == EIN__DIV || e->fn == EIN__POW)) return false;
+    for (uint32_t i = e->op == EIN__X_SELECT ? 2 : 0; i < e->nkid; i++)
+        if (!ein__ex_integral(ctx, e->kid[i])) return false;
+    return true;
+}
+
 // ------------------------------------------------------------------------------------ guards
 
 // a and b have equal linear part over one denominator: a = b + *shift.
@@ -10504,6 +10559,14 @@ static const char *ein__inner_name(ein__lowerer *l, const char *suffix) {
     return name;
 }
 
+// The type of a reduction's value inside an equation. Extrema of integers are compared with what
+// they are of, so they must stay what they are.
+static ein__dtype ein__inner_type(const ein_ctx *ctx, ein__red red, ein__ex body) {
+    const ein__expr *e = ein__ex_get(ctx, body);
+    if ((red != EIN__R_MAX && red != EIN__R_MIN) || !ein__ex_integral(ctx, body)) return EIN__F32;
+    return e->op == EIN__X_READ ? ctx->value[e->val].dtype : EIN__I64;
+}
+
 // Makes the value of a reduction over `all` bound slots (the last `ns` of them reduced) and gives
 // the read of it by the surrounding expression.
 static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int nouter, int ns,
@@ -10542,7 +10605,7 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
     ein__sc sc = ein__sc_make(ctx, &g.s);
     if (!sc.i) return (ein__ex){0};
     ein__val v = ein__val_new(ctx, ein__inner_name(l, suffix), EIN__V_SCOPE, l->tensor, sc, &shape,
-                              EIN__F32, l->node);
+                              ein__inner_type(ctx, red, g.s.body), l->node);
     return ein__ex_read(ctx, v, 0, g.read, (int)g.s.nt);
 }
 
@@ -10623,8 +10686,17 @@ static bool ein__is_whole_read(ein_ctx *ctx, ein__ex ex, const ein__scope *s, ei
     return true;
 }
 
-// The value of one equation. Inner reductions become values of their own; the result is a map over
-// them, or the reduction itself when the equation is nothing else.
+// Whether value `v`, which is made for an equation, can be its result of type `dtype` as it is. The
+// integers that a reduction gives are stored as what they are: f32 on the way would round them.
+static bool ein__has_type(const ein_ctx *ctx, ein__val v, ein__dtype dtype) {
+    const ein__scope *s = ein__sc_get(ctx, ctx->value[v.i].scope);
+    bool whole = dtype == EIN__F32 || dtype == EIN__I8 || dtype == EIN__I32 || dtype == EIN__I64;
+    if (ctx->value[v.i].dtype == dtype) return true;
+    return whole && s->reduce != EIN__R_NONE && ein__ex_integral(ctx, s->body);
+}
+
+// The value of one equation, of any type with EIN__NDTYPE. Inner reductions become values of their
+// own; the result is a map over them, or the reduction itself when the equation is nothing else.
 static ein__val ein__lower_equation(ein__lowerer *l, const char *name, ein__dtype dtype) {
     ein_ctx *ctx = l->ctx;
     ptrdiff_t before = arrlen(ctx->value);
@@ -10641,12 +10713,14 @@ static ein__val ein__lower_equation(ein__lowerer *l, const char *name, ein__dtyp
     if (!s.body.i || ctx->status) return (ein__val){0};
     ein__val v;
     if (ein__is_whole_read(ctx, s.body, &s, &v) && (ptrdiff_t)v.i >= before &&
-        ctx->value[v.i].dtype == dtype) {
+        (dtype == EIN__NDTYPE || ein__has_type(ctx, v, dtype))) {
         ctx->value[v.i].name = name;
+        if (dtype != EIN__NDTYPE) ctx->value[v.i].dtype = dtype;
         return v;
     }
     ein__sc sc = ein__sc_make(ctx, &s);
     if (!sc.i) return (ein__val){0};
+    if (dtype == EIN__NDTYPE) dtype = EIN__F32;
     return ein__val_new(ctx, name, EIN__V_SCOPE, l->tensor, sc, &shape, dtype, l->node);
 }
 
@@ -10698,7 +10772,7 @@ static bool ein__lower_op_equation(ein_ctx *ctx, int node, const ein__equation *
     ein__val v = {0};
     if (ein__resolve(ctx, eq, *operand, k < 0 ? NULL : &t->shape, &ranges))
         v = ein__lower_equation(&l, k < 0 ? ein__inner_name(&l, eq->result) : t->name,
-                                k < 0 ? EIN__F32 : t->dtype);
+                                k < 0 ? EIN__NDTYPE : t->dtype);
     arrfree(ranges.bound);
     if (!v.i) return false;
     if (k >= 0) ctx->tensor_value[n->out[k]] = v;
@@ -11792,6 +11866,106 @@ EIN__FN ein__band_tile ein__band_tiles(const ein__band *g) {
     t.terms = g->reduced ? t.span : g->depth;
     return t;
 }
+/* ---- place.c ---- */
+// Places of extrema: where a row is largest or smallest. Two reductions over the same terms,
+//     m[i] = max(r) v[i,r]        y[i] = min(r) select(v[i,r] == m[i], p[i,r], none)
+// are one over pairs (v, p): of two the one with the larger v stays, of equal ones that with the
+// smaller p, and (-inf, none) is what they begin with. So the terms are read once, and no rounding
+// can come between a term and the extremum that it is compared with.
+
+typedef struct ein__extremum {
+    ein__val best;   // m
+    ein__ex value;   // v, in the iterators of y
+    ein__ix at;      // p: an integer
+    int64_t none;    // no place is beyond it
+    bool max, last;  // m is a maximum; y is one
+} ein__extremum;
+
+static ein__fn ein__mirrored(ein__fn cmp) {
+    if (cmp == EIN__LT || cmp == EIN__LE) return cmp == EIN__LT ? EIN__GT : EIN__GE;
+    if (cmp == EIN__GT || cmp == EIN__GE) return cmp == EIN__GT ? EIN__LT : EIN__LE;
+    return cmp;
+}
+
+// Which operand of a selection by `value cmp extremum` is taken where they are equal, 2 or 3; 0:
+// the comparison tells something else. NaN, which no integer is, must not pass for the extremum.
+static int ein__place_hit(ein_ctx *ctx, ein__fn cmp, bool max, ein__ex value) {
+    if (cmp == EIN__EQ || cmp == (max ? EIN__GE : EIN__LE)) return 2;
+    if (cmp == EIN__NE) return 3;
+    return cmp == (max ? EIN__LT : EIN__GT) && ein__ex_integral(ctx, value) ? 3 : 0;
+}
+
+// Whether `read`, of the extrema, stands for the reduction of `value` over the terms of `s`.
+static bool ein__place_compares(ein_ctx *ctx, const ein__scope *s, ein__ex value, ein__ex read,
+                                ein__extremum *p) {
+    const ein__expr *e = ein__ex_get(ctx, read);
+    if (e->op != EIN__X_READ || ctx->value[e->val].kind != EIN__V_SCOPE) return false;
+    const ein__scope *m = ein__sc_get(ctx, ctx->value[e->val].scope);
+    ein__ix map[EIN__MAX_ITERS];
+    if ((m->reduce != EIN__R_MAX && m->reduce != EIN__R_MIN) || m->ns != s->ns) return false;
+    for (uint32_t k = 0; k < m->nt; k++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+        map[k] = e->ix[k];
+        if (f->q != 1 || f->lo < 0 || f->hi >= m->n[k] || ein__ix_has_gather(ctx, map[k]))
+            return false;
+    }
+    for (uint32_t k = 0; k < m->ns; k++) {
+        if (m->n[m->nt + k] != s->n[s->nt + k]) return false;
+        map[m->nt + k] = ein__ix_iter(ctx, s->nt + k, s->n[s->nt + k]);
+    }
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex body = ein__ex_subst(ctx, m->body, map, (int)(m->nt + m->ns));
+    if (!ein__tried(ctx, attempt) || body.i != value.i) return false;
+    p->best = (ein__val){e->val};
+    p->value = value;
+    p->max = m->reduce == EIN__R_MAX;
+    return true;
+}
+
+// Whether reduction `s` gives places of extrema.
+EIN__FN bool ein__match_place(ein_ctx *ctx, const ein__scope *s, ein__extremum *p) {
+    if (!s || (s->reduce != EIN__R_MAX && s->reduce != EIN__R_MIN)) return false;
+    const ein__expr e = *ein__ex_get(ctx, s->body);
+    int hit = 0;
+    double none;
+    if (e.op != EIN__X_SELECT) return false;
+    for (int side = 0; side < 2 && !hit; side++) {
+        ein__fn cmp = side ? ein__mirrored((ein__fn)e.fn) : (ein__fn)e.fn;
+        if (ein__place_compares(ctx, s, e.kid[side], e.kid[1 - side], p))
+            hit = ein__place_hit(ctx, cmp, p->max, p->value);
+    }
+    if (!hit) return false;
+    const ein__expr *at = ein__ex_get(ctx, e.kid[hit]);
+    if (at->op != EIN__X_IDX || !ein__ex_is_const(ctx, e.kid[5 - hit], &none)) return false;
+    const ein__index *f = ein__ix_get(ctx, at->ix[0]);
+    p->at = at->ix[0];
+    p->last = s->reduce == EIN__R_MAX;
+    if (f->q != 1 || ein__ix_has_gather(ctx, p->at) || fabs(none) > EIN__MAX_ELEMENTS) return false;
+    p->none = (int64_t)none;
+    if ((double)p->none != none || f->lo < -EIN__MAX_ELEMENTS || f->hi > EIN__MAX_ELEMENTS)
+        return false;
+    return p->last ? p->none <= f->lo : p->none >= f->hi;
+}
+
+// The same of value `v`.
+static bool ein__place_of(ein_ctx *ctx, ein__val v, ein__extremum *p) {
+    const ein__value *x = &ctx->value[v.i];
+    return x->kind == EIN__V_SCOPE && ein__match_place(ctx, ein__sc_get(ctx, x->scope), p);
+}
+
+// Whether `v` gives places, or is the extrema of one of the values in `order` that does: one kernel
+// computes both, so what both read is read once.
+static bool ein__in_place(ein_ctx *ctx, const ein__val *order, ein__val v) {
+    const ein__value *x = &ctx->value[v.i];
+    ein__extremum p;
+    if (ein__place_of(ctx, v, &p)) return true;
+    if (x->kind != EIN__V_SCOPE) return false;
+    const ein__scope *s = ein__sc_get(ctx, x->scope);
+    if (s->reduce != EIN__R_MAX && s->reduce != EIN__R_MIN) return false;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++)
+        if (ein__place_of(ctx, order[i], &p) && p.best.i == v.i) return true;
+    return false;
+}
 /* ---- fold.c ---- */
 // Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of
 // a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
@@ -12018,6 +12192,9 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
     if (volume > its || ein__copy_of(ctx, p)) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
+    if (z->uses[old.i] == 2 && !statistic && ein__rule_on(ctx, EIN__RULE_FUSE) &&
+        ein__in_place(ctx, z->order, z->self))
+        return !behind;
     return !behind && (z->uses[old.i] == 1 || ein__is_centred(z, p));
 }
 
@@ -13338,6 +13515,7 @@ static const char *ein__kernel_word(ein__skind2 kind) {
     switch (kind) {
     case EIN__K_TRANSPOSE: return "transpose";
     case EIN__K_REDUCE: return "reduce";
+    case EIN__K_PLACE: return "place";
     case EIN__K_ROW: return "row";
     case EIN__K_BAND: return "band";
     case EIN__K_BASIS: return "basis";
@@ -13483,6 +13661,7 @@ typedef struct ein__tiled {
     int64_t extent[3], depth;
     bool scattered;  // the result's neighbours belong to different batches
     ein__math math;  // of the tensor cores' tiles that may compute it; FP32: none
+    bool direct;     // both factors are of the type that these hold: several steps may be fetched
     int each;        // instructions for each load of the rows' factor that its sums take (norm.c)
 } ein__tiled;
 
@@ -13494,12 +13673,12 @@ typedef struct ein__tiled {
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
-    int resident;  // blocks that share an SM
+    int resident;  // blocks that share an SM; tensor cores: where `direct`, else one
     ein__math math;
-    int buffers;  // tensor cores: steps in shared memory
+    int stages;  // tensor cores: steps in shared memory where factors are copied there directly
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 19, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 18, EIN__PRODUCT_DEPTH = 1 << 30 };
 
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {128, 128, 8, 8, 8, 1, 585, 1, EIN__MATH_FP32, 2},  // large on both sides
@@ -13508,24 +13687,32 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {32, 64, 4, 4, 32, 2, 420, 3, EIN__MATH_FP32, 2},
     {32, 32, 4, 4, 32, 4, 340, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
     {16, 64, 4, 4, 64, 4, 330, 2, EIN__MATH_FP32, 2},
-    {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 2},
-    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_TF32, 1},
-    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
-    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_TF32, 1},
-    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_TF32, 1},
-    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 1},
-    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 2},
-    {64, 128, 32, 32, 64, 1, 0, 1, EIN__MATH_FP16, 1},
-    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 2},
-    {32, 64, 32, 32, 128, 4, 0, 1, EIN__MATH_FP16, 1},
-    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 2},
-    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 1},
-    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},  // half as many steps
+    {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 3},
+    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
+    {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
+    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 4},
+    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 3},
+    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 2},
+    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3},
+    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4},
+    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3},
+    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 4},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 3},
+    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 2},
 };
 
 // Whether a tile may compute product `p`.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     return t->math == EIN__MATH_FP32 || t->math == p->math;
+}
+
+enum { EIN__PRODUCT_SHARED = 48 << 10 };  // bytes that a block gets without asking for more
+
+// Steps of a tensor cores' tile that have room in shared memory beside `other` bytes: two or more.
+static int ein__product_stages(const ein__product_tile *t, int other) {
+    int64_t step = (t->rows + t->cols) * t->terms * (t->math == EIN__MATH_FP16 ? 2 : 4);
+    int64_t room = (EIN__PRODUCT_SHARED - other) / step;
+    return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
 }
 
 // The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread or a
@@ -13561,6 +13748,13 @@ static ein__math ein__tensor_math(const ein_ctx *ctx, const ein__expr *const *re
     return ctx->desc.math == EIN_MATH_TF32 ? EIN__MATH_TF32 : EIN__MATH_FP16;
 }
 
+// Whether both factors lie in memory as tensor cores' tiles hold them.
+static bool ein__tensor_direct(const ein_ctx *ctx, const ein__expr *const *read, ein__math math) {
+    ein__dtype t = math == EIN__MATH_FP16 ? EIN__F16 : EIN__F32;
+    return math != EIN__MATH_FP32 && ctx->value[read[0]->val].dtype == t &&
+           ctx->value[read[1]->val].dtype == t;
+}
+
 // Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
 // has more terms than an unsigned counts.
 EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
@@ -13573,6 +13767,7 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
     p->math = ein__tensor_math(ctx, read);
+    p->direct = ein__tensor_direct(ctx, read, p->math);
     int col = lane >= 0 && (in[0] >> lane & 1) && !(in[1] >> lane & 1) ? 0 : 1;
     p->scattered = lane >= 0 && (in[0] >> lane & 1) == (in[1] >> lane & 1);
     p->read[0] = read[1 - col];
@@ -13652,13 +13847,28 @@ static int64_t ein__product_rows_ps(const ein__gpu *g, const ein__tiled *p,
     return ein__muldiv(flop, 1000 * 1000 * g->sms, g->fp32 * EIN__PRODUCT_ROWS_SHARE);
 }
 
+// Steps of a tile's loop that are on their way while one is multiplied. A row operation's sums are
+// of what has passed through registers.
+static int64_t ein__product_ahead(const ein__tiled *p, const ein__product_tile *t) {
+    bool tensor = t->math != EIN__MATH_FP32;
+    return tensor && p->direct && !p->each ? ein__product_stages(t, 0) - 1 : 1;
+}
+
+// Blocks that the GPU's SMs hold at once.
+static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
+                                  const ein__product_tile *t) {
+    bool tensor = t->math != EIN__MATH_FP32;
+    return g->sms * (tensor && (!p->direct || p->each) ? 1 : t->resident);
+}
+
 // Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
 // from the L2 cache; and one block's steps, when those of others do not hide their latency.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
-    int64_t terms = ein__muldiv(steps, t->terms, 1), slots = g->sms * t->resident;
-    int64_t waves = blocks / g->sms + (blocks % g->sms != 0), ps;
+    int64_t terms = ein__muldiv(steps, t->terms, 1), slots = ein__product_slots(g, p, t);
+    int64_t turns = steps / ein__product_ahead(p, t),
+            waves = blocks / g->sms + (blocks % g->sms != 0), ps;
     if (t->math == EIN__MATH_FP32) {
         int64_t flop = ein__muldiv(ein__muldiv(waves, g->sms, 1),
                                    ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
@@ -13673,8 +13883,9 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
-    // A step and the first loads; blocks beside each other take their turns together.
-    int64_t chain = ein__muldiv(ein__muldiv(steps + 1, EIN__PRODUCT_STEP_PS, 1),
+    // Steps that are not on their way together, and the first loads; blocks beside each other take
+    // their turns together.
+    int64_t chain = ein__muldiv(ein__muldiv(turns + 1, EIN__PRODUCT_STEP_PS, 1),
                                 blocks / slots + (blocks % slots != 0), 1);
     ps = fetch > ps ? fetch : ps;
     return chain > ps ? chain : ps;
@@ -13764,7 +13975,7 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         const ein__product_tile *t = &ein__product_table[i];
         if (!ein__product_fits(p, t)) continue;
         // A machine that is full has nothing to gain.
-        int64_t tiles = ein__product_blocks(p, t), slots = g->sms * t->resident;
+        int64_t tiles = ein__product_blocks(p, t), slots = ein__product_slots(g, p, t);
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
             int64_t ps = ein__tail_ps(g, p, t, choices[k]);
             if (ps >= best) continue;
@@ -14519,11 +14730,11 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
 
 // The iterator of a reduction's terms along which threads run that share one output: along that its
 // largest operand has adjacent, or, with few outputs and none of them adjacent either, that with
-// the shortest steps. -1: threads run along outputs.
-static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s) {
+// the shortest steps. -1: threads run along outputs, as they do with more than `most` of them.
+static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, int64_t most) {
     int64_t outputs = ein__outputs_of(s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;
-    const ein__expr *e = outputs > EIN__SHARED_OUTPUTS ? NULL : ein__largest_read(ctx, s);
+    const ein__expr *e = outputs > most ? NULL : ein__largest_read(ctx, s);
     int along = -1;
     if (!e) return -1;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
@@ -14538,6 +14749,16 @@ static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s) {
     return along;
 }
 
+// With how many outputs threads stop to share one. Rows are a warp's however many there are.
+static int64_t ein__shared_outputs(const ein__kernel *k) {
+    return k->kind == EIN__K_PLACE ? INT64_MAX : EIN__SHARED_OUTPUTS;
+}
+
+// Whether the kernel is a reduction by any of the ways to share its terms.
+static bool ein__shares(const ein__kernel *k) {
+    return k->kind == EIN__K_REDUCE || k->kind == EIN__K_PLACE;
+}
+
 // The iterator along which neighbouring threads run: that of the result's neighbours, or one of a
 // reduction's terms where threads share an output.
 static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
@@ -14547,17 +14768,17 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
-    int along = k->kind == EIN__K_REDUCE ? ein__terms_lane(ctx, k->s[0]) : -1;
+    int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0], ein__shared_outputs(k)) : -1;
     *terms = along >= 0;
     return *terms ? along : lane;
 }
 
 // Turns that one thread's loop makes: all the terms, or its part of them where there are few
-// outputs.
+// outputs, or `terms` of one lie together.
 static int64_t ein__loop_turns(const ein__scope *s, bool terms) {
     int64_t outputs = ein__outputs_of(s), count = ein__terms_of(s);
     int64_t turns = count;
-    if (outputs > EIN__SHARED_OUTPUTS) return turns;
+    if (outputs > EIN__SHARED_OUTPUTS && !terms) return turns;
     turns = ein__least(turns, ein__most(ein__ceil(count, terms ? 32 : EIN__COLUMN_THREADS), 32));
     if (terms && outputs <= EIN__BLOCK_OUTPUTS)
         turns = ein__least(turns, ein__most(ein__ceil(count, EIN__BLOCK_THREADS), 64));
@@ -14767,6 +14988,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     bool streams = ein__is_skinny(ctx, k, &skinny);
     ein__ekind kind = k->kind == EIN__K_ROW      ? EIN__E_ROW
                       : streams                  ? EIN__E_GEMM_SKINNY
+                      : k->kind == EIN__K_PLACE  ? EIN__E_ROW
                       : k->kind != EIN__K_REDUCE ? EIN__E_MAP
                       : ein__is_strip(ctx, k)    ? EIN__E_MAP
                                                  : EIN__E_LOOPS;
@@ -14780,7 +15002,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
         else if (k->kind == EIN__K_BASIS && s->reduce != EIN__R_NONE)
             flop = ein__plus(flop, ein__scope_flop(ctx, s));
         else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
-        if (k->kind == EIN__K_REDUCE && s->reduce != EIN__R_NONE)
+        if (ein__shares(k) && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__reduce_chain(ctx, s, terms, ein__work_bytes(&w), parts);
         if (streams && s->reduce != EIN__R_NONE) {
             ein__skinny_work(ctx, &skinny, &w);
@@ -14821,6 +15043,7 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
         h = ein__mix(ein__mix(h, ein__hash_box(s, s->nt)), ein__hash_ex(&z, s->body));
         h = ein__mix(h, ein__hash_operand(&z, k->also));
     }
+    if (k->kind == EIN__K_PLACE) h = ein__mix(h, ein__scope_of(ctx, k->inner[0])->reduce);
     if (k->fma) h = ein__mix(h, EIN__MATH_FP32 + 1);
     h = ein__mix(h, (uint64_t)z.nseen);
     return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
@@ -14873,9 +15096,10 @@ static bool ein__is_scope_measured(ein_ctx *ctx, ein__skind2 kind, const ein__sc
 }
 
 static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
-    ein__kernel k = {.kind = step->kind, .n = step->nval};
+    int from = step->kind == EIN__K_PLACE;  // the extrema come with the places
+    ein__kernel k = {.kind = step->kind, .n = step->nval - from};
     for (int i = 0; i < step->nval; i++) {
-        k.s[i] = ein__scope_of(ctx, step->val[i]);
+        if (i >= from) k.s[i - from] = ein__scope_of(ctx, step->val[i]);
         if (i + 1 < step->nval) k.inner[i] = step->val[i];
     }
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
@@ -16289,7 +16513,7 @@ static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, u
     const ein__scope *s = ein__scope_of(z->ctx, r);
     if (!s || s->reduce == EIN__R_NONE || z->root[r.i] || s->nt != rows || s->nt + s->ns != m->nt)
         return false;
-    if (z->ctx->value[r.i].weight_only) return false;
+    if (z->ctx->value[r.i].weight_only || z->kind[r.i] == EIN__K_PLACE) return false;
     for (uint32_t i = 0; i < m->nt; i++)
         if (s->n[i] != m->n[i]) return false;
     return !ein__is_contraction(z->ctx, s) || ein__is_square(z->ctx, s);
@@ -16469,6 +16693,26 @@ static void ein__select_norms(ein__selector *z) {
     z->home[0] = (ein__val){0};
 }
 
+// Places of extrema with these themselves, and with the map that alone reads the places. Extrema
+// that others need as well are no less theirs: the step has its own.
+static void ein__select_places(ein__selector *z) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && ein__rule_on(ctx, EIN__RULE_FUSE); i++) {
+        ein__val v = z->order[i], map = {0};
+        ein__ex read;
+        ein__extremum p;
+        if (ctx->value[v.i].weight_only || !ein__place_of(ctx, v, &p)) continue;
+        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        if (map.i && (z->home[map.i].i != map.i || z->kind[map.i] != EIN__K_MAP ||
+                      ctx->value[map.i].weight_only || ein__copy_of(ctx, map)))
+            map = (ein__val){0};
+        ein__val last = map.i ? map : v;
+        z->home[v.i] = last;
+        z->kind[last.i] = EIN__K_PLACE;
+        if (--z->uses[p.best.i] == 0) z->home[p.best.i] = last;
+    }
+}
+
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
@@ -16594,13 +16838,14 @@ static void ein__select_reductions(ein__selector *z) {
         ein__val v = z->order[i];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s || s->reduce == EIN__R_NONE || z->home[v.i].i != v.i) continue;
-        if (z->kind[v.i] == EIN__K_ATTENTION) continue;
+        if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE) continue;
         ein__ex read = {0};
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
         if (m.i &&
             (z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
-             ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
+             z->kind[m.i] == EIN__K_PLACE || ein__norm_of(ctx, m, false) ||
+             ein__norm_of(ctx, m, true) ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
         ctx->strict = ein__keeps_fp32(ctx, v);
@@ -16645,6 +16890,7 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
 
 EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
     ein__select_begin(z, root, nroot);
+    ein__select_places(z);
     ein__select_rows(z);
     ein__select_reductions(z);
 }
@@ -25149,7 +25395,7 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
 // known at load is computed once, so it needs none.
 static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     const ein__value *v = &ctx->value[step->out.i];
-    if (v->weight_only || v->dtype > EIN__BF16) return;
+    if (v->weight_only) return;
     ein__kernel k = ein__step_kernel(ctx, step);
     int64_t outputs = ein__outputs_of(k.s[0]);
     (void)ein__kernel_work(ctx, &k, &step->parts);
@@ -25157,7 +25403,10 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     // Of whole groups: a block's neighbouring outputs may lie beyond the last one.
     int64_t groups = ein__ceil(outputs, EIN__COLUMN_OUTPUTS);
     step->counters = outputs;
-    step->workspace = ein__times(ein__times(groups, EIN__COLUMN_OUTPUTS), 4 * step->parts);
+    int64_t sums = ein__times(groups, ein__times(EIN__COLUMN_OUTPUTS, step->parts));
+    // A sum, or a value and its place; of integers of 64 bits.
+    int64_t each = step->kind == EIN__K_PLACE ? 16 : v->dtype > EIN__BF16 ? 8 : 4;
+    step->workspace = ein__times(sums, each);
 }
 
 // Fills the library parameters of a step whose first value is a contraction. False: the layouts do
@@ -25202,6 +25451,19 @@ static void ein__norm_step(ein_ctx *ctx, const ein__norm *n, ein__step *step) {
     step->loaded[0] = ein__load_of(ctx, read[read[0]->val != n->load.i], n->load);
 }
 
+// Places with their extrema in front, whether or not others need these as well.
+static void ein__place_step(ein_ctx *ctx, ein__step *step) {
+    ein__extremum p;
+    int first = 0;
+    while (first < step->nval && !ein__place_of(ctx, step->val[first], &p)) first++;
+    EIN_ASSERT(first < step->nval);
+    ein__val places = step->val[first], map = step->out;
+    step->nval = 0;
+    step->val[step->nval++] = p.best;
+    step->val[step->nval++] = places;
+    if (map.i != places.i) step->val[step->nval++] = map;
+}
+
 // The step that computes stored value `v` under the layouts as they stand, without its cost when a
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
@@ -25209,6 +25471,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
         if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
             step->val[step->nval++] = sel->order[i];
+    if (step->kind == EIN__K_PLACE) ein__place_step(ctx, step);
     const ein__norm *norm = ein__norm_of(ctx, v, false);
     if (norm) ein__norm_step(ctx, norm, step);
     else if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
@@ -25220,7 +25483,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
         step->kind = EIN__K_TRANSPOSE;
     if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, NULL);
-    if (step->kind == EIN__K_REDUCE) ein__share_step(ctx, step);
+    if (step->kind == EIN__K_REDUCE || step->kind == EIN__K_PLACE) ein__share_step(ctx, step);
     return false;
 }
 
@@ -25784,7 +26047,7 @@ static const char *const ein__tmpl_attend[] = {
     "",
     "    // Keys 0 to 15, of columns 0 to 7 (registers 0 and 2) and 8 to 15.",
     "    static __device__ __forceinline__ void values(const __half *p, int pitch, unsigned (&b)[4]) {",
-    "        tensor_type<__half>::fragment<false>(b, p, pitch);",
+    "        tensor_type<__half>::fragment<false>(b, p, pitched{static_cast<unsigned>(pitch)});",
     "    }",
     "};",
     "",
@@ -26043,10 +26306,11 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll 2",
     "            for (int k = 0; k < KC; k += 8 * WORD) {",
     "                unsigned a[4], b[4];",
-    "                type::fragment<true>(a, &query[own * (depth + PAD) + k0 + k], depth + PAD);",
+    "                type::fragment<true>(a, &query[own * (depth + PAD) + k0 + k], pitched{depth + PAD});",
     "#pragma unroll",
     "                for (int j = 0; j < NK / 8; j += 2) {",
-    "                    type::fragment<true>(b, &part[(first + 8 * j) * (KC + PAD) + k], KC + PAD);",
+    "                    type::fragment<true>(b, &part[(first + 8 * j) * (KC + PAD) + k],",
+    "                                         pitched{KC + PAD});",
     "                    type::multiply_add(s[j], a, b[0], b[2]);",
     "                    type::multiply_add(s[j + 1], a, b[1], b[3]);",
     "                }",
@@ -27687,6 +27951,27 @@ static const char *const ein__tmpl_half8[] = {
     "",
     "//@end",
     0};
+static const char *const ein__tmpl_integer[] = {
+    "// Integers combined over a warp, or a block of 256 threads with 8 of part: every thread gets the",
+    "// result.",
+    "template <typename JOIN>",
+    "static __device__ __forceinline__ long long warp_join(long long v, JOIN join) {",
+    "#pragma unroll",
+    "    for (int d = 16; d > 0; d /= 2) v = join(v, __shfl_xor_sync(0xffffffffu, v, d));",
+    "    return v;",
+    "}",
+    "",
+    "template <typename JOIN>",
+    "static __device__ __forceinline__ long long block_join(long long v, long long *part, JOIN join) {",
+    "    v = warp_join(v, join);",
+    "    if (threadIdx.x % 32u == 0u) part[threadIdx.x / 32u] = v;",
+    "    __syncthreads();",
+    "    v = part[0];",
+    "#pragma unroll",
+    "    for (int j = 1; j < 8; j++) v = join(v, part[j]);",
+    "    return v;",
+    "}",
+    0};
 static const char *const ein__tmpl_interface[] = {
     "//@key model  prefix of the program's symbols",
     "//@key MODEL  the same in upper case",
@@ -28041,10 +28326,50 @@ static const char *const ein__tmpl_mma[] = {
     "",
     "// What tensor cores multiply. A fragment is what the 32 lanes of a warp hold of 16 lines of a",
     "// factor (rows of the first one, columns of the second) and of 32 bytes of each: its registers are",
-    "// PTX's operand A; registers 0 and 2, and 1 and 3, are operands B of 8 lines. Without tensor cores",
-    "// the lanes exchange fragments and multiply them term by term.",
+    "// PTX's operand A; registers 0 and 2, and 1 and 3, are operands B of 8 lines. In memory its rows",
+    "// are lines of terms (ALONG) or terms of lines; at(row, column) says where an element lies, 16",
+    "// bytes of a row together. Without tensor cores the lanes exchange fragments and multiply them term",
+    "// by term.",
     "template <typename T>",
     "struct tensor_type;",
+    "",
+    "// Rows that follow each other at a distance.",
+    "struct pitched {",
+    "    unsigned pitch;",
+    "    __device__ __forceinline__ unsigned operator()(unsigned row, unsigned column) const {",
+    "        return row * pitch + column;",
+    "    }",
+    "};",
+    "",
+    "// The address of shared memory that ldmatrix takes.",
+    "static __device__ __forceinline__ unsigned shared_address(const void *p) {",
+    "    unsigned at = 0u;",
+    "#ifdef __CUDA_ARCH__",
+    "    asm(\"{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}\" : \"=r\"(at) : \"l\"(p));",
+    "#else",
+    "    (void)p;",
+    "#endif",
+    "    return at;",
+    "}",
+    "",
+    "// Four times 8 rows of 16 bytes, which begin at the lanes' places in turn: lane 4g + t gets word t",
+    "// of the rows g.",
+    "template <typename T>",
+    "static __device__ __forceinline__ void fragment_rows(unsigned (&q)[4], const T *p, unsigned at) {",
+    "#if TENSOR_CORES >= 750",
+    "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"",
+    "                 : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
+    "                 : \"r\"(shared_address(p + at))",
+    "                 : \"memory\");",
+    "#else",
+    "    const unsigned l = threadIdx.x % 32u;",
+    "#pragma unroll",
+    "    for (unsigned i = 0; i < 4u; i++) {",
+    "        const T *row = p + __shfl_sync(0xffffffffu, at, 8u * i + l / 4u);",
+    "        q[i] = reinterpret_cast<const unsigned *>(row)[l % 4u];",
+    "    }",
+    "#endif",
+    "}",
     "",
     "// c += A B for 16 rows, 8 columns and 32 bytes of terms. Lane 4g + t has columns 2t and 2t + 1 of",
     "// row g, then of row g + 8.",
@@ -28087,16 +28412,23 @@ static const char *const ein__tmpl_mma[] = {
     "        return make_float4(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));",
     "    }",
     "",
-    "    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4. Term k of line i is",
-    "    // p[i * pitch + k] or, where lines lie together (not ALONG), p[k * pitch + i].",
-    "    template <bool ALONG>",
-    "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, int pitch) {",
-    "        const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;",
+    "    // The same of a fragment, whose last 13 bits nobody reads.",
+    "    static __device__ __forceinline__ void round_words(unsigned (&q)[4]) {",
     "#pragma unroll",
     "        for (int i = 0; i < 4; i++) {",
-    "            const int line = g + i % 2 * 8, k = t + i / 2 * 4;",
-    "            q[i] = __float_as_uint(p[ALONG \? line * pitch + k : k * pitch + line]);",
+    "            const float v = __uint_as_float(q[i]);",
+    "            q[i] = v == v \? q[i] + 0x1000u : 0x7fffffffu;",
     "        }",
+    "    }",
+    "",
+    "    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4.",
+    "    template <bool ALONG, typename P>",
+    "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, P at) {",
+    "        const unsigned l = threadIdx.x % 32u;",
+    "        if (ALONG) fragment_rows(q, p, at(l % 16u, l / 16u * 4u));",
+    "#pragma unroll",
+    "        for (int i = 0; i < (ALONG \? 0 : 4); i++)",
+    "            q[i] = __float_as_uint(p[at(l % 4u + i / 2 * 4, l / 4u + i % 2 * 8)]);",
     "    }",
     "",
     "    // What a register of A and one of B add; of both the bits of TF32 alone are read.",
@@ -28122,11 +28454,30 @@ static const char *const ein__tmpl_mma[] = {
     "//@end",
     "//@if half",
     "",
+    "// The same transposed: halves g of the rows 2t and 2t + 1.",
+    "static __device__ __forceinline__ void fragment_columns(unsigned (&q)[4], const __half *p,",
+    "                                                        unsigned at) {",
+    "#if TENSOR_CORES >= 750",
+    "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"",
+    "                 : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
+    "                 : \"r\"(shared_address(p + at))",
+    "                 : \"memory\");",
+    "#else",
+    "    const unsigned l = threadIdx.x % 32u;",
+    "#pragma unroll",
+    "    for (unsigned i = 0; i < 4u; i++) {",
+    "        q[i] = 0u;",
+    "#pragma unroll",
+    "        for (unsigned k = 0; k < 2u; k++) {",
+    "            const __half *row = p + __shfl_sync(0xffffffffu, at, 8u * i + l % 4u * 2u + k);",
+    "            q[i] |= static_cast<unsigned>(static_cast<__half_raw>(row[l / 4u]).x) << 16u * k;",
+    "        }",
+    "    }",
+    "#endif",
+    "}",
+    "",
     "template <>",
     "struct tensor_type<__half> {",
-    "    static __device__ __forceinline__ unsigned bits(__half v) {",
-    "        return static_cast<__half_raw>(v).x;",
-    "    }",
     "    static __device__ __forceinline__ unsigned pair(float low, float high) {",
     "        const __half2 v = __floats2half2_rn(low, high);",
     "        return *reinterpret_cast<const unsigned *>(&v);",
@@ -28138,40 +28489,14 @@ static const char *const ein__tmpl_mma[] = {
     "        return make_uint2(pair(v.x, v.y), pair(v.z, v.w));",
     "    }",
     "",
-    "    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on. ldmatrix",
-    "    // takes the places of four times 8 rows of 8 halves from the lanes in turn, and transposes",
-    "    // where the rows are terms. Term k of line i as above.",
-    "    template <bool ALONG>",
-    "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, int pitch) {",
-    "        const int l = threadIdx.x % 32u, low = l % 8 + (ALONG \? l / 8 % 2 : l / 16) * 8,",
-    "                  row = low * pitch + (ALONG \? l / 16 : l / 8 % 2) * 8;",
-    "#if TENSOR_CORES >= 750",
-    "        unsigned at;",
-    "        asm(\"{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}\"",
-    "            : \"=r\"(at)",
-    "            : \"l\"(p + row));",
-    "        if (ALONG)",
-    "            asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"",
-    "                         : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
-    "                         : \"r\"(at)",
-    "                         : \"memory\");",
-    "        else",
-    "            asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"",
-    "                         : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
-    "                         : \"r\"(at)",
-    "                         : \"memory\");",
-    "#else",
-    "#pragma unroll",
-    "        for (int i = 0; i < 4; i++) {",
-    "            unsigned h[2];",
-    "#pragma unroll",
-    "            for (int k = 0; k < 2; k++) {",
-    "                const int r = ALONG \? l / 4 : l % 4 * 2 + k, c = ALONG \? l % 4 * 2 + k : l / 4;",
-    "                h[k] = bits(p[__shfl_sync(0xffffffffu, row, 8 * i + r) + c]);",
-    "            }",
-    "            q[i] = h[0] | h[1] << 16;",
-    "        }",
-    "#endif",
+    "    static __device__ __forceinline__ void round_words(unsigned (&)[4]) {}",
+    "",
+    "    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on.",
+    "    template <bool ALONG, typename P>",
+    "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, P at) {",
+    "        const unsigned l = threadIdx.x % 32u;",
+    "        if (ALONG) fragment_rows(q, p, at(l % 16u, l / 16u * 8u));",
+    "        else fragment_columns(q, p, at(l % 8u + l / 16u * 8u, l / 8u % 2u * 8u));",
     "    }",
     "",
     "    static __device__ __forceinline__ float value(unsigned half) {",
@@ -28219,6 +28544,186 @@ static const char *const ein__tmpl_naive[] = {
     "    if (id >= $threads) return;",
     "    $index;",
     "    $body;",
+    "}",
+    0};
+static const char *const ein__tmpl_place[] = {
+    "// A value and its place: of two the greater value stays (MAX; else the lesser), of equal ones that",
+    "// with the first place (LAST: the last). NaN never does.",
+    "template <bool MAX, bool LAST, typename V, typename P>",
+    "struct ranked {",
+    "    V value;",
+    "    P place;",
+    "",
+    "    __device__ __forceinline__ void take(V v, P p) {",
+    "        const bool better = MAX \? v > value : v < value;",
+    "        const bool beyond = LAST \? p > place : p < place;",
+    "        if (better || (v == value && beyond)) {",
+    "            value = v;",
+    "            place = p;",
+    "        }",
+    "    }",
+    "",
+    "    __device__ __forceinline__ void take_warp() {  // every lane gets the result",
+    "#pragma unroll",
+    "        for (int d = 16; d > 0; d /= 2) {",
+    "            const V v = __shfl_xor_sync(0xffffffffu, value, d);",
+    "            const P p = __shfl_xor_sync(0xffffffffu, place, d);",
+    "            take(v, p);",
+    "        }",
+    "    }",
+    "",
+    "    __device__ __forceinline__ void take_block(ranked *part) {  // 256 threads, 8 of part",
+    "        take_warp();",
+    "        if (threadIdx.x % 32u == 0u) part[threadIdx.x / 32u] = *this;",
+    "        __syncthreads();",
+    "#pragma unroll",
+    "        for (int j = 0; j < 8; j++) take(part[j].value, part[j].place);",
+    "    }",
+    "};",
+    0};
+static const char *const ein__tmpl_place_block[] = {
+    "//@key name     the kernel's name",
+    "//@key params   its parameters",
+    "//@key number   unsigned type that counts everything",
+    "//@key outputs  output elements, times the blocks of each: blocks",
+    "//@key index    the output's position, from id",
+    "//@key before   statements that need no term",
+    "//@key pair     the type of a value and its place",
+    "//@key none     the pair that every other one is better than",
+    "//@key count    terms of the reduction",
+    "//@key terms    one term, from k: the position, loads, best",
+    "//@key after    statements of the epilogue",
+    "//@key store    the store",
+    "//@key block    number of the output that this block works on",
+    "//@key start    this thread's first term",
+    "//@key stride   threads that share the terms",
+    "//@key parts    blocks that share the terms of an output; empty: one",
+    "static __global__ void __launch_bounds__(256) $name($params) {  // $outputs blocks",
+    "    __shared__ $pair part[8];",
+    "    //@if index",
+    "    const $number id = $block;",
+    "    //@end",
+    "    await_previous();",
+    "    //@if index",
+    "    $index;",
+    "    //@end",
+    "    $before;",
+    "    $pair best = $none;",
+    "#pragma unroll 4",
+    "    for ($number k = $start; k < $count; k += $stride) {",
+    "        $terms;",
+    "    }",
+    "    best.take_block(part);",
+    "    //@if parts",
+    "    $pair *const all = reinterpret_cast<$pair *>(parts);",
+    "    if (threadIdx.x == 0u) all[blockIdx.x] = best;",
+    "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
+    "    if (threadIdx.x < $parts) {",
+    "        const $pair *const other = &all[blockIdx.x / $parts * $parts + threadIdx.x];",
+    "        best.take(__ldcg(&other->value), __ldcg(&other->place));",
+    "    }",
+    "    best.take_block(part);",
+    "    //@end",
+    "    if (threadIdx.x == 0u) {",
+    "        $after;",
+    "        $store;",
+    "    }",
+    "}",
+    0};
+static const char *const ein__tmpl_place_column[] = {
+    "//@key name     the kernel's name",
+    "//@key params   its parameters",
+    "//@key number   unsigned type that counts everything",
+    "//@key outputs  output elements",
+    "//@key index    the output's position, from id",
+    "//@key before   statements that need no term",
+    "//@key pair     the type of a value and its place",
+    "//@key none     the pair that every other one is better than",
+    "//@key count    terms of the reduction",
+    "//@key terms    one term, from k: the position, loads, best",
+    "//@key after    statements of the epilogue",
+    "//@key store    the store",
+    "//@key block    number of the 32 outputs that this block works on",
+    "//@key start    this thread's first term",
+    "//@key stride   threads that share the terms",
+    "//@key parts    blocks that share the terms of an output; empty: one",
+    "static __global__ void __launch_bounds__(256) $name($params) {",
+    "    __shared__ $pair part[8][32];",
+    "    const $number column = ($number)$block * 32u + threadIdx.x;",
+    "    //@if index",
+    "    const $number id = column < $outputs \? column : $outputs - 1u;  // all load, some do not store",
+    "    //@end",
+    "    await_previous();",
+    "    //@if index",
+    "    $index;",
+    "    //@end",
+    "    $before;",
+    "    $pair best = $none;",
+    "#pragma unroll 4",
+    "    for ($number k = $start; k < $count; k += $stride) {",
+    "        $terms;",
+    "    }",
+    "    part[threadIdx.y][threadIdx.x] = best;",
+    "    __syncthreads();",
+    "    //@if parts",
+    "    $pair *const all = reinterpret_cast<$pair *>(parts) + threadIdx.x;",
+    "    if (threadIdx.y == 0u) {",
+    "#pragma unroll",
+    "        for (int j = 1; j < 8; j++) {",
+    "            best.take(part[j][threadIdx.x].value, part[j][threadIdx.x].place);",
+    "        }",
+    "        all[blockIdx.x * 32u] = best;",
+    "    }",
+    "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
+    "    for (unsigned p = threadIdx.y; p < $parts; p += 8u) {",
+    "        const $pair *const other = &all[(blockIdx.x / $parts * $parts + p) * 32u];",
+    "        best.take(__ldcg(&other->value), __ldcg(&other->place));",
+    "    }",
+    "    part[threadIdx.y][threadIdx.x] = best;",
+    "    __syncthreads();",
+    "    //@end",
+    "    if (threadIdx.y == 0u && column < $outputs) {",
+    "#pragma unroll",
+    "        for (int j = 1; j < 8; j++) {",
+    "            best.take(part[j][threadIdx.x].value, part[j][threadIdx.x].place);",
+    "        }",
+    "        $after;",
+    "        $store;",
+    "    }",
+    "}",
+    0};
+static const char *const ein__tmpl_place_warp[] = {
+    "//@key name     the kernel's name",
+    "//@key params   its parameters",
+    "//@key number   unsigned type that counts everything",
+    "//@key outputs  output elements",
+    "//@key block    threads a block",
+    "//@key index    the output's position, from id",
+    "//@key before   statements that need no term",
+    "//@key pair     the type of a value and its place",
+    "//@key none     the pair that every other one is better than",
+    "//@key count    terms of the reduction",
+    "//@key terms    one term, from k: the position, loads, best",
+    "//@key after    statements of the epilogue",
+    "//@key store    the store",
+    "//@key warps    warps a block, each for one output",
+    "static __global__ void __launch_bounds__($block) $name($params) {",
+    "    const unsigned lane = threadIdx.x % 32u;",
+    "    const $number id = ($number)blockIdx.x * $warps + threadIdx.x / 32u;",
+    "    await_previous();",
+    "    if (id >= $outputs) return;",
+    "    $index;",
+    "    $before;",
+    "    $pair best = $none;",
+    "#pragma unroll 4",
+    "    for ($number k = lane; k < $count; k += 32u) {",
+    "        $terms;",
+    "    }",
+    "    best.take_warp();",
+    "    if (lane == 0u) {",
+    "        $after;",
+    "        $store;",
+    "    }",
     "}",
     0};
 static const char *const ein__tmpl_probe[] = {
@@ -29214,15 +29719,18 @@ static const char *const ein__tmpl_product[] = {
     "//@key RN       columns a thread",
     "//@key rows     rows that a thread stores",
     "//@key V        neighbouring columns that a thread stores at once",
+    "//@key bounds   threads; blocks that share an SM at least",
     "//@key number   unsigned type that counts blocks",
     "//@key many     whether there is more than one block",
     "//@key index    the batch's position, first column n0 and first row m0 of the tile, from id",
+    "//@key reads    whether that reads memory; multiply waits for the kernel before anyhow",
     "//@key terms    terms of the product",
     "//@key loadA    returns element e (or four) of the first operand, in the step from term k0 on",
     "//@key loadB    the same for the second operand",
     "//@key parts    blocks that share the terms of a tile; empty: one",
     "//@key share    terms of each, the last one no more than those",
     "//@key along    whether neighbouring threads load neighbouring terms of the operands",
+    "//@key early    which of them the kernel before cannot have written: 0, 1 or 2",
     "//@key sums     type of the sums along rows of the first operand; empty: none",
     "//@key lines    rows of a tile",
     "//@key totals   adds these up into total[..][line][part]",
@@ -29232,12 +29740,14 @@ static const char *const ein__tmpl_product[] = {
     "//@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it",
     "//@key shared   elements or vectors of a block's share",
     "//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store",
-    "static __global__ void __launch_bounds__(256) $name($params) {",
+    "static __global__ void __launch_bounds__($bounds) $name($params) {",
     "    __shared__ $tile tile;",
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
+    "    //@if reads",
     "    await_previous();",
+    "    //@end",
     "    $index;",
     "    const auto a = [&](unsigned e, unsigned k0) {",
     "        $loadA;",
@@ -29247,14 +29757,14 @@ static const char *const ein__tmpl_product[] = {
     "    };",
     "    float acc[$RM][$RN] = {};",
     "    //@if parts",
-    "    const bool last =",
-    "        multiply_part<$parts, $rows, $along>(tile, $terms, $share, a, b, acc, parts, arrived);",
+    "    const bool last = multiply_part<$parts, $rows, $along, $early>(tile, $terms, $share, a, b, acc,",
+    "                                                                   parts, arrived);",
     "    if (!last) return;",
     "    //@else",
     "    //@if sums",
     "    $sums sums = {};",
     "    const summed_load<decltype(a), $sums> summed = {a, &sums};",
-    "    tile.multiply<$along>($terms, summed, b, acc);",
+    "    tile.multiply<$along, $early>($terms, summed, b, acc);",
     "    __shared__ float total[$kinds][$lines][$sums::PARTS], factor[$factors][$lines];",
     "    $totals;",
     "    __syncthreads();",
@@ -29269,7 +29779,7 @@ static const char *const ein__tmpl_product[] = {
     "    }",
     "    //@end",
     "    //@else",
-    "    tile.multiply<$along>($terms, a, b, acc);",
+    "    tile.multiply<$along, $early>($terms, a, b, acc);",
     "    //@end",
     "    //@end",
     "#pragma unroll",
@@ -29291,13 +29801,14 @@ static const char *const ein__tmpl_reduce_block[] = {
     "//@key terms     one term, from k: the position, loads, acc",
     "//@key after     statements of the epilogue",
     "//@key store     the store",
-    "//@key op        the reduction",
+    "//@key T         what is added up in",
+    "//@key whole     acc combined over the threads",
     "//@key block     number of the output that this block works on",
     "//@key start     this thread's first term",
     "//@key stride    threads that share the terms",
     "//@key parts     blocks that share the terms of an output; empty: one",
     "static __global__ void __launch_bounds__(256) $name($params) {  // $outputs blocks",
-    "    __shared__ float part[8];",
+    "    __shared__ $T part[8];",
     "    //@if index",
     "    const $number id = $block;",
     "    //@end",
@@ -29306,19 +29817,19 @@ static const char *const ein__tmpl_reduce_block[] = {
     "    $index;",
     "    //@end",
     "    $before;",
-    "    float acc = $identity;",
+    "    $T acc = $identity;",
     "#pragma unroll 4",
     "    for ($number k = $start; k < $count; k += $stride) {",
     "        $terms;",
     "    }",
-    "    acc = block_$op(acc, part);",
+    "    acc = $whole;",
     "    //@if parts",
-    "    float *const sums = reinterpret_cast<float *>(parts);",
+    "    $T *const sums = reinterpret_cast<$T *>(parts);",
     "    if (threadIdx.x == 0u) sums[blockIdx.x] = acc;",
     "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
     "    acc = $identity;",
     "    if (threadIdx.x < $parts) acc = __ldcg(&sums[blockIdx.x / $parts * $parts + threadIdx.x]);",
-    "    acc = block_$op(acc, part);",
+    "    acc = $whole;",
     "    //@end",
     "    if (threadIdx.x == 0u) {",
     "        $after;",
@@ -29338,6 +29849,7 @@ static const char *const ein__tmpl_reduce_column[] = {
     "//@key terms     one term, from k: the position, loads, acc",
     "//@key after     statements of the epilogue",
     "//@key store     the store",
+    "//@key T         what is added up in",
     "//@key join      acc combined with row j's",
     "//@key block     number of the 32 outputs that this block works on",
     "//@key start     this thread's first term",
@@ -29345,7 +29857,7 @@ static const char *const ein__tmpl_reduce_column[] = {
     "//@key parts     blocks that share the terms of an output; empty: one",
     "//@key add       acc combined with other",
     "static __global__ void __launch_bounds__(256) $name($params) {",
-    "    __shared__ float part[8][32];",
+    "    __shared__ $T part[8][32];",
     "    const $number column = ($number)$block * 32u + threadIdx.x;",
     "    //@if index",
     "    const $number id = column < $outputs \? column : $outputs - 1u;  // all load, some do not store",
@@ -29355,7 +29867,7 @@ static const char *const ein__tmpl_reduce_column[] = {
     "    $index;",
     "    //@end",
     "    $before;",
-    "    float acc = $identity;",
+    "    $T acc = $identity;",
     "#pragma unroll 4",
     "    for ($number k = $start; k < $count; k += $stride) {",
     "        $terms;",
@@ -29363,7 +29875,7 @@ static const char *const ein__tmpl_reduce_column[] = {
     "    part[threadIdx.y][threadIdx.x] = acc;",
     "    __syncthreads();",
     "    //@if parts",
-    "    float *const sums = reinterpret_cast<float *>(parts) + threadIdx.x;",
+    "    $T *const sums = reinterpret_cast<$T *>(parts) + threadIdx.x;",
     "    if (threadIdx.y == 0u) {",
     "#pragma unroll",
     "        for (int j = 1; j < 8; j++) {",
@@ -29374,7 +29886,7 @@ static const char *const ein__tmpl_reduce_column[] = {
     "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
     "    acc = $identity;",
     "    for (unsigned p = threadIdx.y; p < $parts; p += 8u) {",
-    "        const float other = __ldcg(&sums[(blockIdx.x / $parts * $parts + p) * 32u]);",
+    "        const $T other = __ldcg(&sums[(blockIdx.x / $parts * $parts + p) * 32u]);",
     "        $add;",
     "    }",
     "    part[threadIdx.y][threadIdx.x] = acc;",
@@ -29403,7 +29915,8 @@ static const char *const ein__tmpl_reduce_warp[] = {
     "//@key terms     one term, from k: the position, loads, acc",
     "//@key after     statements of the epilogue",
     "//@key store     the store",
-    "//@key op        the reduction",
+    "//@key T         what is added up in",
+    "//@key whole     acc combined over the threads",
     "//@key warps     warps a block, each for one output",
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    const unsigned lane = threadIdx.x % 32u;",
@@ -29412,12 +29925,12 @@ static const char *const ein__tmpl_reduce_warp[] = {
     "    if (id >= $outputs) return;",
     "    $index;",
     "    $before;",
-    "    float acc = $identity;",
+    "    $T acc = $identity;",
     "#pragma unroll 4",
     "    for ($number k = lane; k < $count; k += 32u) {",
     "        $terms;",
     "    }",
-    "    acc = warp_$op(acc);",
+    "    acc = $whole;",
     "    if (lane == 0u) {",
     "        $after;",
     "        $store;",
@@ -29443,6 +29956,10 @@ static const char *const ein__tmpl_relay[] = {
     "    }",
     "    if (id == 0) y[to] = p0[from];",
     "}",
+    0};
+static const char *const ein__tmpl_relu[] = {
+    "// Unlike fmax, it leaves a NaN as it is.",
+    "static __device__ __forceinline__ float relu(float v) { return v < 0.f \? 0.f : v; }",
     0};
 static const char *const ein__tmpl_row_block[] = {
     "//@key name    the kernel's name",
@@ -29760,8 +30277,8 @@ static const char *const ein__tmpl_tail[] = {
     "",
     "// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,",
     "// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.",
-    "template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, typename TILE, typename A, typename B,",
-    "          int RM, int RN>",
+    "template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,",
+    "          typename B, int RM, int RN>",
     "static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,",
     "                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,",
     "                                                     unsigned *arrived) {",
@@ -29772,7 +30289,7 @@ static const char *const ein__tmpl_tail[] = {
     "    const auto part_b = [&](unsigned e, unsigned k0) {",
     "        return b(e, from + k0);",
     "    };",
-    "    tile.template multiply<ALONG_A, ALONG_B>(min(share, terms - from), part_a, part_b, acc);",
+    "    tile.template multiply<ALONG_A, ALONG_B, EARLY>(min(share, terms - from), part_a, part_b, acc);",
     "    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;",
     "#pragma unroll",
     "    for (unsigned e = 0; e < n; e++) {",
@@ -31105,8 +31622,9 @@ static const char *const ein__tmpl_tiles[] = {
     "    }",
     "",
     "    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is",
-    "    // multiplied, the next one's are on their way.",
-    "    template <bool ALONG_A, bool ALONG_B, typename A, typename B>",
+    "    // multiplied, the next one's are on their way. What the kernel before cannot have written, the",
+    "    // first (EARLY 1) or the second factor (2), is before that one is over.",
+    "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,",
     "                                             float (&acc)[RM][RN]) {",
     "        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];",
@@ -31120,12 +31638,16 @@ static const char *const ein__tmpl_tiles[] = {
     "                for (unsigned i = 0; i < na; i++) loaded(load_a, static_cast<int>(i), va[i]);",
     "            }",
     "            //@end",
-    "            if (k0 < terms) {",
     "#pragma unroll",
-    "                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);",
+    "            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)",
+    "                vb[i] = load_b(e + 256u * i, k0);",
+    "            if (EARLY != 1 && k0 == 0) await_previous();",
     "#pragma unroll",
-    "                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);",
-    "            }",
+    "            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);",
+    "            if (EARLY == 1 && k0 == 0) await_previous();",
+    "#pragma unroll",
+    "            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)",
+    "                vb[i] = load_b(e + 256u * i, k0);",
     "            if (k0 > 0) step(turn ^ 1, acc);",
     "            if (k0 >= terms) break;",
     "#pragma unroll",
@@ -31138,24 +31660,150 @@ static const char *const ein__tmpl_tiles[] = {
     "    }",
     "};",
     0};
+static const char *const ein__tmpl_tiles_async[] = {
+    "// Copies to shared memory that do not pass through registers, where the device has them (sm_80):",
+    "// several steps of a product may be on their way at once.",
+    "#if CUDART_VERSION >= 11000 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800)",
+    "#define ASYNC_COPIES 1",
+    "#else",
+    "#define ASYNC_COPIES 0",
+    "#endif",
+    "",
+    "// What a load finds in memory: V at `from`, or zeros where it is not `inside`.",
+    "template <typename V>",
+    "struct fetched {",
+    "    const V *from;",
+    "    bool inside;",
+    "    __device__ __forceinline__ V value() const { return inside \? *from : V(); }",
+    "};",
+    "template <typename V, typename T>",
+    "static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {",
+    "    return {reinterpret_cast<const V *>(from), inside};",
+    "}",
+    "",
+    "// Begins such a copy, to where V is aligned.",
+    "template <typename V, typename T>",
+    "static __device__ __forceinline__ void copy_async(T *to, fetched<V> v) {",
+    "#if ASYNC_COPIES",
+    "    __pipeline_memcpy_async(to, v.from, sizeof(V), v.inside \? 0 : sizeof(V));",
+    "#else",
+    "    *reinterpret_cast<V *>(to) = v.value();",
+    "#endif",
+    "}",
+    "// The copies begun since the last time are one step's.",
+    "static __device__ __forceinline__ void end_step() {",
+    "#if ASYNC_COPIES",
+    "    __pipeline_commit();",
+    "#endif",
+    "}",
+    "// Waits until the thread's copies have arrived but those of the last N steps.",
+    "template <int N>",
+    "static __device__ __forceinline__ void await_steps() {",
+    "#if ASYNC_COPIES",
+    "    __pipeline_wait_prior(N);",
+    "#endif",
+    "}",
+    0};
 static const char *const ein__tmpl_tiles_mma[] = {
     "//@key rows  whether some loads are added up along their rows",
+    "// Where elements lie of a factor of B lines and KC terms, from (line, term) on. Its rows are lines",
+    "// of terms (ALONG) or terms of lines, and chunks of 16 bytes of a row are exchanged: 8 rows at the",
+    "// same column fill the 32 banks of shared memory, and so do 4 rows at 8 neighbours, which fragments",
+    "// of f32 terms take.",
+    "template <typename T, int B, int KC, bool ALONG>",
+    "struct tile_place {",
+    "    static const unsigned C = ALONG \? KC : B, E = 16 / sizeof(T),",
+    "                          W = sizeof(T) == 4 && !ALONG \? 2 : 1, SAME = C / E < 8 \? 8 * E / C : 1,",
+    "                          TURNS = (C / E < 8 \? C / E : 8) / W;",
+    "    unsigned row, column;",
+    "",
+    "    __device__ __forceinline__ tile_place(unsigned line, unsigned term)",
+    "        : row(ALONG \? line : term), column(ALONG \? term : line) {}",
+    "    __device__ __forceinline__ unsigned operator()(unsigned r, unsigned c) const {",
+    "        r += row;",
+    "        c += column;",
+    "        return r * C + ((c / E) ^ (r / SAME % TURNS * W)) * E + c % E;",
+    "    }",
+    "};",
+    "",
+    "// A factor's way to shared memory, B lines of KC terms a step: what a load gives waits in registers",
+    "// until the step before is multiplied, rounded as it is stored; what it fetches is copied, where",
+    "// the device can, several steps ahead and as it is (RAW).",
+    "template <typename T, int B, int KC, bool ALONG, typename V, typename L>",
+    "struct tensor_feed {",
+    "    static const bool RAW = false;",
+    "    typedef decltype(tensor_type<T>::rounded(V())) stored;",
+    "    static const unsigned W = sizeof(stored) / sizeof(T), N = B * KC / 256 / W;",
+    "    L load_from;",
+    "    V v[N];",
+    "",
+    "    __device__ __forceinline__ explicit tensor_feed(L l) : load_from(l) {}",
+    "    __device__ __forceinline__ void copy(T *, unsigned) const {}",
+    "    __device__ __forceinline__ void load(unsigned k0) {",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < N; i++) v[i] = load_from(threadIdx.x + 256u * i, k0);",
+    "    }",
+    "    __device__ __forceinline__ void store(T *to) {",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < N; i++)",
+    "            *reinterpret_cast<stored *>(to + place(i)) = tensor_type<T>::rounded(v[i]);",
+    "            //@if rows",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < N; i++) loaded(load_from, static_cast<int>(i), v[i]);",
+    "        //@end",
+    "    }",
+    "    // Vector i of the thread, of those that follow each other along the rows.",
+    "    static __device__ __forceinline__ unsigned place(unsigned i) {",
+    "        const unsigned e = (threadIdx.x + 256u * i) * W, c = ALONG \? KC : B;",
+    "        return tile_place<T, B, KC, ALONG>(0u, 0u)(e / c, e % c);",
+    "    }",
+    "};",
+    "#if ASYNC_COPIES",
+    "template <typename T, int B, int KC, bool ALONG, typename V, typename L>",
+    "struct tensor_feed<T, B, KC, ALONG, fetched<V>, L> {",
+    "    static const bool RAW = true;",
+    "    L load_from;",
+    "",
+    "    __device__ __forceinline__ explicit tensor_feed(L l) : load_from(l) {}",
+    "    __device__ __forceinline__ void copy(T *to, unsigned k0) const {",
+    "        const unsigned n = B * KC * sizeof(T) / sizeof(V) / 256;",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < n; i++)",
+    "            copy_async(to + tensor_feed<T, B, KC, ALONG, V, L>::place(i),",
+    "                       load_from(threadIdx.x + 256u * i, k0));",
+    "    }",
+    "    __device__ __forceinline__ void load(unsigned) {}",
+    "    __device__ __forceinline__ void store(T *) {}",
+    "};",
+    "#else",
+    "template <typename L>",
+    "struct fetched_value {",
+    "    L load;",
+    "    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const",
+    "        -> decltype(load(e, k0).value()) {",
+    "        return load(e, k0).value();",
+    "    }",
+    "};",
+    "template <typename T, int B, int KC, bool ALONG, typename V, typename L>",
+    "struct tensor_feed<T, B, KC, ALONG, fetched<V>, L>",
+    "    : tensor_feed<T, B, KC, ALONG, V, fetched_value<L> > {",
+    "    __device__ __forceinline__ explicit tensor_feed(L l)",
+    "        : tensor_feed<T, B, KC, ALONG, V, fetched_value<L> >(fetched_value<L>{l}) {}",
+    "};",
+    "#endif",
+    "",
     "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
-    "// terms of a step. A warp has WM rows and WN columns. With two BUFFERS a step is stored while the",
-    "// one before is multiplied. A thread stores V neighbouring columns at once. A line of terms is",
-    "// followed by 16 unused bytes and a term of lines by 8 elements, so that the lanes of a fragment",
-    "// read from different banks.",
-    "template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int BUFFERS, int V>",
+    "// terms of a step. A warp has WM rows and WN columns. STAGES steps have room, two or more: one is",
+    "// multiplied while others are on their way. A thread stores V neighbouring columns at once.",
+    "template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int STAGES, int V>",
     "struct tensor_tile {",
-    "    static const int KS = 32 / int(sizeof(T)), EDGE = 16 / int(sizeof(T));",
-    "    static const int SIZE_A = BM * KC + (BM * EDGE > 8 * KC \? BM * EDGE : 8 * KC);",
-    "    static const int SIZE_B = BN * KC + (BN * EDGE > 8 * KC \? BN * EDGE : 8 * KC);",
-    "    static const int STEPS = BUFFERS * (SIZE_A + SIZE_B) * int(sizeof(T));",
+    "    static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;",
     "    static const int SUMS = PARTS > 1 \? PARTS *BM *(BN + 8) * 4 : 0;",
+    "    static const int STEPS = STAGES * SIZE * int(sizeof(T));",
     "    // A thread's result.",
     "    static const int RM = PARTS > 1 \? BM *BN / 256 / V : V > 1 \? WM / 16 : WM / 8;",
     "    static const int RN = PARTS > 1 \? V : V > 1 \? WN / 2 : WN / 4;",
-    "    __align__(16) unsigned char bytes[STEPS > SUMS \? STEPS : SUMS];",
+    "    __align__(128) unsigned char bytes[STEPS > SUMS \? STEPS : SUMS];",
     "",
     "    static __device__ unsigned lane() { return threadIdx.x % 32u; }",
     "    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }",
@@ -31174,42 +31822,31 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        return left() + j / 2 * 8 + lane() % 4u * 2 + j % 2;",
     "    }",
     "",
-    "    template <bool ALONG, int B>",
-    "    static __device__ unsigned at(unsigned line, unsigned k) {",
-    "        return ALONG \? line * (KC + EDGE) + k : k * (B + 8) + line;",
-    "    }",
-    "    __device__ T *factor(int turn, int b) {",
-    "        return reinterpret_cast<T *>(bytes) + turn * (SIZE_A + SIZE_B) + b * SIZE_A;",
+    "    __device__ T *factor(int stage, int b) {",
+    "        return reinterpret_cast<T *>(bytes) + stage * SIZE + b * BM * KC;",
     "    }",
     "",
-    "    // Vector e of a step begins at term e % KC of line e / KC, or (not ALONG) at line e % B of term",
-    "    // e / B, counted in elements.",
-    "    template <bool ALONG, int B, typename L>",
-    "    static __device__ __forceinline__ void put(T *to, unsigned e, L v) {",
-    "        typedef decltype(tensor_type<T>::rounded(v)) stored;",
-    "        e *= static_cast<unsigned>(sizeof(stored) / sizeof(T));",
-    "        const unsigned line = ALONG \? e / KC : e % B, k = ALONG \? e % KC : e / B;",
-    "        *reinterpret_cast<stored *>(to + at<ALONG, B>(line, k)) = tensor_type<T>::rounded(v);",
-    "    }",
-    "",
-    "    // c += the product of what was put at `turn`, over the warp's part of the terms.",
-    "    template <bool ALONG_A, bool ALONG_B>",
-    "    __device__ __forceinline__ void step(int turn, float (&c)[WM / 16][WN / 8][4]) {",
+    "    // c += the product of the step at `stage`, over the warp's part of the terms.",
+    "    template <bool ALONG_A, bool ALONG_B, bool RAW_A, bool RAW_B>",
+    "    __device__ __forceinline__ void step(int stage, float (&c)[WM / 16][WN / 8][4]) {",
     "        typedef tensor_type<T> type;",
+    "        const T *a = factor(stage, 0), *b = factor(stage, 1);",
     "#pragma unroll",
     "        for (int s = 0; s < KC / PARTS / KS; s++) {",
     "            const unsigned k = part() * (KC / PARTS) + s * KS;",
     "            unsigned x[WM / 16][4], y[WN / 16][4];",
     "#pragma unroll",
-    "            for (int i = 0; i < WM / 16; i++)",
-    "                type::template fragment<ALONG_A>(",
-    "                    x[i], factor(turn, 0) + at<ALONG_A, BM>(top() + 16 * i, k),",
-    "                    ALONG_A \? KC + EDGE : BM + 8);",
+    "            for (int i = 0; i < WM / 16; i++) {",
+    "                const tile_place<T, BM, KC, ALONG_A> at(top() + 16 * i, k);",
+    "                type::template fragment<ALONG_A>(x[i], a, at);",
+    "                if (RAW_A) type::round_words(x[i]);",
+    "            }",
     "#pragma unroll",
-    "            for (int j = 0; j < WN / 16; j++)",
-    "                type::template fragment<ALONG_B>(",
-    "                    y[j], factor(turn, 1) + at<ALONG_B, BN>(left() + 16 * j, k),",
-    "                    ALONG_B \? KC + EDGE : BN + 8);",
+    "            for (int j = 0; j < WN / 16; j++) {",
+    "                const tile_place<T, BN, KC, ALONG_B> at(left() + 16 * j, k);",
+    "                type::template fragment<ALONG_B>(y[j], b, at);",
+    "                if (RAW_B) type::round_words(y[j]);",
+    "            }",
     "#pragma unroll",
     "            for (int i = 0; i < WM / 16; i++)",
     "#pragma unroll",
@@ -31264,43 +31901,56 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        }",
     "    }",
     "",
-    "    // load_a(e, k0) gives vector (or element) e of the step from term k0 on. While a step is",
-    "    // multiplied, the next one's are on their way.",
-    "    template <bool ALONG_A, bool ALONG_B, typename A, typename B>",
+    "    // load_a(e, k0) gives vector (or element) e of the step from term k0 on, or where to fetch it.",
+    "    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is",
+    "    // on its way before that one is over.",
+    "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,",
     "                                             float (&acc)[RM][RN]) {",
-    "        typedef tensor_type<T> type;",
-    "        const unsigned e = threadIdx.x, bytes_a = BM * KC * sizeof(T) / 256,",
-    "                       bytes_b = BN * KC * sizeof(T) / 256,",
-    "                       na = bytes_a / sizeof type::rounded(load_a(0u, terms)),",
-    "                       nb = bytes_b / sizeof type::rounded(load_b(0u, terms));",
-    "        decltype(load_a(0u, terms)) va[na];",
-    "        decltype(load_b(0u, terms)) vb[nb];",
+    "        typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, terms)), A> feed_a;",
+    "        typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, terms)), B> feed_b;",
+    "        const unsigned ahead = (STAGES - 1) * KC;",
+    "        feed_a a(load_a);",
+    "        feed_b b(load_b);",
     "        float c[WM / 16][WN / 8][4] = {};",
-    "        int turn = 0;",
-    "        for (unsigned k0 = 0;; k0 += KC, turn = (turn + 1) % BUFFERS) {",
-    "            //@if rows",
-    "            if (k0 > 0) {",
     "#pragma unroll",
-    "                for (unsigned i = 0; i < na; i++) loaded(load_a, static_cast<int>(i), va[i]);",
-    "            }",
-    "            //@end",
-    "            if (k0 < terms) {",
+    "        for (unsigned k0 = 0; k0 < ahead; k0 += KC) {",
+    "            if (EARLY == 1 && k0 < terms) a.copy(factor(k0 / KC, 0), k0);",
+    "            if (EARLY == 2 && k0 < terms) b.copy(factor(k0 / KC, 1), k0);",
+    "        }",
+    "        await_previous();",
     "#pragma unroll",
-    "                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);",
-    "#pragma unroll",
-    "                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);",
-    "            }",
-    "            if (k0 > 0) step<ALONG_A, ALONG_B>((turn + BUFFERS - 1) % BUFFERS, c);",
-    "            if (k0 >= terms) break;",
-    "            if (BUFFERS == 1) __syncthreads();",
-    "#pragma unroll",
-    "            for (unsigned i = 0; i < na; i++)",
-    "                put<ALONG_A, BM>(factor(turn, 0), e + 256u * i, va[i]);",
-    "#pragma unroll",
-    "            for (unsigned i = 0; i < nb; i++)",
-    "                put<ALONG_B, BN>(factor(turn, 1), e + 256u * i, vb[i]);",
+    "        for (unsigned k0 = 0; k0 < ahead; k0 += KC) {",
+    "            if (EARLY != 1 && k0 < terms) a.copy(factor(k0 / KC, 0), k0);",
+    "            if (EARLY != 2 && k0 < terms) b.copy(factor(k0 / KC, 1), k0);",
+    "            end_step();",
+    "        }",
+    "        a.load(0u);",
+    "        b.load(0u);",
+    "        a.store(factor(0, 0));",
+    "        b.store(factor(0, 1));",
+    "        int stage = 0;",
+    "        for (unsigned k0 = 0; k0 < terms; k0 += KC) {",
+    "            const int next = stage + 1 < STAGES \? stage + 1 : 0,",
+    "                      free = stage > 0 \? stage - 1 : STAGES - 1;",
+    "            const bool more = k0 + KC < terms;",
+    "            await_steps<STAGES - 2>();",
     "            __syncthreads();",
+    "            if (k0 + ahead < terms) {",
+    "                a.copy(factor(free, 0), k0 + ahead);",
+    "                b.copy(factor(free, 1), k0 + ahead);",
+    "            }",
+    "            end_step();",
+    "            if (more) {",
+    "                a.load(k0 + KC);",
+    "                b.load(k0 + KC);",
+    "            }",
+    "            step<ALONG_A, ALONG_B, feed_a::RAW, feed_b::RAW>(stage, c);",
+    "            if (more) {",
+    "                a.store(factor(next, 0));",
+    "                b.store(factor(next, 1));",
+    "            }",
+    "            stage = next;",
     "        }",
     "        if (PARTS > 1) sum(c, acc);",
     "        else arrange(c, acc);",
@@ -32444,6 +33094,7 @@ enum {
     EIN__NEED_AWAIT = 1 << 16,  // it can be launched before the kernel before it is over
     EIN__NEED_PARTS = 1 << 17,
     EIN__NEED_LAST = 1 << 18,
+    EIN__NEED_RANKED = 1 << 19,
     EIN__NEED_ATTEND_TF32 = 1 << 20,
     EIN__NEED_ATTEND_HALF = 1 << 21,
     EIN__NEED_TENSOR_TF32 = 1 << 22,
@@ -32452,7 +33103,9 @@ enum {
     EIN__NEED_STORE8 = 1 << 25,
     EIN__NEED_FILL8 = 1 << 26,
     EIN__NEED_FLOAT8 = 1 << 27,
-    EIN__NEED_ROWS = 1 << 28
+    EIN__NEED_ROWS = 1 << 28,
+    EIN__NEED_INTEGER = 1 << 29,
+    EIN__NEED_RELU = 1 << 30
 };
 enum { EIN__LONG = 60 };
 
@@ -32632,8 +33285,8 @@ static ein__ktext ein__kcall(ein__kgen *g, const char *name, ein__ktext a) {
 }
 
 static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
-    bool twice =
-        x->fn == EIN__RELU || x->fn == EIN__SQUARE || (x->fn == EIN__ABS && g->num == EIN__NUM_INT);
+    bool twice = x->fn == EIN__SQUARE || (x->fn == EIN__ABS && g->num == EIN__NUM_INT) ||
+                 (x->fn == EIN__RELU && g->num != EIN__NUM_FLOAT);
     ein__ktext a = twice ? ein__kvalue_named(g, x->kid[0], lane) : ein__kvalue(g, x->kid[0], lane);
     ein__ktext zero = ein__kliteral(g, 0), one = ein__kliteral(g, 1);
     const char *p = ein__kparen(g, a, EIN__PRIMARY);
@@ -32641,8 +33294,11 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     switch ((ein__fn)x->fn) {
     case EIN__NEG: return (ein__ktext){ein__namef(c, "-%s", p), EIN__PREFIX, a.level};
     case EIN__RELU:  // not fmax: NaN stays NaN
-        return (ein__ktext){ein__namef(c, "%s < %s ? %s : %s", p, zero.s, zero.s, p), EIN__COND,
-                            a.level};
+        if (g->num != EIN__NUM_FLOAT)
+            return (ein__ktext){ein__namef(c, "%s < %s ? %s : %s", p, zero.s, zero.s, p), EIN__COND,
+                                a.level};
+        g->needs |= EIN__NEED_RELU;
+        return (ein__ktext){ein__namef(c, "relu(%s)", a.s), EIN__PRIMARY, a.level};
     case EIN__SQUARE: return (ein__ktext){ein__namef(c, "%s * %s", p, p), EIN__PRODUCT, a.level};
     case EIN__ABS:
         if (g->num != EIN__NUM_INT) return ein__kcall(g, "fabs", a);
@@ -33321,6 +33977,21 @@ static const char *ein__kred_name(ein__red r) {
     return name[r];
 }
 
+// `acc` combined over the threads of a warp or of a block.
+static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp) {
+    static const char *const join[] = {"", "a + b", "a * b", "a > b ? a : b", "a < b ? a : b"};
+    ein_ctx *c = g->ctx;
+    const char *who = warp ? "warp" : "block", *part = warp ? "" : ", part";
+    if (g->num == EIN__NUM_INT) {
+        g->needs |= EIN__NEED_INTEGER;
+        const char *function = "[](long long a, long long b) { return";
+        return ein__namef(c, "%s_join(acc%s, %s %s; })", who, part, function, join[r]);
+    }
+    g->needs |= (unsigned)EIN__NEED_WARP << r;
+    if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << r;
+    return ein__namef(c, "%s_%s(acc%s)", who, ein__kred_name(r), part);
+}
+
 static void ein__kindent(ein__buf *out, const char *text, int by) {
     while (*text) {
         size_t n = strcspn(text, "\n");
@@ -33517,9 +34188,11 @@ typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_CO
 
 // Who works on one output. The read with the most elements decides: where neighbouring terms are
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
-// take outputs and the terms are split over the rows of a block.
-static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
-    if (r->outputs > EIN__SHARED_OUTPUTS || r->count < 32) return EIN__SHARE_NONE;
+// take outputs and the terms are split over the rows of a block. With many outputs a thread has
+// some of its own, unless `rows` says that neighbouring terms are lanes' even then.
+static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r, bool rows) {
+    bool many = r->outputs > EIN__SHARED_OUTPUTS;
+    if ((many && !rows) || r->count < 32) return EIN__SHARE_NONE;
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
@@ -33532,6 +34205,7 @@ static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
         }
         if (size > most) most = size, terms = t, outputs = o;
     }
+    if (many && terms < 32) return EIN__SHARE_NONE;
     if (terms < 32 && outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
     bool few = r->outputs <= EIN__BLOCK_OUTPUTS && r->count >= EIN__BLOCK_TERMS;
     return few ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
@@ -33591,7 +34265,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},
-        {"op", ein__kred_name(r->reduce)},
+        {"T", ein__knum_type(g)},
+        {"whole", NULL},
         {"block", several ? ein__namef(g->ctx, "blockIdx.x / %su", number) : "blockIdx.x"},
         {"start",
          several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
@@ -33599,17 +34274,16 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"parts", several ? ein__namef(g->ctx, "%su", number) : ""},
         {"add", ein__kcombine(g, r->reduce, "acc", "other")}};
     if (column) {
-        keys[11] = (ein__key){"join", ein__kcombine(g, r->reduce, "acc", "part[j][threadIdx.x]")};
-        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 17, out, l);
+        keys[12] = (ein__key){"join", ein__kcombine(g, r->reduce, "acc", "part[j][threadIdx.x]")};
+        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 18, out, l);
     } else {
-        g->needs |= (unsigned)EIN__NEED_WARP << r->reduce;
-        if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << r->reduce;
+        keys[12].text = ein__kwhole(g, r->reduce, warp);
         if (warp) {
-            keys[12] = (ein__key){"warps", ein__namef(g->ctx, "%d", warps)};
-            keys[13] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
+            keys[13] = (ein__key){"warps", ein__namef(g->ctx, "%d", warps)};
+            keys[14] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
         }
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 14 : 16, out, l);
+                     warp ? 15 : 17, out, l);
     }
     ein__buf_free(&terms);
     return true;
@@ -33619,12 +34293,218 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    bool whole = g->num == EIN__NUM_FLOAT && !g->sliced;
-    ein__kshare how = whole ? ein__kshare_of(g, &r) : EIN__SHARE_NONE;
+    ein__kshare how = g->sliced ? EIN__SHARE_NONE : ein__kshare_of(g, &r, false);
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);
     ein__kred_free(&r);
+    return ok;
+}
+/* ---- emit_place.c ---- */
+// Places of extrema (place.c) as reductions over pairs of a value and its place: a thread, a warp,
+// a block, several blocks or a column of threads for one output, as for other reductions.
+
+// The parts of a kernel beside those of a reduction.
+typedef struct ein__kplaces {
+    ein__extremum p;
+    ein__kred r;
+    const char *pair, *none;  // the pair's type, and what it begins with
+} ein__kplaces;
+
+static ein__kplaces ein__kplaces_make(ein__kgen *g, const ein__step *step) {
+    ein__kplaces z = {.r = {.acc = step->val[1], .out = step->out, .scan = ein__kscan_make(g)}};
+    ein__kred *r = &z.r;
+    const ein__scope *s = ein__scope_of(g->ctx, r->acc);
+    bool found = ein__match_place(g->ctx, s, &z.p);
+    EIN_ASSERT(found);
+    (void)found;
+    ein__kscan_expr(g, &r->scan, z.p.value);
+    r->scan.pinned |= ein__ix_uses(g->ctx, z.p.at);
+    g->inner[g->ninner++] = (ein__kinner){r->acc, {"best.place"}, false};
+    if (step->nval > 2) ein__kscan_expr(g, &r->scan, ein__kbody(g, r->out));
+    ein__kscan_out(g, &r->scan, r->out);
+    r->nt = ein__korder(g, r->out, r->t);
+    for (uint32_t i = 0; i < s->ns; i++) r->s[r->ns++] = (int)(s->nt + i);
+    ein__ksort_reduction(r);
+    r->nt = ein__kmerge(g, &r->scan, r->t, r->nt);
+    r->ns = ein__kmerge(g, &r->scan, r->s, r->ns);
+    r->outputs = ein__kcount_slots(g, r->t, r->nt);
+    r->count = ein__kcount_slots(g, r->s, r->ns);
+    if (ein__kinteger(g, z.p.value)) g->num = EIN__NUM_INT;
+    const char *identity = ein__kidentity(g, z.p.max ? EIN__R_MAX : EIN__R_MIN);
+    z.pair = ein__namef(g->ctx, "ranked<%s, %s, %s, %s>", z.p.max ? "true" : "false",
+                        z.p.last ? "true" : "false", ein__knum_type(g), ein__kint(g));
+    z.none = ein__namef(g->ctx, "{%s, %lld}", identity, (long long)z.p.none);
+    ein__put(&r->index, "");
+    ein__put(&r->post, "");
+    return z;
+}
+
+// Whether places fit the type that counts here.
+static bool ein__kplaces_fit(const ein__kgen *g, const ein__kplaces *z) {
+    const ein__index *f = ein__ix_get(g->ctx, z->p.at);
+    int64_t none = z->p.none < 0 ? -z->p.none : z->p.none;
+    return g->wide || (f->lo >= -INT32_MAX && f->hi <= INT32_MAX && none <= INT32_MAX);
+}
+
+// Fills the parts, as ein__kred_parts does: lanes are terms of one output.
+static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *step, bool levels,
+                               ein__launch *l) {
+    ein__kred *r = &z->r;
+    for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
+    ein__kcount(g, z->p.value);
+    int64_t flops = (g->flops + 2) * r->count;
+    g->flops = 0;
+    for (int i = 0; i < g->vec; i++) {
+        ein__ktext v = ein__kvalue(g, z->p.value, i);
+        ein__klin at = ein__klin_of(g, z->p.at, i);
+        ein__putf(&r->core, "best.take(%s, %s);\n", v.s, ein__klin_text(g, &at, i).s);
+    }
+    int vec = g->vec;
+    g->vec = 1;
+    g->vec_slot = -1;
+    g->post = &r->post;
+    ein__ktext value = {"best.place", EIN__PRIMARY, 0};
+    g->num = EIN__NUM_INT;
+    if (step->nval > 2) {
+        ein__ex body = ein__kbody(g, r->out);
+        bool whole = ein__kdtype(g, r->out) > EIN__BF16 && ein__kinteger(g, body);
+        if (!whole) g->num = EIN__NUM_FLOAT;
+        if (!whole) g->inner[0].text[0] = "(float)best.place";
+        ein__kcount(g, body);
+        value = ein__kvalue(g, body, 0);
+    }
+    ein__kstore(g, &r->store, r->out, &r->scan, &value);
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    flops += g->flops;
+    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
+    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
+    g->needs |= EIN__NEED_RANKED;
+    g->vec = vec;
+}
+
+static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *step,
+                               const char *hint, ein__buf *out, ein__launch *l) {
+    ein__kred *r = &z->r;
+    if (g->vec > 1) return false;
+    ein__kplaces_parts(g, z, step, true, l);
+    if (g->too_wide || (r->outputs > INT32_MAX && !g->wide)) return false;
+    int block = ein__kblock(r->outputs);
+    if (g->overflow || !ein__kgrid(g->ctx, l, (r->outputs + block - 1) / block, block)) return true;
+    ein__buf loops = {0};
+    ein__put(&loops, g->code[0].s);
+    ein__putf(&loops, "%s best = %s;\n", z->pair, z->none);
+    ein__kloops(g, &loops, r->s, r->ns, r->core.s);
+    ein__put(&loops, r->post.s);
+    ein__put(&loops, r->store.s);
+    ein__key keys[] = {{0},
+                       {0},
+                       {"block", ein__namef(g->ctx, "%d", block)},
+                       {"number", ein__kunsigned(g)},
+                       {"threads", ein__knumber(g, r->outputs)},
+                       {"index", r->index.s},
+                       {"body", loops.s},
+                       {"kind", ein__kfunction(g, block)},
+                       {"alone", ein__kalone(g)}};
+    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
+    ein__buf_free(&loops);
+    return true;
+}
+
+// A warp for each output.
+static void ein__kplace_warp(ein__kgen *g, ein__kplaces *z, const char *terms, int warps, int vec,
+                             const char *hint, ein__buf *out, ein__launch *l) {
+    ein__kred *r = &z->r;
+    ein__key keys[] = {{0},
+                       {0},
+                       {"number", ein__kunsigned(g)},
+                       {"outputs", ein__knumber(g, r->outputs)},
+                       {"block", ein__namef(g->ctx, "%d", 32 * warps)},
+                       {"index", r->index.s},
+                       {"before", g->code[0].s},
+                       {"pair", z->pair},
+                       {"none", z->none},
+                       {"count", ein__knumber(g, r->count / vec)},
+                       {"terms", terms},
+                       {"after", r->post.s},
+                       {"store", r->store.s},
+                       {"warps", ein__namef(g->ctx, "%d", warps)}};
+    ein__kfinish(g, r->out, hint, ein__tmpl_place_warp, keys, 14, out, l);
+}
+
+// Blocks of threads that share the terms of one output, or of 32 neighbours; `parts` of them.
+static void ein__kplace_block(ein__kgen *g, ein__kplaces *z, const char *terms, bool column,
+                              int parts, int vec, const char *hint, ein__buf *out, ein__launch *l) {
+    ein__kred *r = &z->r;
+    const char *number = ein__namef(g->ctx, "%d", parts),
+               *x = column ? "threadIdx.y" : "threadIdx.x";
+    bool several = parts > 1;
+    int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"number", ein__kunsigned(g)},
+        {"outputs", column ? ein__knumber(g, r->outputs)
+                           : ein__namef(g->ctx, "%lld", (long long)(r->outputs * parts))},
+        {"index", r->index.s},
+        {"before", g->code[0].s},
+        {"pair", z->pair},
+        {"none", z->none},
+        {"count", ein__knumber(g, r->count / vec)},
+        {"terms", terms},
+        {"after", r->post.s},
+        {"store", r->store.s},
+        {"block", several ? ein__namef(g->ctx, "blockIdx.x / %su", number) : "blockIdx.x"},
+        {"start",
+         several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
+        {"stride", ein__namef(g->ctx, "%du", threads * parts)},
+        {"parts", several ? ein__namef(g->ctx, "%su", number) : ""}};
+    ein__kfinish(g, r->out, hint, column ? ein__tmpl_place_column : ein__tmpl_place_block, keys, 16,
+                 out, l);
+}
+
+static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
+                               const ein__step *step, const char *hint, ein__buf *out,
+                               ein__launch *l) {
+    ein__kred *r = &z->r;
+    int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
+    int vec = g->vec, parts = step->parts > 1 ? step->parts : 1;
+    bool column = how == EIN__SHARE_COLUMN;
+    if ((column ? ein__ceil(r->outputs, EIN__COLUMN_OUTPUTS) : r->outputs) * parts > most)
+        parts = 1;
+    if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
+    if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
+    int last = g->vec_slot, warps = r->outputs >= 4096 ? 4 : 1;
+    ein__kplaces_parts(g, z, step, false, l);
+    if (g->too_wide || g->scattered) return false;
+    bool warp = how == EIN__SHARE_WARP;
+    if (!warp) warps = EIN__BLOCK_THREADS / 32;
+    int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
+    int64_t groups = (r->outputs + each - 1) / each;
+    if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
+    if (parts > 1) g->needs |= EIN__NEED_LAST;
+    g->shared = parts > 1;
+    if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
+    ein__buf terms = {0};
+    g->vec_slot = last;
+    ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
+    ein__put(&terms, g->code[1].s);
+    ein__put(&terms, r->core.s);
+    if (warp) ein__kplace_warp(g, z, terms.s, warps, vec, hint, out, l);
+    else ein__kplace_block(g, z, terms.s, column, parts, vec, hint, out, l);
+    ein__buf_free(&terms);
+    return true;
+}
+
+// One attempt; false: try again without vectors or with 64-bit indices.
+static bool ein__kplaces_kernel(ein__kgen *g, const ein__step *step, const char *hint,
+                                ein__buf *out, ein__launch *l) {
+    ein__kplaces z = ein__kplaces_make(g, step);
+    ein__kshare how = ein__kshare_of(g, &z.r, true);
+    bool ok = (z.r.count <= INT32_MAX || g->wide) && ein__kplaces_fit(g, &z);
+    if (ok && how == EIN__SHARE_NONE) ok = ein__kplace_thread(g, &z, step, hint, out, l);
+    else if (ok) ok = ein__kplace_shared(g, &z, how, step, hint, out, l);
+    ein__kred_free(&z.r);
     return ok;
 }
 /* ---- emit_narrow.c ---- */
@@ -34816,7 +35696,8 @@ typedef struct ein__kprod {
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
     const char *along[2];
-    int width;                             // neighbours that a load of the rows' factor gives
+    bool fetched[2], wide[2];  // loads say where a factor lies (tiles_async.cu); several elements
+    int width;                 // neighbours that a load of the rows' factor gives
     ein__buf totals, factors, also;        // of a row operation (norm.c), or empty
     ein__ex made[EIN__NORM_ROWS], stored;  // definitions in the product's iterators
     bool sums;
@@ -34998,6 +35879,22 @@ static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein
                       ein__kparen(g, at->at, EIN__TERM));
 }
 
+// Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
+// the tile holds, and nobody else wants them.
+static bool ein__kprod_fetches(const ein__kprod *r, int side, const ein__kaccess *at, int width) {
+    if (r->math == EIN__MATH_FP32 || (r->sums && !side)) return false;
+    return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
+}
+
+// Such a load.
+static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at, int width,
+                             const char *guard, ein__buf *body) {
+    const char *type = r->math == EIN__MATH_FP16 ? "uint4" : width == 4 ? "float4" : "float";
+    ein__putf(body, "return fetch<%s>(%s", type, at->param);
+    if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", ein__kparen(g, at->at, EIN__TERM));
+    ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
+}
+
 // One factor's part of the loop: loads into registers, stores into the tile.
 static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
@@ -35047,7 +35944,10 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (guard.n) guard.s[guard.n -= 4] = 0;
     if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
     if (computed) ein__put(&body, g->code[1].s);
-    if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
+    r->wide[side] = width > 1;
+    r->fetched[side] = !computed && ein__kprod_fetches(r, side, &at, width);
+    if (r->fetched[side]) ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
+    else if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     else ein__putf(&body, "return %s;\n", value);
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
                        ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
@@ -35151,6 +36051,14 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     return below;
 }
 
+// Shared memory that a kernel has beside its tile, bytes: sums and factors of rows (which are
+// those of `kinds` and EIN__NORM_ROWS values at most), and a flag.
+static int ein__kprod_beside(const ein__kprod *r) {
+    int parts = r->t->terms / 32 + 1;
+    int sums = r->sums ? (r->kinds * parts + EIN__NORM_ROWS) * r->t->rows * 4 : 0;
+    return sums + (r->parts > 1 ? 16 : 0);
+}
+
 // The tile's type, and how many rows and columns of it a thread stores.
 static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
     const ein__product_tile *t = r->t;
@@ -35165,9 +36073,10 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     g->needs |= half ? EIN__NEED_TENSOR_HALF | EIN__NEED_HALF : EIN__NEED_TENSOR_TF32;
+    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t, ein__kprod_beside(r)) : 2;
     return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
-                      t->buffers, g->vec);
+                      stages, g->vec);
 }
 
 // ------------------------------------------------------------------------------- rows
@@ -35361,6 +36270,34 @@ static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     g->vec = vec;
 }
 
+// Whether a factor is read as a kernel of the run finds it, since weights alone are: then its loads
+// need not wait for the kernel before. On tensor cores only what is fetched is loaded by itself.
+static bool ein__kprod_constant(ein__kgen *g, const ein__kprod *r, int side) {
+    ein__ex *reads = NULL;
+    ein__ex_reads(g->ctx, r->factor[side], &reads);
+    bool constant = r->math == EIN__MATH_FP32 || r->fetched[side];
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val v = {ein__ex_get(g->ctx, reads[i])->val};
+        constant = constant && ein__val_get(g->ctx, v)->weight_only;
+    }
+    arrfree(reads);
+    return constant;
+}
+
+// 1: the first factor's loads need not wait, 2: the second's (or both), 0: neither, or the place of
+// the tile itself is read from memory.
+static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
+    if (strchr(r->index.s, '[')) return "0";
+    return ein__kprod_constant(g, r, 1) ? "2" : ein__kprod_constant(g, r, 0) ? "1" : "0";
+}
+
+// What the compiler is to keep registers for: where factors do not pass through them, blocks enough
+// for what the estimate has beside each other.
+static const char *ein__kprod_bounds(const ein__kprod *r) {
+    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
+    return few && r->t->resident > 1 ? "256, 2" : "256";
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
@@ -35373,13 +36310,16 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"RN", ein__namef(c, "%d", cols)},
                        {"rows", ein__namef(c, "%d", rows)},
                        {"V", ein__namef(c, "%d", g->vec)},
+                       {"bounds", ein__kprod_bounds(r)},
                        {"number", ein__kunsigned(g)},
                        {"many", blocks > r->parts ? "1" : ""},
                        {"index", r->index.s},
+                       {"reads", strchr(r->index.s, '[') ? "1" : ""},
                        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
                        {"loadA", r->load[0].s},
                        {"loadB", r->load[1].s},
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
+                       {"early", ein__kprod_early(g, r)},
                        {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
                        {"share", ein__namef(c, "%lldu", (long long)r->share)},
                        {"sums", r->sums ? ein__kprod_sums(g, r) : ""},
@@ -35396,6 +36336,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         const ein__value *v = ein__val_get(c, read);
         l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
     }
+    g->needs |= EIN__NEED_AWAIT;
     if (r->parts > 1) g->needs |= EIN__NEED_PARTS;
     g->shared = r->parts > 1;
     int64_t flops = 2 * r->p.depth + g->flops;
@@ -36619,6 +37560,7 @@ static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     bool reduce = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope)->reduce != EIN__R_NONE;
     switch (step->kind) {
     case EIN__K_TRANSPOSE: return ein__ktranspose_kernel;
+    case EIN__K_PLACE: return ein__kplaces_kernel;
     case EIN__K_ROW: return ein__krow_kernel;
     case EIN__K_BAND: return ein__kband;
     case EIN__K_BASIS: return ein__kbasis;
@@ -36644,20 +37586,24 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
         ein__skind2 kind;
         const char *const *lines[8];
-    } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
-              {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
-              {EIN__K_REDUCE,
-               {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
-                ein__tmpl_warp, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail}},
-              {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
-              {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
-              {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
-              {EIN__K_ATTENTION,
-               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_attend,
-                ein__tmpl_warp}},
-              {EIN__K_PRODUCT,
-               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_mma,
-                ein__tmpl_tail, ein__tmpl_tiles_rows}}};
+    } of[] = {
+        {EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
+        {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
+        {EIN__K_REDUCE,
+         {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp, ein__tmpl_warp,
+          ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail}},
+        {EIN__K_PLACE,
+         {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column, ein__tmpl_place_warp,
+          ein__tmpl_tail}},
+        {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
+        {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
+        {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
+        {EIN__K_ATTENTION,
+         {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_attend,
+          ein__tmpl_warp}},
+        {EIN__K_PRODUCT,
+         {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
+          ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -36678,12 +37624,18 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
     return rows || ein__elements(&v->shape) >= least ? 8 : 4;
 }
 
+// Starts a step's kernel, which has the iterators of its first value; places have some of their
+// own.
+static ein__kgen ein__kgen_of(ein_ctx *ctx, const ein__step *step, bool wide, int vec) {
+    return ein__kgen_make(ctx, step->val[step->kind == EIN__K_PLACE], wide, vec);
+}
+
 // The widest form of the family that applies.
 static void ein__emit_family(ein_ctx *ctx, const ein__step *step, ein__kfamily *family,
                              const char *hint, ein__buf *out, ein__launch *launch) {
     for (int wide = 0; wide < 2; wide++) {
         for (int vec = ein__kwidest(ctx, step, family); vec > 0; vec = vec == 8 ? 4 : vec - 3) {
-            ein__kgen g = ein__kgen_make(ctx, step->val[0], wide, vec);
+            ein__kgen g = ein__kgen_of(ctx, step, wide, vec);
             size_t start = out->n;
             *launch = (ein__launch){0};
             bool done = family(&g, step, hint, out, launch);
@@ -36782,6 +37734,10 @@ EIN__FN void ein__emit_naive(ein_ctx *ctx, ein__val v, const char *hint, ein__bu
 EIN__FN void ein__emit_includes(ein__buf *out, unsigned needs) {
     if (needs & EIN__NEED_HALF) ein__put(out, "#include <cuda_fp16.h>\n");
     if (needs & EIN__NEED_BF16) ein__put(out, "#include <cuda_bf16.h>\n");
+    if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF))
+        ein__put(out,
+                 "#if CUDART_VERSION >= 11000\n"
+                 "#include <cuda_pipeline_primitives.h>\n#endif\n");
 }
 
 // Device functions that they call; to stand before the first kernel.
@@ -36789,6 +37745,10 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
     ein__kgen g = {.ctx = ctx};
     if (needs & EIN__NEED_AWAIT) {
         ein__tmpl_put(out, ein__tmpl_await, NULL, 0);
+        ein__put(out, "\n");
+    }
+    if (needs & EIN__NEED_RELU) {
+        ein__tmpl_put(out, ein__tmpl_relu, NULL, 0);
         ein__put(out, "\n");
     }
     const char *half_rows = needs & EIN__NEED_TENSOR_HALF ? "1" : "";
@@ -36814,7 +37774,17 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
         ein__put(out, "\n");
     }
     if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
+        ein__tmpl_put(out, ein__tmpl_tiles_async, NULL, 0);
+        ein__put(out, "\n");
         ein__tmpl_put(out, ein__tmpl_tiles_mma, rows, 1);
+        ein__put(out, "\n");
+    }
+    if (needs & EIN__NEED_INTEGER) {
+        ein__tmpl_put(out, ein__tmpl_integer, NULL, 0);
+        ein__put(out, "\n");
+    }
+    if (needs & EIN__NEED_RANKED) {
+        ein__tmpl_put(out, ein__tmpl_place, NULL, 0);
         ein__put(out, "\n");
     }
     ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
@@ -37184,12 +38154,18 @@ static bool ein__is_taken(const char *name) {
         "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
-        " warp_sum warp_max product_tile tensor_tile tensor_type multiply_add_words TENSOR_CORES "
+        " warp_sum warp_max warp_join block_join product_tile tensor_tile tensor_type "
+        "multiply_add_words TENSOR_CORES "
         "half4 load_half4 store_half4 cublasStatus_t "
-        "attend attend_put "
+        "attend attend_put relu loaded row_sums summed_load "
         "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
         "CALL LAUNCHED TILE arrange arrives_last await_event calls_on fork_streams libraries_on "
-        "open_branches record_event relay stepped snprintf memcpy memcmp memset strlen expf fmaxf "
+        "open_branches record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf "
+        "fmaxf "
+        "fetched fetch copy_async end_step await_steps ASYNC_COPIES tensor_feed fetched_value "
+        "spread "
+        "tile_place pitched fragment_rows fragment_columns shared_address row_sums summed_load "
+        "loaded "
         "atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE multiply_part ";
     const char *at = words;
     size_t n = strlen(name);
@@ -37222,9 +38198,10 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
     }
     // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
     static const char *const own[] = {
-        "_",       "v_",      "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
-        "engine_", "ENGINE_", "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
-        "CUDA_",   "CUDNN_",  "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "slice_"};
+        "_",       "v_",       "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
+        "engine_", "ENGINE_",  "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
+        "CUDA_",   "CUDNN_",   "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "slice_",
+        "group_",  "grouped_", "GROUP_",  "warp_",    "block_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
@@ -37293,6 +38270,11 @@ static void ein__put_shape(ein__buf *out, const ein__tensor *t) {
 
 // ------------------------------------------------------------------------------------ the emitter
 
+// Equations that a comment has, with numbers for names, and the step that it is of.
+typedef struct ein__said {
+    const char *form, *name;
+} ein__said;
+
 typedef struct ein__emitter {
     ein_ctx *ctx;
     ein__launch *run, *init;  // by step; library calls have an empty entry
@@ -37312,6 +38294,7 @@ typedef struct ein__emitter {
     int64_t zeros_bytes, blob_bytes, const_bytes;
     int64_t counters;     // bytes that count blocks, 0 between runs
     int64_t group_bytes;  // of addresses of grouped products' matrices
+    ein__said *said;      // equations that stand above the steps so far
 } ein__emitter;
 
 // Bytes of the weight blob, and the offset of weight `index` in it.
@@ -37507,6 +38490,7 @@ static void ein__emitter_free(ein__emitter *z) {
     arrfree(z->run);
     arrfree(z->init);
     arrfree(z->buffer);
+    arrfree(z->said);
     ein__buf_free(&z->kernels);
 }
 /* ---- emit_summary.c ---- */
@@ -38021,12 +39005,64 @@ static void ein__put_launch(ein__emitter *z, ein__buf *to, const ein__step *s, c
     ein__buf_free(&line);
 }
 
+// Equations with numbers for the names of tensors, which stand in front of [ or behind `pad`, in
+// the order of their appearance: alike for steps that differ in names alone.
+static const char *ein__equation_form(ein_ctx *ctx, const char *s) {
+    ein__buf form = {0};
+    const char **names = NULL;
+    for (bool pad = false; *s;) {
+        size_t n = 0;
+        while (ein__tmpl_word(s[n]) || s[n] == '_' || s[n] == '.') n++;
+        if (s[n] == '[' || (n && pad)) {
+            const char *name = ein__name_n(ctx, s, n);
+            ptrdiff_t k = 0;
+            while (k < arrlen(names) && names[k] != name) k++;
+            if (k == arrlen(names)) arrput(names, name);
+            ein__putf(&form, "#%d", (int)k);
+        } else if (n) {
+            ein__put_n(&form, s, n);
+        } else {
+            ein__put_n(&form, *s == '\n' ? " " : s, 1);
+        }
+        if (n) pad = n == 3 && !memcmp(s, "pad", 3);
+        s += n ? n : 1;
+    }
+    const char *text = ein__name(ctx, form.s);
+    ein__buf_free(&form);
+    arrfree(names);
+    return text;
+}
+
+// What a step computes, above it; of steps that differ in names alone once.
+static void ein__put_step_algebra(ein__emitter *z, ein__buf *out, const ein__step *s) {
+    ein_ctx *ctx = z->ctx;
+    ein__buf text = {0}, all = {0};
+    for (int k = 0; k < s->nval; k++) {
+        const char *why = ctx->value[s->val[k].i].why;
+        ein__put_algebra(z, &text, s->val[k], "    ");
+        ein__putf(&all, "%s: ", why ? why : "");
+        ein__print_brief(ctx, s->val[k], &all);
+    }
+    ein__said said = {ein__equation_form(ctx, all.s), s->name};
+    ptrdiff_t k = 0;
+    while (k < arrlen(z->said) && z->said[k].form != said.form) k++;
+    if (k < arrlen(z->said)) {
+        ein__put(out, "    // as ");
+        ein__put_comment(out, z->said[k].name, strlen(z->said[k].name));
+        ein__put(out, "\n");
+    } else {
+        arrput(z->said, said);
+        ein__put_n(out, text.s, text.n);
+    }
+    ein__buf_free(&text);
+    ein__buf_free(&all);
+}
+
 static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, const ein__launch *l,
                           bool early) {
     ein_ctx *ctx = z->ctx;
     const char *name = ein__call_name(ctx, s);
-    if (ein__is_library(s) || l->extra)
-        for (int k = 0; k < s->nval; k++) ein__put_algebra(z, out, s->val[k], "    ");
+    if (ein__is_library(s) || l->extra) ein__put_step_algebra(z, out, s);
     ein__put_order(ctx, out, s->out);
     for (int i = 0; i < s->npeer; i++) {
         ein__put_algebra(z, out, s->peer[i].val[0], "    ");
@@ -38061,6 +39097,7 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
     ptrdiff_t n = arrlen(steps),
               parts = (n + EIN__STEPS_PER_FUNCTION - 1) / EIN__STEPS_PER_FUNCTION;
     if (parts < 1) parts = 1;
+    arrsetlen(z->said, 0);
     for (ptrdiff_t p = 0; p < parts; p++) {
         ptrdiff_t from = p * EIN__STEPS_PER_FUNCTION, to = from + EIN__STEPS_PER_FUNCTION;
         if (to > n) to = n;

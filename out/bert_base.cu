@@ -1548,96 +1548,75 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
     // f.0.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * f.0.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_0_p, v_n_0, v_f_0_w, v_f_0_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.0", 384, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
-    // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
-    // s.0[0,i1,i2] = n.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_0, v_g_0, v_b_0_w, v_b_0_b, v_n_0, v_s_0, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.0", 128, 32, stream, v_s_0, v_h_0_scale, v_h_0_bias,
         v_h_0));
-    // by merging: shared input
-    // a.1.v.p.p.merged[0,i1,i2] = sum(r0) h.0[0,i1,r0] * a.1.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.1.v.split.merged[0,i1,i2] = a.1.v.p.p.merged[0,i1,i2] + a.1.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_1_v_split_merged, v_h_0, v_a_1_v_p_p_weights, v_a_1_v_split_weights,
         NULL, v_a_1_v_split_merged, v_workspace));
     // a.1.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
-    // a.1.p[0,i1,i2] = sum(r0) a.1.c[0,i1,r0] * a.1.w[r0,i2]
-    // r.1[0,i1,i2] = h.0[0,i1,i2] + a.1.p[0,i1,i2] + a.1.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.1", 128, 32, stream, v_r_1, v_n_1_scale, v_n_1_bias,
         v_n_1));
-    // f.1.p[0,i1,i2] = sum(r0) n.1[0,i1,r0] * f.1.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_1_p, v_n_1, v_f_1_w, v_f_1_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.1", 384, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
-    // b.1.p[0,i1,i2] = sum(r0) g.1[0,i1,r0] * b.1.w[r0,i2]
-    // s.1[0,i1,i2] = n.1[0,i1,i2] + b.1.p[0,i1,i2] + b.1.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_1, v_g_1, v_b_1_w, v_b_1_b, v_n_1, v_s_1, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.1", 128, 32, stream, v_s_1, v_h_1_scale, v_h_1_bias,
         v_h_1));
-    // by merging: shared input
-    // a.2.v.p.p.merged[0,i1,i2] = sum(r0) h.1[0,i1,r0] * a.2.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.2.v.split.merged[0,i1,i2] = a.2.v.p.p.merged[0,i1,i2] + a.2.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_2_v_split_merged, v_h_1, v_a_2_v_p_p_weights, v_a_2_v_split_weights,
         NULL, v_a_2_v_split_merged, v_workspace));
     // a.2.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
-    // a.2.p[0,i1,i2] = sum(r0) a.2.c[0,i1,r0] * a.2.w[r0,i2]
-    // r.2[0,i1,i2] = h.1[0,i1,i2] + a.2.p[0,i1,i2] + a.2.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.2", 128, 32, stream, v_r_2, v_n_2_scale, v_n_2_bias,
         v_n_2));
-    // f.2.p[0,i1,i2] = sum(r0) n.2[0,i1,r0] * f.2.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_2_p, v_n_2, v_f_2_w, v_f_2_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.2", 384, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
-    // b.2.p[0,i1,i2] = sum(r0) g.2[0,i1,r0] * b.2.w[r0,i2]
-    // s.2[0,i1,i2] = n.2[0,i1,i2] + b.2.p[0,i1,i2] + b.2.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_2, v_g_2, v_b_2_w, v_b_2_b, v_n_2, v_s_2, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.2", 128, 32, stream, v_s_2, v_h_2_scale, v_h_2_bias,
         v_h_2));
-    // by merging: shared input
-    // a.3.v.p.p.merged[0,i1,i2] = sum(r0) h.2[0,i1,r0] * a.3.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.3.v.split.merged[0,i1,i2] = a.3.v.p.p.merged[0,i1,i2] + a.3.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_3_v_split_merged, v_h_2, v_a_3_v_p_p_weights, v_a_3_v_split_weights,
         NULL, v_a_3_v_split_merged, v_workspace));
     // a.3.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
-    // a.3.p[0,i1,i2] = sum(r0) a.3.c[0,i1,r0] * a.3.w[r0,i2]
-    // r.3[0,i1,i2] = h.2[0,i1,i2] + a.3.p[0,i1,i2] + a.3.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.3", 128, 32, stream, v_r_3, v_n_3_scale, v_n_3_bias,
         v_n_3));
-    // f.3.p[0,i1,i2] = sum(r0) n.3[0,i1,r0] * f.3.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_3_p, v_n_3, v_f_3_w, v_f_3_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.3", 384, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
-    // b.3.p[0,i1,i2] = sum(r0) g.3[0,i1,r0] * b.3.w[r0,i2]
-    // s.3[0,i1,i2] = n.3[0,i1,i2] + b.3.p[0,i1,i2] + b.3.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_3, v_g_3, v_b_3_w, v_b_3_b, v_n_3, v_s_3, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.3", 128, 32, stream, v_s_3, v_h_3_scale, v_h_3_bias,
         v_h_3));
-    // by merging: shared input
-    // a.4.v.p.p.merged[0,i1,i2] = sum(r0) h.3[0,i1,r0] * a.4.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.4.v.split.merged[0,i1,i2] = a.4.v.p.p.merged[0,i1,i2] + a.4.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_4_v_split_merged, v_h_3, v_a_4_v_p_p_weights, v_a_4_v_split_weights,
         NULL, v_a_4_v_split_merged, v_workspace));
     // a.4.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
-    // a.4.p[0,i1,i2] = sum(r0) a.4.c[0,i1,r0] * a.4.w[r0,i2]
-    // r.4[0,i1,i2] = h.3[0,i1,i2] + a.4.p[0,i1,i2] + a.4.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.4", 128, 32, stream, v_r_4, v_n_4_scale, v_n_4_bias,
         v_n_4));
-    // f.4.p[0,i1,i2] = sum(r0) n.4[0,i1,r0] * f.4.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_4_p, v_n_4, v_f_4_w, v_f_4_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.4", 384, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
-    // b.4.p[0,i1,i2] = sum(r0) g.4[0,i1,r0] * b.4.w[r0,i2]
-    // s.4[0,i1,i2] = n.4[0,i1,i2] + b.4.p[0,i1,i2] + b.4.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.4", 128, 32, stream, v_s_4, v_h_4_scale, v_h_4_bias,
         v_h_4));
@@ -1649,113 +1628,88 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by merging: shared input
-    // a.5.v.p.p.merged[0,i1,i2] = sum(r0) h.4[0,i1,r0] * a.5.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.5.v.split.merged[0,i1,i2] = a.5.v.p.p.merged[0,i1,i2] + a.5.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_5_v_split_merged, v_h_4, v_a_5_v_p_p_weights, v_a_5_v_split_weights,
         NULL, v_a_5_v_split_merged, v_workspace));
     // a.5.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
-    // a.5.p[0,i1,i2] = sum(r0) a.5.c[0,i1,r0] * a.5.w[r0,i2]
-    // r.5[0,i1,i2] = h.4[0,i1,i2] + a.5.p[0,i1,i2] + a.5.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.5", 128, 32, stream, v_r_5, v_n_5_scale, v_n_5_bias,
         v_n_5));
-    // f.5.p[0,i1,i2] = sum(r0) n.5[0,i1,r0] * f.5.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_5_p, v_n_5, v_f_5_w, v_f_5_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.5", 384, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
-    // b.5.p[0,i1,i2] = sum(r0) g.5[0,i1,r0] * b.5.w[r0,i2]
-    // s.5[0,i1,i2] = n.5[0,i1,i2] + b.5.p[0,i1,i2] + b.5.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_5, v_g_5, v_b_5_w, v_b_5_b, v_n_5, v_s_5, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.5", 128, 32, stream, v_s_5, v_h_5_scale, v_h_5_bias,
         v_h_5));
-    // by merging: shared input
-    // a.6.v.p.p.merged[0,i1,i2] = sum(r0) h.5[0,i1,r0] * a.6.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.6.v.split.merged[0,i1,i2] = a.6.v.p.p.merged[0,i1,i2] + a.6.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_6_v_split_merged, v_h_5, v_a_6_v_p_p_weights, v_a_6_v_split_weights,
         NULL, v_a_6_v_split_merged, v_workspace));
     // a.6.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
-    // a.6.p[0,i1,i2] = sum(r0) a.6.c[0,i1,r0] * a.6.w[r0,i2]
-    // r.6[0,i1,i2] = h.5[0,i1,i2] + a.6.p[0,i1,i2] + a.6.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.6", 128, 32, stream, v_r_6, v_n_6_scale, v_n_6_bias,
         v_n_6));
-    // f.6.p[0,i1,i2] = sum(r0) n.6[0,i1,r0] * f.6.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_6_p, v_n_6, v_f_6_w, v_f_6_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.6", 384, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
-    // b.6.p[0,i1,i2] = sum(r0) g.6[0,i1,r0] * b.6.w[r0,i2]
-    // s.6[0,i1,i2] = n.6[0,i1,i2] + b.6.p[0,i1,i2] + b.6.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_6, v_g_6, v_b_6_w, v_b_6_b, v_n_6, v_s_6, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.6", 128, 32, stream, v_s_6, v_h_6_scale, v_h_6_bias,
         v_h_6));
-    // by merging: shared input
-    // a.7.v.p.p.merged[0,i1,i2] = sum(r0) h.6[0,i1,r0] * a.7.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.7.v.split.merged[0,i1,i2] = a.7.v.p.p.merged[0,i1,i2] + a.7.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_7_v_split_merged, v_h_6, v_a_7_v_p_p_weights, v_a_7_v_split_weights,
         NULL, v_a_7_v_split_merged, v_workspace));
     // a.7.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
-    // a.7.p[0,i1,i2] = sum(r0) a.7.c[0,i1,r0] * a.7.w[r0,i2]
-    // r.7[0,i1,i2] = h.6[0,i1,i2] + a.7.p[0,i1,i2] + a.7.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.7", 128, 32, stream, v_r_7, v_n_7_scale, v_n_7_bias,
         v_n_7));
-    // f.7.p[0,i1,i2] = sum(r0) n.7[0,i1,r0] * f.7.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_7_p, v_n_7, v_f_7_w, v_f_7_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.7", 384, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
-    // b.7.p[0,i1,i2] = sum(r0) g.7[0,i1,r0] * b.7.w[r0,i2]
-    // s.7[0,i1,i2] = n.7[0,i1,i2] + b.7.p[0,i1,i2] + b.7.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_7, v_g_7, v_b_7_w, v_b_7_b, v_n_7, v_s_7, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.7", 128, 32, stream, v_s_7, v_h_7_scale, v_h_7_bias,
         v_h_7));
-    // by merging: shared input
-    // a.8.v.p.p.merged[0,i1,i2] = sum(r0) h.7[0,i1,r0] * a.8.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.8.v.split.merged[0,i1,i2] = a.8.v.p.p.merged[0,i1,i2] + a.8.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_8_v_split_merged, v_h_7, v_a_8_v_p_p_weights, v_a_8_v_split_weights,
         NULL, v_a_8_v_split_merged, v_workspace));
     // a.8.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
-    // a.8.p[0,i1,i2] = sum(r0) a.8.c[0,i1,r0] * a.8.w[r0,i2]
-    // r.8[0,i1,i2] = h.7[0,i1,i2] + a.8.p[0,i1,i2] + a.8.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.8", 128, 32, stream, v_r_8, v_n_8_scale, v_n_8_bias,
         v_n_8));
-    // f.8.p[0,i1,i2] = sum(r0) n.8[0,i1,r0] * f.8.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_8_p, v_n_8, v_f_8_w, v_f_8_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.8", 384, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
-    // b.8.p[0,i1,i2] = sum(r0) g.8[0,i1,r0] * b.8.w[r0,i2]
-    // s.8[0,i1,i2] = n.8[0,i1,i2] + b.8.p[0,i1,i2] + b.8.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_8, v_g_8, v_b_8_w, v_b_8_b, v_n_8, v_s_8, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.8", 128, 32, stream, v_s_8, v_h_8_scale, v_h_8_bias,
         v_h_8));
-    // by merging: shared input
-    // a.9.v.p.p.merged[0,i1,i2] = sum(r0) h.8[0,i1,r0] * a.9.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.9.v.split.merged[0,i1,i2] = a.9.v.p.p.merged[0,i1,i2] + a.9.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_9_v_split_merged, v_h_8, v_a_9_v_p_p_weights, v_a_9_v_split_weights,
         NULL, v_a_9_v_split_merged, v_workspace));
     // a.9.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
-    // a.9.p[0,i1,i2] = sum(r0) a.9.c[0,i1,r0] * a.9.w[r0,i2]
-    // r.9[0,i1,i2] = h.8[0,i1,i2] + a.9.p[0,i1,i2] + a.9.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.9", 128, 32, stream, v_r_9, v_n_9_scale, v_n_9_bias,
         v_n_9));
-    // f.9.p[0,i1,i2] = sum(r0) n.9[0,i1,r0] * f.9.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_9_p, v_n_9, v_f_9_w, v_f_9_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.9", 384, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
-    // b.9.p[0,i1,i2] = sum(r0) g.9[0,i1,r0] * b.9.w[r0,i2]
-    // s.9[0,i1,i2] = n.9[0,i1,i2] + b.9.p[0,i1,i2] + b.9.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_9, v_g_9, v_b_9_w, v_b_9_b, v_n_9, v_s_9, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.9", 128, 32, stream, v_s_9, v_h_9_scale, v_h_9_bias,
         v_h_9));
@@ -1767,47 +1721,37 @@ static int steps_3(bert_base *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by merging: shared input
-    // a.10.v.p.p.merged[0,i1,i2] = sum(r0) h.9[0,i1,r0] * a.10.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.10.v.split.merged[0,i1,i2] = a.10.v.p.p.merged[0,i1,i2] + a.10.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_10_v_split_merged, v_h_9, v_a_10_v_p_p_weights,
         v_a_10_v_split_weights, NULL, v_a_10_v_split_merged, v_workspace));
     // a.10.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
-    // a.10.p[0,i1,i2] = sum(r0) a.10.c[0,i1,r0] * a.10.w[r0,i2]
-    // r.10[0,i1,i2] = h.9[0,i1,i2] + a.10.p[0,i1,i2] + a.10.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.10", 128, 32, stream, v_r_10, v_n_10_scale,
         v_n_10_bias, v_n_10));
-    // f.10.p[0,i1,i2] = sum(r0) n.10[0,i1,r0] * f.10.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_10_p, v_n_10, v_f_10_w, v_f_10_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.10", 384, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
-    // b.10.p[0,i1,i2] = sum(r0) g.10[0,i1,r0] * b.10.w[r0,i2]
-    // s.10[0,i1,i2] = n.10[0,i1,i2] + b.10.p[0,i1,i2] + b.10.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_10, v_g_10, v_b_10_w, v_b_10_b, v_n_10, v_s_10, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "h.10", 128, 32, stream, v_s_10, v_h_10_scale,
         v_h_10_bias, v_h_10));
-    // by merging: shared input
-    // a.11.v.p.p.merged[0,i1,i2] = sum(r0) h.10[0,i1,r0] * a.11.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.11.v.split.merged[0,i1,i2] = a.11.v.p.p.merged[0,i1,i2] + a.11.v.split.weights[i2]
+    // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_11_v_split_merged, v_h_10, v_a_11_v_p_p_weights,
         v_a_11_v_split_weights, NULL, v_a_11_v_split_merged, v_workspace));
     // a.11.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
-    // a.11.p[0,i1,i2] = sum(r0) a.11.c[0,i1,r0] * a.11.w[r0,i2]
-    // r.11[0,i1,i2] = h.10[0,i1,i2] + a.11.p[0,i1,i2] + a.11.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "n.11", 128, 32, stream, v_r_11, v_n_11_scale,
         v_n_11_bias, v_n_11));
-    // f.11.p[0,i1,i2] = sum(r0) n.11[0,i1,r0] * f.11.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_11_p, v_n_11, v_f_11_w, v_f_11_p));
     CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.11", 384, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
-    // b.11.p[0,i1,i2] = sum(r0) g.11[0,i1,r0] * b.11.w[r0,i2]
-    // s.11[0,i1,i2] = n.11[0,i1,i2] + b.11.p[0,i1,i2] + b.11.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_s_11, v_g_11, v_b_11_w, v_b_11_b, v_n_11, v_s_11, v_workspace));
     CALL(launch(m, ORDERED, k_row_c43a53a9, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
         v_y));

@@ -12,51 +12,51 @@
 // libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
 //           cuBLAS (596 MB) 15 steps, without it up to 53.3 us more
 // by        basis change 35, digit re-layout 4, summation splitting 2
-//     5.8 us est. v1.a             k_product_1ccf4136
+//     5.8 us est. v1.a             k_product_1d1844ba
 //    10.2 us est. v1.b.c.sum.data  k_basis_9b896829
 //    24.3 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    10.6 us est. v1.b             k_basis_85824345
+//    10.6 us est. v1.b             k_basis_01473bae
 //     2.9 us est. p1               k_reduce_8d511b0c
 //     2.2 us est. v2.a.c.sum.data  k_basis_85af818e
 //    11.8 us est. v2.a.c.sum.product cuBLAS sgemm 128 x 784 x 64, batch 36
-//     3.8 us est. v2.a             k_basis_c9b0fa23
+//     3.8 us est. v2.a             k_basis_90226bbe
 //     4.3 us est. v2.b.c.sum.data  k_basis_d7af3d13
 //    23.6 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. v2.b             k_basis_c9b0fa23
+//     3.8 us est. v2.b             k_basis_90226bbe
 //     1.5 us est. p2               k_reduce_8ef63306
 //     1.3 us est. v3.a.c.sum.data  k_basis_f05366da
 //    17.4 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
-//     1.9 us est. v3.a             k_basis_ed414313
+//     1.9 us est. v3.a             k_basis_d4cb392b
 //     2.2 us est. v3.b.c.sum.data  k_basis_d4b1ab00
 //    34.7 us est. v3.b.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     1.9 us est. v3.b             k_basis_ed414313
+//     1.9 us est. v3.b             k_basis_d4cb392b
 //     2.2 us est. v3.c.c.sum.data  k_basis_d4b1ab00
 //    34.7 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     1.9 us est. p3               k_stitch_1e7eb652
+//     1.9 us est. p3               k_stitch_d8c159f1
 //     1.3 us est. v4.a.c.sum.data  k_basis_8a5ef0ea
 //    20.7 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
-//     2.1 us est. v4.b.c.sum.data  k_stitch_3e67e652
+//     2.1 us est. v4.b.c.sum.data  k_stitch_6860db9e
 //    37.0 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     2.1 us est. v4.c.c.sum.data  k_stitch_3e67e652
+//     2.1 us est. v4.c.c.sum.data  k_stitch_6860db9e
 //    37.0 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     1.3 us est. d1.c.sum.digits.split k_basis_1525606d
+//     1.3 us est. d1.c.sum.digits.split k_basis_861d83a4
 //     1.4 us est. d1.c.sum.data    k_basis_1e79a85e
 //    38.2 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.7 us est. d2.c.sum.digits  k_stitch_8242e4b4
+//     1.7 us est. d2.c.sum.digits  k_stitch_83fe4cad
 //     1.4 us est. d2.c.sum.data    k_basis_ff8123a2
 //    38.2 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.7 us est. d3.c.sum.digits  k_stitch_8242e4b4
+//     1.7 us est. d3.c.sum.digits  k_stitch_83fe4cad
 //     1.4 us est. d3.c.sum.data    k_basis_ff8123a2
 //    38.2 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.7 us est. d4.c.sum.digits  k_stitch_8242e4b4
+//     1.7 us est. d4.c.sum.digits  k_stitch_83fe4cad
 //     1.4 us est. d4.c.sum.data    k_basis_ff8123a2
 //    21.5 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
-//     1.7 us est. d5.c.sum.digits  k_stitch_589f278d
+//     1.7 us est. d5.c.sum.digits  k_stitch_5e159c1f
 //     1.3 us est. d5.c.sum.data    k_basis_01024980
 //     6.8 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
-//     1.3 us est. d5.split         k_basis_412137df
+//     1.3 us est. d5.split         k_basis_f2f76c62
 //     3.2 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
-//     1.3 us est. d6               k_reduce_f3eef0cf
+//     1.3 us est. d6               k_reduce_da38c807
 //     1.3 us est. y                cuDNN conv 1x1, 64 to 1 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -305,6 +305,9 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
+// Unlike fmax, it leaves a NaN as it is.
+static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -365,8 +368,9 @@ struct product_tile {
     }
 
     // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way.
-    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
+    // first (EARLY 1) or the second factor (2), is before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
         decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
@@ -374,12 +378,16 @@ struct product_tile {
         const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
         int turn = 0;
         for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-            if (k0 < terms) {
 #pragma unroll
-                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
+            if (EARLY != 1 && k0 == 0) await_previous();
 #pragma unroll
-                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
-            }
+            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
+            if (EARLY == 1 && k0 == 0) await_previous();
+#pragma unroll
+            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
             if (k0 > 0) step(turn ^ 1, acc);
             if (k0 >= terms) break;
 #pragma unroll
@@ -742,11 +750,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,i2+r1-1,i3+r2-1] * v1.a.k[i1,r0,r1,r2] where i2 in
 //     0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
-static __global__ void __launch_bounds__(256) k_product_1ccf4136(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_1d1844ba(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 392u * 128u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
@@ -767,19 +774,15 @@ static __global__ void __launch_bounds__(256) k_product_1ccf4136(const float *__
             + t1] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false>(27u, a, b, acc);
+    tile.multiply<true, false, 1>(27u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
-        const float v1 = acc[i][j] + v0;
-        const float v2 = acc[i][j + 1] + v0;
-        const float v3 = acc[i][j + 2] + v0;
-        const float v4 = acc[i][j + 3] + v0;
-        *reinterpret_cast<float4 *>(y + i1 * 50176 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
-            v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i1 * 50176 + i3) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
 
@@ -859,7 +862,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // v1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // v1.b[0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1])
-static __global__ void __launch_bounds__(256) k_basis_85824345(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_01473bae(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -886,13 +889,9 @@ static __global__ void __launch_bounds__(256) k_basis_85824345(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
         *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 896 + o0 * 224
-            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
-            v4 < 0.f ? 0.f : v4);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
     }
 }
 
@@ -983,7 +982,7 @@ static __global__ void __launch_bounds__(128) k_basis_85af818e(const float *p0,
 // v2.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v2.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:112, i3 in 0:112
 // v2.a[0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1])
-static __global__ void __launch_bounds__(256) k_basis_c9b0fa23(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_90226bbe(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1010,13 +1009,9 @@ static __global__ void __launch_bounds__(256) k_basis_c9b0fa23(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
         *reinterpret_cast<float4 *>(y + i1 * 12544 + i2 * 448 + o0 * 112
-            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
-            v4 < 0.f ? 0.f : v4);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
     }
 }
 
@@ -1142,7 +1137,7 @@ static __global__ void __launch_bounds__(64) k_basis_f05366da(const float *p0,
 // v3.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v3.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // v3.a[0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1])
-static __global__ void __launch_bounds__(128) k_basis_ed414313(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_d4cb392b(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -1169,13 +1164,9 @@ static __global__ void __launch_bounds__(128) k_basis_ed414313(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
         *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
-            v4 < 0.f ? 0.f : v4);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
     }
 }
 
@@ -1223,7 +1214,7 @@ static __global__ void __launch_bounds__(128) k_basis_d4b1ab00(const float *p0,
 // v3.c.c.sum[0,i1,i2,i3] = sum(r0,r1) v3.c.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // v3.c[0,i1,i2,i3] = relu(v3.c.c.sum[0,i1,i2,i3] + v3.c.b[i1])
-static __device__ __forceinline__ void slice_basis_52cd90b0(const float *p0,
+static __device__ __forceinline__ void slice_basis_50aeccd8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1247,12 +1238,8 @@ static __device__ __forceinline__ void slice_basis_52cd90b0(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v1 < 0.f ? 0.f
-            : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
+            + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0), relu(d[o0][3] + v0));
     }
 }
 
@@ -1292,13 +1279,13 @@ static __device__ __forceinline__ void slice_reduce_433b163c(const float *p0, fl
 }
 
 // v3.c by slices in shared memory, then p3
-static __global__ void __launch_bounds__(224) k_stitch_1e7eb652(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_d8c159f1(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float own[3136];
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_52cd90b0(p0, p1, own, slice * 196u + k);
+        slice_basis_50aeccd8(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         slice_reduce_433b163c(own, y, slice * 196u + k);
@@ -1348,7 +1335,7 @@ static __global__ void __launch_bounds__(64) k_basis_8a5ef0ea(const float *p0,
 // v4.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // v4.a[0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1])
-static __device__ __forceinline__ void slice_basis_43fb4253(const float *p0,
+static __device__ __forceinline__ void slice_basis_ae43c9cf(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1372,12 +1359,8 @@ static __device__ __forceinline__ void slice_basis_43fb4253(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
-        *reinterpret_cast<float4 *>(y + i2 * 112 + o0 * 28 + i3 * 4) = make_float4(v1 < 0.f ? 0.f
-            : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i2 * 112 + o0 * 28 + i3 * 4) = make_float4(relu(d[o0][0]
+            + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0), relu(d[o0][3] + v0));
     }
 }
 
@@ -1418,14 +1401,14 @@ static __device__ __forceinline__ void slice_basis_5c11f843(const float *p0, flo
 }
 
 // v4.a by slices in shared memory, then v4.b.c.sum.data
-static __global__ void __launch_bounds__(128) k_stitch_3e67e652(const float *p0,
+static __global__ void __launch_bounds__(128) k_stitch_6860db9e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[2u][784];
     float *const own = slices[threadIdx.y];
     const unsigned slice = blockIdx.x * 2u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_43fb4253(p0, p1, own, slice * 49u + k);
+        slice_basis_ae43c9cf(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         slice_basis_5c11f843(own, y, slice * 49u + k);
@@ -1435,7 +1418,7 @@ static __global__ void __launch_bounds__(128) k_stitch_3e67e652(const float *p0,
 // v4.c.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.c.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // d1.c.sum.digits.split[0,i1,i2,i3] = relu(v4.c.c.sum[0,i1,i2,i3] + v4.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_1525606d(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_861d83a4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1462,13 +1445,9 @@ static __global__ void __launch_bounds__(64) k_basis_1525606d(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
         *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
-            v4 < 0.f ? 0.f : v4);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
     }
 }
 
@@ -1557,7 +1536,7 @@ static __device__ __forceinline__ void slice_basis_08e29273(const float *p0, flo
 
 // by digit re-layout
 // d2.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(d1.c.sum.phases[i1,i2,0,i3,i4,i5] + d1.b[i3])
-static __device__ __forceinline__ void slice_map_b398f4ce(const float *p0,
+static __device__ __forceinline__ void slice_map_152d45f4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i5 = (int)(id % 49u) * 4;
     const int i3 = (int)(id / 49u % 512u);
@@ -1565,17 +1544,12 @@ static __device__ __forceinline__ void slice_map_b398f4ce(const float *p0,
     const int i1 = (int)(id / 50176u);
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i5);
     const float v1 = p1[i3];
-    const float v2 = v0.x + v1;
-    const float v3 = v0.y + v1;
-    const float v4 = v0.z + v1;
-    const float v5 = v0.w + v1;
     *reinterpret_cast<float4 *>(y + i1 * 200704 + i2 * 100352 + i3 * 196
-        + i5) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4,
-        v5 < 0.f ? 0.f : v5);
+        + i5) = make_float4(relu(v0.x + v1), relu(v0.y + v1), relu(v0.z + v1), relu(v0.w + v1));
 }
 
 // d1.c.sum.phases by slices in shared memory, then d2.c.sum.digits
-static __global__ void __launch_bounds__(256) k_stitch_8242e4b4(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_83fe4cad(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[4u][196];
     float *const own = slices[threadIdx.y];
@@ -1585,7 +1559,7 @@ static __global__ void __launch_bounds__(256) k_stitch_8242e4b4(const float *p0,
         slice_basis_08e29273(p0, own, slice * 16u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_map_b398f4ce(own, p1, y, slice * 49u + k);
+        slice_map_152d45f4(own, p1, y, slice * 49u + k);
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -1673,7 +1647,7 @@ static __device__ __forceinline__ void slice_basis_ce58eb65(const float *p0, flo
 
 // by digit re-layout
 // d5.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(d4.c.sum.phases[i1,i2,0,i3,i4,i5] + d4.b[i3])
-static __device__ __forceinline__ void slice_map_106cb7e6(const float *p0,
+static __device__ __forceinline__ void slice_map_f61eef62(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i5 = (int)(id % 49u) * 4;
     const int i3 = (int)(id / 49u % 256u);
@@ -1681,16 +1655,12 @@ static __device__ __forceinline__ void slice_map_106cb7e6(const float *p0,
     const int i1 = (int)(id / 25088u);
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i5);
     const float v1 = p1[i3];
-    const float v2 = v0.x + v1;
-    const float v3 = v0.y + v1;
-    const float v4 = v0.z + v1;
-    const float v5 = v0.w + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 100352 + i2 * 50176 + i3 * 196 + i5) = make_float4(v2 < 0.f
-        ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+    *reinterpret_cast<float4 *>(y + i1 * 100352 + i2 * 50176 + i3 * 196
+        + i5) = make_float4(relu(v0.x + v1), relu(v0.y + v1), relu(v0.z + v1), relu(v0.w + v1));
 }
 
 // d4.c.sum.phases by slices in shared memory, then d5.c.sum.digits
-static __global__ void __launch_bounds__(256) k_stitch_589f278d(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_5e159c1f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[4u][196];
     float *const own = slices[threadIdx.y];
@@ -1700,7 +1670,7 @@ static __global__ void __launch_bounds__(256) k_stitch_589f278d(const float *p0,
         slice_basis_ce58eb65(p0, own, slice * 16u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_map_106cb7e6(own, p1, y, slice * 49u + k);
+        slice_map_f61eef62(own, p1, y, slice * 49u + k);
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -1750,7 +1720,7 @@ static __global__ void __launch_bounds__(64) k_basis_01024980(const float *p0,
 // d5.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d5.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
 // d5.split[i0,i1,0,i3,i4,i5] = relu(d5.c.sum.phases[i0,i1,0,i3,i4,i5] + d5.b[i3])
-static __global__ void __launch_bounds__(64) k_basis_412137df(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_f2f76c62(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1782,9 +1752,8 @@ static __global__ void __launch_bounds__(64) k_basis_412137df(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 4; o1++) {
             if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
-                const float v1 = d[o0][o1] + p1[i3];
-                y[i3 * 784 + i4 * 224 + o0 * 56 + i0 * 28 + i5 * 8 + o1 * 2 + i1] = v1 < 0.f ? 0.f
-                    : v1;
+                y[i3 * 784 + i4 * 224 + o0 * 56 + i0 * 28 + i5 * 8 + o1 * 2 + i1] = relu(d[o0][o1]
+                    + p1[i3]);
             }
         }
     }
@@ -1794,7 +1763,7 @@ static __global__ void __launch_bounds__(64) k_basis_412137df(const float *p0,
 // d6.c.sum[0,i1,i2,i3] = sum(r0,r1) d6.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:28,
 //     i3 in 0:28, pad d6.c.sum.part 0
 // d6[0,i1,i2,i3] = relu(d6.c.sum[0,i1,i2,i3] + d6.b[i1])
-static __global__ void __launch_bounds__(128) k_reduce_f3eef0cf(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_da38c807(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -1814,8 +1783,7 @@ static __global__ void __launch_bounds__(128) k_reduce_f3eef0cf(const float *p0,
             acc += v0;
         }
     }
-    const float v1 = acc + p1[i1];
-    y[i1 * 784 + i2 * 28 + i3] = v1 < 0.f ? 0.f : v1;
+    y[i1 * 784 + i2 * 28 + i3] = relu(acc + p1[i1]);
 }
 
 
@@ -2270,7 +2238,7 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_1ccf4136, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
+    CALL(launch(m, ORDERED, k_product_1d1844ba, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
         v_v1_a));
     CALL(launch(m, EARLY, k_basis_9b896829, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
         v_v1_b_c_sum_data));
@@ -2279,77 +2247,61 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     //     v1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v1_b_c_sum_product, v_v1_b_c_sum_filter, v_v1_b_c_sum_data,
         v_v1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_85824345, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_01473bae, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
         v_v1_b_b, v_v1_b));
     CALL(launch(m, EARLY, k_reduce_8d511b0c, "p1", 392, 256, stream, v_v1_b, v_p1));
     CALL(launch(m, EARLY, k_basis_85af818e, "v2.a.c.sum.data", 392, 128, stream, v_p1,
         v_v2_a_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // v2.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.a.c.sum.data[i0,i1,r0,i3,i4] *
-    //     v2.a.c.sum.filter[i0,i1,i2,r0]
+    // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v2_a_c_sum_product, v_v2_a_c_sum_filter, v_v2_a_c_sum_data,
         v_v2_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c9b0fa23, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_90226bbe, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
         v_v2_a_b, v_v2_a));
     CALL(launch(m, EARLY, k_basis_d7af3d13, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
         v_v2_b_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // v2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.b.c.sum.data[i0,i1,r0,i3,i4] *
-    //     v2.b.c.sum.filter[i0,i1,i2,r0]
+    // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v2_b_c_sum_product, v_v2_b_c_sum_filter, v_v2_b_c_sum_data,
         v_v2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c9b0fa23, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_90226bbe, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
         v_v2_b_b, v_v2_b));
     CALL(launch(m, EARLY, k_reduce_8ef63306, "p2", 392, 256, stream, v_v2_b, v_p2));
     CALL(launch(m, EARLY, k_basis_f05366da, "v3.a.c.sum.data", 392, 64, stream, v_p2,
         v_v3_a_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // v3.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.a.c.sum.data[i0,i1,r0,i3,i4] *
-    //     v3.a.c.sum.filter[i0,i1,i2,r0]
+    // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v3_a_c_sum_product, v_v3_a_c_sum_filter, v_v3_a_c_sum_data,
         v_v3_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.a", 392, 128, stream, v_v3_a_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_d4cb392b, "v3.a", 392, 128, stream, v_v3_a_c_sum_product,
         v_v3_a_b, v_v3_a));
     CALL(launch(m, EARLY, k_basis_d4b1ab00, "v3.b.c.sum.data", 392, 128, stream, v_v3_a,
         v_v3_b_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
-    //     v3.b.c.sum.filter[i0,i1,i2,r0]
+    // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
         v_v3_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ed414313, "v3.b", 392, 128, stream, v_v3_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_d4cb392b, "v3.b", 392, 128, stream, v_v3_b_c_sum_product,
         v_v3_b_b, v_v3_b));
     CALL(launch(m, EARLY, k_basis_d4b1ab00, "v3.c.c.sum.data", 392, 128, stream, v_v3_b,
         v_v3_c_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // v3.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.c.c.sum.data[i0,i1,r0,i3,i4] *
-    //     v3.c.c.sum.filter[i0,i1,i2,r0]
+    // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
         v_v3_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_1e7eb652, "p3", 256, 224, stream, v_v3_c_c_sum_product,
+    CALL(launch(m, ORDERED, k_stitch_d8c159f1, "p3", 256, 224, stream, v_v3_c_c_sum_product,
         v_v3_c_b, v_p3));
     CALL(launch(m, EARLY, k_basis_8a5ef0ea, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // v4.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.a.c.sum.data[i0,i1,r0,i3,i4] *
-    //     v4.a.c.sum.filter[i0,i1,i2,r0]
+    // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
         v_v4_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_3e67e652, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_6860db9e, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
-    //     v4.b.c.sum.filter[i0,i1,i2,r0]
+    // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
         v_v4_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_3e67e652, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_6860db9e, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // v4.c.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.c.c.sum.data[i0,i1,r0,i3,i4] *
-    //     v4.c.c.sum.filter[i0,i1,i2,r0]
+    // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
         v_v4_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_1525606d, "d1.c.sum.digits.split", 392, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_861d83a4, "d1.c.sum.digits.split", 392, 64, stream,
         v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
     CALL(launch(m, EARLY, k_basis_1e79a85e, "d1.c.sum.data", 512, 64, stream,
         v_d1_c_sum_digits_split, v_d1_c_sum_data));
@@ -2358,34 +2310,28 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     //     d1.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
         v_d1_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_8242e4b4, "d2.c.sum.digits", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_83fe4cad, "d2.c.sum.digits", 512, dim3(64, 4), stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
-    // by digit re-layout; basis change F(4x4,3x3)
-    // d2.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d2.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d2.c.sum.filter[i0,i1,i2,r0]
+    // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_8242e4b4, "d3.c.sum.digits", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_83fe4cad, "d3.c.sum.digits", 512, dim3(64, 4), stream,
         v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
         v_d3_c_sum_data));
-    // by digit re-layout; basis change F(4x4,3x3)
-    // d3.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d3.c.sum.filter[i0,i1,i2,r0]
+    // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
         v_d3_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_8242e4b4, "d4.c.sum.digits", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_83fe4cad, "d4.c.sum.digits", 512, dim3(64, 4), stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
-    // by digit re-layout; basis change F(4x4,3x3)
-    // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d4.c.sum.filter[i0,i1,i2,r0]
+    // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
         v_d4_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_589f278d, "d5.c.sum.digits", 256, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_5e159c1f, "d5.c.sum.digits", 256, dim3(64, 4), stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
     return 0;
 }
@@ -2397,18 +2343,16 @@ static int steps_2(csrnet *m, const void *const *in, void *const *out,
     (void)stream;
     CALL(launch(m, EARLY, k_basis_01024980, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
         v_d5_c_sum_data));
-    // by digit re-layout; basis change F(4x4,3x3)
-    // d5.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d5.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d5.c.sum.filter[i0,i1,i2,r0]
+    // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d5_c_sum_product, v_d5_c_sum_filter, v_d5_c_sum_data,
         v_d5_c_sum_product));
     // d5.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, ORDERED, k_basis_412137df, "d5.split", 128, 64, stream, v_d5_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_f2f76c62, "d5.split", 128, 64, stream, v_d5_c_sum_product,
         v_d5_b, v_d5));
     // by summation splitting (r0 inside), variable substitution
     // d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d6_c_sum_part, v_d6_c_sum_part_filter, v_d5, v_d6_c_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_f3eef0cf, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
+    CALL(launch(m, ORDERED, k_reduce_da38c807, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
         v_d6));
     // y.sum[0,0,i2,i3] = sum(r0) d6[0,r0,i2,i3] * k[0,r0,0,0]
     // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b[0]

@@ -13,20 +13,20 @@
 // by        basis change 9, digit re-layout 3, summation splitting 4
 //     1.3 us est. d1.c.data        k_basis_db639b79
 //    13.9 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.7 us est. d2.c.digits      k_stitch_fc6a500d
+//     1.7 us est. d2.c.digits      k_stitch_34ec4e7c
 //     1.3 us est. d2.c.data        k_basis_14d645fe
 //    13.9 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.7 us est. d3.c.digits      k_stitch_fc6a500d
+//     1.7 us est. d3.c.digits      k_stitch_34ec4e7c
 //     1.3 us est. d3.c.data        k_basis_14d645fe
 //    13.9 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.7 us est. d4.c.digits      k_stitch_fc6a500d
+//     1.7 us est. d4.c.digits      k_stitch_34ec4e7c
 //     1.3 us est. d4.c.data        k_basis_14d645fe
 //     8.6 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
-//     1.3 us est. d4.split         k_basis_efad7d68
+//     1.3 us est. d4.split         k_basis_bdec8572
 //     4.6 us est. d5.c.part        cuBLAS sgemm 1152 x 196 x 256
-//     1.3 us est. d5               k_reduce_2a9a07ef
+//     1.3 us est. d5               k_reduce_45dbe9d5
 //     1.3 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
-//     1.3 us est. y                k_reduce_2ab39fc2
+//     1.3 us est. y                k_reduce_17f0b3da
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -153,6 +153,9 @@ static __device__ __forceinline__ void await_previous() {
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
+
+// Unlike fmax, it leaves a NaN as it is.
+static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
 // d1.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
 static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
@@ -356,18 +359,17 @@ static __device__ __forceinline__ void slice_basis_aef0fa49(const float *p0, flo
 
 // by digit re-layout
 // d2.c.digits[0,i1,i2,i3,i4,i5] = relu(d1.c.phases[i1,i2,0,i3,i4,i5])
-static __device__ __forceinline__ void slice_map_7d3b634a(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void slice_map_72f68476(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i5 = (int)(id % 49u);
     const int i3 = (int)(id / 49u % 512u);
     const int i2 = (int)(id / 25088u % 2u);
     const int i1 = (int)(id / 50176u);
-    const float v0 = p0[i5];
-    y[i1 * 50176 + i2 * 25088 + i3 * 49 + i5] = v0 < 0.f ? 0.f : v0;
+    y[i1 * 50176 + i2 * 25088 + i3 * 49 + i5] = relu(p0[i5]);
 }
 
 // d1.c.phases by slices in shared memory, then d2.c.digits
-static __global__ void __launch_bounds__(256) k_stitch_fc6a500d(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_34ec4e7c(const float *p0,
     float *__restrict__ y) {
     __shared__ __align__(16) float slices[8u][52];
     float *const own = slices[threadIdx.y];
@@ -377,7 +379,7 @@ static __global__ void __launch_bounds__(256) k_stitch_fc6a500d(const float *p0,
         slice_basis_aef0fa49(p0, own, slice * 16u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 32u)
-        slice_map_7d3b634a(own, y, slice * 49u + k);
+        slice_map_72f68476(own, y, slice * 49u + k);
 }
 
 // by digit re-layout; basis change F(2x2,3x3)
@@ -426,7 +428,7 @@ static __global__ void __launch_bounds__(64) k_basis_14d645fe(const float *p0,
 // d4.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
 //     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
 // d4.split[i0,i1,0,i3,i4,i5] = relu(d4.c.phases[i0,i1,0,i3,i4,i5])
-static __global__ void __launch_bounds__(64) k_basis_efad7d68(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_bdec8572(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -459,8 +461,7 @@ static __global__ void __launch_bounds__(64) k_basis_efad7d68(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 2; o1++) {
             if (i4 * 2 + o0 < 7 && i5 * 2 + o1 < 7) {
-                y[i3 * 196 + i4 * 56 + o0 * 28 + i0 * 14 + i5 * 4 + o1 * 2 + i1] = d[o0][o1] < 0.f
-                    ? 0.f : d[o0][o1];
+                y[i3 * 196 + i4 * 56 + o0 * 28 + i0 * 14 + i5 * 4 + o1 * 2 + i1] = relu(d[o0][o1]);
             }
         }
     }
@@ -470,7 +471,7 @@ static __global__ void __launch_bounds__(64) k_basis_efad7d68(const float *p0,
 // d5.c[0,i1,i2,i3] = sum(r0,r1) d5.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
 //     0:14, pad d5.c.part 0
 // d5[0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_2a9a07ef(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_45dbe9d5(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -490,14 +491,14 @@ static __global__ void __launch_bounds__(64) k_reduce_2a9a07ef(const float *p0,
             acc += v0;
         }
     }
-    y[i1 * 196 + i2 * 14 + i3] = acc < 0.f ? 0.f : acc;
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc);
 }
 
 // by summation splitting
 // y.c[0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
 //     0:14, pad y.c.part 0
 // y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_2ab39fc2(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_17f0b3da(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -517,7 +518,7 @@ static __global__ void __launch_bounds__(64) k_reduce_2ab39fc2(const float *p0,
             acc += v0;
         }
     }
-    y[i1 * 196 + i2 * 14 + i3] = acc < 0.f ? 0.f : acc;
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc);
 }
 
 
@@ -670,7 +671,7 @@ static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
     // d5.c.part.filter[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "d5.c.part.filter", 1152, 256, stream, v_d5_k,
         v_d5_c_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}}));
-    // y.c.part.filter[i0,i1,i2,i3] = y.k[i0,i3,i1,i2]
+    // as d5.c.part.filter
     CALL(launch(m, ORDERED, k_relay_09f53f99, "y.c.part.filter", 288, 256, stream, v_y_k,
         v_y_c_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}));
     return 0;
@@ -793,40 +794,33 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out,
     // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_product, v_d1_c_filter, v_d1_c_data, v_d1_c_product));
-    CALL(launch(m, ORDERED, k_stitch_fc6a500d, "d2.c.digits", 256, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_34ec4e7c, "d2.c.digits", 256, dim3(32, 8), stream,
         v_d1_c_product, v_d2_c_digits));
     CALL(launch(m, EARLY, k_basis_14d645fe, "d2.c.data", 512, 64, stream, v_d2_c_digits,
         v_d2_c_data));
-    // by digit re-layout; basis change F(2x2,3x3)
-    // d2.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d2.c.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d2.c.filter[i0,i1,i2,r0]
+    // as d1.c.product
     CALL(gemm_run(m, &gemm_d2_c_product, v_d2_c_filter, v_d2_c_data, v_d2_c_product));
-    CALL(launch(m, ORDERED, k_stitch_fc6a500d, "d3.c.digits", 256, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_34ec4e7c, "d3.c.digits", 256, dim3(32, 8), stream,
         v_d2_c_product, v_d3_c_digits));
     CALL(launch(m, EARLY, k_basis_14d645fe, "d3.c.data", 512, 64, stream, v_d3_c_digits,
         v_d3_c_data));
-    // by digit re-layout; basis change F(2x2,3x3)
-    // d3.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d3.c.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d3.c.filter[i0,i1,i2,r0]
+    // as d1.c.product
     CALL(gemm_run(m, &gemm_d3_c_product, v_d3_c_filter, v_d3_c_data, v_d3_c_product));
-    CALL(launch(m, ORDERED, k_stitch_fc6a500d, "d4.c.digits", 256, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_34ec4e7c, "d4.c.digits", 256, dim3(32, 8), stream,
         v_d3_c_product, v_d4_c_digits));
     CALL(launch(m, EARLY, k_basis_14d645fe, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
-    // by digit re-layout; basis change F(2x2,3x3)
-    // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d4.c.filter[i0,i1,i2,r0]
+    // as d1.c.product
     CALL(gemm_run(m, &gemm_d4_c_product, v_d4_c_filter, v_d4_c_data, v_d4_c_product));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, ORDERED, k_basis_efad7d68, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
+    CALL(launch(m, ORDERED, k_basis_bdec8572, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
     // by summation splitting (r0 inside), variable substitution
     // d5.c.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d5_c_part, v_d5_c_part_filter, v_d4, v_d5_c_part));
-    CALL(launch(m, ORDERED, k_reduce_2a9a07ef, "d5", 392, 64, stream, v_d5_c_part, v_d5));
-    // by summation splitting (r0 inside), variable substitution
-    // y.c.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * y.c.part.filter[i0,i1,i2,r0]
+    CALL(launch(m, ORDERED, k_reduce_45dbe9d5, "d5", 392, 64, stream, v_d5_c_part, v_d5));
+    // as d5.c.part
     CALL(gemm_run(m, &gemm_y_c_part, v_y_c_part_filter, v_d5, v_y_c_part));
-    CALL(launch(m, ORDERED, k_reduce_2ab39fc2, "y", 196, 64, stream, v_y_c_part, v_y));
+    CALL(launch(m, ORDERED, k_reduce_17f0b3da, "y", 196, 64, stream, v_y_c_part, v_y));
     return 0;
 }
 

@@ -769,13 +769,9 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out,
     //     0:32, i3 in 0:32, pad m 0
     // m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
     CALL(conv_run(m, CONV_m_0, v_m, v_k3_0, v_b3_0, NULL, v_m_0, v_workspace));
-    // m.1.sum[0,i1,i2,i3] = sum(r0,r1,r2) m.0[0,r0,i2+r1-1,i3+r2-1] * k3.1[i1,r0,r1,r2] where i2
-    //     in 0:32, i3 in 0:32, pad m.0 0
-    // m.1[0,i1,i2,i3] = m.1.sum[0,i1,i2,i3] + b3.1[i1]
+    // as m.0
     CALL(conv_run(m, CONV_m_1, v_m_0, v_k3_1, v_b3_1, NULL, v_m_1, v_workspace));
-    // m.2.sum[0,i1,i2,i3] = sum(r0,r1,r2) m.1[0,r0,i2+r1-1,i3+r2-1] * k3.2[i1,r0,r1,r2] where i2
-    //     in 0:32, i3 in 0:32, pad m.1 0
-    // m.2[0,i1,i2,i3] = m.2.sum[0,i1,i2,i3] + b3.2[i1]
+    // as m.0
     CALL(conv_run(m, CONV_m_2, v_m_1, v_k3_2, v_b3_2, NULL, v_m_2, v_workspace));
     CALL(launch(m, ORDERED, k_reduce_deeb9b0d, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3,
         v_b3_3, v_a3, v_r3));

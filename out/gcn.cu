@@ -12,23 +12,23 @@
 // libraries cuDNN (415 MB) 37 steps, without it up to 18.4 us more
 //           cuBLAS (596 MB) 31 steps, without it up to 66.4 us more
 // by        basis change 24, merging 59, summation splitting 8, operand re-laid 1
-//     9.2 us est. stem             k_product_89711744
+//     9.2 us est. stem             k_product_ed4a6144
 //     1.3 us est. p                k_reduce_0d7103f7
 //     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.3 us est. l1.b.c.sum.data  k_basis_9a213487
 //     2.5 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b             k_basis_40343eeb
+//     1.3 us est. l1.b             k_basis_510fede9
 //     3.2 us est. l1.c.sum         cuDNN conv 1x1, 64 to 256
 //     3.2 us est. l1               cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     4.6 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.0.b.c.sum.data k_basis_9a213487
 //     2.5 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.0.b           k_basis_40343eeb
+//     1.3 us est. l1.0.b           k_basis_510fede9
 //     3.2 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     4.6 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.1.b.c.sum.data k_basis_9a213487
 //     2.5 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.1.b           k_basis_40343eeb
+//     1.3 us est. l1.1.b           k_basis_510fede9
 //     3.2 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //    22.0 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
 //     1.3 us est. g1.l1            k_reduce_bc6d5c68
@@ -36,24 +36,24 @@
 //     1.7 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
 //     1.7 us est. g1.s             k_stitch_bb4c1bd4
 //     1.8 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     8.0 us est. l2.b.c.sum.part  k_product_e1a0bdfb
-//     1.3 us est. l2.b             k_reduce_3d1da471
+//     8.0 us est. l2.b.c.sum.part  k_product_03170c42
+//     1.3 us est. l2.b             k_reduce_48040b4a
 //     3.2 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     6.9 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     4.2 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.0.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.0.b           k_basis_373b3530
+//     1.3 us est. l2.0.b           k_basis_f844ecb6
 //     3.2 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     4.2 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.1.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.1.b           k_basis_373b3530
+//     1.3 us est. l2.1.b           k_basis_f844ecb6
 //     3.2 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     4.2 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.2.b.c.sum.data k_basis_0588b848
 //     3.5 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.2.b           k_basis_373b3530
+//     1.3 us est. l2.2.b           k_basis_f844ecb6
 //     3.2 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //    34.5 us est. g2.l1.sum.merged cuBLAS sgemm 1312 x 784 x 512
 //     1.3 us est. g2.l1            k_reduce_c55a2f03
@@ -61,84 +61,84 @@
 //     1.3 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
 //     1.7 us est. g2.s             k_stitch_440c0b59
 //     1.8 us est. g2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. l3.l1            k_reduce_83e0ce12
+//     1.3 us est. l3.l1            k_reduce_4e62badb
 //     2.2 us est. l3.l2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.3 us est. l3.r1            k_reduce_334b05ac
+//     1.3 us est. l3.r1            k_reduce_641baef7
 //     2.2 us est. l3.r2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.7 us est. l3.m             k_stitch_22dce9c3
+//     1.7 us est. l3.m             k_stitch_cef0d930
 //     9.8 us est. l3.d.sum         cuDNN conv 1x1, 512 to 1024
 //     1.6 us est. l3.d.0           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.0          k_reduce_b35d9ba0
-//     1.3 us est. l3.t3.0          k_reduce_937a8cc1
+//     1.3 us est. l3.t1.0          k_reduce_eb3012e8
+//     1.3 us est. l3.t3.0          k_reduce_c986d2c4
 //     1.6 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.0           k_stitch_a88a53a3
+//     1.7 us est. l3.u.0           k_stitch_8c845300
 //     1.5 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.1          k_reduce_b35d9ba0
-//     1.3 us est. l3.t3.1          k_reduce_937a8cc1
+//     1.3 us est. l3.t1.1          k_reduce_eb3012e8
+//     1.3 us est. l3.t3.1          k_reduce_c986d2c4
 //     1.6 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.1           k_stitch_a88a53a3
+//     1.7 us est. l3.u.1           k_stitch_8c845300
 //     1.5 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.2          k_reduce_b35d9ba0
-//     1.3 us est. l3.t3.2          k_reduce_937a8cc1
+//     1.3 us est. l3.t1.2          k_reduce_eb3012e8
+//     1.3 us est. l3.t3.2          k_reduce_c986d2c4
 //     1.6 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.2           k_stitch_a88a53a3
+//     1.7 us est. l3.u.2           k_stitch_8c845300
 //     1.5 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.3          k_reduce_b35d9ba0
-//     1.3 us est. l3.t3.3          k_reduce_937a8cc1
+//     1.3 us est. l3.t1.3          k_reduce_eb3012e8
+//     1.3 us est. l3.t3.3          k_reduce_c986d2c4
 //     1.6 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.3           k_stitch_a88a53a3
+//     1.7 us est. l3.u.3           k_stitch_8c845300
 //     1.5 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.4          k_reduce_b35d9ba0
-//     1.3 us est. l3.t3.4          k_reduce_937a8cc1
+//     1.3 us est. l3.t1.4          k_reduce_eb3012e8
+//     1.3 us est. l3.t3.4          k_reduce_c986d2c4
 //     1.6 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.4           k_stitch_a88a53a3
+//     1.7 us est. l3.u.4           k_stitch_8c845300
 //     1.5 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    30.4 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
 //     1.3 us est. g3.l1            k_reduce_d8c10a94
 //     1.3 us est. g3.r1            k_reduce_9f0f4a1b
 //     1.3 us est. g3.r2.sum        k_reduce_df0f063e
 //     1.3 us est. g3.s             k_reduce_b8350cd5
-//     1.3 us est. g3.a             k_reduce_5d95546c
-//     1.3 us est. l4.l1            k_reduce_e95ff192
-//     1.3 us est. l4.r1            k_reduce_f2f26264
+//     1.3 us est. g3.a             k_reduce_e04da925
+//     1.3 us est. l4.l1            k_reduce_a4bc1e24
+//     1.3 us est. l4.r1            k_reduce_05f1606c
 //     3.5 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
-//     1.7 us est. l4.m             k_stitch_5c66b288
+//     1.7 us est. l4.m             k_stitch_ec290309
 //     9.8 us est. l4.d.sum         cuDNN conv 1x1, 1024 to 2048
 //     1.3 us est. l4.d.0           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    14.3 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.0          k_reduce_e91e3759
-//     1.3 us est. l4.t3.0          k_reduce_62a143fa
+//     1.3 us est. l4.t1.0          k_reduce_3d49e7a7
+//     1.3 us est. l4.t3.0          k_reduce_b5df429a
 //     1.9 us est. l4.c4.0.sum      k_reduce_106aed7b
-//     1.9 us est. l4.u.0           k_reduce_a2c29f73
+//     1.9 us est. l4.u.0           k_reduce_d83f68a0
 //     1.3 us est. l4.d.1           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    14.3 us est. l4.c1.1.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.1          k_reduce_e91e3759
-//     1.3 us est. l4.t3.1          k_reduce_62a143fa
+//     1.3 us est. l4.t1.1          k_reduce_3d49e7a7
+//     1.3 us est. l4.t3.1          k_reduce_b5df429a
 //     1.9 us est. l4.c4.1.sum      k_reduce_106aed7b
-//     1.9 us est. l4.u.1           k_reduce_a2c29f73
+//     1.9 us est. l4.u.1           k_reduce_d83f68a0
 //     1.3 us est. l4.d.2           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    14.3 us est. l4.c1.2.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.2          k_reduce_e91e3759
-//     1.3 us est. l4.t3.2          k_reduce_62a143fa
+//     1.3 us est. l4.t1.2          k_reduce_3d49e7a7
+//     1.3 us est. l4.t3.2          k_reduce_b5df429a
 //     1.9 us est. l4.c4.2.sum      k_reduce_106aed7b
-//     1.9 us est. l4.u.2           k_reduce_a2c29f73
+//     1.9 us est. l4.u.2           k_reduce_d83f68a0
 //     1.3 us est. l4.d.3           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    14.3 us est. l4.c1.3.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.3          k_reduce_e91e3759
-//     1.3 us est. l4.t3.3          k_reduce_62a143fa
+//     1.3 us est. l4.t1.3          k_reduce_3d49e7a7
+//     1.3 us est. l4.t3.3          k_reduce_b5df429a
 //     1.9 us est. l4.c4.3.sum      k_reduce_106aed7b
-//     1.9 us est. l4.u.3           k_reduce_a2c29f73
+//     1.9 us est. l4.u.3           k_reduce_d83f68a0
 //     1.3 us est. l4.d.4           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    14.3 us est. l4.c1.4.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.4          k_reduce_e91e3759
-//     1.3 us est. l4.t3.4          k_reduce_62a143fa
+//     1.3 us est. l4.t1.4          k_reduce_3d49e7a7
+//     1.3 us est. l4.t3.4          k_reduce_b5df429a
 //     1.9 us est. l4.c4.4.sum      k_reduce_106aed7b
-//     1.9 us est. l4.u.4           k_reduce_a2c29f73
+//     1.9 us est. l4.u.4           k_reduce_d83f68a0
 //     1.3 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     2.3 us est. g4.l1.sum.part   k_reduce_49fc5b51
 //     1.6 us est. g4.l1            k_reduce_bb206bc6, in 16 parts
@@ -146,23 +146,23 @@
 //     1.6 us est. g4.r1            k_reduce_bb206bc6, in 16 parts
 //     1.3 us est. g4.r2.sum        k_reduce_a182c895
 //     1.3 us est. g4.s             k_reduce_ab2b695b
-//     1.3 us est. g4.a             k_reduce_7fdafa5d
+//     1.3 us est. g4.a             k_reduce_472efce9
 //     1.3 us est. g4               k_reduce_ff8f9a88
 //     1.3 us est. s3               k_reduce_72236092
-//     1.3 us est. f3.a             k_reduce_5d95546c
+//     1.3 us est. f3.a             k_reduce_e04da925
 //     1.3 us est. f3               k_reduce_631cc942
 //     1.9 us est. s2               k_reduce_c367de43
 //     1.8 us est. f2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f2               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     2.5 us est. s1               k_product_16bf01d1
+//     2.5 us est. s1               k_product_8b359fb4
 //     1.8 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.8 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     2.3 us est. f0.a             k_product_2ba98528
+//     2.3 us est. f0.a             k_product_206fbc66
 //     1.8 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
 //     4.7 us est. u0               k_map_0ef2ab3b
 //     2.8 us est. e0.a.c.sum.data  k_basis_87cf2bbc
 //     5.4 us est. e0.a.c.sum.product cuBLAS sgemm 21 x 3136 x 21, batch 36
-//     2.5 us est. e0.a             k_basis_879259b2
+//     2.5 us est. e0.a             k_basis_a91c71a9
 //     2.8 us est. e0.b.sum.data    k_basis_87cf2bbc
 //     5.4 us est. e0.b.sum.product cuBLAS sgemm 21 x 3136 x 21, batch 36
 //     3.2 us est. e0               k_basis_779e8c43
@@ -858,6 +858,9 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
+// Unlike fmax, it leaves a NaN as it is.
+static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -918,8 +921,9 @@ struct product_tile {
     }
 
     // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way.
-    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
+    // first (EARLY 1) or the second factor (2), is before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
         decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
@@ -927,12 +931,16 @@ struct product_tile {
         const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
         int turn = 0;
         for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-            if (k0 < terms) {
 #pragma unroll
-                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
+            if (EARLY != 1 && k0 == 0) await_previous();
 #pragma unroll
-                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
-            }
+            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
+            if (EARLY == 1 && k0 == 0) await_previous();
+#pragma unroll
+            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
             if (k0 > 0) step(turn ^ 1, acc);
             if (k0 >= terms) break;
 #pragma unroll
@@ -1347,11 +1355,10 @@ static __global__ void __launch_bounds__(64) k_basis_8350c178(const float *__res
 // stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
-static __global__ void __launch_bounds__(256) k_product_89711744(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -1372,19 +1379,15 @@ static __global__ void __launch_bounds__(256) k_product_89711744(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(147u, a, b, acc);
+    tile.multiply<true, false, 1>(147u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
-        const float v1 = acc[i][j] + v0;
-        const float v2 = acc[i][j + 1] + v0;
-        const float v3 = acc[i][j + 2] + v0;
-        const float v4 = acc[i][j + 3] + v0;
-        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
-            v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
 
@@ -1503,7 +1506,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1530,13 +1533,9 @@ static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
         *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
-            v4 < 0.f ? 0.f : v4);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
     }
 }
 
@@ -1660,11 +1659,10 @@ static __global__ void __launch_bounds__(256) k_stitch_bb4c1bd4(const float *p0,
 // by summation splitting (r0 inside), variable substitution
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
-static __global__ void __launch_bounds__(256) k_product_e1a0bdfb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_03170c42(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
     const int i1 = (int)(id / 14u % 3u);
     const int i0 = (int)(id / 42u % 3u);
@@ -1681,12 +1679,11 @@ static __global__ void __launch_bounds__(256) k_product_e1a0bdfb(const float *__
         if (!(n < 784u)) return 0.f;
         const float v0 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p1[r0 * 3136 + i3 * 112 + i0 * 56
             + i4 * 2 + i1 - 57] : 0.f;
-        const float v1 = v0 + p2[r0];
-        const float v2 = i4 * 2 + i1 >= 1 ? (i3 * 2 + i0 >= 1 ? (v1 < 0.f ? 0.f : v1) : 0.f) : 0.f;
-        return v2;
+        const float v1 = i4 * 2 + i1 >= 1 ? (i3 * 2 + i0 >= 1 ? relu(v0 + p2[r0]) : 0.f) : 0.f;
+        return v1;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false>(128u, a, b, acc);
+    tile.multiply<true, false, 1>(128u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1702,7 +1699,7 @@ static __global__ void __launch_bounds__(256) k_product_e1a0bdfb(const float *__
 // by summation splitting
 // l2.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3]
 // l2.b[0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_3d1da471(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_48040b4a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1719,12 +1716,8 @@ static __global__ void __launch_bounds__(64) k_reduce_3d1da471(const float *p0,
         acc3 += v0.w;
     }
     const float v1 = p1[i1];
-    const float v2 = acc0 + v1;
-    const float v3 = acc1 + v1;
-    const float v4 = acc2 + v1;
-    const float v5 = acc3 + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+        relu(acc2 + v1), relu(acc3 + v1));
 }
 
 // l2.0.b.c.sum.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
@@ -1793,7 +1786,7 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // l2.0.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.0.b.c.sum.at[i2%2,r0] * l2.0.b.c.sum.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2.0.b[0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_f844ecb6(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1820,10 +1813,8 @@ static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
         *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
-            + i3 * 2) = make_float2(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2);
+            + i3 * 2) = make_float2(relu(d[o0][0] + v0), relu(d[o0][1] + v0));
     }
 }
 
@@ -1928,7 +1919,7 @@ static __global__ void __launch_bounds__(128) k_stitch_440c0b59(const float *p0,
 // l3.l1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2+r0-2,i3] where i1 in 0:85, i2
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_83e0ce12(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_4e62badb(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1948,19 +1939,15 @@ static __global__ void __launch_bounds__(64) k_reduce_83e0ce12(const float *p0,
         acc3 += v0.w;
     }
     const float v1 = p1[i1];
-    const float v2 = acc0 + v1;
-    const float v3 = acc1 + v1;
-    const float v4 = acc2 + v1;
-    const float v5 = acc3 + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(relu(acc0 + v1),
+        relu(acc1 + v1), relu(acc2 + v1), relu(acc3 + v1));
 }
 
 // by merging: shared input
 // l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+887,i2,i3+r0-2] where i1 in 0:85, i3
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_334b05ac(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_641baef7(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1979,12 +1966,8 @@ static __global__ void __launch_bounds__(64) k_reduce_334b05ac(const float *p0,
         acc3 += (unsigned)t0 < 28u ? p0[t1 + 695492] : 0.f;
     }
     const float v0 = p1[i1];
-    const float v1 = acc0 + v0;
-    const float v2 = acc1 + v0;
-    const float v3 = acc2 + v0;
-    const float v4 = acc3 + v0;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i3 * 28 + i2) = make_float4(v1 < 0.f ? 0.f : v1,
-        v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i3 * 28 + i2) = make_float4(relu(acc0 + v0),
+        relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
 }
 
 // by summation splitting
@@ -2013,7 +1996,7 @@ static __device__ __forceinline__ void slice_reduce_a3b4c55c(const float *p0, fl
 //     l3.l2.c.sum.part 0
 // l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
 //     + l3.r2.c.b[i1])
-static __device__ __forceinline__ void slice_reduce_63207d75(const float *p0, const float *p1,
+static __device__ __forceinline__ void slice_reduce_d7525cc4(const float *p0, const float *p1,
     const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
@@ -2031,23 +2014,14 @@ static __device__ __forceinline__ void slice_reduce_63207d75(const float *p0, co
     }
     const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i3);
     const float v1 = p2[i1];
-    const float v2 = v0.x + v1;
-    const float v3 = p3[i1];
-    const float v4 = acc0 + v3;
-    const float v5 = v0.y + v1;
-    const float v6 = acc1 + v3;
-    const float v7 = v0.z + v1;
-    const float v8 = acc2 + v3;
-    const float v9 = v0.w + v1;
-    const float v10 = acc3 + v3;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4((v2 < 0.f ? 0.f : v2)
-        + (v4 < 0.f ? 0.f : v4), (v5 < 0.f ? 0.f : v5) + (v6 < 0.f ? 0.f : v6),
-        (v7 < 0.f ? 0.f : v7) + (v8 < 0.f ? 0.f : v8), (v9 < 0.f ? 0.f : v9) + (v10 < 0.f ? 0.f
-        : v10));
+    const float v2 = p3[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(relu(v0.x + v1)
+        + relu(acc0 + v2), relu(v0.y + v1) + relu(acc1 + v2), relu(v0.z + v1) + relu(acc2 + v2),
+        relu(v0.w + v1) + relu(acc3 + v2));
 }
 
 // l3.r2.c.sum by slices in shared memory, then l3.m
-static __global__ void __launch_bounds__(128) k_stitch_22dce9c3(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(128) k_stitch_cef0d930(const float *p0, const float *p1,
     const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y) {
     __shared__ __align__(16) float slices[4u][28];
     float *const own = slices[threadIdx.y];
@@ -2057,14 +2031,14 @@ static __global__ void __launch_bounds__(128) k_stitch_22dce9c3(const float *p0,
         slice_reduce_a3b4c55c(p0, own, slice * 7u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 7u; k += 32u)
-        slice_reduce_63207d75(p1, own, p2, p3, y, slice * 7u + k);
+        slice_reduce_d7525cc4(p1, own, p2, p3, y, slice * 7u + k);
 }
 
 // by merging: shared input
 // l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
 //     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
-static __global__ void __launch_bounds__(64) k_reduce_b35d9ba0(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_eb3012e8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2079,15 +2053,14 @@ static __global__ void __launch_bounds__(64) k_reduce_b35d9ba0(const float *p0,
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
         acc += v0;
     }
-    const float v1 = acc + p1[i1];
-    y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
 }
 
 // by merging: shared input
 // l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
 //     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t3.0[0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1])
-static __global__ void __launch_bounds__(64) k_reduce_937a8cc1(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_c986d2c4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2102,8 +2075,7 @@ static __global__ void __launch_bounds__(64) k_reduce_937a8cc1(const float *p0,
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
         acc += v0;
     }
-    const float v1 = acc + p1[i1];
-    y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
 }
 
 // by merging: batched
@@ -2129,7 +2101,7 @@ static __device__ __forceinline__ void slice_reduce_cf1fff66(const float *p0, fl
 //     l3.c2.0.sum.merged 0
 // l3.u.0[0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
 //     l3.b4[i1])
-static __device__ __forceinline__ void slice_reduce_d72af2c6(const float *p0,
+static __device__ __forceinline__ void slice_reduce_b9037521(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -2142,13 +2114,11 @@ static __device__ __forceinline__ void slice_reduce_d72af2c6(const float *p0,
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
         acc += v0;
     }
-    const float v1 = acc + p1[i1];
-    const float v2 = p2[i2 * 14 + i3] + p3[i1];
-    y[i1 * 196 + i2 * 14 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]) + relu(p2[i2 * 14 + i3] + p3[i1]);
 }
 
 // l3.c4.0.sum by slices in shared memory, then l3.u.0
-static __global__ void __launch_bounds__(224) k_stitch_a88a53a3(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_8c845300(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ __align__(16) float own[196];
     const unsigned slice = blockIdx.x;
@@ -2157,7 +2127,7 @@ static __global__ void __launch_bounds__(224) k_stitch_a88a53a3(const float *p0,
         slice_reduce_cf1fff66(p0, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_d72af2c6(p0, p1, own, p2, y, slice * 196u + k);
+        slice_reduce_b9037521(p0, p1, own, p2, y, slice * 196u + k);
 }
 
 // by merging: shared input
@@ -2273,7 +2243,7 @@ static __global__ void __launch_bounds__(256) k_reduce_b8350cd5(const float *p0,
 // g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
 //     i2 in 0:14, i3 in 0:14, pad g3.s 0
 // g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
-static __global__ void __launch_bounds__(256) k_reduce_5d95546c(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_e04da925(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
@@ -2301,8 +2271,7 @@ static __global__ void __launch_bounds__(256) k_reduce_5d95546c(const float *p0,
         for (int j = 1; j < 8; j++) {
             acc += part[j][threadIdx.x];
         }
-        const float v1 = acc + p2[i1];
-        y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
+        y[i1 * 196 + i2 * 14 + i3] = relu(acc + p2[i1]);
     }
 }
 
@@ -2310,7 +2279,7 @@ static __global__ void __launch_bounds__(256) k_reduce_5d95546c(const float *p0,
 // l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2+r0-3,i3] where i1 in 0:128, i2
 //     in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_e95ff192(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_a4bc1e24(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2325,15 +2294,14 @@ static __global__ void __launch_bounds__(64) k_reduce_e95ff192(const float *p0,
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 90552] : 0.f;
         acc += v0;
     }
-    const float v1 = acc + p1[i1];
-    y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
 }
 
 // by merging: shared input
 // l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1358,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_f2f26264(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_05f1606c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2349,8 +2317,7 @@ static __global__ void __launch_bounds__(64) k_reduce_f2f26264(const float *p0,
             : 0.f;
         acc += v0;
     }
-    const float v1 = acc + p1[i1];
-    y[i1 * 196 + i2 * 14 + i3] = v1 < 0.f ? 0.f : v1;
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
 }
 
 // by merging: batched
@@ -2377,7 +2344,7 @@ static __device__ __forceinline__ void slice_reduce_09b7d752(const float *p0, fl
 //     l4.l2.c.sum.merged 0
 // l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
 //     + l4.r2.c.b[i1])
-static __device__ __forceinline__ void slice_reduce_f9f01668(const float *p0,
+static __device__ __forceinline__ void slice_reduce_146d504d(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -2390,13 +2357,11 @@ static __device__ __forceinline__ void slice_reduce_f9f01668(const float *p0,
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0] : 0.f;
         acc += v0;
     }
-    const float v1 = acc + p1[i1];
-    const float v2 = p2[i2 * 14 + i3] + p3[i1];
-    y[i1 * 196 + i2 * 14 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]) + relu(p2[i2 * 14 + i3] + p3[i1]);
 }
 
 // l4.r2.c.sum by slices in shared memory, then l4.m
-static __global__ void __launch_bounds__(224) k_stitch_5c66b288(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_ec290309(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ __align__(16) float own[196];
     const unsigned slice = blockIdx.x;
@@ -2405,14 +2370,14 @@ static __global__ void __launch_bounds__(224) k_stitch_5c66b288(const float *p0,
         slice_reduce_09b7d752(p0, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_f9f01668(p0, p1, own, p2, y, slice * 196u + k);
+        slice_reduce_146d504d(p0, p1, own, p2, y, slice * 196u + k);
 }
 
 // by merging: shared input
 // l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
 //     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
-static __global__ void __launch_bounds__(64) k_reduce_e91e3759(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_3d49e7a7(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2427,15 +2392,14 @@ static __global__ void __launch_bounds__(64) k_reduce_e91e3759(const float *p0,
         const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
         acc += v0;
     }
-    const float v1 = acc + p1[i1];
-    y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
+    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
 }
 
 // by merging: shared input
 // l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
-static __global__ void __launch_bounds__(64) k_reduce_62a143fa(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_b5df429a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2450,8 +2414,7 @@ static __global__ void __launch_bounds__(64) k_reduce_62a143fa(const float *p0,
         const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
         acc += v0;
     }
-    const float v1 = acc + p1[i1];
-    y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
+    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
 }
 
 // l4.c4.0.sum[0,i1,i2,i3] = sum(r0,r1) l4.t3.0[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i2 in
@@ -2485,7 +2448,7 @@ static __global__ void __launch_bounds__(128) k_reduce_106aed7b(const float *p0,
 //     0:7, pad l4.t1.0 0
 // l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
 //     l4.b4[i1])
-static __global__ void __launch_bounds__(128) k_reduce_a2c29f73(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_d83f68a0(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
     const float *__restrict__ p4, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -2507,9 +2470,8 @@ static __global__ void __launch_bounds__(128) k_reduce_a2c29f73(const float *p0,
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
-        const float v1 = acc + p2[i1];
-        const float v2 = p3[i1 * 49 + i2 * 7 + i3] + p4[i1];
-        y[i1 * 49 + i2 * 7 + i3] = (v1 < 0.f ? 0.f : v1) + (v2 < 0.f ? 0.f : v2);
+        const float v1 = relu(acc + p2[i1]) + relu(p3[i1 * 49 + i2 * 7 + i3] + p4[i1]);
+        y[i1 * 49 + i2 * 7 + i3] = v1;
     }
 }
 
@@ -2674,7 +2636,7 @@ static __global__ void __launch_bounds__(32) k_reduce_ab2b695b(const float *p0,
 // g4.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.s[0,r0,i2+r1-1,i3+r2-1] * g4.a.c.k[i1,r0,r1,r2] where
 //     i2 in 0:7, i3 in 0:7, pad g4.s 0
 // g4.a[0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1])
-static __global__ void __launch_bounds__(32) k_reduce_7fdafa5d(const float *p0,
+static __global__ void __launch_bounds__(32) k_reduce_472efce9(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
@@ -2696,8 +2658,7 @@ static __global__ void __launch_bounds__(32) k_reduce_7fdafa5d(const float *p0,
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
-        const float v1 = acc + p2[i1];
-        y[i1 * 49 + i2 * 7 + i3] = v1 < 0.f ? 0.f : v1;
+        y[i1 * 49 + i2 * 7 + i3] = relu(acc + p2[i1]);
     }
 }
 
@@ -2882,12 +2843,11 @@ static __global__ void __launch_bounds__(64) k_reduce_c367de43(const float *p0,
 //     (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 - idx((27*i3)%55) / 55) +
 //     idx((27*i3)%55) * f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1] / 55) /
 //     55) + g1.b.b[i1] where pad f2 0
-static __global__ void __launch_bounds__(256) k_product_16bf01d1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_8b359fb4(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *p3, const float *__restrict__ p4,
     float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -2908,7 +2868,7 @@ static __global__ void __launch_bounds__(256) k_product_16bf01d1(const float *__
             : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(189u, a, b, acc);
+    tile.multiply<true, false, 1>(189u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2942,12 +2902,11 @@ static __global__ void __launch_bounds__(256) k_product_16bf01d1(const float *__
 // f0.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2] where i2
 //     in 0:56, i3 in 0:56, pad f1 0
 // f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
-static __global__ void __launch_bounds__(256) k_product_2ba98528(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_206fbc66(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
     float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -2973,7 +2932,7 @@ static __global__ void __launch_bounds__(256) k_product_2ba98528(const float *__
         return v2;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(189u, a, b, acc);
+    tile.multiply<true, false, 1>(189u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2981,12 +2940,8 @@ static __global__ void __launch_bounds__(256) k_product_2ba98528(const float *__
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 21) {
             const float v3 = p4[i1];
-            const float v4 = acc[i][j] + v3;
-            const float v5 = acc[i][j + 1] + v3;
-            const float v6 = acc[i][j + 2] + v3;
-            const float v7 = acc[i][j + 3] + v3;
-            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(v4 < 0.f ? 0.f : v4,
-                v5 < 0.f ? 0.f : v5, v6 < 0.f ? 0.f : v6, v7 < 0.f ? 0.f : v7);
+            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v3),
+                relu(acc[i][j + 1] + v3), relu(acc[i][j + 2] + v3), relu(acc[i][j + 3] + v3));
         }
     }
 }
@@ -3095,7 +3050,7 @@ static __global__ void __launch_bounds__(128) k_basis_87cf2bbc(const float *p0,
 // e0.a.c.sum[0,i1,i2,i3] = sum(r0,r1) e0.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // e0.a[0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1])
-static __global__ void __launch_bounds__(128) k_basis_879259b2(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_a91c71a9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -3122,13 +3077,9 @@ static __global__ void __launch_bounds__(128) k_basis_879259b2(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
         *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 896 + o0 * 224
-            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
-            v4 < 0.f ? 0.f : v4);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
     }
 }
 
@@ -3689,7 +3640,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_89711744, "stem", 392, 256, stream, v_stem_c_k, v_x,
+    CALL(launch(m, ORDERED, k_product_ed4a6144, "stem", 392, 256, stream, v_stem_c_k, v_x,
         v_stem_c_b, v_stem));
     CALL(launch(m, EARLY, k_reduce_0d7103f7, "p", 392, 128, stream, v_stem, v_p));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
@@ -3702,42 +3653,34 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     l1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_c_sum_product, v_l1_b_c_sum_filter, v_l1_b_c_sum_data,
         v_l1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
         v_l1_b_c_b, v_l1_b));
     // l1.c.sum[0,i1,i2,i3] = sum(r0) l1.b[0,r0,i2,i3] * l1.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l1_c_sum, v_l1_b, v_l1_c_k, NULL, NULL, v_l1_c_sum, v_workspace));
     // l1.d.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.d.k[i1,r0,0,0]
     // l1[0,i1,i2,i3] = relu(l1.c.sum[0,i1,i2,i3] + l1.d.sum[0,i1,i2,i3] + l1.const[i1])
     CALL(conv_run(m, CONV_l1, v_p, v_l1_d_k, v_l1_const, v_l1_c_sum, v_l1, v_workspace));
-    // l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
-    // l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
+    // as l1.a
     CALL(conv_run(m, CONV_l1_0_a, v_l1, v_l1_0_a_c_k, v_l1_0_a_c_b, NULL, v_l1_0_a, v_workspace));
     CALL(launch(m, ORDERED, k_basis_9a213487, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
         v_l1_0_b_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // l1.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.0.b.c.sum.data[i0,i1,r0,i3,i4] *
-    //     l1.0.b.c.sum.filter[i0,i1,i2,r0]
+    // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l1_0_b_c_sum_product, v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data,
         v_l1_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
         v_l1_0_b_c_b, v_l1_0_b));
-    // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
-    // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
+    // as l1
     CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
-    // l1.1.a.c.sum[0,i1,i2,i3] = sum(r0) l1.0[0,r0,i2,i3] * l1.1.a.c.k[i1,r0,0,0]
-    // l1.1.a[0,i1,i2,i3] = relu(l1.1.a.c.sum[0,i1,i2,i3] + l1.1.a.c.b[i1])
+    // as l1.a
     CALL(conv_run(m, CONV_l1_1_a, v_l1_0, v_l1_1_a_c_k, v_l1_1_a_c_b, NULL, v_l1_1_a, v_workspace));
     CALL(launch(m, ORDERED, k_basis_9a213487, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
         v_l1_1_b_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // l1.1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.1.b.c.sum.data[i0,i1,r0,i3,i4] *
-    //     l1.1.b.c.sum.filter[i0,i1,i2,r0]
+    // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l1_1_b_c_sum_product, v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data,
         v_l1_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
         v_l1_1_b_c_b, v_l1_1_b));
-    // l1.1.c.sum[0,i1,i2,i3] = sum(r0) l1.1.b[0,r0,i2,i3] * l1.1.c.k[i1,r0,0,0]
-    // l1.1[0,i1,i2,i3] = relu(l1.0[0,i1,i2,i3] + l1.1.c.sum[0,i1,i2,i3] + l1.1.c.b[i1])
+    // as l1
     CALL(conv_run(m, CONV_l1_1, v_l1_1_b, v_l1_1_c_k, v_l1_1_c_b, v_l1_0, v_l1_1, v_workspace));
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
@@ -3757,18 +3700,17 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e1a0bdfb, "l2.b.c.sum.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_03170c42, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
-    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
+    CALL(launch(m, EARLY, k_reduce_48040b4a, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
         v_l2_b));
-    // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
+    // as l1.c.sum
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
     // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3
     //     in 0:28
     // l2[0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1])
     CALL(conv_run(m, CONV_l2, v_l1_1, v_l2_d_k, v_l2_const, v_l2_c_sum, v_l2, v_workspace));
-    // l2.0.a.c.sum[0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0]
-    // l2.0.a[0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1])
+    // as l1.a
     CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
     CALL(launch(m, ORDERED, k_basis_0588b848, "l2.0.b.c.sum.data", 392, 64, stream, v_l2_0_a,
         v_l2_0_b_c_sum_data));
@@ -3777,28 +3719,22 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     l2.0.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
         v_l2_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.0.b", 392, 64, stream, v_l2_0_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.0.b", 392, 64, stream, v_l2_0_b_c_sum_product,
         v_l2_0_b_c_b, v_l2_0_b));
-    // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
-    // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
+    // as l1
     CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
-    // l2.1.a.c.sum[0,i1,i2,i3] = sum(r0) l2.0[0,r0,i2,i3] * l2.1.a.c.k[i1,r0,0,0]
-    // l2.1.a[0,i1,i2,i3] = relu(l2.1.a.c.sum[0,i1,i2,i3] + l2.1.a.c.b[i1])
+    // as l1.a
     CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
     CALL(launch(m, ORDERED, k_basis_0588b848, "l2.1.b.c.sum.data", 392, 64, stream, v_l2_1_a,
         v_l2_1_b_c_sum_data));
-    // by basis change F(2x2,3x3)
-    // l2.1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.1.b.c.sum.data[i0,i1,r0,i3,i4] *
-    //     l2.1.b.c.sum.filter[i0,i1,i2,r0]
+    // as l2.0.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
         v_l2_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.1.b", 392, 64, stream, v_l2_1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.1.b", 392, 64, stream, v_l2_1_b_c_sum_product,
         v_l2_1_b_c_b, v_l2_1_b));
-    // l2.1.c.sum[0,i1,i2,i3] = sum(r0) l2.1.b[0,r0,i2,i3] * l2.1.c.k[i1,r0,0,0]
-    // l2.1[0,i1,i2,i3] = relu(l2.0[0,i1,i2,i3] + l2.1.c.sum[0,i1,i2,i3] + l2.1.c.b[i1])
+    // as l1
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
-    // l2.2.a.c.sum[0,i1,i2,i3] = sum(r0) l2.1[0,r0,i2,i3] * l2.2.a.c.k[i1,r0,0,0]
-    // l2.2.a[0,i1,i2,i3] = relu(l2.2.a.c.sum[0,i1,i2,i3] + l2.2.a.c.b[i1])
+    // as l1.a
     CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
     CALL(launch(m, ORDERED, k_basis_0588b848, "l2.2.b.c.sum.data", 392, 64, stream, v_l2_2_a,
         v_l2_2_b_c_sum_data));
@@ -3810,26 +3746,20 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by basis change F(2x2,3x3)
-    // l2.2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.2.b.c.sum.data[i0,i1,r0,i3,i4] *
-    //     l2.2.b.c.sum.filter[i0,i1,i2,r0]
+    // as l2.0.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
         v_l2_2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.2.b", 392, 64, stream, v_l2_2_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.2.b", 392, 64, stream, v_l2_2_b_c_sum_product,
         v_l2_2_b_c_b, v_l2_2_b));
-    // l2.2.c.sum[0,i1,i2,i3] = sum(r0) l2.2.b[0,r0,i2,i3] * l2.2.c.k[i1,r0,0,0]
-    // l2.2[0,i1,i2,i3] = relu(l2.1[0,i1,i2,i3] + l2.2.c.sum[0,i1,i2,i3] + l2.2.c.b[i1])
+    // as l1
     CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l2_2, v_workspace));
-    // by merging: shared input
-    // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g2_l1_sum_merged, v_g2_l1_sum_weights, v_l2_2, v_g2_l1_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_c55a2f03, "g2.l1", 258, 64, stream, v_g2_l1_sum_merged,
         v_g2_l1_b, v_g2_l1_joined));
     CALL(launch(m, EARLY, k_reduce_ff7219f2, "g2.r1", 258, 64, stream, v_g2_l1_sum_merged,
         v_g2_r1_b, v_g2_l1_joined + 16464));
-    // by merging: batched
-    // g2.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g2.l1.joined[i0,r0,i3,i4] *
-    //     g2.l2.sum.weights[i0,i1,i2,r0]
+    // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_440c0b59, "g2.s", 147, dim3(32, 4), stream, v_g2_l2_sum_merged,
@@ -3838,7 +3768,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     //     where i2 in 0:28, i3 in 0:28, pad g2.s 0
     // g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
     CALL(conv_run(m, CONV_g2_a, v_g2_s, v_g2_a_c_k, v_g2_a_c_b, NULL, v_g2_a, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_83e0ce12, "l3.l1", 261, 64, stream, v_g2_l1_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_4e62badb, "l3.l1", 261, 64, stream, v_g2_l1_sum_merged,
         v_l3_l1_c_b, v_l3_l1));
     // by summation splitting (r0 inside), variable substitution
     // l3.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.l1[0,r0,i2,i3] *
@@ -3846,12 +3776,12 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_l2_c_sum_part, v_l3_l2_c_sum_part_filter, v_l3_l1,
         v_l3_l2_c_sum_part));
     // l3.r1 stored as [i0,i1,i3,i2]
-    CALL(launch(m, ORDERED, k_reduce_334b05ac, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_641baef7, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged,
         v_l3_r1_c_b, v_l3_r1));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.r1[0,r0,i3,i2] * l3.r2.c.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_r2_c_sum_part, v_l3_r2_c_sum_relaid, v_l3_r1, v_l3_r2_c_sum_part));
-    CALL(launch(m, ORDERED, k_stitch_22dce9c3, "l3.m", 595, dim3(32, 4), stream, v_l3_r2_c_sum_part,
+    CALL(launch(m, ORDERED, k_stitch_cef0d930, "l3.m", 595, dim3(32, 4), stream, v_l3_r2_c_sum_part,
         v_l3_l2_c_sum_part, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m));
     // l3.d.sum[0,i1,i2,i3] = sum(r0) l2.2[0,r0,2*i2,2*i3] * l3.d.k[i1,r0,0,0] where i2 in 0:14, i3
     //     in 0:14
@@ -3861,77 +3791,62 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // l3.d.0[0,i1,i2,i3] = l3.f.sum[0,i1,i2,i3] + l3.d.sum[0,i1,i2,i3] + l3.d.0.const[i1]
     CALL(conv_run(m, CONV_l3_d_0, v_l3_m, v_l3_f_k, v_l3_d_0_const, v_l3_d_sum, v_l3_d_0,
         v_workspace));
-    // by merging: shared input
-    // l3.c1.0.sum.merged[i0,i1,i2] = sum(r0) l3.d.0[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.0", 261, 64, stream, v_l3_c1_0_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_eb3012e8, "l3.t1.0", 261, 64, stream, v_l3_c1_0_sum_merged,
         v_l3_b1, v_l3_t1_0_joined));
-    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.0", 261, 64, stream, v_l3_c1_0_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_c986d2c4, "l3.t3.0", 261, 64, stream, v_l3_c1_0_sum_merged,
         v_l3_b3, v_l3_t1_0_joined + 16660));
-    // by merging: batched
-    // l3.c2.0.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.0.joined[i0,r0,i3,i4] *
-    //     l3.c2.0.sum.weights[i0,i1,i2,r0]
+    // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_a88a53a3, "l3.u.0", 85, 224, stream, v_l3_c2_0_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_8c845300, "l3.u.0", 85, 224, stream, v_l3_c2_0_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_0));
     // l3.f.0.sum[0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.1[0,i1,i2,i3] = l3.d.0[0,i1,i2,i3] + l3.f.0.sum[0,i1,i2,i3] + l3.b5[i1]
     CALL(conv_run(m, CONV_l3_d_1, v_l3_u_0, v_l3_k5, v_l3_b5, v_l3_d_0, v_l3_d_1, v_workspace));
-    // by merging: shared input
-    // l3.c1.1.sum.merged[i0,i1,i2] = sum(r0) l3.d.1[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_1,
         v_l3_c1_1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.1", 261, 64, stream, v_l3_c1_1_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_eb3012e8, "l3.t1.1", 261, 64, stream, v_l3_c1_1_sum_merged,
         v_l3_b1, v_l3_t1_1_joined));
-    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.1", 261, 64, stream, v_l3_c1_1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_c986d2c4, "l3.t3.1", 261, 64, stream, v_l3_c1_1_sum_merged,
         v_l3_b3, v_l3_t1_1_joined + 16660));
-    // by merging: batched
-    // l3.c2.1.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.1.joined[i0,r0,i3,i4] *
-    //     l3.c2.0.sum.weights[i0,i1,i2,r0]
+    // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_a88a53a3, "l3.u.1", 85, 224, stream, v_l3_c2_1_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_8c845300, "l3.u.1", 85, 224, stream, v_l3_c2_1_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_1));
-    // l3.f.1.sum[0,i1,i2,i3] = sum(r0) l3.u.1[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
-    // l3.d.2[0,i1,i2,i3] = l3.d.1[0,i1,i2,i3] + l3.f.1.sum[0,i1,i2,i3] + l3.b5[i1]
+    // as l3.d.1
     CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
-    // by merging: shared input
-    // l3.c1.2.sum.merged[i0,i1,i2] = sum(r0) l3.d.2[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_2,
         v_l3_c1_2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.2", 261, 64, stream, v_l3_c1_2_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_eb3012e8, "l3.t1.2", 261, 64, stream, v_l3_c1_2_sum_merged,
         v_l3_b1, v_l3_t1_2_joined));
-    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.2", 261, 64, stream, v_l3_c1_2_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_c986d2c4, "l3.t3.2", 261, 64, stream, v_l3_c1_2_sum_merged,
         v_l3_b3, v_l3_t1_2_joined + 16660));
-    // by merging: batched
-    // l3.c2.2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.2.joined[i0,r0,i3,i4] *
-    //     l3.c2.0.sum.weights[i0,i1,i2,r0]
+    // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_a88a53a3, "l3.u.2", 85, 224, stream, v_l3_c2_2_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_8c845300, "l3.u.2", 85, 224, stream, v_l3_c2_2_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_2));
-    // l3.f.2.sum[0,i1,i2,i3] = sum(r0) l3.u.2[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
-    // l3.d.3[0,i1,i2,i3] = l3.d.2[0,i1,i2,i3] + l3.f.2.sum[0,i1,i2,i3] + l3.b5[i1]
+    // as l3.d.1
     CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
-    // by merging: shared input
-    // l3.c1.3.sum.merged[i0,i1,i2] = sum(r0) l3.d.3[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_3,
         v_l3_c1_3_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.3", 261, 64, stream, v_l3_c1_3_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_eb3012e8, "l3.t1.3", 261, 64, stream, v_l3_c1_3_sum_merged,
         v_l3_b1, v_l3_t1_3_joined));
-    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.3", 261, 64, stream, v_l3_c1_3_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_c986d2c4, "l3.t3.3", 261, 64, stream, v_l3_c1_3_sum_merged,
         v_l3_b3, v_l3_t1_3_joined + 16660));
-    // by merging: batched
-    // l3.c2.3.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.3.joined[i0,r0,i3,i4] *
-    //     l3.c2.0.sum.weights[i0,i1,i2,r0]
+    // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_a88a53a3, "l3.u.3", 85, 224, stream, v_l3_c2_3_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_8c845300, "l3.u.3", 85, 224, stream, v_l3_c2_3_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_3));
-    // l3.f.3.sum[0,i1,i2,i3] = sum(r0) l3.u.3[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
-    // l3.d.4[0,i1,i2,i3] = l3.d.3[0,i1,i2,i3] + l3.f.3.sum[0,i1,i2,i3] + l3.b5[i1]
+    // as l3.d.1
     CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
     return 0;
 }
@@ -3941,26 +3856,21 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by merging: shared input
-    // l3.c1.4.sum.merged[i0,i1,i2] = sum(r0) l3.d.4[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_4_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_4,
         v_l3_c1_4_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_b35d9ba0, "l3.t1.4", 261, 64, stream, v_l3_c1_4_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_eb3012e8, "l3.t1.4", 261, 64, stream, v_l3_c1_4_sum_merged,
         v_l3_b1, v_l3_t1_4_joined));
-    CALL(launch(m, EARLY, k_reduce_937a8cc1, "l3.t3.4", 261, 64, stream, v_l3_c1_4_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_c986d2c4, "l3.t3.4", 261, 64, stream, v_l3_c1_4_sum_merged,
         v_l3_b3, v_l3_t1_4_joined + 16660));
-    // by merging: batched
-    // l3.c2.4.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.4.joined[i0,r0,i3,i4] *
-    //     l3.c2.0.sum.weights[i0,i1,i2,r0]
+    // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_a88a53a3, "l3.u.4", 85, 224, stream, v_l3_c2_4_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_8c845300, "l3.u.4", 85, 224, stream, v_l3_c2_4_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_4));
-    // l3.f.4.sum[0,i1,i2,i3] = sum(r0) l3.u.4[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
-    // l3[0,i1,i2,i3] = l3.d.4[0,i1,i2,i3] + l3.f.4.sum[0,i1,i2,i3] + l3.b5[i1]
+    // as l3.d.1
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l3, v_workspace));
-    // by merging: shared input
-    // g3.l1.sum.merged[i0,i1,i2] = sum(r0) l3[0,r0,i1,i2] * g3.l1.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l3, v_g3_l1_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_d8c10a94, "g3.l1", 65, 64, stream, v_g3_l1_sum_merged,
         v_g3_l1_b, v_g3_l1));
@@ -3970,18 +3880,16 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
         v_g3_r2_k, v_g3_r2_sum));
     CALL(launch(m, EARLY, k_reduce_b8350cd5, "g3.s", 129, dim3(32, 8), stream, v_g3_l1, v_g3_l2_k,
         v_g3_r2_sum, v_g3_s_const, v_g3_s));
-    CALL(launch(m, EARLY, k_reduce_5d95546c, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
+    CALL(launch(m, EARLY, k_reduce_e04da925, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
         v_g3_a_c_b, v_g3_a));
-    CALL(launch(m, EARLY, k_reduce_e95ff192, "l4.l1", 392, 64, stream, v_g3_l1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_a4bc1e24, "l4.l1", 392, 64, stream, v_g3_l1_sum_merged,
         v_l4_l1_c_b, v_l4_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_f2f26264, "l4.r1", 392, 64, stream, v_g3_l1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_05f1606c, "l4.r1", 392, 64, stream, v_g3_l1_sum_merged,
         v_l4_r1_c_b, v_l4_l1_joined + 25088));
-    // by merging: batched
-    // l4.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l4.l1.joined[i0,r0,i3,i4] *
-    //     l4.l2.c.sum.weights[i0,i1,i2,r0]
+    // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_5c66b288, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_ec290309, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
         v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m));
     // l4.d.sum[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.k[i1,r0,0,0] where i2 in 0:7, i3 in
     //     0:7
@@ -3991,58 +3899,51 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // l4.d.0[0,i1,i2,i3] = l4.f.sum[0,i1,i2,i3] + l4.d.sum[0,i1,i2,i3] + l4.d.0.const[i1]
     CALL(conv_run(m, CONV_l4_d_0, v_l4_m, v_l4_f_k, v_l4_d_0_const, v_l4_d_sum, v_l4_d_0,
         v_workspace));
-    // by merging: shared input
-    // l4.c1.0.sum.merged[i0,i1,i2] = sum(r0) l4.d.0[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.0", 98, 64, stream, v_l4_c1_0_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.0", 98, 64, stream, v_l4_c1_0_sum_merged,
         v_l4_b1, v_l4_t1_0));
-    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.0", 98, 64, stream, v_l4_c1_0_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.0", 98, 64, stream, v_l4_c1_0_sum_merged,
         v_l4_b3, v_l4_t3_0));
     CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.0.sum", 1568, 128, stream, v_l4_t3_0, v_l4_k4,
         v_l4_c4_0_sum));
-    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.0", 1568, 128, stream, v_l4_t1_0, v_l4_k2,
+    CALL(launch(m, EARLY, k_reduce_d83f68a0, "l4.u.0", 1568, 128, stream, v_l4_t1_0, v_l4_k2,
         v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0));
-    // l4.f.0.sum[0,i1,i2,i3] = sum(r0) l4.u.0[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
-    // l4.d.1[0,i1,i2,i3] = l4.d.0[0,i1,i2,i3] + l4.f.0.sum[0,i1,i2,i3] + l4.b5[i1]
+    // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_1, v_l4_u_0, v_l4_k5, v_l4_b5, v_l4_d_0, v_l4_d_1, v_workspace));
-    // by merging: shared input
-    // l4.c1.1.sum.merged[i0,i1,i2] = sum(r0) l4.d.1[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_1,
         v_l4_c1_1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.1", 98, 64, stream, v_l4_c1_1_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.1", 98, 64, stream, v_l4_c1_1_sum_merged,
         v_l4_b1, v_l4_t1_1));
-    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.1", 98, 64, stream, v_l4_c1_1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.1", 98, 64, stream, v_l4_c1_1_sum_merged,
         v_l4_b3, v_l4_t3_1));
     CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.1.sum", 1568, 128, stream, v_l4_t3_1, v_l4_k4,
         v_l4_c4_1_sum));
-    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.1", 1568, 128, stream, v_l4_t1_1, v_l4_k2,
+    CALL(launch(m, EARLY, k_reduce_d83f68a0, "l4.u.1", 1568, 128, stream, v_l4_t1_1, v_l4_k2,
         v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1));
-    // l4.f.1.sum[0,i1,i2,i3] = sum(r0) l4.u.1[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
-    // l4.d.2[0,i1,i2,i3] = l4.d.1[0,i1,i2,i3] + l4.f.1.sum[0,i1,i2,i3] + l4.b5[i1]
+    // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_2, v_l4_u_1, v_l4_k5, v_l4_b5, v_l4_d_1, v_l4_d_2, v_workspace));
-    // by merging: shared input
-    // l4.c1.2.sum.merged[i0,i1,i2] = sum(r0) l4.d.2[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
         v_l4_c1_2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged,
         v_l4_b1, v_l4_t1_2));
-    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged,
         v_l4_b3, v_l4_t3_2));
     CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.2.sum", 1568, 128, stream, v_l4_t3_2, v_l4_k4,
         v_l4_c4_2_sum));
-    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.2", 1568, 128, stream, v_l4_t1_2, v_l4_k2,
+    CALL(launch(m, EARLY, k_reduce_d83f68a0, "l4.u.2", 1568, 128, stream, v_l4_t1_2, v_l4_k2,
         v_l4_b2, v_l4_c4_2_sum, v_l4_b4, v_l4_u_2));
-    // l4.f.2.sum[0,i1,i2,i3] = sum(r0) l4.u.2[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
-    // l4.d.3[0,i1,i2,i3] = l4.d.2[0,i1,i2,i3] + l4.f.2.sum[0,i1,i2,i3] + l4.b5[i1]
+    // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_3, v_l4_u_2, v_l4_k5, v_l4_b5, v_l4_d_2, v_l4_d_3, v_workspace));
-    // by merging: shared input
-    // l4.c1.3.sum.merged[i0,i1,i2] = sum(r0) l4.d.3[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_3,
         v_l4_c1_3_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.3", 98, 64, stream, v_l4_c1_3_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.3", 98, 64, stream, v_l4_c1_3_sum_merged,
         v_l4_b1, v_l4_t1_3));
-    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.3", 98, 64, stream, v_l4_c1_3_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.3", 98, 64, stream, v_l4_c1_3_sum_merged,
         v_l4_b3, v_l4_t3_3));
     CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.3.sum", 1568, 128, stream, v_l4_t3_3, v_l4_k4,
         v_l4_c4_3_sum));
@@ -4054,25 +3955,22 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.3", 1568, 128, stream, v_l4_t1_3, v_l4_k2,
+    CALL(launch(m, EARLY, k_reduce_d83f68a0, "l4.u.3", 1568, 128, stream, v_l4_t1_3, v_l4_k2,
         v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3));
-    // l4.f.3.sum[0,i1,i2,i3] = sum(r0) l4.u.3[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
-    // l4.d.4[0,i1,i2,i3] = l4.d.3[0,i1,i2,i3] + l4.f.3.sum[0,i1,i2,i3] + l4.b5[i1]
+    // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
-    // by merging: shared input
-    // l4.c1.4.sum.merged[i0,i1,i2] = sum(r0) l4.d.4[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+    // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_4_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_4,
         v_l4_c1_4_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_e91e3759, "l4.t1.4", 98, 64, stream, v_l4_c1_4_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.4", 98, 64, stream, v_l4_c1_4_sum_merged,
         v_l4_b1, v_l4_t1_4));
-    CALL(launch(m, EARLY, k_reduce_62a143fa, "l4.t3.4", 98, 64, stream, v_l4_c1_4_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.4", 98, 64, stream, v_l4_c1_4_sum_merged,
         v_l4_b3, v_l4_t3_4));
     CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.4.sum", 1568, 128, stream, v_l4_t3_4, v_l4_k4,
         v_l4_c4_4_sum));
-    CALL(launch(m, EARLY, k_reduce_a2c29f73, "l4.u.4", 1568, 128, stream, v_l4_t1_4, v_l4_k2,
+    CALL(launch(m, EARLY, k_reduce_d83f68a0, "l4.u.4", 1568, 128, stream, v_l4_t1_4, v_l4_k2,
         v_l4_b2, v_l4_c4_4_sum, v_l4_b4, v_l4_u_4));
-    // l4.f.4.sum[0,i1,i2,i3] = sum(r0) l4.u.4[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
-    // l4[0,i1,i2,i3] = l4.d.4[0,i1,i2,i3] + l4.f.4.sum[0,i1,i2,i3] + l4.b5[i1]
+    // as l3.d.1
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
     CALL(launch(m, ORDERED, k_reduce_49fc5b51, "g4.l1.sum.part", 2352, 256, stream, v_l4, v_g4_l1_k,
         v_g4_l1_sum_part));
@@ -4086,56 +3984,47 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
         v_g4_r2_sum));
     CALL(launch(m, EARLY, k_reduce_ab2b695b, "g4.s", 1029, 32, stream, v_g4_l1, v_g4_l2_k,
         v_g4_r2_sum, v_g4_s_const, v_g4_s));
-    CALL(launch(m, EARLY, k_reduce_7fdafa5d, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k,
+    CALL(launch(m, EARLY, k_reduce_472efce9, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k,
         v_g4_a_c_b, v_g4_a));
     CALL(launch(m, EARLY, k_reduce_ff8f9a88, "g4", 1029, 32, stream, v_g4_a, v_g4_b_k, v_g4_s,
         v_g4_b_b, v_g4));
     CALL(launch(m, EARLY, k_reduce_72236092, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
         v_g3_s, v_g4, v_g3_b_b, v_s3));
-    CALL(launch(m, EARLY, k_reduce_5d95546c, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
+    CALL(launch(m, EARLY, k_reduce_e04da925, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
         v_f3_a_c_b, v_f3_a));
     CALL(launch(m, EARLY, k_reduce_631cc942, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3,
         v_f3_b_b, v_f3));
     CALL(launch(m, EARLY, k_reduce_c367de43, "s2", 258, 64, stream, v_g2_a, v_g2_b_k, v_g2_s, v_f3,
         v_g2_b_b, v_s2));
-    // f2.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) s2[0,r0,i2+r1-1,i3+r2-1] * f2.a.c.k[i1,r0,r1,r2]
-    //     where i2 in 0:28, i3 in 0:28, pad s2 0
-    // f2.a[0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1])
+    // as g2.a
     CALL(conv_run(m, CONV_f2_a, v_s2, v_f2_a_c_k, v_f2_a_c_b, NULL, v_f2_a, v_workspace));
     // f2.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f2.a[0,r0,i2+r1-1,i3+r2-1] * f2.b.k[i1,r0,r1,r2] where
     //     i2 in 0:28, i3 in 0:28, pad f2.a 0
     // f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
     CALL(conv_run(m, CONV_f2, v_f2_a, v_f2_b_k, v_f2_b_b, v_s2, v_f2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_16bf01d1, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s,
+    CALL(launch(m, ORDERED, k_product_8b359fb4, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s,
         v_f2, v_g1_b_b, v_s1));
-    // f1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) s1[0,r0,i2+r1-1,i3+r2-1] * f1.a.c.k[i1,r0,r1,r2]
-    //     where i2 in 0:56, i3 in 0:56, pad s1 0
-    // f1.a[0,i1,i2,i3] = relu(f1.a.c.sum[0,i1,i2,i3] + f1.a.c.b[i1])
+    // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_product_2ba98528, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
+    CALL(launch(m, ORDERED, k_product_206fbc66, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
         v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
-    // f0.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f0.a[0,r0,i2+r1-1,i3+r2-1] * f0.b.k[i1,r0,r1,r2] where
-    //     i2 in 0:56, i3 in 0:56, pad f0.a 0
+    // as f1.b.sum
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
     CALL(launch(m, ORDERED, k_map_0ef2ab3b, "u0", 4116, 256, stream, v_f0_b_sum, v_s1, v_f1_b_sum,
         v_f1_b_b, v_f0_b_b, v_u0_const, v_u0));
     CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.a.c.sum.data", 515, 128, stream, v_u0,
         v_e0_a_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // e0.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.a.c.sum.data[i0,i1,r0,i3,i4] *
-    //     e0.a.c.sum.filter[i0,i1,i2,r0]
+    // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_e0_a_c_sum_product, v_e0_a_c_sum_filter, v_e0_a_c_sum_data,
         v_e0_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_879259b2, "e0.a", 515, 128, stream, v_e0_a_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_a91c71a9, "e0.a", 515, 128, stream, v_e0_a_c_sum_product,
         v_e0_a_c_b, v_e0_a));
     CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a,
         v_e0_b_sum_data));
-    // by basis change F(4x4,3x3)
-    // e0.b.sum.product[i0,i1,i2,i3,i4] = sum(r0) e0.b.sum.data[i0,i1,r0,i3,i4] *
-    //     e0.b.sum.filter[i0,i1,i2,r0]
+    // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_e0_b_sum_product, v_e0_b_sum_filter, v_e0_b_sum_data,
         v_e0_b_sum_product));
     CALL(launch(m, ORDERED, k_basis_779e8c43, "e0", 515, 128, stream, v_e0_b_sum_product, v_u0,

@@ -12,55 +12,55 @@
 // libraries cuDNN (415 MB) 15 steps, without it up to 5.2 us more
 //           cuBLAS (596 MB) 1 step, without it up to 0.4 us more
 // by        summation splitting 1
-//     1.3 us est. stem             k_product_1e27c0a5
+//     1.3 us est. stem             k_product_1ecf4b39
 //     1.3 us est. b1.d             k_reduce_12871220
 //     1.3 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     1.6 us est. b2.h.e           k_product_6040a342
+//     1.6 us est. b2.h.e           k_product_108a1deb
 //     1.3 us est. b2.h.d           k_reduce_69dd86bf
 //     1.3 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     1.3 us est. b2.b.0.e         k_product_1a6cac61
+//     1.3 us est. b2.b.0.e         k_product_669d93dd
 //     1.3 us est. b2.b.0.d         k_reduce_6ae237f0
 //     1.3 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     1.3 us est. b3.h.e           k_product_1a6cac61
+//     1.3 us est. b3.h.e           k_product_669d93dd
 //     1.3 us est. b3.h.d           k_reduce_e90e6ddc
 //     1.3 us est. b3.h             cuDNN conv 1x1, 144 to 32 + bias
-//     1.3 us est. b3.b.0.e         k_product_7b9a5283
+//     1.3 us est. b3.b.0.e         k_product_3842fc54
 //     1.3 us est. b3.b.0.d         k_reduce_f37a980b
 //     1.6 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.3 us est. b3.b.1.e         k_product_7b9a5283
+//     1.3 us est. b3.b.1.e         k_product_3842fc54
 //     1.3 us est. b3.b.1.d         k_reduce_f37a980b
 //     1.6 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.3 us est. b4.h.e           k_product_7b9a5283
+//     1.3 us est. b4.h.e           k_product_3842fc54
 //     1.3 us est. b4.h.d           k_reduce_340920ad
 //     1.3 us est. b4.h             k_reduce_142005d3
-//     1.3 us est. b4.b.0.e         k_product_48bb5d4a
+//     1.3 us est. b4.b.0.e         k_product_c6be7b0a
 //     1.3 us est. b4.b.0.d         k_reduce_c2c57a34
 //     1.6 us est. b4.h.0           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     1.3 us est. b4.b.1.e         k_product_48bb5d4a
+//     1.3 us est. b4.b.1.e         k_product_c6be7b0a
 //     1.3 us est. b4.b.1.d         k_reduce_c2c57a34
 //     1.6 us est. b4.h.1           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     1.3 us est. b4.b.2.e         k_product_48bb5d4a
+//     1.3 us est. b4.b.2.e         k_product_c6be7b0a
 //     1.3 us est. b4.b.2.d         k_reduce_c2c57a34
 //     1.6 us est. b4.h.2           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     1.3 us est. b5.h.e           k_product_48bb5d4a
+//     1.3 us est. b5.h.e           k_product_c6be7b0a
 //     1.3 us est. b5.h.d           k_reduce_c2c57a34
 //     1.6 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
-//     1.3 us est. b5.b.0.e         k_product_5faa3b03
+//     1.3 us est. b5.b.0.e         k_product_cbcd0ad5
 //     1.3 us est. b5.b.0.d         k_reduce_2dfb3f1e
 //     1.9 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     1.3 us est. b5.b.1.e         k_product_5faa3b03
+//     1.3 us est. b5.b.1.e         k_product_cbcd0ad5
 //     1.3 us est. b5.b.1.d         k_reduce_2dfb3f1e
 //     1.9 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     1.3 us est. b6.h.e           k_product_5faa3b03
+//     1.3 us est. b6.h.e           k_product_cbcd0ad5
 //     1.3 us est. b6.h.d           k_reduce_08724233
 //     1.5 us est. b6.h             k_reduce_163d20de
-//     1.9 us est. b6.b.0.e         k_product_c282ab1d
+//     1.9 us est. b6.b.0.e         k_product_9a3d0d04
 //     1.3 us est. b6.b.0.d         k_reduce_016af1fa
 //     2.1 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     1.9 us est. b6.b.1.e         k_product_c282ab1d
+//     1.9 us est. b6.b.1.e         k_product_9a3d0d04
 //     1.3 us est. b6.b.1.d         k_reduce_016af1fa
 //     2.1 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     1.9 us est. b7.e             k_product_c282ab1d
+//     1.9 us est. b7.e             k_product_9a3d0d04
 //     1.3 us est. b7.d             k_reduce_016af1fa
 //     2.5 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
 //     1.7 us est. head.n.c.parts   cuBLAS sgemm 1280 x 49 x 64, batch 5
@@ -1009,8 +1009,9 @@ struct product_tile {
     }
 
     // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way.
-    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
+    // first (EARLY 1) or the second factor (2), is before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
         decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
@@ -1018,12 +1019,16 @@ struct product_tile {
         const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
         int turn = 0;
         for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-            if (k0 < terms) {
 #pragma unroll
-                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
+            if (EARLY != 1 && k0 == 0) await_previous();
 #pragma unroll
-                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
-            }
+            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
+            if (EARLY == 1 && k0 == 0) await_previous();
+#pragma unroll
+            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
             if (k0 > 0) step(turn ^ 1, acc);
             if (k0 >= terms) break;
 #pragma unroll
@@ -1766,11 +1771,10 @@ static __global__ void __launch_bounds__(64) k_map_55741e52(const float *__restr
 // stem.n.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-1,2*i3+r2-1] * stem.n.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_1e27c0a5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_1ecf4b39(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 392u * 32u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -1789,7 +1793,7 @@ static __global__ void __launch_bounds__(256) k_product_1e27c0a5(const float *__
             + i3 * 2 + r2 - 225] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(27u, a, b, acc);
+    tile.multiply<true, false, 1>(27u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1849,11 +1853,10 @@ static __global__ void __launch_bounds__(256) k_reduce_12871220(const float *p0,
 
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_6040a342(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_108a1deb(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 64u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 4u);
@@ -1867,7 +1870,7 @@ static __global__ void __launch_bounds__(256) k_product_6040a342(const float *__
         return *reinterpret_cast<const float4 *>(p1 + r0 * 12544 + i3);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(16u, a, b, acc);
+    tile.multiply<true, false, 1>(16u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1929,11 +1932,10 @@ static __global__ void __launch_bounds__(256) k_reduce_69dd86bf(const float *p0,
 
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
 // b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.n.t[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_1a6cac61(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_669d93dd(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 5u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
@@ -1948,7 +1950,7 @@ static __global__ void __launch_bounds__(256) k_product_1a6cac61(const float *__
             0.f, 0.f, 0.f);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(24u, a, b, acc);
+    tile.multiply<true, false, 1>(24u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2055,11 +2057,10 @@ static __global__ void __launch_bounds__(64) k_reduce_e90e6ddc(const float *p0,
 
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_7b9a5283(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_3842fc54(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 6u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
@@ -2073,7 +2074,7 @@ static __global__ void __launch_bounds__(256) k_product_7b9a5283(const float *__
             0.f, 0.f, 0.f);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(32u, a, b, acc);
+    tile.multiply<true, false, 1>(32u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2202,11 +2203,10 @@ static __global__ void __launch_bounds__(256) k_reduce_142005d3(const float *p0,
 
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.n.t[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_48bb5d4a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_c6be7b0a(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 24u * 16u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
@@ -2220,7 +2220,7 @@ static __global__ void __launch_bounds__(256) k_product_48bb5d4a(const float *__
             0.f, 0.f, 0.f);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(64u, a, b, acc);
+    tile.multiply<true, false, 1>(64u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2278,11 +2278,10 @@ static __global__ void __launch_bounds__(128) k_reduce_c2c57a34(const float *p0,
 
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_5faa3b03(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_cbcd0ad5(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 18u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
@@ -2296,7 +2295,7 @@ static __global__ void __launch_bounds__(256) k_product_5faa3b03(const float *__
             0.f, 0.f, 0.f);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(96u, a, b, acc);
+    tile.multiply<true, false, 1>(96u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2400,11 +2399,10 @@ static __global__ void __launch_bounds__(128) k_reduce_163d20de(const float *p0,
 
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
-static __global__ void __launch_bounds__(256) k_product_c282ab1d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_9a3d0d04(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 30u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
@@ -2417,7 +2415,7 @@ static __global__ void __launch_bounds__(256) k_product_c282ab1d(const float *__
         return i3 < 49 ? p1[r0 * 49 + i3] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(160u, a, b, acc);
+    tile.multiply<true, false, 1>(160u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3268,21 +3266,20 @@ static int steps_1(mobilenet_v2 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_1e27c0a5, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_1ecf4b39, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
     CALL(launch(m, EARLY, k_reduce_12871220, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_t, NULL, v_b1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_6040a342, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_108a1deb, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
         v_b1, v_b2_h_e_n_t, v_b2_h_e));
     CALL(launch(m, EARLY, k_reduce_69dd86bf, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
-    // b2.h.c[0,i1,i2,i3] = sum(r0) b2.h.d[0,r0,i2,i3] * b2.h.c.scaled[i1,r0]
-    // b2.h[0,i1,i2,i3] = b2.h.c[0,i1,i2,i3] + b2.h.t[i1]
+    // as b1
     CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_t, NULL, v_b2_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1a6cac61, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_669d93dd, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
     CALL(launch(m, EARLY, k_reduce_6ae237f0, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
@@ -3290,83 +3287,74 @@ static int steps_1(mobilenet_v2 *m, const void *const *in, void *const *out,
     // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
     CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_b_0_t, v_b2_h, v_b2_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_1a6cac61, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_669d93dd, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, EARLY, k_reduce_e90e6ddc, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
-    // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
-    // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
+    // as b1
     CALL(conv_run(m, CONV_b3_h, v_b3_h_d, v_b3_h_c_scaled, v_b3_h_t, NULL, v_b3_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_3842fc54, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
-    // b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
-    // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.b.0.t[i1]
+    // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_b_0_t, v_b3_h, v_b3_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_7b9a5283, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_3842fc54, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
-    // b3.b.1.c[0,i1,i2,i3] = sum(r0) b3.b.1.d[0,r0,i2,i3] * b3.b.1.c.scaled[i1,r0]
-    // b3.h.1[0,i1,i2,i3] = b3.b.1.c[0,i1,i2,i3] + b3.h.0[0,i1,i2,i3] + b3.b.1.t[i1]
+    // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_b_1_t, v_b3_h_0, v_b3_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_7b9a5283, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_3842fc54, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, EARLY, k_reduce_340920ad, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
     CALL(launch(m, EARLY, k_reduce_142005d3, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
-    CALL(launch(m, EARLY, k_product_48bb5d4a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_c6be7b0a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
-    // b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
-    // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.b.0.t[i1]
+    // as b2.h.0
     CALL(conv_run(m, CONV_b4_h_0, v_b4_b_0_d, v_b4_b_0_c_scaled, v_b4_b_0_t, v_b4_h, v_b4_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_c6be7b0a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
-    // b4.b.1.c[0,i1,i2,i3] = sum(r0) b4.b.1.d[0,r0,i2,i3] * b4.b.1.c.scaled[i1,r0]
-    // b4.h.1[0,i1,i2,i3] = b4.b.1.c[0,i1,i2,i3] + b4.h.0[0,i1,i2,i3] + b4.b.1.t[i1]
+    // as b2.h.0
     CALL(conv_run(m, CONV_b4_h_1, v_b4_b_1_d, v_b4_b_1_c_scaled, v_b4_b_1_t, v_b4_h_0, v_b4_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_c6be7b0a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
-    // b4.b.2.c[0,i1,i2,i3] = sum(r0) b4.b.2.d[0,r0,i2,i3] * b4.b.2.c.scaled[i1,r0]
-    // b4.h.2[0,i1,i2,i3] = b4.b.2.c[0,i1,i2,i3] + b4.h.1[0,i1,i2,i3] + b4.b.2.t[i1]
+    // as b2.h.0
     CALL(conv_run(m, CONV_b4_h_2, v_b4_b_2_d, v_b4_b_2_c_scaled, v_b4_b_2_t, v_b4_h_1, v_b4_h_2,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_48bb5d4a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_c6be7b0a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
-    // b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
-    // b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.t[i1]
+    // as b1
     CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_t, NULL, v_b5_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_cbcd0ad5, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
     CALL(launch(m, EARLY, k_reduce_2dfb3f1e, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
-    // b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
-    // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.b.0.t[i1]
+    // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_b_0_t, v_b5_h, v_b5_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_5faa3b03, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_cbcd0ad5, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, EARLY, k_reduce_2dfb3f1e, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
-    // b5.b.1.c[0,i1,i2,i3] = sum(r0) b5.b.1.d[0,r0,i2,i3] * b5.b.1.c.scaled[i1,r0]
-    // b5.h.1[0,i1,i2,i3] = b5.b.1.c[0,i1,i2,i3] + b5.h.0[0,i1,i2,i3] + b5.b.1.t[i1]
+    // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_b_1_t, v_b5_h_0, v_b5_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_5faa3b03, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_cbcd0ad5, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     return 0;
 }
@@ -3380,28 +3368,25 @@ static int steps_2(mobilenet_v2 *m, const void *const *in, void *const *out,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
     CALL(launch(m, EARLY, k_reduce_163d20de, "b6.h", 1960, 128, stream, v_b6_h_d, v_b6_h_c_scaled,
         v_b6_h_t, v_b6_h));
-    CALL(launch(m, EARLY, k_product_c282ab1d, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_9a3d0d04, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
     CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
-    // b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.d[0,r0,i2,i3] * b6.b.0.c.scaled[i1,r0]
-    // b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.b.0.t[i1]
+    // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_b_0_t, v_b6_h, v_b6_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_c282ab1d, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_9a3d0d04, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
     CALL(launch(m, EARLY, k_reduce_016af1fa, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
-    // b6.b.1.c[0,i1,i2,i3] = sum(r0) b6.b.1.d[0,r0,i2,i3] * b6.b.1.c.scaled[i1,r0]
-    // b6.h.1[0,i1,i2,i3] = b6.b.1.c[0,i1,i2,i3] + b6.h.0[0,i1,i2,i3] + b6.b.1.t[i1]
+    // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_b_1_t, v_b6_h_0, v_b6_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_c282ab1d, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_9a3d0d04, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
         v_b6_h_1, v_b7_e_n_t, v_b7_e));
     CALL(launch(m, EARLY, k_reduce_016af1fa, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));
-    // b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
-    // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.t[i1]
+    // as b1
     CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_t, NULL, v_b7, v_workspace));
     // by summation splitting (parts)
     // head.n.c.parts[i0,0,i2,i3,i4] = sum(r0) b7[0,64*i0+r0,i3,i4] * head.n.c.scaled[i2,64*i0+r0]

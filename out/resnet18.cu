@@ -12,46 +12,46 @@
 // libraries cuDNN (415 MB) 2 steps, without it up to 0.2 us more
 //           cuBLAS (596 MB) 10 steps, without it up to 4.6 us more
 // by        basis change 25, summation splitting 6
-//     9.2 us est. r0               k_product_89711744
+//     9.2 us est. r0               k_product_ed4a6144
 //     1.3 us est. p0               k_reduce_0d7103f7
 //     1.3 us est. l1.a.a.c.data    k_basis_9a213487
 //     2.5 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.2 us est. l1.a.b.c.data    k_stitch_2a08dd4d
+//     2.2 us est. l1.a.b.c.data    k_stitch_f151e11e
 //     2.5 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.3 us est. l1.b.a.c.data    k_stitch_fb6b195e
+//     2.3 us est. l1.b.a.c.data    k_stitch_085268dd
 //     2.5 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.2 us est. l1.b.b.c.data    k_stitch_2a08dd4d
+//     2.2 us est. l1.b.b.c.data    k_stitch_f151e11e
 //     2.5 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b             k_basis_c1c18a66
-//     3.9 us est. l2.h.a.c.part    k_product_84985c87
-//     1.7 us est. l2.h.b.c.data    k_stitch_7092dd14
+//     1.3 us est. l1.b             k_basis_4fef643c
+//     3.9 us est. l2.h.a.c.part    k_product_91b125ea
+//     1.7 us est. l2.h.b.c.data    k_stitch_0ef5fde2
 //     3.5 us est. l2.h.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2.h.b.c         k_basis_8f675f12
 //     1.3 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     1.3 us est. l2.a.c.data      k_basis_0588b848
 //     3.5 us est. l2.a.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.7 us est. l2.b.c.data      k_stitch_3cbdd0b3
+//     1.7 us est. l2.b.c.data      k_stitch_b4b4bf58
 //     3.5 us est. l2.b.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2               k_basis_7788b9a2
-//     4.7 us est. l3.h.a.c.parts   k_product_163c7891
-//     1.7 us est. l3.h.b.c.data    k_stitch_0750be21
+//     1.3 us est. l2               k_basis_3b7927b7
+//     4.7 us est. l3.h.a.c.parts   k_product_f1dd7199
+//     1.7 us est. l3.h.b.c.data    k_stitch_69f37f05
 //     4.9 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.h.b.c         k_basis_0836aedd
 //     1.3 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
 //     1.3 us est. l3.a.c.data      k_basis_35ce91cf
 //     4.9 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.7 us est. l3.b.c.data      k_stitch_2c6abe67
+//     1.7 us est. l3.b.c.data      k_stitch_9b3b04b1
 //     4.9 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3               k_basis_99113042
-//     4.7 us est. l4.h.a.c.parts   k_product_fd50a1a0
-//     1.3 us est. l4.h.r           k_reduce_de3e16ae
-//     9.5 us est. l4.h.b.c.parts   k_product_6f18b6c3
+//     1.3 us est. l3               k_basis_b1dd64f5
+//     4.7 us est. l4.h.a.c.parts   k_product_eab79d57
+//     1.3 us est. l4.h.r           k_reduce_2c48b785
+//     9.5 us est. l4.h.b.c.parts   k_product_1e3de578
 //     1.3 us est. l4.h.b.c         k_reduce_225bb5e1
-//     2.1 us est. l4.h             k_product_9bf6d7c2, in 4 parts
-//     9.5 us est. l4.a.c.parts     k_product_6f18b6c3
-//     1.3 us est. l4.r             k_reduce_de3e16ae
-//     9.5 us est. l4.b.c.parts     k_product_6f18b6c3
-//     1.3 us est. l4               k_reduce_7bafd890
+//     2.1 us est. l4.h             k_product_2e97c4b7, in 4 parts
+//     9.5 us est. l4.a.c.parts     k_product_1e3de578
+//     1.3 us est. l4.r             k_reduce_2c48b785
+//     9.5 us est. l4.b.c.parts     k_product_1e3de578
+//     1.3 us est. l4               k_reduce_3994deb8
 //     1.3 us est. f                k_reduce_1c5a3a38
 //     1.3 us est. y                k_reduce_60cac80d
 
@@ -489,6 +489,9 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
+// Unlike fmax, it leaves a NaN as it is.
+static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -549,8 +552,9 @@ struct product_tile {
     }
 
     // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way.
-    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
+    // first (EARLY 1) or the second factor (2), is before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
         decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
@@ -558,12 +562,16 @@ struct product_tile {
         const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
         int turn = 0;
         for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-            if (k0 < terms) {
 #pragma unroll
-                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
+            if (EARLY != 1 && k0 == 0) await_previous();
 #pragma unroll
-                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
-            }
+            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
+            if (EARLY == 1 && k0 == 0) await_previous();
+#pragma unroll
+            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
             if (k0 > 0) step(turn ^ 1, acc);
             if (k0 >= terms) break;
 #pragma unroll
@@ -592,8 +600,8 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
 
 // PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
 // in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
-template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, typename TILE, typename A, typename B,
-          int RM, int RN>
+template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
+          typename B, int RM, int RN>
 static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
                                                      A a, B b, float (&acc)[RM][RN], float4 *parts,
                                                      unsigned *arrived) {
@@ -604,7 +612,7 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
     const auto part_b = [&](unsigned e, unsigned k0) {
         return b(e, from + k0);
     };
-    tile.template multiply<ALONG_A, ALONG_B>(min(share, terms - from), part_a, part_b, acc);
+    tile.template multiply<ALONG_A, ALONG_B, EARLY>(min(share, terms - from), part_a, part_b, acc);
     float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
@@ -1089,11 +1097,10 @@ static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restr
 // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
-static __global__ void __launch_bounds__(256) k_product_89711744(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -1114,19 +1121,15 @@ static __global__ void __launch_bounds__(256) k_product_89711744(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(147u, a, b, acc);
+    tile.multiply<true, false, 1>(147u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
-        const float v1 = acc[i][j] + v0;
-        const float v2 = acc[i][j + 1] + v0;
-        const float v3 = acc[i][j + 2] + v0;
-        const float v4 = acc[i][j + 3] + v0;
-        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
-            v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
 
@@ -1245,7 +1248,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.a.t[i1])
-static __device__ __forceinline__ void slice_basis_455e87ea(const float *p0,
+static __device__ __forceinline__ void slice_basis_1f36a072(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1269,12 +1272,8 @@ static __device__ __forceinline__ void slice_basis_455e87ea(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v1 < 0.f ? 0.f
-            : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
+            + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0), relu(d[o0][3] + v0));
     }
 }
 
@@ -1315,13 +1314,13 @@ static __device__ __forceinline__ void slice_basis_df4df871(const float *p0, flo
 }
 
 // l1.a.r by slices in shared memory, then l1.a.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_2a08dd4d(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_f151e11e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float own[3136];
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_455e87ea(p0, p1, own, slice * 196u + k);
+        slice_basis_1f36a072(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         slice_basis_df4df871(own, y, slice * 196u + k);
@@ -1331,7 +1330,7 @@ static __global__ void __launch_bounds__(224) k_stitch_2a08dd4d(const float *p0,
 // l1.a.b.c[0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.b.t[i1])
-static __device__ __forceinline__ void slice_basis_27e34375(const float *p0, const float *p1,
+static __device__ __forceinline__ void slice_basis_604fdbb8(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1357,23 +1356,20 @@ static __device__ __forceinline__ void slice_basis_27e34375(const float *p0, con
         const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 224 + o0 * 56
             + i3 * 4);
         const float v1 = p2[i1];
-        const float v2 = d[o0][0] + v0.x + v1;
-        const float v3 = d[o0][1] + v0.y + v1;
-        const float v4 = d[o0][2] + v0.z + v1;
-        const float v5 = d[o0][3] + v0.w + v1;
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v2 < 0.f ? 0.f
-            : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
+            + v0.x + v1), relu(d[o0][1] + v0.y + v1), relu(d[o0][2] + v0.z + v1),
+            relu(d[o0][3] + v0.w + v1));
     }
 }
 
 // l1.a by slices in shared memory, then l1.b.a.c.data
-static __global__ void __launch_bounds__(224) k_stitch_fb6b195e(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(224) k_stitch_085268dd(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float own[3136];
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_27e34375(p0, p1, p2, own, slice * 196u + k);
+        slice_basis_604fdbb8(p0, p1, p2, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 784u; k += 224u)
         reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
@@ -1386,7 +1382,7 @@ static __global__ void __launch_bounds__(224) k_stitch_fb6b195e(const float *p0,
 // l1.b.b.c[0,i1,i2,i3] = sum(r0,r1) l1.b.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[0,i1,i2,i3] = relu(l1.b.b.c[0,i1,i2,i3] + l1.a[0,i1,i2,i3] + l1.b.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_c1c18a66(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_4fef643c(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1415,24 +1411,19 @@ static __global__ void __launch_bounds__(64) k_basis_c1c18a66(const float *p0, c
         const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 224 + o0 * 56
             + i3 * 4);
         const float v1 = p2[i1];
-        const float v2 = d[o0][0] + v0.x + v1;
-        const float v3 = d[o0][1] + v0.y + v1;
-        const float v4 = d[o0][2] + v0.z + v1;
-        const float v5 = d[o0][3] + v0.w + v1;
         *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4,
-            v5 < 0.f ? 0.f : v5);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1),
+            relu(d[o0][2] + v0.z + v1), relu(d[o0][3] + v0.w + v1));
     }
 }
 
 // by summation splitting (r0 inside), variable substitution
 // l2.h.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l1.b[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.a.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l1.b 0
-static __global__ void __launch_bounds__(256) k_product_84985c87(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_91b125ea(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
     const int i1 = (int)(id / 14u % 3u);
     const int i0 = (int)(id / 42u % 3u);
@@ -1450,7 +1441,7 @@ static __global__ void __launch_bounds__(256) k_product_84985c87(const float *__
             + i4 * 2 + i1 - 57] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false>(64u, a, b, acc);
+    tile.multiply<true, false, 1>(64u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1466,7 +1457,7 @@ static __global__ void __launch_bounds__(256) k_product_84985c87(const float *__
 // by summation splitting
 // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1) l2.h.a.c.part[r0,r1,i1,i2,i3]
 // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
-static __device__ __forceinline__ void slice_reduce_5416b4ff(const float *p0,
+static __device__ __forceinline__ void slice_reduce_332e36e2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
@@ -1480,12 +1471,8 @@ static __device__ __forceinline__ void slice_reduce_5416b4ff(const float *p0,
         acc3 += v0.w;
     }
     const float v1 = p1[i1];
-    const float v2 = acc0 + v1;
-    const float v3 = acc1 + v1;
-    const float v4 = acc2 + v1;
-    const float v5 = acc3 + v1;
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
-        v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+    *reinterpret_cast<float4 *>(y + i3) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+        relu(acc2 + v1), relu(acc3 + v1));
 }
 
 // l2.h.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
@@ -1537,13 +1524,13 @@ static __device__ __forceinline__ void slice_basis_bd5283fa(const float *p0, flo
 }
 
 // l2.h.r by slices in shared memory, then l2.h.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_7092dd14(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_0ef5fde2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float own[784];
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_5416b4ff(p0, p1, own, slice * 196u + k);
+        slice_reduce_332e36e2(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         slice_basis_bd5283fa(own, y, slice * 196u + k);
@@ -1637,7 +1624,7 @@ static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
 // l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.a.t[i1])
-static __device__ __forceinline__ void slice_basis_c8b101a3(const float *p0,
+static __device__ __forceinline__ void slice_basis_1b53a97e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1661,21 +1648,19 @@ static __device__ __forceinline__ void slice_basis_c8b101a3(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        *reinterpret_cast<float2 *>(y + i2 * 56 + o0 * 28 + i3 * 2) = make_float2(v1 < 0.f ? 0.f
-            : v1, v2 < 0.f ? 0.f : v2);
+        *reinterpret_cast<float2 *>(y + i2 * 56 + o0 * 28 + i3 * 2) = make_float2(relu(d[o0][0]
+            + v0), relu(d[o0][1] + v0));
     }
 }
 
 // l2.r by slices in shared memory, then l2.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_3cbdd0b3(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_b4b4bf58(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float own[784];
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_c8b101a3(p0, p1, own, slice * 196u + k);
+        slice_basis_1b53a97e(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         slice_basis_bd5283fa(own, y, slice * 196u + k);
@@ -1685,7 +1670,7 @@ static __global__ void __launch_bounds__(224) k_stitch_3cbdd0b3(const float *p0,
 // l2.b.c[0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_7788b9a2(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_3b7927b7(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1714,10 +1699,8 @@ static __global__ void __launch_bounds__(64) k_basis_7788b9a2(const float *p0, c
         const float2 v0 = *reinterpret_cast<const float2 *>(p1 + i1 * 784 + i2 * 56 + o0 * 28
             + i3 * 2);
         const float v1 = p2[i1];
-        const float v2 = d[o0][0] + v0.x + v1;
-        const float v3 = d[o0][1] + v0.y + v1;
         *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
-            + i3 * 2) = make_float2(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3);
+            + i3 * 2) = make_float2(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1));
     }
 }
 
@@ -1725,11 +1708,10 @@ static __global__ void __launch_bounds__(64) k_basis_7788b9a2(const float *p0, c
 // l3.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l2[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l3.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l2 0
-static __global__ void __launch_bounds__(256) k_product_163c7891(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_f1dd7199(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -1749,7 +1731,7 @@ static __global__ void __launch_bounds__(256) k_product_163c7891(const float *__
             + r1 * 28 + i4 * 2 + r2 - 29] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(144u, a, b, acc);
+    tile.multiply<true, false, 1>(144u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1764,7 +1746,7 @@ static __global__ void __launch_bounds__(256) k_product_163c7891(const float *__
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,0,i1,i2,i3]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
-static __device__ __forceinline__ void slice_reduce_95e76c9f(const float *p0,
+static __device__ __forceinline__ void slice_reduce_b20ff862(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
@@ -1773,8 +1755,7 @@ static __device__ __forceinline__ void slice_reduce_95e76c9f(const float *p0,
     for (int r0 = 0; r0 < 8; r0++) {
         acc += p0[r0 * 50176 + i1 * 196 + i3];
     }
-    const float v0 = acc + p1[i1];
-    y[i3] = v0 < 0.f ? 0.f : v0;
+    y[i3] = relu(acc + p1[i1]);
 }
 
 // by basis change F(2x2,3x3)
@@ -1814,13 +1795,13 @@ static __device__ __forceinline__ void slice_basis_a2003854(const float *p0, flo
 }
 
 // l3.h.r by slices in shared memory, then l3.h.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_0750be21(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_69f37f05(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float own[196];
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_95e76c9f(p0, p1, own, slice * 196u + k);
+        slice_reduce_b20ff862(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 224u)
         slice_basis_a2003854(own, y, slice * 49u + k);
@@ -1904,7 +1885,7 @@ static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
 // l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.a.t[i1])
-static __device__ __forceinline__ void slice_basis_f4b832a4(const float *p0,
+static __device__ __forceinline__ void slice_basis_649847ea(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1928,21 +1909,19 @@ static __device__ __forceinline__ void slice_basis_f4b832a4(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        *reinterpret_cast<float2 *>(y + i2 * 28 + o0 * 14 + i3 * 2) = make_float2(v1 < 0.f ? 0.f
-            : v1, v2 < 0.f ? 0.f : v2);
+        *reinterpret_cast<float2 *>(y + i2 * 28 + o0 * 14 + i3 * 2) = make_float2(relu(d[o0][0]
+            + v0), relu(d[o0][1] + v0));
     }
 }
 
 // l3.r by slices in shared memory, then l3.b.c.data
-static __global__ void __launch_bounds__(64) k_stitch_2c6abe67(const float *p0,
+static __global__ void __launch_bounds__(64) k_stitch_9b3b04b1(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float own[196];
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_f4b832a4(p0, p1, own, slice * 49u + k);
+        slice_basis_649847ea(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         slice_basis_a2003854(own, y, slice * 49u + k);
@@ -1952,7 +1931,7 @@ static __global__ void __launch_bounds__(64) k_stitch_2c6abe67(const float *p0,
 // l3.b.c[0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
 //     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3[0,i1,i2,i3] = relu(l3.b.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_99113042(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_b1dd64f5(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1981,10 +1960,8 @@ static __global__ void __launch_bounds__(64) k_basis_99113042(const float *p0, c
         const float2 v0 = *reinterpret_cast<const float2 *>(p1 + i1 * 196 + i2 * 28 + o0 * 14
             + i3 * 2);
         const float v1 = p2[i1];
-        const float v2 = d[o0][0] + v0.x + v1;
-        const float v3 = d[o0][1] + v0.y + v1;
         *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
-            + i3 * 2) = make_float2(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3);
+            + i3 * 2) = make_float2(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1));
     }
 }
 
@@ -1992,11 +1969,10 @@ static __global__ void __launch_bounds__(64) k_basis_99113042(const float *p0, c
 // l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad l3
 //     0
-static __global__ void __launch_bounds__(256) k_product_fd50a1a0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_eab79d57(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -2016,7 +1992,7 @@ static __global__ void __launch_bounds__(256) k_product_fd50a1a0(const float *__
             + r1 * 14 + i4 * 2 + r2 - 15] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(144u, a, b, acc);
+    tile.multiply<true, false, 1>(144u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2030,7 +2006,7 @@ static __global__ void __launch_bounds__(256) k_product_fd50a1a0(const float *__
 
 // l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
-static __global__ void __launch_bounds__(64) k_reduce_de3e16ae(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_2c48b785(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2042,19 +2018,17 @@ static __global__ void __launch_bounds__(64) k_reduce_de3e16ae(const float *p0,
     for (int r0 = 0; r0 < 16; r0++) {
         acc += p0[r0 * 25088 + i1 * 49 + i3];
     }
-    const float v0 = acc + p1[i1];
-    y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
+    y[i1 * 49 + i3] = relu(acc + p1[i1]);
 }
 
 // by summation splitting (parts)
 // l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
-static __global__ void __launch_bounds__(256) k_product_6f18b6c3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_1e3de578(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -2076,7 +2050,7 @@ static __global__ void __launch_bounds__(256) k_product_6f18b6c3(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(288u, a, b, acc);
+    tile.multiply<true, false, 1>(288u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2106,12 +2080,11 @@ static __global__ void __launch_bounds__(64) k_reduce_225bb5e1(const float *p0,
 // l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3 in
 //     0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
-static __global__ void __launch_bounds__(256) k_product_9bf6d7c2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_2e97c4b7(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *__restrict__ p3, float *__restrict__ y,
     float4 *parts, unsigned *arrived) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = 0u, m0 = id / 4u % 32u * 16u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
@@ -2126,8 +2099,8 @@ static __global__ void __launch_bounds__(256) k_product_9bf6d7c2(const float *__
         return n < 49u ? p1[r0 * 196 + i2 * 28 + i3 * 2] : 0.f;
     };
     float acc[4][4] = {};
-    const bool last =
-        multiply_part<4, 1, true, false>(tile, 256u, 64u, a, b, acc, parts, arrived);
+    const bool last = multiply_part<4, 1, true, false, 1>(tile, 256u, 64u, a, b, acc,
+                                                                   parts, arrived);
     if (!last) return;
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
@@ -2135,15 +2108,14 @@ static __global__ void __launch_bounds__(256) k_product_9bf6d7c2(const float *__
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 49) {
-            const float v0 = acc[i][j] + p2[i1 * 49 + i3] + p3[i1];
-            y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
+            y[i1 * 49 + i3] = relu(acc[i][j] + p2[i1 * 49 + i3] + p3[i1]);
         }
     }
 }
 
 // l4.b.c[0,i1,i2,i3] = sum(r0) l4.b.c.parts[r0,0,i1,i2,i3]
 // l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.b.t[i1])
-static __global__ void __launch_bounds__(64) k_reduce_7bafd890(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_reduce_3994deb8(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2155,8 +2127,7 @@ static __global__ void __launch_bounds__(64) k_reduce_7bafd890(const float *p0, 
     for (int r0 = 0; r0 < 16; r0++) {
         acc += p0[r0 * 25088 + i1 * 49 + i3];
     }
-    const float v0 = acc + p1[i1 * 49 + i3] + p2[i1];
-    y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
+    y[i1 * 49 + i3] = relu(acc + p1[i1 * 49 + i3] + p2[i1]);
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4[0,i1,r0,r1]
@@ -2785,7 +2756,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_ed4a6144, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0));
     CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.a.c.data", 196, 64, stream, v_p0,
@@ -2795,32 +2766,26 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_2a08dd4d, "l1.a.b.c.data", 64, 224, stream, v_l1_a_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_f151e11e, "l1.a.b.c.data", 64, 224, stream, v_l1_a_a_c_product,
         v_l1_a_a_t, v_l1_a_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l1.a.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4] *
-    //     l1.a.b.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_fb6b195e, "l1.b.a.c.data", 64, 224, stream, v_l1_a_b_c_product,
+    CALL(launch(m, ORDERED, k_stitch_085268dd, "l1.b.a.c.data", 64, 224, stream, v_l1_a_b_c_product,
         v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
-    // by basis change F(4x4,3x3)
-    // l1.b.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4] *
-    //     l1.b.a.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_2a08dd4d, "l1.b.b.c.data", 64, 224, stream, v_l1_b_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_f151e11e, "l1.b.b.c.data", 64, 224, stream, v_l1_b_a_c_product,
         v_l1_b_a_t, v_l1_b_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l1.b.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4] *
-    //     l1.b.b.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c1c18a66, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
+    CALL(launch(m, ORDERED, k_basis_4fef643c, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
-    CALL(launch(m, EARLY, k_product_84985c87, "l2.h.a.c.part", 126, 256, stream,
+    CALL(launch(m, EARLY, k_product_91b125ea, "l2.h.a.c.part", 126, 256, stream,
         v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
-    CALL(launch(m, EARLY, k_stitch_7092dd14, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
+    CALL(launch(m, EARLY, k_stitch_0ef5fde2, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
         v_l2_h_a_t, v_l2_h_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
@@ -2836,25 +2801,19 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_0588b848, "l2.a.c.data", 392, 64, stream, v_l2_h,
         v_l2_a_c_data));
-    // by basis change F(2x2,3x3)
-    // l2.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4] *
-    //     l2.a.c.filter[i0,i1,i2,r0]
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_3cbdd0b3, "l2.b.c.data", 128, 224, stream, v_l2_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_b4b4bf58, "l2.b.c.data", 128, 224, stream, v_l2_a_c_product,
         v_l2_a_t, v_l2_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4] *
-    //     l2.b.c.filter[i0,i1,i2,r0]
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_7788b9a2, "l2", 392, 64, stream, v_l2_b_c_product, v_l2_h,
+    CALL(launch(m, ORDERED, k_basis_3b7927b7, "l2", 392, 64, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, EARLY, k_product_163c7891, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
+    CALL(launch(m, EARLY, k_product_f1dd7199, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
-    CALL(launch(m, EARLY, k_stitch_0750be21, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
+    CALL(launch(m, EARLY, k_stitch_69f37f05, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
         v_l3_h_a_t, v_l3_h_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
-    //     l3.h.b.c.filter[i0,i1,i2,r0]
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_0836aedd, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
@@ -2866,35 +2825,31 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.a.c.data", 196, 64, stream, v_l3_h,
         v_l3_a_c_data));
-    // by basis change F(2x2,3x3)
-    // l3.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4] *
-    //     l3.a.c.filter[i0,i1,i2,r0]
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_2c6abe67, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_9b3b04b1, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
         v_l3_a_t, v_l3_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4] *
-    //     l3.b.c.filter[i0,i1,i2,r0]
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_99113042, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
+    CALL(launch(m, ORDERED, k_basis_b1dd64f5, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, EARLY, k_product_fd50a1a0, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
+    CALL(launch(m, EARLY, k_product_eab79d57, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
         v_l3, v_l4_h_a_c_parts));
-    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
+    CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
         v_l4_h_a_t, v_l4_h_r));
-    CALL(launch(m, EARLY, k_product_6f18b6c3, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
+    CALL(launch(m, EARLY, k_product_1e3de578, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_225bb5e1, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
-    CALL(launch(m, EARLY, k_product_9bf6d7c2, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
+    CALL(launch(m, EARLY, k_product_2e97c4b7, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, EARLY, k_product_6f18b6c3, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
+    CALL(launch(m, EARLY, k_product_1e3de578, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));
-    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
+    CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
         v_l4_r));
-    CALL(launch(m, EARLY, k_product_6f18b6c3, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
+    CALL(launch(m, EARLY, k_product_1e3de578, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
         v_l4_r, v_l4_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_7bafd890, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
+    CALL(launch(m, EARLY, k_reduce_3994deb8, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_l4));
     return 0;
 }

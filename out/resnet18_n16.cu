@@ -12,17 +12,17 @@
 // libraries cuDNN (415 MB) 4 steps, without it up to 12.3 us more
 //           cuBLAS (596 MB) 16 steps, without it up to 76.4 us more
 // by        basis change 34, operand re-laid 4, summation splitting 2
-//   116.9 us est. r0               k_product_47598f54
+//   116.9 us est. r0               k_product_d92b4339
 //    16.4 us est. p0               k_reduce_2d2b8b7d
 //    10.2 us est. l1.a.a.c.data    k_basis_41424005
 //    24.3 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    14.8 us est. l1.a.b.c.data    k_stitch_e6326c19
+//    14.8 us est. l1.a.b.c.data    k_stitch_12eebe80
 //    24.3 us est. l1.a.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    20.9 us est. l1.b.a.c.data    k_stitch_961ed165
+//    20.9 us est. l1.b.a.c.data    k_stitch_d9fd6825
 //    24.3 us est. l1.b.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    14.8 us est. l1.b.b.c.data    k_stitch_e6326c19
+//    14.8 us est. l1.b.b.c.data    k_stitch_12eebe80
 //    24.3 us est. l1.b.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    13.6 us est. l1.b             k_basis_39cb0e18
+//    13.6 us est. l1.b             k_basis_6625f041
 //    46.9 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
 //     4.3 us est. l2.h.b.c.data    k_basis_e54c1587
 //    23.6 us est. l2.h.b.c.product cuBLAS sgemm 128 x 784 x 128, batch 36
@@ -30,36 +30,36 @@
 //     5.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     4.3 us est. l2.a.c.data      k_basis_e54c1587
 //    23.6 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     7.3 us est. l2.b.c.data      k_stitch_cbba90d5
+//     7.3 us est. l2.b.c.data      k_stitch_3e7f0fd3
 //    23.6 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     4.9 us est. l2               k_basis_3f5708d4
+//     4.9 us est. l2               k_basis_0fcd1925
 //     3.2 us est. l3.h.a.c.columns k_map_5ee0c7e3
 //    36.8 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
-//     3.2 us est. l3.h.a.c.border.parts k_product_d172b827
+//     3.2 us est. l3.h.a.c.border.parts k_product_942a402d
 //     1.3 us est. l3.h.a.c.border  k_reduce_ef17e894
-//     3.2 us est. l3.h.a.c.border.parts k_product_21dc6976
+//     3.2 us est. l3.h.a.c.border.parts k_product_b12461f3
 //     1.3 us est. l3.h.a.c.border  k_reduce_3281b169
-//     3.2 us est. l3.h.b.c.data    k_stitch_32bc07ae
+//     3.2 us est. l3.h.b.c.data    k_stitch_d0e569f4
 //    34.7 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
 //     2.3 us est. l3.h.b.c         k_basis_249a3beb
 //     6.9 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
 //     2.8 us est. l3.a.c.data      k_basis_69a41e97
 //    34.7 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.3 us est. l3.r             k_basis_a555f2c9
+//     2.3 us est. l3.r             k_basis_cb203f5c
 //     2.8 us est. l3.b.c.data      k_basis_69a41e97
 //    34.7 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     4.5 us est. l4.h.a.c.columns k_stitch_8bccb8ea
+//     4.5 us est. l4.h.a.c.columns k_stitch_6ddd0b07
 //    47.2 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
-//     3.6 us est. l4.h.b.c.data    k_stitch_a8ebbf37
+//     3.6 us est. l4.h.b.c.data    k_stitch_82b61906
 //    38.2 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     1.3 us est. l4.h.b.c         k_basis_464642db
 //     6.9 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     1.4 us est. l4.a.c.data      k_basis_c0ad8cee
 //    38.2 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. l4.r             k_basis_103a2868
+//     1.3 us est. l4.r             k_basis_48041faa
 //     1.4 us est. l4.b.c.data      k_basis_c0ad8cee
 //    38.2 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.4 us est. l4               k_basis_3fd33347
+//     1.4 us est. l4               k_basis_796c2218
 //     1.3 us est. f                k_reduce_1ad0551a
 //     2.1 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
 
@@ -548,6 +548,9 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
+// Unlike fmax, it leaves a NaN as it is.
+static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -608,8 +611,9 @@ struct product_tile {
     }
 
     // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way.
-    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
+    // first (EARLY 1) or the second factor (2), is before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
         decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
@@ -617,12 +621,16 @@ struct product_tile {
         const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
         int turn = 0;
         for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-            if (k0 < terms) {
 #pragma unroll
-                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
+            if (EARLY != 1 && k0 == 0) await_previous();
 #pragma unroll
-                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
-            }
+            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
+            if (EARLY == 1 && k0 == 0) await_previous();
+#pragma unroll
+            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
             if (k0 > 0) step(turn ^ 1, acc);
             if (k0 >= terms) break;
 #pragma unroll
@@ -1141,11 +1149,10 @@ static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restr
 // stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) x[i0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
-static __global__ void __launch_bounds__(256) k_product_47598f54(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_d92b4339(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 1568u * 128u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
@@ -1167,7 +1174,7 @@ static __global__ void __launch_bounds__(256) k_product_47598f54(const float *__
             + t0 * 224 + t1] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false>(147u, a, b, acc);
+    tile.multiply<true, false, 1>(147u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1176,12 +1183,8 @@ static __global__ void __launch_bounds__(256) k_product_47598f54(const float *__
         const int i3 = (int)(n % 12544u);
         const int i0 = (int)(n / 12544u);
         const float v0 = p2[i1];
-        const float v1 = acc[i][j] + v0;
-        const float v2 = acc[i][j + 1] + v0;
-        const float v3 = acc[i][j + 2] + v0;
-        const float v4 = acc[i][j + 3] + v0;
-        *reinterpret_cast<float4 *>(y + i0 * 802816 + i1 * 12544 + i3) = make_float4(v1 < 0.f ? 0.f
-            : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i0 * 802816 + i1 * 12544 + i3) = make_float4(relu(acc[i][j]
+            + v0), relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
 
@@ -1306,7 +1309,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[i0,i1,i2,i3] + l1.a.a.t[i1])
-static __device__ __forceinline__ void slice_basis_cdff4c7a(const float *p0,
+static __device__ __forceinline__ void slice_basis_de6ae435(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1332,12 +1335,8 @@ static __device__ __forceinline__ void slice_basis_cdff4c7a(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v1 = p1[i1];
-        const float v2 = d[o0][0] + v1;
-        const float v3 = d[o0][1] + v1;
-        const float v4 = d[o0][2] + v1;
-        const float v5 = d[o0][3] + v1;
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v2 < 0.f ? 0.f
-            : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
+            + v1), relu(d[o0][1] + v1), relu(d[o0][2] + v1), relu(d[o0][3] + v1));
     }
 }
 
@@ -1379,13 +1378,13 @@ static __device__ __forceinline__ void slice_basis_fde9f4e0(const float *p0, flo
 }
 
 // l1.a.r by slices in shared memory, then l1.a.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_e6326c19(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_12eebe80(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float own[3136];
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_cdff4c7a(p0, p1, own, slice * 196u + k);
+        slice_basis_de6ae435(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         slice_basis_fde9f4e0(own, y, slice * 196u + k);
@@ -1395,7 +1394,7 @@ static __global__ void __launch_bounds__(224) k_stitch_e6326c19(const float *p0,
 // l1.a.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[i0,i1,i2,i3] + p0[i0,i1,i2,i3] + l1.a.b.t[i1])
-static __device__ __forceinline__ void slice_basis_99242d5b(const float *p0, const float *p1,
+static __device__ __forceinline__ void slice_basis_ab2b8497(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1423,23 +1422,20 @@ static __device__ __forceinline__ void slice_basis_99242d5b(const float *p0, con
         const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0 * 200704 + i1 * 3136 + i2 * 224
             + o0 * 56 + i3 * 4);
         const float v2 = p2[i1];
-        const float v3 = d[o0][0] + v1.x + v2;
-        const float v4 = d[o0][1] + v1.y + v2;
-        const float v5 = d[o0][2] + v1.z + v2;
-        const float v6 = d[o0][3] + v1.w + v2;
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v3 < 0.f ? 0.f
-            : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5, v6 < 0.f ? 0.f : v6);
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
+            + v1.x + v2), relu(d[o0][1] + v1.y + v2), relu(d[o0][2] + v1.z + v2),
+            relu(d[o0][3] + v1.w + v2));
     }
 }
 
 // l1.a by slices in shared memory, then l1.b.a.c.data
-static __global__ void __launch_bounds__(224) k_stitch_961ed165(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(224) k_stitch_d9fd6825(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float own[3136];
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_99242d5b(p0, p1, p2, own, slice * 196u + k);
+        slice_basis_ab2b8497(p0, p1, p2, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 784u; k += 224u)
         reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
@@ -1452,7 +1448,7 @@ static __global__ void __launch_bounds__(224) k_stitch_961ed165(const float *p0,
 // l1.b.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.b.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[i0,i1,i2,i3] = relu(l1.b.b.c[i0,i1,i2,i3] + l1.a[i0,i1,i2,i3] + l1.b.b.t[i1])
-static __global__ void __launch_bounds__(256) k_basis_39cb0e18(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_basis_6625f041(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1483,13 +1479,9 @@ static __global__ void __launch_bounds__(256) k_basis_39cb0e18(const float *p0, 
         const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0 * 200704 + i1 * 3136 + i2 * 224
             + o0 * 56 + i3 * 4);
         const float v2 = p2[i1];
-        const float v3 = d[o0][0] + v1.x + v2;
-        const float v4 = d[o0][1] + v1.y + v2;
-        const float v5 = d[o0][2] + v1.z + v2;
-        const float v6 = d[o0][3] + v1.w + v2;
         *reinterpret_cast<float4 *>(y + i0 * 200704 + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5,
-            v6 < 0.f ? 0.f : v6);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v1.x + v2), relu(d[o0][1] + v1.y + v2),
+            relu(d[o0][2] + v1.z + v2), relu(d[o0][3] + v1.w + v2));
     }
 }
 
@@ -1574,7 +1566,7 @@ static __global__ void __launch_bounds__(256) k_basis_ce695093(const float *p0,
 // l2.a.c[i0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.a.t[i1])
-static __device__ __forceinline__ void slice_basis_5aebb50f(const float *p0,
+static __device__ __forceinline__ void slice_basis_4d09b373(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1600,12 +1592,8 @@ static __device__ __forceinline__ void slice_basis_5aebb50f(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v1 = p1[i1];
-        const float v2 = d[o0][0] + v1;
-        const float v3 = d[o0][1] + v1;
-        const float v4 = d[o0][2] + v1;
-        const float v5 = d[o0][3] + v1;
-        *reinterpret_cast<float4 *>(y + i2 * 112 + o0 * 28 + i3 * 4) = make_float4(v2 < 0.f ? 0.f
-            : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+        *reinterpret_cast<float4 *>(y + i2 * 112 + o0 * 28 + i3 * 4) = make_float4(relu(d[o0][0]
+            + v1), relu(d[o0][1] + v1), relu(d[o0][2] + v1), relu(d[o0][3] + v1));
     }
 }
 
@@ -1647,14 +1635,14 @@ static __device__ __forceinline__ void slice_basis_0efd252c(const float *p0, flo
 }
 
 // l2.r by slices in shared memory, then l2.b.c.data
-static __global__ void __launch_bounds__(256) k_stitch_cbba90d5(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_3e7f0fd3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[4u][784];
     float *const own = slices[threadIdx.y];
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_5aebb50f(p0, p1, own, slice * 49u + k);
+        slice_basis_4d09b373(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         slice_basis_0efd252c(own, y, slice * 49u + k);
@@ -1664,7 +1652,7 @@ static __global__ void __launch_bounds__(256) k_stitch_cbba90d5(const float *p0,
 // l2.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[i0,i1,i2,i3] = relu(l2.b.c[i0,i1,i2,i3] + l2.h[i0,i1,i2,i3] + l2.b.t[i1])
-static __global__ void __launch_bounds__(256) k_basis_3f5708d4(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_basis_0fcd1925(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -1695,13 +1683,9 @@ static __global__ void __launch_bounds__(256) k_basis_3f5708d4(const float *p0, 
         const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0 * 100352 + i1 * 784 + i2 * 112
             + o0 * 28 + i3 * 4);
         const float v2 = p2[i1];
-        const float v3 = d[o0][0] + v1.x + v2;
-        const float v4 = d[o0][1] + v1.y + v2;
-        const float v5 = d[o0][2] + v1.z + v2;
-        const float v6 = d[o0][3] + v1.w + v2;
         *reinterpret_cast<float4 *>(y + i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4) = make_float4(v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5,
-            v6 < 0.f ? 0.f : v6);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v1.x + v2), relu(d[o0][1] + v1.y + v2),
+            relu(d[o0][2] + v1.z + v2), relu(d[o0][3] + v1.w + v2));
     }
 }
 
@@ -1726,11 +1710,10 @@ static __global__ void __launch_bounds__(256) k_map_5ee0c7e3(const float *p0,
 // by expression splitting; summation splitting (parts)
 // l3.h.a.c.border.parts[i0,i1,i2,i3,0] = sum(r0,r1,r2) l2[i1,16*i0+r0,2*i3+r1+1,r2] *
 //     l3.h.a.c.scaled[i2,16*i0+r0,r1,r2+1] where i0 in 0:8, i3 in 0:13, r0 in 0:16, r2 in 0:2
-static __global__ void __launch_bounds__(256) k_product_d172b827(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_942a402d(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -1752,7 +1735,7 @@ static __global__ void __launch_bounds__(256) k_product_d172b827(const float *__
             : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, true>(96u, a, b, acc);
+    tile.multiply<true, true, 1>(96u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1785,11 +1768,10 @@ static __global__ void __launch_bounds__(128) k_reduce_ef17e894(const float *p0,
 // l3.h.a.c.border.parts[i0,i1,i2,0,i4] = sum(r0,r1,r2) l2[i1,16*i0+r0,r1,2*i4+r2-1] *
 //     l3.h.a.c.border.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:14, r0 in 0:16, r1 in 0:2,
 //     pad l2 0
-static __global__ void __launch_bounds__(256) k_product_21dc6976(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_b12461f3(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -1809,7 +1791,7 @@ static __global__ void __launch_bounds__(256) k_product_21dc6976(const float *__
             + i4 * 2 + r2 - 1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(96u, a, b, acc);
+    tile.multiply<true, false, 1>(96u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1841,7 +1823,7 @@ static __global__ void __launch_bounds__(128) k_reduce_3281b169(const float *p0,
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c.border[i0,i1,i2-1,i3] + l3.h.a.c.border[i0,i1,i2,i3] +
 //     l3.h.a.c.interior[i0,i1,i2-1,i3-1] + l3.h.a.t[i1]) where i2 in 0:14, i3 in 0:14, pad
 //     l3.h.a.c.border 0, pad l3.h.a.c.border 0, pad l3.h.a.c.interior 0
-static __device__ __forceinline__ void slice_map_dab408d3(const float *p0, const float *p1,
+static __device__ __forceinline__ void slice_map_afc7df26(const float *p0, const float *p1,
     const float *p2, const float *__restrict__ p3, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1850,8 +1832,7 @@ static __device__ __forceinline__ void slice_map_dab408d3(const float *p0, const
     const float v0 = i2 >= 1 && i3 < 1 ? p0[i0 * 3328 + i1 * 13 + i2 + i3 - 1] : 0.f;
     const float v1 = i2 >= 1 && i3 >= 1 ? p2[i1 * 2704 + i0 * 169 + i2 * 13 + i3 - 14] : 0.f;
     const float v2 = v0 + (i2 < 1 ? p1[i0 * 3584 + i1 * 14 + i2 * 14 + i3] : 0.f) + v1;
-    const float v3 = v2 + p3[i1];
-    y[i2 * 14 + i3] = v3 < 0.f ? 0.f : v3;
+    y[i2 * 14 + i3] = relu(v2 + p3[i1]);
 }
 
 // by basis change F(4x4,3x3)
@@ -1892,14 +1873,14 @@ static __device__ __forceinline__ void slice_basis_fc21c785(const float *p0, flo
 }
 
 // l3.h.r by slices in shared memory, then l3.h.b.c.data
-static __global__ void __launch_bounds__(256) k_stitch_32bc07ae(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_stitch_d0e569f4(const float *p0, const float *p1,
     const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
     __shared__ __align__(16) float slices[4u][196];
     float *const own = slices[threadIdx.y];
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 64u)
-        slice_map_dab408d3(p0, p1, p2, p3, own, slice * 196u + k);
+        slice_map_afc7df26(p0, p1, p2, p3, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 16u; k += 64u)
         slice_basis_fc21c785(own, y, slice * 16u + k);
@@ -1991,7 +1972,7 @@ static __global__ void __launch_bounds__(128) k_basis_69a41e97(const float *p0,
 // l3.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.a.t[i1])
-static __global__ void __launch_bounds__(128) k_basis_a555f2c9(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_cb203f5c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -2023,10 +2004,8 @@ static __global__ void __launch_bounds__(128) k_basis_a555f2c9(const float *p0,
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14) {
                 const float v1 = p1[i1];
-                const float v2 = d[o0][o1] + v1;
-                const float v3 = d[o0][o1 + 1] + v1;
                 *reinterpret_cast<float2 *>(y + i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
-                    + o1) = make_float2(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3);
+                    + o1) = make_float2(relu(d[o0][o1] + v1), relu(d[o0][o1 + 1] + v1));
             }
         }
     }
@@ -2036,7 +2015,7 @@ static __global__ void __launch_bounds__(128) k_basis_a555f2c9(const float *p0,
 // l3.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.b.t[i1])
-static __device__ __forceinline__ void slice_basis_f17ca0fd(const float *p0, const float *p1,
+static __device__ __forceinline__ void slice_basis_6c99f753(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -2068,10 +2047,9 @@ static __device__ __forceinline__ void slice_basis_f17ca0fd(const float *p0, con
                     ? *reinterpret_cast<const float2 *>(p1 + i0 * 50176 + i1 * 196 + i2 * 56
                     + o0 * 14 + i3 * 4 + o1) : make_float2(0.f, 0.f);
                 const float v2 = p2[i1];
-                const float v3 = d[o0][o1] + v1.x + v2;
-                const float v4 = d[o0][o1 + 1] + v1.y + v2;
                 *reinterpret_cast<float2 *>(y + i2 * 56 + o0 * 14 + i3 * 4
-                    + o1) = make_float2(v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+                    + o1) = make_float2(relu(d[o0][o1] + v1.x + v2),
+                    relu(d[o0][o1 + 1] + v1.y + v2));
             }
         }
     }
@@ -2094,14 +2072,14 @@ static __device__ __forceinline__ void slice_map_9c91905b(const float *p0, float
 }
 
 // l3 by slices in shared memory, then l4.h.a.c.columns
-static __global__ void __launch_bounds__(256) k_stitch_8bccb8ea(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_stitch_6ddd0b07(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[2u][196];
     float *const own = slices[threadIdx.y];
     const unsigned slice = blockIdx.x * 2u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 16u; k += 128u)
-        slice_basis_f17ca0fd(p0, p1, p2, own, slice * 16u + k);
+        slice_basis_6c99f753(p0, p1, p2, own, slice * 16u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 128u)
         reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
@@ -2113,7 +2091,7 @@ static __global__ void __launch_bounds__(256) k_stitch_8bccb8ea(const float *p0,
 // by summation splitting
 // l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.a.c.part[r0,r1,i0,i1,i2,i3]
 // l4.h.r[i0,i1,i2,i3] = relu(l4.h.a.c[i0,i1,i2,i3] + l4.h.a.t[i1])
-static __device__ __forceinline__ void slice_reduce_98acf2e9(const float *p0,
+static __device__ __forceinline__ void slice_reduce_94b5e256(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u % 512u);
@@ -2123,8 +2101,7 @@ static __device__ __forceinline__ void slice_reduce_98acf2e9(const float *p0,
     for (int r1 = 0; r1 < 9; r1++) {
         acc += p0[r1 * 401408 + i1 * 784 + i0 * 49 + i3];
     }
-    const float v0 = acc + p1[i1];
-    y[i3] = v0 < 0.f ? 0.f : v0;
+    y[i3] = relu(acc + p1[i1]);
 }
 
 // by basis change F(4x4,3x3)
@@ -2165,14 +2142,14 @@ static __device__ __forceinline__ void slice_basis_0a2fbf06(const float *p0, flo
 }
 
 // l4.h.r by slices in shared memory, then l4.h.b.c.data
-static __global__ void __launch_bounds__(256) k_stitch_a8ebbf37(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_82b61906(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[8u][52];
     float *const own = slices[threadIdx.y];
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 32u)
-        slice_reduce_98acf2e9(p0, p1, own, slice * 49u + k);
+        slice_reduce_94b5e256(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 4u; k += 32u)
         slice_basis_0a2fbf06(own, y, slice * 4u + k);
@@ -2263,7 +2240,7 @@ static __global__ void __launch_bounds__(64) k_basis_c0ad8cee(const float *p0,
 // l4.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4.r[i0,i1,i2,i3] = relu(l4.a.c[i0,i1,i2,i3] + l4.a.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_103a2868(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_48041faa(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2294,8 +2271,7 @@ static __global__ void __launch_bounds__(64) k_basis_103a2868(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 4; o1++) {
             if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
-                const float v1 = d[o0][o1] + p1[i1];
-                y[i0 * 25088 + i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = v1 < 0.f ? 0.f : v1;
+                y[i0 * 25088 + i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = relu(d[o0][o1] + p1[i1]);
             }
         }
     }
@@ -2305,7 +2281,7 @@ static __global__ void __launch_bounds__(64) k_basis_103a2868(const float *p0,
 // l4.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4[i0,i1,i2,i3] = relu(l4.b.c[i0,i1,i2,i3] + l4.h[i0,i1,i2,i3] + l4.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_3fd33347(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_796c2218(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2338,8 +2314,8 @@ static __global__ void __launch_bounds__(64) k_basis_3fd33347(const float *p0, c
             if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
                 const float v1 = i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7 ? p1[i0 * 25088 + i1 * 49
                     + i2 * 28 + o0 * 7 + i3 * 4 + o1] : 0.f;
-                const float v2 = d[o0][o1] + v1 + p2[i1];
-                y[i0 * 25088 + i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = v2 < 0.f ? 0.f : v2;
+                y[i0 * 25088 + i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = relu(d[o0][o1] + v1
+                    + p2[i1]);
             }
         }
     }
@@ -3068,7 +3044,7 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_47598f54, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_d92b4339, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_2d2b8b7d, "p0", 1568, 256, stream, v_r0, v_p0));
     CALL(launch(m, EARLY, k_basis_41424005, "l1.a.a.c.data", 784, 256, stream, v_p0,
@@ -3078,28 +3054,22 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_e6326c19, "l1.a.b.c.data", 1024, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_12eebe80, "l1.a.b.c.data", 1024, 224, stream,
         v_l1_a_a_c_product, v_l1_a_a_t, v_l1_a_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l1.a.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l1.a.b.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_961ed165, "l1.b.a.c.data", 1024, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_d9fd6825, "l1.b.a.c.data", 1024, 224, stream,
         v_l1_a_b_c_product, v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
-    // by basis change F(4x4,3x3)
-    // l1.b.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.a.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l1.b.a.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_e6326c19, "l1.b.b.c.data", 1024, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_12eebe80, "l1.b.b.c.data", 1024, 224, stream,
         v_l1_b_a_c_product, v_l1_b_a_t, v_l1_b_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l1.b.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.b.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l1.b.b.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_39cb0e18, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
+    CALL(launch(m, ORDERED, k_basis_6625f041, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
     // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
@@ -3108,9 +3078,7 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
         v_l2_h_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l2.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l2.h.b.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_ce695093, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
@@ -3122,17 +3090,13 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.a.c.data", 392, 256, stream, v_l2_h,
         v_l2_a_c_data));
-    // by basis change F(4x4,3x3)
-    // l2.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.a.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l2.a.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_cbba90d5, "l2.b.c.data", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_3e7f0fd3, "l2.b.c.data", 512, dim3(64, 4), stream,
         v_l2_a_c_product, v_l2_a_t, v_l2_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l2.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l2.b.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_3f5708d4, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
+    CALL(launch(m, ORDERED, k_basis_0fcd1925, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
     CALL(launch(m, EARLY, k_map_5ee0c7e3, "l3.h.a.c.columns", 12168, 256, stream, v_l2,
         v_l3_h_a_c_columns));
@@ -3142,19 +3106,17 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     // l3.h.a.c.interior stored as [i1,i0,i2,i3]
     CALL(gemm_run(m, &gemm_l3_h_a_c_interior, v_l3_h_a_c_scaled, v_l3_h_a_c_columns,
         v_l3_h_a_c_interior));
-    CALL(launch(m, ORDERED, k_product_d172b827, "l3.h.a.c.border.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_942a402d, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_scaled, v_l2, v_l3_h_a_c_border_parts));
     CALL(launch(m, EARLY, k_reduce_ef17e894, "l3.h.a.c.border", 416, 128, stream,
         v_l3_h_a_c_border_parts, v_l3_h_a_c_border));
-    CALL(launch(m, EARLY, k_product_21dc6976, "l3.h.a.c.border.parts", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_b12461f3, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2));
     CALL(launch(m, EARLY, k_reduce_3281b169, "l3.h.a.c.border", 448, 128, stream,
         v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));
-    CALL(launch(m, EARLY, k_stitch_32bc07ae, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
+    CALL(launch(m, EARLY, k_stitch_d0e569f4, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
         v_l3_h_a_c_border, v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_a_t, v_l3_h_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l3.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l3.h.b.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_249a3beb, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
@@ -3166,30 +3128,24 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_69a41e97, "l3.a.c.data", 512, 128, stream, v_l3_h,
         v_l3_a_c_data));
-    // by basis change F(4x4,3x3)
-    // l3.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.a.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l3.a.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_a555f2c9, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_a_t,
+    CALL(launch(m, ORDERED, k_basis_cb203f5c, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_a_t,
         v_l3_r));
     CALL(launch(m, EARLY, k_basis_69a41e97, "l3.b.c.data", 512, 128, stream, v_l3_r,
         v_l3_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l3.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l3.b.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_8bccb8ea, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_6ddd0b07, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
         v_l3_b_c_product, v_l3_h, v_l3_b_t, v_l4_h_a_c_columns, v_l3));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *
     //     l4.h.a.c.relaid[i0,i1,i3,r0]
     // l4.h.a.c.part stored as [i0,i1,i3,i2,i4,i5]
     CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
-    CALL(launch(m, ORDERED, k_stitch_a8ebbf37, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_82b61906, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
         v_l4_h_a_c_part, v_l4_h_a_t, v_l4_h_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l4.h.b.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
         v_l4_h_b_c_product));
     return 0;
@@ -3209,18 +3165,14 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_c0ad8cee, "l4.a.c.data", 512, 64, stream, v_l4_h,
         v_l4_a_c_data));
-    // by basis change F(4x4,3x3)
-    // l4.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.a.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l4.a.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_103a2868, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
+    CALL(launch(m, ORDERED, k_basis_48041faa, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
         v_l4_r));
     CALL(launch(m, EARLY, k_basis_c0ad8cee, "l4.b.c.data", 512, 64, stream, v_l4_r, v_l4_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l4.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l4.b.c.filter[i0,i1,i2,r0]
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_3fd33347, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
+    CALL(launch(m, ORDERED, k_basis_796c2218, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
         v_l4_b_t, v_l4));
     CALL(launch(m, EARLY, k_reduce_1ad0551a, "f", 2048, 128, stream, v_l4, v_f));
     // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]

@@ -12,86 +12,86 @@
 // libraries cuDNN (415 MB) 36 steps, without it up to 25.4 us more
 //           cuBLAS (596 MB) 11 steps, without it up to 4.0 us more
 // by        basis change 33, summation splitting 6
-//     9.2 us est. r0               k_product_89711744
+//     9.2 us est. r0               k_product_ed4a6144
 //     1.3 us est. p0               k_reduce_0d7103f7
 //     1.3 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.3 us est. l1.h.b.c.data    k_basis_9a213487
 //     2.5 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.t           k_basis_40343eeb
+//     1.3 us est. l1.h.t           k_basis_510fede9
 //     3.2 us est. l1.h.c.c         cuDNN conv 1x1, 64 to 256
 //     3.2 us est. l1.h             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     4.6 us est. l1.h.0.r         cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.h.0.b.c.data  k_basis_9a213487
 //     2.5 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.0.t         k_basis_40343eeb
+//     1.3 us est. l1.h.0.t         k_basis_510fede9
 //     3.2 us est. l1.h.0           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     4.6 us est. l1.h.1.r         cuDNN conv 1x1, 256 to 64 + bias + relu
 //     1.3 us est. l1.h.1.b.c.data  k_basis_9a213487
 //     2.5 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.1.t         k_basis_40343eeb
+//     1.3 us est. l1.h.1.t         k_basis_510fede9
 //     3.2 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     6.5 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     7.8 us est. l2.h.b.c.part    k_product_10a99002
-//     1.3 us est. l2.h.t           k_reduce_3d1da471
+//     7.8 us est. l2.h.b.c.part    k_product_9204cce8
+//     1.3 us est. l2.h.t           k_reduce_48040b4a
 //     3.2 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     6.9 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     4.2 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.h.0.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.0.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.0.t         k_basis_373b3530
+//     1.3 us est. l2.h.0.t         k_basis_f844ecb6
 //     3.2 us est. l2.h.0           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     4.2 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.h.1.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.1.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.1.t         k_basis_373b3530
+//     1.3 us est. l2.h.1.t         k_basis_f844ecb6
 //     3.2 us est. l2.h.1           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     4.2 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.3 us est. l2.h.2.b.c.data  k_basis_0588b848
 //     3.5 us est. l2.h.2.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.2.t         k_basis_373b3530
+//     1.3 us est. l2.h.2.t         k_basis_f844ecb6
 //     3.2 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     7.5 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//     8.8 us est. l3.h.b.c.parts   k_product_07a84daf
-//     1.3 us est. l3.h.t           k_reduce_4f1cfce3
+//     8.8 us est. l3.h.b.c.parts   k_product_93fc3e7d
+//     1.3 us est. l3.h.t           k_reduce_26ca0e39
 //     4.6 us est. l3.h.c.c         cuDNN conv 1x1, 256 to 1024
 //     9.8 us est. l3.h             cuDNN conv 1x1, 512 to 1024 + residual + bias + relu
 //     4.7 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.0.b.c.data  k_basis_35ce91cf
 //     4.9 us est. l3.h.0.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.0.t         k_basis_691e9faa
+//     1.3 us est. l3.h.0.t         k_basis_d49042cd
 //     4.6 us est. l3.h.0           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     4.7 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.1.b.c.data  k_basis_35ce91cf
 //     4.9 us est. l3.h.1.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.1.t         k_basis_691e9faa
+//     1.3 us est. l3.h.1.t         k_basis_d49042cd
 //     4.6 us est. l3.h.1           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     4.7 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.2.b.c.data  k_basis_35ce91cf
 //     4.9 us est. l3.h.2.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.2.t         k_basis_691e9faa
+//     1.3 us est. l3.h.2.t         k_basis_d49042cd
 //     4.6 us est. l3.h.2           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     4.7 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.3.b.c.data  k_basis_35ce91cf
 //     4.9 us est. l3.h.3.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.3.t         k_basis_691e9faa
+//     1.3 us est. l3.h.3.t         k_basis_d49042cd
 //     4.6 us est. l3.h.3           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     4.7 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.3 us est. l3.h.4.b.c.data  k_basis_35ce91cf
 //     4.9 us est. l3.h.4.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.4.t         k_basis_691e9faa
+//     1.3 us est. l3.h.4.t         k_basis_d49042cd
 //     4.6 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     7.9 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//     9.5 us est. l4.h.b.c.parts   k_product_46b388ba
-//     1.3 us est. l4.h.t           k_reduce_de3e16ae
+//     9.5 us est. l4.h.b.c.parts   k_product_b34892fe
+//     1.3 us est. l4.h.t           k_reduce_2c48b785
 //     4.6 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
 //     9.8 us est. l4.h             cuDNN conv 1x1, 1024 to 2048 + residual + bias + relu
 //     5.6 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.5 us est. l4.h.0.b.c.parts k_product_6f18b6c3
-//     1.3 us est. l4.h.0.t         k_reduce_de3e16ae
+//     9.5 us est. l4.h.0.b.c.parts k_product_1e3de578
+//     1.3 us est. l4.h.0.t         k_reduce_2c48b785
 //     4.6 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     5.6 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.5 us est. l4.h.1.b.c.parts k_product_6f18b6c3
-//     1.3 us est. l4.h.1.t         k_reduce_de3e16ae
+//     9.5 us est. l4.h.1.b.c.parts k_product_1e3de578
+//     1.3 us est. l4.h.1.t         k_reduce_2c48b785
 //     4.6 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     1.3 us est. f                k_reduce_a7fb52c0
 //     1.9 us est. y                k_reduce_370fba15
@@ -1066,6 +1066,9 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
+// Unlike fmax, it leaves a NaN as it is.
+static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -1126,8 +1129,9 @@ struct product_tile {
     }
 
     // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way.
-    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
+    // first (EARLY 1) or the second factor (2), is before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
         decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
@@ -1135,12 +1139,16 @@ struct product_tile {
         const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
         int turn = 0;
         for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-            if (k0 < terms) {
 #pragma unroll
-                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
+            if (EARLY != 1 && k0 == 0) await_previous();
 #pragma unroll
-                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
-            }
+            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
+            if (EARLY == 1 && k0 == 0) await_previous();
+#pragma unroll
+            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
             if (k0 > 0) step(turn ^ 1, acc);
             if (k0 >= terms) break;
 #pragma unroll
@@ -1842,11 +1850,10 @@ static __global__ void __launch_bounds__(64) k_map_34a83ab5(const float *__restr
 // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
-static __global__ void __launch_bounds__(256) k_product_89711744(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
@@ -1867,19 +1874,15 @@ static __global__ void __launch_bounds__(256) k_product_89711744(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(147u, a, b, acc);
+    tile.multiply<true, false, 1>(147u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
-        const float v1 = acc[i][j] + v0;
-        const float v2 = acc[i][j + 1] + v0;
-        const float v3 = acc[i][j + 2] + v0;
-        const float v4 = acc[i][j + 3] + v0;
-        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
-            v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
 
@@ -1998,7 +2001,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.h.b.c[0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.h.b.c.at[i2%4,r0] *
 //     l1.h.b.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.h.t[0,i1,i2,i3] = relu(l1.h.b.c[0,i1,i2,i3] + l1.h.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2025,24 +2028,19 @@ static __global__ void __launch_bounds__(64) k_basis_40343eeb(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
         *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3,
-            v4 < 0.f ? 0.f : v4);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
     }
 }
 
 // by summation splitting (r0 inside), variable substitution
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
-static __global__ void __launch_bounds__(256) k_product_10a99002(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_9204cce8(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
     const int i1 = (int)(id / 14u % 3u);
     const int i0 = (int)(id / 42u % 3u);
@@ -2060,7 +2058,7 @@ static __global__ void __launch_bounds__(256) k_product_10a99002(const float *__
             + i4 * 2 + i1 - 57] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false>(128u, a, b, acc);
+    tile.multiply<true, false, 1>(128u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2076,7 +2074,7 @@ static __global__ void __launch_bounds__(256) k_product_10a99002(const float *__
 // by summation splitting
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.part[r0,r1,i1,i2,i3]
 // l2.h.t[0,i1,i2,i3] = relu(l2.h.b.c[0,i1,i2,i3] + l2.h.b.t[i1])
-static __global__ void __launch_bounds__(64) k_reduce_3d1da471(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_48040b4a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2093,12 +2091,8 @@ static __global__ void __launch_bounds__(64) k_reduce_3d1da471(const float *p0,
         acc3 += v0.w;
     }
     const float v1 = p1[i1];
-    const float v2 = acc0 + v1;
-    const float v3 = acc1 + v1;
-    const float v4 = acc2 + v1;
-    const float v5 = acc3 + v1;
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(v2 < 0.f ? 0.f : v2,
-        v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4, v5 < 0.f ? 0.f : v5);
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+        relu(acc2 + v1), relu(acc3 + v1));
 }
 
 // l2.h.0.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
@@ -2167,7 +2161,7 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // l2.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.h.0.b.c.at[i2%2,r0] * l2.h.0.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
 // l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_f844ecb6(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2194,10 +2188,8 @@ static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
         *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
-            + i3 * 2) = make_float2(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2);
+            + i3 * 2) = make_float2(relu(d[o0][0] + v0), relu(d[o0][1] + v0));
     }
 }
 
@@ -2205,11 +2197,10 @@ static __global__ void __launch_bounds__(64) k_basis_373b3530(const float *p0,
 // l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l3.h.r 0
-static __global__ void __launch_bounds__(256) k_product_07a84daf(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_93fc3e7d(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 4u * 64u;
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -2229,7 +2220,7 @@ static __global__ void __launch_bounds__(256) k_product_07a84daf(const float *__
             + r1 * 28 + i4 * 2 + r2 - 29] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false>(144u, a, b, acc);
+    tile.multiply<true, false, 1>(144u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2244,7 +2235,7 @@ static __global__ void __launch_bounds__(256) k_product_07a84daf(const float *__
 
 // l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
 // l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
-static __global__ void __launch_bounds__(128) k_reduce_4f1cfce3(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_26ca0e39(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
@@ -2256,8 +2247,7 @@ static __global__ void __launch_bounds__(128) k_reduce_4f1cfce3(const float *p0,
     for (int r0 = 0; r0 < 16; r0++) {
         acc += p0[r0 * 50176 + i1 * 196 + i3];
     }
-    const float v0 = acc + p1[i1];
-    y[i1 * 196 + i3] = v0 < 0.f ? 0.f : v0;
+    y[i1 * 196 + i3] = relu(acc + p1[i1]);
 }
 
 // by basis change F(2x2,3x3)
@@ -2304,7 +2294,7 @@ static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
 // l3.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
 //     l2.h.0.b.c.at[i2%2,r0] * l2.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_691e9faa(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_d49042cd(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2331,10 +2321,8 @@ static __global__ void __launch_bounds__(64) k_basis_691e9faa(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
         *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
-            + i3 * 2) = make_float2(v1 < 0.f ? 0.f : v1, v2 < 0.f ? 0.f : v2);
+            + i3 * 2) = make_float2(relu(d[o0][0] + v0), relu(d[o0][1] + v0));
     }
 }
 
@@ -2342,11 +2330,10 @@ static __global__ void __launch_bounds__(64) k_basis_691e9faa(const float *p0,
 // l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
-static __global__ void __launch_bounds__(256) k_product_46b388ba(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_b34892fe(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -2366,7 +2353,7 @@ static __global__ void __launch_bounds__(256) k_product_46b388ba(const float *__
             + r1 * 14 + i4 * 2 + r2 - 15] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(288u, a, b, acc);
+    tile.multiply<true, false, 1>(288u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2380,7 +2367,7 @@ static __global__ void __launch_bounds__(256) k_product_46b388ba(const float *__
 
 // l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
 // l4.h.t[0,i1,i2,i3] = relu(l4.h.b.c[0,i1,i2,i3] + l4.h.b.t[i1])
-static __global__ void __launch_bounds__(64) k_reduce_de3e16ae(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_2c48b785(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -2392,19 +2379,17 @@ static __global__ void __launch_bounds__(64) k_reduce_de3e16ae(const float *p0,
     for (int r0 = 0; r0 < 16; r0++) {
         acc += p0[r0 * 25088 + i1 * 49 + i3];
     }
-    const float v0 = acc + p1[i1];
-    y[i1 * 49 + i3] = v0 < 0.f ? 0.f : v0;
+    y[i1 * 49 + i3] = relu(acc + p1[i1]);
 }
 
 // by summation splitting (parts)
 // l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
 //     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.0.r 0
-static __global__ void __launch_bounds__(256) k_product_6f18b6c3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_1e3de578(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -2426,7 +2411,7 @@ static __global__ void __launch_bounds__(256) k_product_6f18b6c3(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false>(288u, a, b, acc);
+    tile.multiply<true, false, 1>(288u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3281,7 +3266,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_89711744, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_ed4a6144, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
@@ -3295,7 +3280,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     //     l1.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_b_c_product, v_l1_h_b_c_filter, v_l1_h_b_c_data,
         v_l1_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
         v_l1_h_b_t, v_l1_h_t));
     // l1.h.c.c[0,i1,i2,i3] = sum(r0) l1.h.t[0,r0,i2,i3] * l1.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l1_h_c_c, v_l1_h_t, v_l1_h_c_c_scaled, NULL, NULL, v_l1_h_c_c,
@@ -3304,49 +3289,40 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l1.h[0,i1,i2,i3] = relu(l1.d.c[0,i1,i2,i3] + l1.h.c.c[0,i1,i2,i3] + l1.h.const[i1])
     CALL(conv_run(m, CONV_l1_h, v_p0, v_l1_d_c_scaled, v_l1_h_const, v_l1_h_c_c, v_l1_h,
         v_workspace));
-    // l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
-    // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l1_h_0_r, v_l1_h, v_l1_h_0_a_c_scaled, v_l1_h_0_a_t, NULL, v_l1_h_0_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l1.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.0.b.c.data[i0,i1,r0,i3,i4] *
-    //     l1.h.0.b.c.filter[i0,i1,i2,r0]
+    // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l1_h_0_b_c_product, v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data,
         v_l1_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
         v_l1_h_0_b_t, v_l1_h_0_t));
-    // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
-    // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l1_h_0, v_l1_h_0_t, v_l1_h_0_c_c_scaled, v_l1_h_0_c_t, v_l1_h, v_l1_h_0,
         v_workspace));
-    // l1.h.1.a.c[0,i1,i2,i3] = sum(r0) l1.h.0[0,r0,i2,i3] * l1.h.1.a.c.scaled[i1,r0]
-    // l1.h.1.r[0,i1,i2,i3] = relu(l1.h.1.a.c[0,i1,i2,i3] + l1.h.1.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l1_h_1_r, v_l1_h_0, v_l1_h_1_a_c_scaled, v_l1_h_1_a_t, NULL, v_l1_h_1_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l1.h.1.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.1.b.c.data[i0,i1,r0,i3,i4] *
-    //     l1.h.1.b.c.filter[i0,i1,i2,r0]
+    // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l1_h_1_b_c_product, v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data,
         v_l1_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_40343eeb, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
         v_l1_h_1_b_t, v_l1_h_1_t));
-    // l1.h.1.c.c[0,i1,i2,i3] = sum(r0) l1.h.1.t[0,r0,i2,i3] * l1.h.1.c.c.scaled[i1,r0]
-    // l1.h.1[0,i1,i2,i3] = relu(l1.h.1.c.c[0,i1,i2,i3] + l1.h.0[0,i1,i2,i3] + l1.h.1.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l1_h_1, v_l1_h_1_t, v_l1_h_1_c_c_scaled, v_l1_h_1_c_t, v_l1_h_0, v_l1_h_1,
         v_workspace));
-    // l2.h.a.c[0,i1,i2,i3] = sum(r0) l1.h.1[0,r0,i2,i3] * l2.h.a.c.scaled[i1,r0]
-    // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_10a99002, "l2.h.b.c.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_9204cce8, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
-    CALL(launch(m, EARLY, k_reduce_3d1da471, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
+    CALL(launch(m, EARLY, k_reduce_48040b4a, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
-    // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
+    // as l1.h.c.c
     CALL(conv_run(m, CONV_l2_h_c_c, v_l2_h_t, v_l2_h_c_c_scaled, NULL, NULL, v_l2_h_c_c,
         v_workspace));
     // l2.d.c[0,i1,i2,i3] = sum(r0) l1.h.1[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
@@ -3354,8 +3330,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.c.c[0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_h_1, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_c_c, v_l2_h,
         v_workspace));
-    // l2.h.0.a.c[0,i1,i2,i3] = sum(r0) l2.h[0,r0,i2,i3] * l2.h.0.a.c.scaled[i1,r0]
-    // l2.h.0.r[0,i1,i2,i3] = relu(l2.h.0.a.c[0,i1,i2,i3] + l2.h.0.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_0_r, v_l2_h, v_l2_h_0_a_c_scaled, v_l2_h_0_a_t, NULL, v_l2_h_0_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.0.b.c.data", 392, 64, stream, v_l2_h_0_r,
@@ -3365,51 +3340,41 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     //     l2.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_0_b_c_product, v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data,
         v_l2_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.0.t", 392, 64, stream, v_l2_h_0_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.h.0.t", 392, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
-    // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
-    // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l2_h_0, v_l2_h_0_t, v_l2_h_0_c_c_scaled, v_l2_h_0_c_t, v_l2_h, v_l2_h_0,
         v_workspace));
-    // l2.h.1.a.c[0,i1,i2,i3] = sum(r0) l2.h.0[0,r0,i2,i3] * l2.h.1.a.c.scaled[i1,r0]
-    // l2.h.1.r[0,i1,i2,i3] = relu(l2.h.1.a.c[0,i1,i2,i3] + l2.h.1.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_1_r, v_l2_h_0, v_l2_h_1_a_c_scaled, v_l2_h_1_a_t, NULL, v_l2_h_1_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.1.b.c.data", 392, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l2.h.1.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.1.b.c.data[i0,i1,r0,i3,i4] *
-    //     l2.h.1.b.c.filter[i0,i1,i2,r0]
+    // as l2.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_1_b_c_product, v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data,
         v_l2_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.1.t", 392, 64, stream, v_l2_h_1_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.h.1.t", 392, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
-    // l2.h.1.c.c[0,i1,i2,i3] = sum(r0) l2.h.1.t[0,r0,i2,i3] * l2.h.1.c.c.scaled[i1,r0]
-    // l2.h.1[0,i1,i2,i3] = relu(l2.h.1.c.c[0,i1,i2,i3] + l2.h.0[0,i1,i2,i3] + l2.h.1.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_c_t, v_l2_h_0, v_l2_h_1,
         v_workspace));
-    // l2.h.2.a.c[0,i1,i2,i3] = sum(r0) l2.h.1[0,r0,i2,i3] * l2.h.2.a.c.scaled[i1,r0]
-    // l2.h.2.r[0,i1,i2,i3] = relu(l2.h.2.a.c[0,i1,i2,i3] + l2.h.2.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_2_r, v_l2_h_1, v_l2_h_2_a_c_scaled, v_l2_h_2_a_t, NULL, v_l2_h_2_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.2.b.c.data", 392, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l2.h.2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.2.b.c.data[i0,i1,r0,i3,i4] *
-    //     l2.h.2.b.c.filter[i0,i1,i2,r0]
+    // as l2.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_2_b_c_product, v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data,
         v_l2_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_373b3530, "l2.h.2.t", 392, 64, stream, v_l2_h_2_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.h.2.t", 392, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
-    // l2.h.2.c.c[0,i1,i2,i3] = sum(r0) l2.h.2.t[0,r0,i2,i3] * l2.h.2.c.c.scaled[i1,r0]
-    // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_c_t, v_l2_h_1, v_l2_h_2,
         v_workspace));
-    // l3.h.a.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,i2,i3] * l3.h.a.c.scaled[i1,r0]
-    // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_a_t, NULL, v_l3_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_07a84daf, "l3.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_93fc3e7d, "l3.h.b.c.parts", 128, 256, stream,
         v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
     return 0;
 }
@@ -3419,9 +3384,9 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, EARLY, k_reduce_4f1cfce3, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
+    CALL(launch(m, EARLY, k_reduce_26ca0e39, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
-    // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
+    // as l1.h.c.c
     CALL(conv_run(m, CONV_l3_h_c_c, v_l3_h_t, v_l3_h_c_c_scaled, NULL, NULL, v_l3_h_c_c,
         v_workspace));
     // l3.d.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
@@ -3429,100 +3394,79 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l2_h_2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_c_c, v_l3_h,
         v_workspace));
-    // l3.h.0.a.c[0,i1,i2,i3] = sum(r0) l3.h[0,r0,i2,i3] * l3.h.0.a.c.scaled[i1,r0]
-    // l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_a_t, NULL, v_l3_h_0_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
-    //     l3.h.0.b.c.filter[i0,i1,i2,r0]
+    // as l2.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_0_b_c_product, v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data,
         v_l3_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
-    // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
-    // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l3_h_0, v_l3_h_0_t, v_l3_h_0_c_c_scaled, v_l3_h_0_c_t, v_l3_h, v_l3_h_0,
         v_workspace));
-    // l3.h.1.a.c[0,i1,i2,i3] = sum(r0) l3.h.0[0,r0,i2,i3] * l3.h.1.a.c.scaled[i1,r0]
-    // l3.h.1.r[0,i1,i2,i3] = relu(l3.h.1.a.c[0,i1,i2,i3] + l3.h.1.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_a_t, NULL, v_l3_h_1_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l3.h.1.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.1.b.c.data[i0,i1,r0,i3,i4] *
-    //     l3.h.1.b.c.filter[i0,i1,i2,r0]
+    // as l2.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_1_b_c_product, v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data,
         v_l3_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
-    // l3.h.1.c.c[0,i1,i2,i3] = sum(r0) l3.h.1.t[0,r0,i2,i3] * l3.h.1.c.c.scaled[i1,r0]
-    // l3.h.1[0,i1,i2,i3] = relu(l3.h.1.c.c[0,i1,i2,i3] + l3.h.0[0,i1,i2,i3] + l3.h.1.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l3_h_1, v_l3_h_1_t, v_l3_h_1_c_c_scaled, v_l3_h_1_c_t, v_l3_h_0, v_l3_h_1,
         v_workspace));
-    // l3.h.2.a.c[0,i1,i2,i3] = sum(r0) l3.h.1[0,r0,i2,i3] * l3.h.2.a.c.scaled[i1,r0]
-    // l3.h.2.r[0,i1,i2,i3] = relu(l3.h.2.a.c[0,i1,i2,i3] + l3.h.2.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_a_t, NULL, v_l3_h_2_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l3.h.2.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.2.b.c.data[i0,i1,r0,i3,i4] *
-    //     l3.h.2.b.c.filter[i0,i1,i2,r0]
+    // as l2.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_2_b_c_product, v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data,
         v_l3_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
-    // l3.h.2.c.c[0,i1,i2,i3] = sum(r0) l3.h.2.t[0,r0,i2,i3] * l3.h.2.c.c.scaled[i1,r0]
-    // l3.h.2[0,i1,i2,i3] = relu(l3.h.2.c.c[0,i1,i2,i3] + l3.h.1[0,i1,i2,i3] + l3.h.2.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l3_h_2, v_l3_h_2_t, v_l3_h_2_c_c_scaled, v_l3_h_2_c_t, v_l3_h_1, v_l3_h_2,
         v_workspace));
-    // l3.h.3.a.c[0,i1,i2,i3] = sum(r0) l3.h.2[0,r0,i2,i3] * l3.h.3.a.c.scaled[i1,r0]
-    // l3.h.3.r[0,i1,i2,i3] = relu(l3.h.3.a.c[0,i1,i2,i3] + l3.h.3.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_a_t, NULL, v_l3_h_3_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l3.h.3.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.3.b.c.data[i0,i1,r0,i3,i4] *
-    //     l3.h.3.b.c.filter[i0,i1,i2,r0]
+    // as l2.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_3_b_c_product, v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data,
         v_l3_h_3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
-    // l3.h.3.c.c[0,i1,i2,i3] = sum(r0) l3.h.3.t[0,r0,i2,i3] * l3.h.3.c.c.scaled[i1,r0]
-    // l3.h.3[0,i1,i2,i3] = relu(l3.h.3.c.c[0,i1,i2,i3] + l3.h.2[0,i1,i2,i3] + l3.h.3.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l3_h_3, v_l3_h_3_t, v_l3_h_3_c_c_scaled, v_l3_h_3_c_t, v_l3_h_2, v_l3_h_3,
         v_workspace));
-    // l3.h.4.a.c[0,i1,i2,i3] = sum(r0) l3.h.3[0,r0,i2,i3] * l3.h.4.a.c.scaled[i1,r0]
-    // l3.h.4.r[0,i1,i2,i3] = relu(l3.h.4.a.c[0,i1,i2,i3] + l3.h.4.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_a_t, NULL, v_l3_h_4_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
         v_l3_h_4_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l3.h.4.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.4.b.c.data[i0,i1,r0,i3,i4] *
-    //     l3.h.4.b.c.filter[i0,i1,i2,r0]
+    // as l2.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_4_b_c_product, v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data,
         v_l3_h_4_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_691e9faa, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
-    // l3.h.4.c.c[0,i1,i2,i3] = sum(r0) l3.h.4.t[0,r0,i2,i3] * l3.h.4.c.c.scaled[i1,r0]
-    // l3.h.4[0,i1,i2,i3] = relu(l3.h.4.c.c[0,i1,i2,i3] + l3.h.3[0,i1,i2,i3] + l3.h.4.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l3_h_4, v_l3_h_4_t, v_l3_h_4_c_c_scaled, v_l3_h_4_c_t, v_l3_h_3, v_l3_h_4,
         v_workspace));
-    // l4.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,i2,i3] * l4.h.a.c.scaled[i1,r0]
-    // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_a_t, NULL, v_l4_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_46b388ba, "l4.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_b34892fe, "l4.h.b.c.parts", 128, 256, stream,
         v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
+    CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_t, v_l4_h_t));
-    // l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
+    // as l1.h.c.c
     CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
         v_workspace));
     // l4.d.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
@@ -3530,25 +3474,22 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l3_h_4, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_c_c, v_l4_h,
         v_workspace));
-    // l4.h.0.a.c[0,i1,i2,i3] = sum(r0) l4.h[0,r0,i2,i3] * l4.h.0.a.c.scaled[i1,r0]
-    // l4.h.0.r[0,i1,i2,i3] = relu(l4.h.0.a.c[0,i1,i2,i3] + l4.h.0.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_6f18b6c3, "l4.h.0.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_1e3de578, "l4.h.0.b.c.parts", 128, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
+    CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
-    // l4.h.0.c.c[0,i1,i2,i3] = sum(r0) l4.h.0.t[0,r0,i2,i3] * l4.h.0.c.c.scaled[i1,r0]
-    // l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_c_t, v_l4_h, v_l4_h_0,
         v_workspace));
-    // l4.h.1.a.c[0,i1,i2,i3] = sum(r0) l4.h.0[0,r0,i2,i3] * l4.h.1.a.c.scaled[i1,r0]
-    // l4.h.1.r[0,i1,i2,i3] = relu(l4.h.1.a.c[0,i1,i2,i3] + l4.h.1.a.t[i1])
+    // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_a_t, NULL, v_l4_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_6f18b6c3, "l4.h.1.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_1e3de578, "l4.h.1.b.c.parts", 128, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_de3e16ae, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
+    CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
     return 0;
 }
@@ -3558,8 +3499,7 @@ static int steps_3(resnet50 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // l4.h.1.c.c[0,i1,i2,i3] = sum(r0) l4.h.1.t[0,r0,i2,i3] * l4.h.1.c.c.scaled[i1,r0]
-    // l4.h.1[0,i1,i2,i3] = relu(l4.h.1.c.c[0,i1,i2,i3] + l4.h.0[0,i1,i2,i3] + l4.h.1.c.t[i1])
+    // as l1.h
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
         v_workspace));
     CALL(launch(m, ORDERED, k_reduce_a7fb52c0, "f", 2048, 32, stream, v_l4_h_1, v_f));

@@ -11,11 +11,11 @@
 // plan      7 steps, 109.3 us estimated; 215.3 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 9.5 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    17.5 us est. r1               k_product_0e814894
+//    17.5 us est. r1               k_product_d67d219c
 //    10.4 us est. c2.sum.data      k_basis_00325158
 //    47.2 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
 //    21.8 us est. c2.sum.part      k_basis_bf58d407
-//     7.6 us est. r2               k_reduce_b1f4f1d2
+//     7.6 us est. r2               k_reduce_34f45865
 //     3.4 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
 //     1.3 us est. y                k_reduce_adb50f9e
 
@@ -131,6 +131,9 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
+// Unlike fmax, it leaves a NaN as it is.
+static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -191,8 +194,9 @@ struct product_tile {
     }
 
     // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way.
-    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
+    // first (EARLY 1) or the second factor (2), is before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
         decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
@@ -200,12 +204,16 @@ struct product_tile {
         const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
         int turn = 0;
         for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-            if (k0 < terms) {
 #pragma unroll
-                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
+            if (EARLY != 1 && k0 == 0) await_previous();
 #pragma unroll
-                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
-            }
+            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
+            if (EARLY == 1 && k0 == 0) await_previous();
+#pragma unroll
+            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
             if (k0 > 0) step(turn ^ 1, acc);
             if (k0 >= terms) break;
 #pragma unroll
@@ -309,11 +317,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // c1.sum[0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-4,i3+r1-4] * k1[i1,0,r0,r1] where i2 in 0:224, i3 in
 //     0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
-static __global__ void __launch_bounds__(256) k_product_0e814894(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_d67d219c(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 392u * 128u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
@@ -332,19 +339,15 @@ static __global__ void __launch_bounds__(256) k_product_0e814894(const float *__
         return k < 81u && (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p1[t0 * 224 + t1] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false>(81u, a, b, acc);
+    tile.multiply<true, false, 1>(81u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
-        const float v1 = acc[i][j] + v0;
-        const float v2 = acc[i][j + 1] + v0;
-        const float v3 = acc[i][j + 2] + v0;
-        const float v4 = acc[i][j + 3] + v0;
-        *reinterpret_cast<float4 *>(y + i1 * 50176 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
-            v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i1 * 50176 + i3) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
 
@@ -469,7 +472,7 @@ static __global__ void __launch_bounds__(256) k_basis_bf58d407(const float *p0,
 // c2.sum[0,i1,i2,i3] = sum(r0,r1) c2.sum.part[r0,r1,i1,i2+3*r0,i3+3*r1] where i2 in 0:224, i3 in
 //     0:224, pad c2.sum.part 0
 // r2[0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(256) k_reduce_b1f4f1d2(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_34f45865(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
@@ -490,12 +493,8 @@ static __global__ void __launch_bounds__(256) k_reduce_b1f4f1d2(const float *p0,
         }
     }
     const float v0 = p1[i1];
-    const float v1 = acc0 + v0;
-    const float v2 = acc1 + v0;
-    const float v3 = acc2 + v0;
-    const float v4 = acc3 + v0;
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v1 < 0.f ? 0.f : v1,
-        v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(relu(acc0 + v0),
+        relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
 }
 
 // by summation splitting
@@ -775,7 +774,7 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_0e814894, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
+    CALL(launch(m, ORDERED, k_product_d67d219c, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
     CALL(launch(m, EARLY, k_basis_00325158, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
     // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
     //     F(4x4,3x3)
@@ -784,7 +783,7 @@ static int steps(srcnn *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
     CALL(launch(m, ORDERED, k_basis_bf58d407, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
         v_c2_sum_part));
-    CALL(launch(m, EARLY, k_reduce_b1f4f1d2, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
+    CALL(launch(m, EARLY, k_reduce_34f45865, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
     CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r2, v_y_sum_part));

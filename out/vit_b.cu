@@ -11,7 +11,7 @@
 // plan      102 steps, 1330.4 us estimated; 1333.6 us without derivation
 // libraries cuBLAS (596 MB) 48 steps, without it up to 170.2 us more
 // by        summation splitting 1, online softmax 12
-//     8.8 us est. patches.sum.part k_product_ca005b1f
+//     8.8 us est. patches.sum.part k_product_37887cdd
 //     2.3 us est. h                k_stitch_06732060
 //     1.3 us est. n.0              k_row_5e8e7580
 //    24.1 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
@@ -811,8 +811,9 @@ struct product_tile {
     }
 
     // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way.
-    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
+    // first (EARLY 1) or the second factor (2), is before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
         decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
@@ -820,12 +821,16 @@ struct product_tile {
         const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
         int turn = 0;
         for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-            if (k0 < terms) {
 #pragma unroll
-                for (unsigned i = 0; i < na; i++) va[i] = load_a(e + 256u * i, k0);
+            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
+            if (EARLY != 1 && k0 == 0) await_previous();
 #pragma unroll
-                for (unsigned i = 0; i < nb; i++) vb[i] = load_b(e + 256u * i, k0);
-            }
+            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
+            if (EARLY == 1 && k0 == 0) await_previous();
+#pragma unroll
+            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
+                vb[i] = load_b(e + 256u * i, k0);
             if (k0 > 0) step(turn ^ 1, acc);
             if (k0 >= terms) break;
 #pragma unroll
@@ -868,11 +873,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // by summation splitting (r0,r1 inside), variable substitution
 // patches.sum.part[i0,i1,i2,i3] = sum(r0,r1) x[0,r0,16*i2+r1,i0+16*i3] *
 //     patches.sum.part.lines[i0,i1,r0,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(256) k_product_ca005b1f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_37887cdd(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 12u * 64u;
     const int i0 = (int)(id / 24u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
@@ -889,7 +893,7 @@ static __global__ void __launch_bounds__(256) k_product_ca005b1f(const float *__
         return n < 196u ? p1[r0 * 50176 + i2 * 3584 + r1 * 224 + i3 * 16 + i0] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false>(48u, a, b, acc);
+    tile.multiply<true, false, 1>(48u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1706,7 +1710,7 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_ca005b1f, "patches.sum.part", 384, 256, stream,
+    CALL(launch(m, ORDERED, k_product_37887cdd, "patches.sum.part", 384, 256, stream,
         v_patches_sum_part_lines, v_x, v_patches_sum_part));
     CALL(launch(m, EARLY, k_stitch_06732060, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
         v_place, v_token, v_b, v_h));
@@ -1726,80 +1730,68 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // f.0.p[0,i1,i2] = sum(r0) m.0[0,i1,r0] * f.0.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_0_p, v_m_0, v_f_0_w, v_f_0_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.0", 591, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
-    // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
-    // h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias,
         v_n_1));
-    // a.1.qkv.p[0,i1,i2] = sum(r0) n.1[0,i1,r0] * a.1.qkv.w[r0,i2]
-    // a.1.t.split[0,i1,i2] = a.1.qkv.p[0,i1,i2] + a.1.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
         v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.1.o", 108, 128, stream, v_a_1_t_split,
         v_a_1_c));
-    // a.1.p[0,i1,i2] = sum(r0) a.1.c[0,i1,r0] * a.1.w[r0,i2]
-    // r.1[0,i1,i2] = h.0[0,i1,i2] + a.1.p[0,i1,i2] + a.1.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.1", 197, 32, stream, v_r_1, v_m_1_scale, v_m_1_bias,
         v_m_1));
-    // f.1.p[0,i1,i2] = sum(r0) m.1[0,i1,r0] * f.1.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_1_p, v_m_1, v_f_1_w, v_f_1_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.1", 591, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
-    // b.1.p[0,i1,i2] = sum(r0) g.1[0,i1,r0] * b.1.w[r0,i2]
-    // h.1[0,i1,i2] = r.1[0,i1,i2] + b.1.p[0,i1,i2] + b.1.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias,
         v_n_2));
-    // a.2.qkv.p[0,i1,i2] = sum(r0) n.2[0,i1,r0] * a.2.qkv.w[r0,i2]
-    // a.2.t.split[0,i1,i2] = a.2.qkv.p[0,i1,i2] + a.2.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
         v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.2.o", 108, 128, stream, v_a_2_t_split,
         v_a_2_c));
-    // a.2.p[0,i1,i2] = sum(r0) a.2.c[0,i1,r0] * a.2.w[r0,i2]
-    // r.2[0,i1,i2] = h.1[0,i1,i2] + a.2.p[0,i1,i2] + a.2.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.2", 197, 32, stream, v_r_2, v_m_2_scale, v_m_2_bias,
         v_m_2));
-    // f.2.p[0,i1,i2] = sum(r0) m.2[0,i1,r0] * f.2.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_2_p, v_m_2, v_f_2_w, v_f_2_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.2", 591, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
-    // b.2.p[0,i1,i2] = sum(r0) g.2[0,i1,r0] * b.2.w[r0,i2]
-    // h.2[0,i1,i2] = r.2[0,i1,i2] + b.2.p[0,i1,i2] + b.2.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias,
         v_n_3));
-    // a.3.qkv.p[0,i1,i2] = sum(r0) n.3[0,i1,r0] * a.3.qkv.w[r0,i2]
-    // a.3.t.split[0,i1,i2] = a.3.qkv.p[0,i1,i2] + a.3.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
         v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.3.o", 108, 128, stream, v_a_3_t_split,
         v_a_3_c));
-    // a.3.p[0,i1,i2] = sum(r0) a.3.c[0,i1,r0] * a.3.w[r0,i2]
-    // r.3[0,i1,i2] = h.2[0,i1,i2] + a.3.p[0,i1,i2] + a.3.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias,
         v_m_3));
-    // f.3.p[0,i1,i2] = sum(r0) m.3[0,i1,r0] * f.3.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_3_p, v_m_3, v_f_3_w, v_f_3_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.3", 591, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
-    // b.3.p[0,i1,i2] = sum(r0) g.3[0,i1,r0] * b.3.w[r0,i2]
-    // h.3[0,i1,i2] = r.3[0,i1,i2] + b.3.p[0,i1,i2] + b.3.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias,
         v_n_4));
-    // a.4.qkv.p[0,i1,i2] = sum(r0) n.4[0,i1,r0] * a.4.qkv.w[r0,i2]
-    // a.4.t.split[0,i1,i2] = a.4.qkv.p[0,i1,i2] + a.4.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
         v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.4.o", 108, 128, stream, v_a_4_t_split,
         v_a_4_c));
-    // a.4.p[0,i1,i2] = sum(r0) a.4.c[0,i1,r0] * a.4.w[r0,i2]
-    // r.4[0,i1,i2] = h.3[0,i1,i2] + a.4.p[0,i1,i2] + a.4.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias,
         v_m_4));
-    // f.4.p[0,i1,i2] = sum(r0) m.4[0,i1,r0] * f.4.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
     return 0;
 }
@@ -1810,99 +1802,84 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
-    // b.4.p[0,i1,i2] = sum(r0) g.4[0,i1,r0] * b.4.w[r0,i2]
-    // h.4[0,i1,i2] = r.4[0,i1,i2] + b.4.p[0,i1,i2] + b.4.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias,
         v_n_5));
-    // a.5.qkv.p[0,i1,i2] = sum(r0) n.5[0,i1,r0] * a.5.qkv.w[r0,i2]
-    // a.5.t.split[0,i1,i2] = a.5.qkv.p[0,i1,i2] + a.5.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
         v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.5.o", 108, 128, stream, v_a_5_t_split,
         v_a_5_c));
-    // a.5.p[0,i1,i2] = sum(r0) a.5.c[0,i1,r0] * a.5.w[r0,i2]
-    // r.5[0,i1,i2] = h.4[0,i1,i2] + a.5.p[0,i1,i2] + a.5.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.5", 197, 32, stream, v_r_5, v_m_5_scale, v_m_5_bias,
         v_m_5));
-    // f.5.p[0,i1,i2] = sum(r0) m.5[0,i1,r0] * f.5.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_5_p, v_m_5, v_f_5_w, v_f_5_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.5", 591, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
-    // b.5.p[0,i1,i2] = sum(r0) g.5[0,i1,r0] * b.5.w[r0,i2]
-    // h.5[0,i1,i2] = r.5[0,i1,i2] + b.5.p[0,i1,i2] + b.5.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias,
         v_n_6));
-    // a.6.qkv.p[0,i1,i2] = sum(r0) n.6[0,i1,r0] * a.6.qkv.w[r0,i2]
-    // a.6.t.split[0,i1,i2] = a.6.qkv.p[0,i1,i2] + a.6.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
         v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.6.o", 108, 128, stream, v_a_6_t_split,
         v_a_6_c));
-    // a.6.p[0,i1,i2] = sum(r0) a.6.c[0,i1,r0] * a.6.w[r0,i2]
-    // r.6[0,i1,i2] = h.5[0,i1,i2] + a.6.p[0,i1,i2] + a.6.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.6", 197, 32, stream, v_r_6, v_m_6_scale, v_m_6_bias,
         v_m_6));
-    // f.6.p[0,i1,i2] = sum(r0) m.6[0,i1,r0] * f.6.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_6_p, v_m_6, v_f_6_w, v_f_6_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.6", 591, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
-    // b.6.p[0,i1,i2] = sum(r0) g.6[0,i1,r0] * b.6.w[r0,i2]
-    // h.6[0,i1,i2] = r.6[0,i1,i2] + b.6.p[0,i1,i2] + b.6.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias,
         v_n_7));
-    // a.7.qkv.p[0,i1,i2] = sum(r0) n.7[0,i1,r0] * a.7.qkv.w[r0,i2]
-    // a.7.t.split[0,i1,i2] = a.7.qkv.p[0,i1,i2] + a.7.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
         v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.7.o", 108, 128, stream, v_a_7_t_split,
         v_a_7_c));
-    // a.7.p[0,i1,i2] = sum(r0) a.7.c[0,i1,r0] * a.7.w[r0,i2]
-    // r.7[0,i1,i2] = h.6[0,i1,i2] + a.7.p[0,i1,i2] + a.7.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias,
         v_m_7));
-    // f.7.p[0,i1,i2] = sum(r0) m.7[0,i1,r0] * f.7.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_7_p, v_m_7, v_f_7_w, v_f_7_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.7", 591, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
-    // b.7.p[0,i1,i2] = sum(r0) g.7[0,i1,r0] * b.7.w[r0,i2]
-    // h.7[0,i1,i2] = r.7[0,i1,i2] + b.7.p[0,i1,i2] + b.7.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias,
         v_n_8));
-    // a.8.qkv.p[0,i1,i2] = sum(r0) n.8[0,i1,r0] * a.8.qkv.w[r0,i2]
-    // a.8.t.split[0,i1,i2] = a.8.qkv.p[0,i1,i2] + a.8.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
         v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.8.o", 108, 128, stream, v_a_8_t_split,
         v_a_8_c));
-    // a.8.p[0,i1,i2] = sum(r0) a.8.c[0,i1,r0] * a.8.w[r0,i2]
-    // r.8[0,i1,i2] = h.7[0,i1,i2] + a.8.p[0,i1,i2] + a.8.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.8", 197, 32, stream, v_r_8, v_m_8_scale, v_m_8_bias,
         v_m_8));
-    // f.8.p[0,i1,i2] = sum(r0) m.8[0,i1,r0] * f.8.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_8_p, v_m_8, v_f_8_w, v_f_8_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.8", 591, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
-    // b.8.p[0,i1,i2] = sum(r0) g.8[0,i1,r0] * b.8.w[r0,i2]
-    // h.8[0,i1,i2] = r.8[0,i1,i2] + b.8.p[0,i1,i2] + b.8.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias,
         v_n_9));
-    // a.9.qkv.p[0,i1,i2] = sum(r0) n.9[0,i1,r0] * a.9.qkv.w[r0,i2]
-    // a.9.t.split[0,i1,i2] = a.9.qkv.p[0,i1,i2] + a.9.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
         v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.9.o", 108, 128, stream, v_a_9_t_split,
         v_a_9_c));
-    // a.9.p[0,i1,i2] = sum(r0) a.9.c[0,i1,r0] * a.9.w[r0,i2]
-    // r.9[0,i1,i2] = h.8[0,i1,i2] + a.9.p[0,i1,i2] + a.9.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias,
         v_m_9));
-    // f.9.p[0,i1,i2] = sum(r0) m.9[0,i1,r0] * f.9.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
     return 0;
 }
@@ -1913,46 +1890,39 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     (void)out;
     (void)stream;
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
-    // b.9.p[0,i1,i2] = sum(r0) g.9[0,i1,r0] * b.9.w[r0,i2]
-    // h.9[0,i1,i2] = r.9[0,i1,i2] + b.9.p[0,i1,i2] + b.9.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.10", 197, 32, stream, v_h_9, v_n_10_scale,
         v_n_10_bias, v_n_10));
-    // a.10.qkv.p[0,i1,i2] = sum(r0) n.10[0,i1,r0] * a.10.qkv.w[r0,i2]
-    // a.10.t.split[0,i1,i2] = a.10.qkv.p[0,i1,i2] + a.10.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
         v_a_10_t_split, v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.10.o", 108, 128, stream, v_a_10_t_split,
         v_a_10_c));
-    // a.10.p[0,i1,i2] = sum(r0) a.10.c[0,i1,r0] * a.10.w[r0,i2]
-    // r.10[0,i1,i2] = h.9[0,i1,i2] + a.10.p[0,i1,i2] + a.10.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.10", 197, 32, stream, v_r_10, v_m_10_scale,
         v_m_10_bias, v_m_10));
-    // f.10.p[0,i1,i2] = sum(r0) m.10[0,i1,r0] * f.10.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_10_p, v_m_10, v_f_10_w, v_f_10_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.10", 591, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
-    // b.10.p[0,i1,i2] = sum(r0) g.10[0,i1,r0] * b.10.w[r0,i2]
-    // h.10[0,i1,i2] = r.10[0,i1,i2] + b.10.p[0,i1,i2] + b.10.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "n.11", 197, 32, stream, v_h_10, v_n_11_scale,
         v_n_11_bias, v_n_11));
-    // a.11.qkv.p[0,i1,i2] = sum(r0) n.11[0,i1,r0] * a.11.qkv.w[r0,i2]
-    // a.11.t.split[0,i1,i2] = a.11.qkv.p[0,i1,i2] + a.11.qkv.b[i2]
+    // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
         v_a_11_t_split, v_workspace));
     CALL(launch(m, ORDERED, k_attention_e3309909, "a.11.o", 108, 128, stream, v_a_11_t_split,
         v_a_11_c));
-    // a.11.p[0,i1,i2] = sum(r0) a.11.c[0,i1,r0] * a.11.w[r0,i2]
-    // r.11[0,i1,i2] = h.10[0,i1,i2] + a.11.p[0,i1,i2] + a.11.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.11", 197, 32, stream, v_r_11, v_m_11_scale,
         v_m_11_bias, v_m_11));
-    // f.11.p[0,i1,i2] = sum(r0) m.11[0,i1,r0] * f.11.w[r0,i2]
+    // as f.0.p
     CALL(gemm_run(m, &gemm_f_11_p, v_m_11, v_f_11_w, v_f_11_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.11", 591, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
-    // b.11.p[0,i1,i2] = sum(r0) g.11[0,i1,r0] * b.11.w[r0,i2]
-    // h.11[0,i1,i2] = r.11[0,i1,i2] + b.11.p[0,i1,i2] + b.11.b[i2]
+    // as r.0
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
     CALL(launch(m, ORDERED, k_reduce_9edd34c1, "n.sum", 197, 32, stream, v_h_11, v_n_sum));
     CALL(launch(m, EARLY, k_reduce_7628ced1, "n.sum2", 197, 32, stream, v_h_11, v_n_sum, v_n_sum2));

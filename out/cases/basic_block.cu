@@ -13,9 +13,9 @@
 // by        basis change 5
 //     1.3 us est. t1.sum.data      k_basis_9a213487
 //     2.5 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.2 us est. t3.sum.data      k_stitch_2a08dd4d
+//     2.2 us est. t3.sum.data      k_stitch_f151e11e
 //     2.5 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. y                k_basis_c1c18a66
+//     1.3 us est. y                k_basis_4fef643c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -122,6 +122,9 @@ static __device__ __forceinline__ void await_previous() {
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
+
+// Unlike fmax, it leaves a NaN as it is.
+static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
 // t1.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
 //     -1/15, 2/15], [0, 0, 1/2]]
@@ -247,7 +250,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // t1.sum[0,i1,i2,i3] = sum(r0,r1) t1.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // t2[0,i1,i2,i3] = relu(t1.sum[0,i1,i2,i3] + b1[i1])
-static __device__ __forceinline__ void slice_basis_455e87ea(const float *p0,
+static __device__ __forceinline__ void slice_basis_1f36a072(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -271,12 +274,8 @@ static __device__ __forceinline__ void slice_basis_455e87ea(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        const float v1 = d[o0][0] + v0;
-        const float v2 = d[o0][1] + v0;
-        const float v3 = d[o0][2] + v0;
-        const float v4 = d[o0][3] + v0;
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(v1 < 0.f ? 0.f
-            : v1, v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4);
+        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
+            + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0), relu(d[o0][3] + v0));
     }
 }
 
@@ -317,13 +316,13 @@ static __device__ __forceinline__ void slice_basis_df4df871(const float *p0, flo
 }
 
 // t2 by slices in shared memory, then t3.sum.data
-static __global__ void __launch_bounds__(224) k_stitch_2a08dd4d(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_f151e11e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float own[3136];
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_455e87ea(p0, p1, own, slice * 196u + k);
+        slice_basis_1f36a072(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         slice_basis_df4df871(own, y, slice * 196u + k);
@@ -333,7 +332,7 @@ static __global__ void __launch_bounds__(224) k_stitch_2a08dd4d(const float *p0,
 // t3.sum[0,i1,i2,i3] = sum(r0,r1) t3.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // y[0,i1,i2,i3] = relu(x[0,i1,i2,i3] + t3.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(64) k_basis_c1c18a66(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_4fef643c(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -362,13 +361,9 @@ static __global__ void __launch_bounds__(64) k_basis_c1c18a66(const float *p0, c
         const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 224 + o0 * 56
             + i3 * 4);
         const float v1 = p2[i1];
-        const float v2 = d[o0][0] + v0.x + v1;
-        const float v3 = d[o0][1] + v0.y + v1;
-        const float v4 = d[o0][2] + v0.z + v1;
-        const float v5 = d[o0][3] + v0.w + v1;
         *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(v2 < 0.f ? 0.f : v2, v3 < 0.f ? 0.f : v3, v4 < 0.f ? 0.f : v4,
-            v5 < 0.f ? 0.f : v5);
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1),
+            relu(d[o0][2] + v0.z + v1), relu(d[o0][3] + v0.w + v1));
     }
 }
 
@@ -601,13 +596,11 @@ static int steps(basic_block *m, const void *const *in, void *const *out,
     // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
     //     t1.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_2a08dd4d, "t3.sum.data", 64, 224, stream, v_t1_sum_product,
+    CALL(launch(m, ORDERED, k_stitch_f151e11e, "t3.sum.data", 64, 224, stream, v_t1_sum_product,
         v_b1, v_t3_sum_data));
-    // by basis change F(4x4,3x3)
-    // t3.sum.product[i0,i1,i2,i3,i4] = sum(r0) t3.sum.data[i0,i1,r0,i3,i4] *
-    //     t3.sum.filter[i0,i1,i2,r0]
+    // as t1.sum.product
     CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c1c18a66, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
+    CALL(launch(m, ORDERED, k_basis_4fef643c, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
         v_y));
     return 0;
 }

@@ -311,9 +311,9 @@ static int steps(three_matmuls *m, const void *const *in, void *const *out,
     (void)stream;
     // q[i0,i1] = sum(r0) x[i0,r0] * wq[r0,i1]
     CALL(gemm_run(m, &gemm_q, v_x, v_wq, v_q));
-    // k[i0,i1] = sum(r0) x[i0,r0] * wk[r0,i1]
+    // as q
     CALL(gemm_run(m, &gemm_k, v_x, v_wk, v_k));
-    // v[i0,i1] = sum(r0) x[i0,r0] * wv[r0,i1]
+    // as q
     CALL(gemm_run(m, &gemm_v, v_x, v_wv, v_v));
     return 0;
 }
