@@ -132,10 +132,18 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     if (!ein__find_conv(ctx, s, out, &f)) return v;
     ein__ex w = ein__relay_filter(z, &f);
     if (!w.i) return ctx->status ? (ein__val){0} : v;
-    if (ein__conv_sizes(&f)) return ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
-    if (!ein__rule_on(ctx, EIN__RULE_RELAX)) return v;
     ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
-    return ein__even_padding(z, v, &f, w, map, read);
+    if (ein__conv_sizes(&f)) {
+        // The order that a convolution takes may be the worse one for a product.
+        ein__val relaid = ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
+        if (!relaid.i) return relaid;
+        int64_t as_is = ein__cost_as_is(ctx, v, map, read);
+        if (as_is >= ein__cost_as_is(ctx, relaid, map, read)) v = relaid;
+    } else if (ein__rule_on(ctx, EIN__RULE_RELAX)) {
+        v = ein__even_padding(z, v, &f, w, map, read);
+    }
+    ctx->convolved |= v.i != z->self.i;
+    return v;
 }
 
 // The last pass before products are prepared for kernels of our own.

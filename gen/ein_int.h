@@ -572,6 +572,7 @@ struct ein_ctx {
     bool strict;         // kernels are priced for a value that is
     bool typed;          // values have the types they are stored in (storage.c)
     bool channels_last;  // convolutions may take their tensors in NHWC
+    bool convolved;  // a convolution call was the best of something, or values made ready for it
     ein_stats stats;
 };
 

@@ -627,9 +627,10 @@ static bool ein__may_reorder(const ein_ctx *ctx) {
     return priced && ctx->desc.libs == EIN_LIBS_ALL && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
-// The plan of a lowered model: with convolutions in declared order, and where calls may have either
-// order with these as well, since what derivation takes for granted layouts may not give.
-static bool ein__cheapest_plan(ein_ctx *ctx) {
+// The plan of a lowered model with the libraries that it may call: with convolutions in declared
+// order, and where calls may have either order with these as well, since what derivation takes for
+// granted layouts may not give.
+static bool ein__plan_calling(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     int64_t baseline = INT64_MAX;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
@@ -646,6 +647,36 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     return !ctx->status;
+}
+
+// The same, or a plan that calls fewer libraries where that is cheaper: what is chosen for each
+// problem by itself, with what a kernel of our own must be cheaper by, need not be the best
+// program. So a library that may be called never makes a program dearer.
+static bool ein__cheapest_plan(ein_ctx *ctx) {
+    ein_libs may = ctx->desc.libs;
+    ctx->convolved = false;
+    bool ok = ein__plan_calling(ctx);
+    bool same = may == EIN_LIBS_ALL && !ctx->convolved;
+    if (ctx->desc.baseline || ctx->desc.form || ctx->rank) return ok;
+    for (int libs = may + 1; ok && libs <= EIN_LIBS_NONE; libs++) {
+        ein__plan best = ctx->plan;
+        if (libs == EIN_LIBS_CUBLAS && same) continue;
+        int64_t baseline = best.baseline_ps ? best.baseline_ps : ein__plan_cost(&best);
+        ctx->plan = (ein__plan){0};
+        ctx->desc.libs = libs;
+        ein__forget_choices(ctx);
+        ok = ein__plan_calling(ctx);
+        if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(&best)) {
+            ein__pass_plan(ctx, &best);
+            ctx->plan.baseline_ps = baseline;
+        } else {
+            ein__pass_plan(ctx, &ctx->plan);
+            ctx->plan = best;
+        }
+    }
+    ctx->desc.libs = may;
+    ein__forget_choices(ctx);
+    return ok;
 }
 
 EIN__FN bool ein__make_plan(ein_ctx *ctx) {

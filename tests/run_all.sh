@@ -69,6 +69,7 @@ parts=(
     'engines  -    sh tests/frame/test_engines.sh'
     'fit      -    python3 tests/check_fit.py'
     'figures  -    python3 tests/check_figures.py'
+    'estimate -    python3 tests/check_estimates.py'
     'program  cuda sh tests/frame/test_program.sh'
     'early    cuda sh tests/frame/test_early.sh'
     "peers    -    $python tests/peers/test_peers.py"

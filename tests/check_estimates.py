@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""What may be called never makes a plan dearer, and neither does derivation.
+
+By the estimates that emitted files print: with all libraries no plan takes longer than with cuBLAS
+alone, with cuBLAS none longer than with none, and derived none longer than without derivation, in
+any arithmetic, on small and large devices. Ends with `N passed, N failed`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+from harness import EINNET, ROOT, Checks
+
+MODELS = ("models/dcgan", "models/infogan", "models/srcnn", "models/longformer_short",
+          "models/cases/dilated_conv", "tests/unseen/tensor_tiles")
+DEVICES = ("h200", "v100", "l4", "agx-orin", "orin-nano")
+UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
+PLAN = re.compile(r"^// plan .*?([\d.]+) (ns|us|ms|s) estimated", re.M)
+
+
+def estimate(model, options):
+    path = os.path.join(ROOT, model + ".ein")
+    done = subprocess.run([EINNET, "emit", path, "-o", "-"] + options, stdout=subprocess.PIPE,
+                          check=True)
+    value, unit = PLAN.search(done.stdout.decode()).groups()
+    return float(value) * UNITS[unit]
+
+
+def main():
+    checks = Checks()
+    for model in MODELS:
+        for device in DEVICES:
+            for math in ("fp32", "tf32", "fp16"):
+                if math == "tf32" and device == "v100":
+                    continue  # has none
+                base = ["--gpu", device, "--math", math]
+                none, cublas, every = (estimate(model, base + ["--libs", libs])
+                                       for libs in ("none", "cublas", "all"))
+                plain = estimate(model, base + ["--baseline"])
+                checks.check("%s %s %s" % (model, device, math),
+                             every <= cublas <= none and every <= plain,
+                             "%g us with all libraries, %g with cuBLAS, %g with none, %g without "
+                             "derivation" % (every, cublas, none, plain))
+    return checks.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
