@@ -661,6 +661,11 @@ static void take_output(ox *o, void *output_name) {
         }
         return;
     }
+    for (ptrdiff_t i = 0; i < arrlen(o->inputs); i++) {
+        if (o->inputs[i] == v) {
+            ox_unsupported(o, NULL, "output \"%s\" is an input: nothing computes it", shown);
+        }
+    }
     if (ox_known(o, v)) {
         v->name = ox_fresh(o, name, ".value");
         ox_begin(o);

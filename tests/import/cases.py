@@ -563,6 +563,12 @@ def constant_output():
 
 
 @case
+def output_that_is_an_input():
+    return Case(model([node("Relu", "x", "y")], {"x": [3]}, "y x"), 4,
+                'output "x" is an input: nothing computes it')
+
+
+@case
 def output_that_is_used_and_aliased():
     return Case(model([node("Relu", "x", "a"), node("Identity", "a", "b"), node("Neg", "b", "c")],
                       {"x": [3]}, "a b c"), text=["b = Identity(a)", "c = Neg(b)"])
