@@ -674,8 +674,8 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
             ctx->plan = best;
         }
     }
+    if (ctx->desc.libs != may) ein__forget_choices(ctx);
     ctx->desc.libs = may;
-    ein__forget_choices(ctx);
     return ok;
 }
 
