@@ -55,7 +55,7 @@ typedef struct {
 } cli_bytes;
 
 // "-" is the standard input. Devices and pipes are read to their end; more than `limit` bytes is an
-// error, so an endless device is one too.
+// error, and so are 64 MiB of a device that may be endless.
 bool cli_file_read(const char *path, size_t limit, cli_bytes *bytes, cli_error *error);
 // As cli_file_read for a file that must be regular, without limit.
 bool cli_file_read_regular(const char *path, cli_bytes *bytes, cli_error *error);
@@ -71,7 +71,7 @@ bool cli_sink_commit(cli_sink *sink, cli_error *error);
 void cli_sink_abort(cli_sink *sink);  // NULL is fine
 bool cli_file_write(const char *path, const void *data, size_t size, cli_error *error);
 
-// True when both paths exist and name one file.
+// True when both paths name one file, be it there already or not.
 bool cli_same_file(const char *a, const char *b);
 // SIGINT, SIGTERM and SIGHUP remove the temporaries and then end the program as they would anyway;
 // SIGPIPE and SIGXFSZ become write errors. Called once, early in main.

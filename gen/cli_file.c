@@ -142,6 +142,8 @@ static bool too_big(cli_error *error, const char *path, size_t limit) {
 
 // A FIFO whose other end is not open yet is given two seconds for that, in steps of 20 ms.
 enum { FIFO_TRIES = 100 };
+// What a character device gives at most: one that never ends must not fill the memory.
+static const size_t DEVICE_LIMIT = (size_t)1 << 26;
 
 static void wait_a_little(void) {
     const struct timespec pause = {0, 20 * 1000 * 1000};
@@ -208,6 +210,7 @@ static bool read_open_file(int fd, const char *path, size_t limit, cli_bytes *by
     }
     if (!S_ISREG(info.st_mode) || info.st_size == 0) {  // files under /proc say size 0
         int tries = S_ISFIFO(info.st_mode) ? FIFO_TRIES : 0;
+        limit = S_ISCHR(info.st_mode) && limit > DEVICE_LIMIT ? DEVICE_LIMIT : limit;
         return read_stream(fd, path, limit, tries, bytes, error);
     }
     if ((uintmax_t)info.st_size > limit) {
@@ -263,9 +266,34 @@ void cli_file_release(cli_bytes *bytes) {
     memset(bytes, 0, sizeof *bytes);
 }
 
+// Where a file that is not there yet would be made: its folder, and its name in that.
+static bool place_of(const char *path, struct stat *folder, const char **name) {
+    const char *slash = strrchr(path, '/');
+    if (!slash || slash == path) {
+        *name = slash ? slash + 1 : path;
+        return !stat(slash ? "/" : ".", folder);
+    }
+    size_t size = (size_t)(slash - path);
+    char *parent = cli_realloc(NULL, size + 1);
+    memcpy(parent, path, size);
+    parent[size] = 0;
+    *name = slash + 1;
+    bool there = !stat(parent, folder);
+    free(parent);
+    return there;
+}
+
 bool cli_same_file(const char *a, const char *b) {
     struct stat x, y;
-    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    const char *name = "", *other = "";
+    bool there = !stat(a, &x);
+    if (there != !stat(b, &y)) {
+        return false;
+    }
+    if (!there && !(place_of(a, &x, &name) && place_of(b, &y, &other))) {
+        return false;
+    }
+    return x.st_dev == y.st_dev && x.st_ino == y.st_ino && !strcmp(name, other);
 }
 
 // ---- writing ----

@@ -657,6 +657,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ctx->convolved = false;
     bool ok = ein__plan_calling(ctx);
     bool same = may == EIN_LIBS_ALL && !ctx->convolved;
+    int64_t problems = ctx->stats.problems;
     if (ctx->desc.baseline || ctx->desc.form || ctx->rank) return ok;
     for (int libs = may + 1; ok && libs <= EIN_LIBS_NONE; libs++) {
         ein__plan best = ctx->plan;
@@ -676,6 +677,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     }
     if (ctx->desc.libs != may) ein__forget_choices(ctx);
     ctx->desc.libs = may;
+    ctx->stats.problems = problems;  // the program's, once
     return ok;
 }
 

@@ -279,6 +279,8 @@ for command in 'emit -o o.cu' 'check m.cu' fmt 'pack -o o.w' 'eval --out o' grap
     done
     expect 3 "$first: an endless device" "$einnet" "$first" /dev/zero "$@"
 done
+expect 3 'weights of an endless device' "$einnet" pack m.ein -o o.w --weight w=/dev/zero
+expect 3 'a blob of an endless device' "$einnet" eval m.ein --out o --weights /dev/zero
 expect 5 'a pipe that nobody writes to' "$einnet" emit pipe -o o.cu
 expect 5 'import: a pipe that nobody writes to' "$einnet" import pipe -o i.ein
 for file in o.cu o.w o; do
@@ -312,6 +314,9 @@ expect 2 'pack over the model' "$einnet" pack m.ein -o m.ein
 expect 2 'graph over the model' "$einnet" graph m.ein --json -o m.ein
 check 'the model is as it was' cmp m.ein keep.ein
 expect 2 'two outputs in one file' "$einnet" emit m.ein -o two.cu --header two.cu
+expect 2 'two outputs in one new file by two paths' "$einnet" emit m.ein -o new.cu \
+    --header ./directory/../new.cu
+[ -e new.cu ] && fail 'nothing is written then' || pass
 expect 2 'two outputs on standard output' "$einnet" emit m.ein -o - --header -
 for command in 'emit -o' 'pack -o' 'fmt -o' 'graph -o' 'equations -o'; do
     expect 5 "$command /dev/full" "$einnet" ${command% *} m.ein -o /dev/full
