@@ -368,7 +368,7 @@ int cmd_check_output(const cmd_args *args, const char *path, const char *const *
     if (strcmp(path, "-") && cli_same_file(path, args->operand[0])) {
         return cmd_usage(args, "'%s' is the model itself", cli_escape(shown, sizeof shown, path));
     }
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && strcmp(path, "/dev/null") != 0; i++) {
         if (others[i] && (!strcmp(path, others[i]) || cli_same_file(path, others[i]))) {
             return cmd_usage(args, "'%s' is given for two files",
                              cli_escape(shown, sizeof shown, path));

@@ -317,6 +317,7 @@ expect 2 'two outputs in one file' "$einnet" emit m.ein -o two.cu --header two.c
 expect 2 'two outputs in one new file by two paths' "$einnet" emit m.ein -o new.cu \
     --header ./directory/../new.cu
 [ -e new.cu ] && fail 'nothing is written then' || pass
+expect 0 'two outputs to nowhere' "$einnet" emit m.ein -o /dev/null --header /dev/null
 expect 2 'two outputs on standard output' "$einnet" emit m.ein -o - --header -
 for command in 'emit -o' 'pack -o' 'fmt -o' 'graph -o' 'equations -o'; do
     expect 5 "$command /dev/full" "$einnet" ${command% *} m.ein -o /dev/full
